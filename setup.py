@@ -1,0 +1,72 @@
+"""Builds the native modules. What is compiled, from what and how stands in the two tables below.
+
+Everything else about the project (metadata, tool settings) is in ``pyproject.toml``. Cython runs at build time only; a failing
+native build fails loudly, because a syncless without its engine is no syncless.
+
+``SYNCLESS_BUILD=asan`` builds with AddressSanitizer and UndefinedBehaviorSanitizer, ``SYNCLESS_BUILD=debug`` with assertions on.
+"""
+
+import os
+import sys
+
+import greenlet
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+# module -> further C sources. The name says the .pyx; a .pxd of the same name is its table of contents.
+NATIVE = {
+    "syncless._core.chunkcache": [],  # 16 KiB frame stacks are kept, not unmapped
+    "syncless._core.poller": [],  # the contract of the backends
+    "syncless._core.poll_epoll": [],
+    "syncless._core.poll_select": [],
+    "syncless._core.timers": [],  # a heap of deadlines
+    "syncless._core.loop": [],  # carriers, ready queue, descriptors; park and wake
+    "syncless._core.tasklet": [],  # what users spawn
+    "syncless._core.sync": [],  # Event, Lock, Semaphore
+    "syncless._core.queues": [],  # Queue, Channel
+    "syncless._core.sockcalls": [],  # recv, send, accept, connect: try first, then park
+}
+
+# build kind -> compiler flags
+FLAGS = {
+    "release": ["-O2", "-DNDEBUG"],
+    "debug": ["-O1", "-g", "-UNDEBUG"],
+    "asan": ["-O1", "-g", "-UNDEBUG", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"],
+}
+
+DIRECTIVES = {
+    "language_level": "3",
+    "binding": True,  # functions bind as methods and show their signatures
+    "boundscheck": False,
+    "wraparound": False,
+    "initializedcheck": False,
+    "cdivision": True,
+    "embedsignature": True,
+}
+
+kind = os.environ.get("SYNCLESS_BUILD", "release")
+if kind not in FLAGS:
+    sys.exit(f"SYNCLESS_BUILD={kind!r}: choose one of {', '.join(FLAGS)}")
+flags = FLAGS[kind]
+warnings = ["-Wall", "-Wno-unused-function", "-Wno-unused-but-set-variable", "-Wno-sign-compare", "-Wno-unused-variable"]
+
+
+def extension(name: str, sources: list[str]) -> Extension:
+    """The rule for every row of NATIVE."""
+    return Extension(
+        name,
+        [name.replace(".", "/") + ".pyx", *sources],
+        include_dirs=[os.path.dirname(greenlet.__file__), "syncless/_core", "syncless/wsgi"],
+        extra_compile_args=flags + warnings,
+        extra_link_args=[flag for flag in flags if flag.startswith("-fsanitize")],
+    )
+
+
+setup(
+    ext_modules=cythonize(
+        [extension(name, sources) for name, sources in NATIVE.items()],
+        compiler_directives=DIRECTIVES,
+        build_dir=f"build/cython-{kind}",
+        nthreads=os.cpu_count() or 1,
+    ),
+)

@@ -1,0 +1,19 @@
+"""Time in the engine: nanoseconds of the monotonic clock, as int64. A deadline of NEVER is no deadline."""
+
+from libc.stdint cimport int64_t
+
+cdef extern from "<time.h>" nogil:
+    struct timespec:
+        long tv_sec
+        long tv_nsec
+    int clock_gettime(int clock, timespec* ts)
+    int CLOCK_MONOTONIC
+
+cdef enum:
+    NEVER = -1
+
+
+cdef inline int64_t monotonic_ns() noexcept nogil:
+    cdef timespec ts
+    clock_gettime(CLOCK_MONOTONIC, &ts)
+    return <int64_t> ts.tv_sec * 1000000000 + ts.tv_nsec

@@ -1,0 +1,23 @@
+"""The contract between the loop and the operating system's way to wait for descriptors. See poller.pyx."""
+
+from libc.stdint cimport int64_t, uint32_t
+
+cdef enum:
+    READ = 1
+    WRITE = 2
+
+cdef struct PollEvent:
+    int fd
+    uint32_t gen    # the generation that arm() was given: an event of an older one is stale
+    int bits        # READ | WRITE; errors and hang-ups count as both
+
+
+cdef class Poller:
+    cdef readonly str name
+    cdef bint edge
+    cdef int open(self) except -1
+    cdef int arm(self, int fd, uint32_t gen, int bits) except -1
+    cdef int disarm(self, int fd) noexcept
+    cdef int wait(self, PollEvent* events, int room, int64_t timeout) except -1
+    cdef void wake(self) noexcept nogil
+    cdef void close(self) noexcept

@@ -1,0 +1,20 @@
+from syncless._core.loop cimport WaitQueue
+
+
+cdef class Queue:
+    cdef readonly Py_ssize_t maxsize        # 0: no bound
+    cdef object items                       # collections.deque
+    cdef Py_ssize_t count
+    cdef WaitQueue getters                  # wait for an item: only while there is none
+    cdef WaitQueue putters                  # wait for room: their items are in tasklet.value
+    cdef object __weakref__
+    cdef int admit(self) except -1
+
+
+cdef class Channel:
+    cdef WaitQueue senders                  # at most one of the two is not empty
+    cdef WaitQueue receivers
+    cdef readonly Py_ssize_t balance        # senders that wait, or minus the receivers that wait
+    cdef readonly bint closed
+    cdef object __weakref__
+    cdef int hand_over(self, object value, object exception, object timeout) except -1

@@ -1,0 +1,238 @@
+"""Queue and Channel: values that pass from tasklet to tasklet, within a thread or between OS threads.
+
+A value is handed straight to a tasklet that waits for it. If that tasklet is killed before it runs, a queue takes the value back to
+its front; a channel gives it to the next receiver, because the sender has gone on already.
+"""
+
+from collections import deque
+from queue import Empty, Full
+
+from syncless._core.clock cimport NEVER
+from syncless._core.loop cimport (
+    WOKEN, BaseTasklet, Loop, WaitQueue, deadline_after, get_loop, queue_add, queue_pop, wait_in,
+)
+
+
+cdef class Queue:
+    """Queue(maxsize=0): first in, first out (queue.Queue, whose Empty and Full it raises). maxsize 0 is no bound."""
+
+    def __init__(self, Py_ssize_t maxsize=0):
+        self.maxsize = max(0, maxsize)
+        self.items = deque()
+
+    def put(self, item, block=True, timeout=None) -> None:
+        """Puts an item in, waiting for room at most `timeout` seconds; queue.Full if there is none."""
+        cdef BaseTasklet other
+        while self.getters.head != NULL:
+            other = queue_pop(&self.getters)
+            if other.loop.wake(other, item):
+                return
+        if self.maxsize == 0 or self.count < self.maxsize:
+            self.items.append(item)
+            self.count += 1
+            return
+        if not block:
+            raise Full
+        if timeout is not None and timeout < 0:
+            raise ValueError("'timeout' must be a non-negative number")
+        other = get_loop().current
+        if other is not None:
+            other.value = item
+        if wait_in(&self.putters, "room in a queue", self, deadline_after(timeout)) != WOKEN:
+            other.value = None
+            raise Full
+
+    def get(self, block=True, timeout=None):
+        """Takes the first item, waiting for one at most `timeout` seconds; queue.Empty if there is none."""
+        cdef BaseTasklet me
+        if self.count:
+            self.count -= 1
+            item = self.items.popleft()
+            if self.putters.head != NULL:
+                self.admit()
+            return item
+        if not block:
+            raise Empty
+        if timeout is not None and timeout < 0:
+            raise ValueError("'timeout' must be a non-negative number")
+        me = get_loop().current
+        try:
+            if wait_in(&self.getters, "item of a queue", self, deadline_after(timeout)) != WOKEN:
+                raise Empty
+        except BaseException:
+            if me is not None and me.granted:       # given an item, and killed before it could take it
+                item, me.value = me.value, None
+                self._give_back(item)
+            raise
+        item, me.value = me.value, None
+        return item
+
+    cdef int admit(self) except -1:
+        """There is room: the first that waits to put has its item put in."""
+        cdef BaseTasklet putter
+        while self.putters.head != NULL and self.count < self.maxsize:
+            putter = queue_pop(&self.putters)
+            item = putter.value
+            if putter.loop.wake(putter, None):
+                self.items.append(item)
+                self.count += 1
+        return 0
+
+    def _give_back(self, item) -> None:
+        cdef BaseTasklet other
+        while self.getters.head != NULL:
+            other = queue_pop(&self.getters)
+            if other.loop.wake(other, item):
+                return
+        self.items.appendleft(item)
+        self.count += 1
+
+    def put_nowait(self, item) -> None:
+        self.put(item, False)
+
+    def get_nowait(self):
+        return self.get(False)
+
+    def qsize(self) -> int:
+        return self.count
+
+    def __len__(self):
+        return self.count
+
+    def __bool__(self):
+        return True
+
+    def empty(self) -> bool:
+        return self.count == 0
+
+    def full(self) -> bool:
+        return 0 < self.maxsize <= self.count
+
+    def __repr__(self):
+        return f"<{type(self).__name__} size={self.count} maxsize={self.maxsize}>"
+
+
+cdef class _Raise:
+    """An exception on its way through a channel."""
+    cdef object exception
+
+
+cdef class Channel:
+    """A meeting of one sender and one receiver: each waits for the other (Stackless Python's channel).
+
+    Several may wait on either side; they meet in the order of their coming. Iterating receives until close().
+    """
+
+    cdef int hand_over(self, object value, object exception, object timeout) except -1:
+        cdef BaseTasklet other
+        cdef _Raise wrapped
+        if self.closed:
+            raise ValueError("send on a closed channel")
+        if exception is not None:
+            wrapped = _Raise()
+            wrapped.exception = exception
+            value = wrapped
+        while self.receivers.head != NULL:
+            other = queue_pop(&self.receivers)
+            self.balance += 1
+            if other.loop.wake(other, value):
+                return 0
+        other = get_loop().current
+        if other is not None:
+            other.value = value
+        self.balance += 1
+        try:
+            if wait_in(&self.senders, "receiver on a channel", self, deadline_after(timeout)) != WOKEN:
+                raise TimeoutError(f"nobody received from the channel within {timeout} s")
+        except BaseException:
+            if other is None or not other.granted:
+                self.balance -= 1
+            raise
+        if self.closed and other.value is value:
+            other.value = None
+            raise ValueError("the channel was closed while its sender waited")
+        other.value = None
+        return 0
+
+    def send(self, value, timeout=None) -> None:
+        """Gives the value to a receiver; waits for one. TimeoutError after `timeout` seconds, ValueError if closed."""
+        self.hand_over(value, None, timeout)
+
+    def send_exception(self, exception, *args) -> None:
+        """Raises an exception (an instance, or a class with its arguments) in the receiver."""
+        if isinstance(exception, type):
+            exception = exception(*args)
+        if not isinstance(exception, BaseException):
+            raise TypeError("send_exception() needs an exception")
+        self.hand_over(None, exception, None)
+
+    def receive(self, timeout=None):
+        """Takes a value from a sender; waits for one. TimeoutError after `timeout` seconds, ValueError if closed."""
+        cdef BaseTasklet other
+        while self.senders.head != NULL:
+            other = queue_pop(&self.senders)
+            self.balance -= 1
+            value = other.value
+            if other.loop.wake(other, None):
+                return self._unwrap(value)
+        if self.closed:
+            raise ValueError("receive on a closed channel")
+        other = get_loop().current
+        self.balance -= 1
+        try:
+            if wait_in(&self.receivers, "sender on a channel", self, deadline_after(timeout)) != WOKEN:
+                raise TimeoutError(f"nobody sent to the channel within {timeout} s")
+        except BaseException:
+            if other is None or not other.granted:
+                self.balance += 1
+            elif other.value is not None:       # given a value, and killed before it could take it: to the next receiver
+                value, other.value = other.value, None
+                self._pass_on(value)
+            raise
+        value, other.value = other.value, None
+        if value is _CLOSED:
+            raise ValueError("the channel was closed while its receiver waited")
+        return self._unwrap(value)
+
+    def _pass_on(self, value):
+        cdef BaseTasklet other
+        while self.receivers.head != NULL:
+            other = queue_pop(&self.receivers)
+            self.balance += 1
+            if other.loop.wake(other, value):
+                return
+
+    def _unwrap(self, value):
+        if isinstance(value, _Raise):
+            raise (<_Raise> value).exception
+        return value
+
+    def close(self) -> None:
+        """No more values: whoever waits gets a ValueError, iteration ends."""
+        cdef BaseTasklet other
+        self.closed = True
+        while self.receivers.head != NULL:
+            other = queue_pop(&self.receivers)
+            self.balance += 1
+            other.loop.wake(other, _CLOSED)
+        while self.senders.head != NULL:
+            other = queue_pop(&self.senders)
+            self.balance -= 1
+            other.loop.wake(other, other.value)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        try:
+            return self.receive()
+        except ValueError:
+            if self.closed:
+                raise StopIteration from None
+            raise
+
+    def __repr__(self):
+        return f"<{type(self).__name__} {'closed' if self.closed else f'balance={self.balance}'}>"
+
+
+_CLOSED = object()

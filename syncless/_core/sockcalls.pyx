@@ -1,0 +1,280 @@
+"""Socket calls that park the tasklet instead of blocking the thread, as functions that work as methods of any socket object.
+
+Each tries its system call without blocking first (MSG_DONTWAIT where there is such a flag) and parks only on EAGAIN. Timeouts are
+those of the socket object: None waits for ever, 0 never waits (BlockingIOError), else seconds in all (TimeoutError).
+
+Fact: the standard library's C methods first poll() for as long as the timeout allows, stopping the thread. Decision: the frequent
+calls are made here; the rare ones, with addresses of every family, stay the standard library's, run while the object's timeout
+field says None, so that they go straight to the system call. Price: another OS thread that uses the same socket at that instant may
+see no timeout. The fields are read through the layout that socketmodule.c has had since 3.5; _check_layout() refuses any other.
+"""
+
+import errno as _errno
+import os
+import socket as _stdlib
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from libc.errno cimport EAGAIN, EALREADY, EINPROGRESS, EINTR, errno
+from libc.stdint cimport int64_t
+from libc.string cimport strerror
+from posix.fcntl cimport F_GETFL, F_SETFL, O_NONBLOCK, fcntl
+
+from syncless._core.clock cimport NEVER, monotonic_ns
+from syncless._core.loop cimport TIMED_OUT, Loop, get_loop, peek_loop
+from syncless._core.poller cimport READ, WRITE
+
+cdef extern from "Python.h":
+    int _PyBytes_Resize(PyObject** bytes, Py_ssize_t size) except -1
+    int PyErr_CheckSignals() except -1
+
+cdef extern from *:
+    """
+    #include <sys/types.h>
+    #include <sys/socket.h>
+    #include <netinet/in.h>
+    #include <arpa/inet.h>
+    #include <sys/un.h>
+
+    /* The beginning of PySocketSockObject. */
+    typedef struct {
+        PyObject_HEAD
+        int sock_fd;
+        int sock_family;
+        int sock_type;
+        int sock_proto;
+        PyObject *(*errorhandler)(void);
+        long long sock_timeout;             /* ns; -1 none, 0 non-blocking */
+    } SynclessSocket;
+    static void syncless_set_errno(int error) { errno = error; }
+    """
+    void syncless_set_errno(int error) nogil
+    ctypedef struct SynclessSocket:
+        pass
+    int MSG_DONTWAIT, MSG_NOSIGNAL, MSG_WAITALL, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM
+    int AF_INET, AF_INET6, AF_UNIX, SOL_SOCKET, SO_ERROR
+    ctypedef unsigned int socklen_t
+    struct sockaddr_storage:
+        unsigned short ss_family
+    ssize_t c_recv "recv"(int fd, void* data, size_t size, int flags) nogil
+    ssize_t c_send "send"(int fd, void* data, size_t size, int flags) nogil
+    int accept4(int fd, void* address, socklen_t* length, int flags) nogil
+    int getsockopt(int fd, int level, int option, void* value, socklen_t* length) nogil
+
+cdef extern from *:
+    ctypedef class _socket.socket [object SynclessSocket, check_size ignore]:
+        cdef int sock_fd
+        cdef int sock_family
+        cdef int sock_type
+        cdef int sock_proto
+        cdef long long sock_timeout
+
+cdef enum:
+    SEND_SLICE = 1 << 20        # bytes that sendall() sends before others get a turn
+
+
+def _check_layout():
+    with _stdlib.socket(_stdlib.AF_INET, _stdlib.SOCK_DGRAM) as probe:
+        probe.settimeout(1.5)
+        if ((<socket> probe).sock_fd, (<socket> probe).sock_family, (<socket> probe).sock_timeout) != (
+                probe.fileno(), probe.family, 1500000000):
+            raise ImportError("this Python's socket objects have an unknown layout; syncless supports CPython 3.10 to 3.13")
+
+_check_layout()
+
+
+cdef inline int begin(socket self) except -1:
+    """A descriptor that is always ready must not starve the others: when a poll is due, they come first."""
+    cdef Loop loop
+    if self.sock_timeout != 0:
+        loop = get_loop()
+        if loop.current is not None and loop._poll_due():
+            loop.yield_()
+    return 0
+
+
+cdef int wait(socket self, int bit, int64_t* deadline) except -1:
+    """After a call failed: parks if that may help, otherwise raises. *deadline starts as -2: not computed yet."""
+    cdef int error = errno
+    if error == EINTR:
+        PyErr_CheckSignals()
+        return 0
+    if error != EAGAIN or self.sock_timeout == 0:
+        raise OSError(error, strerror(error).decode())
+    return await_ready(self, bit, deadline)
+
+
+cdef int await_ready(socket self, int bit, int64_t* deadline) except -1:
+    if deadline[0] == -2:
+        deadline[0] = NEVER if self.sock_timeout < 0 else monotonic_ns() + self.sock_timeout
+    if get_loop().wait_fd(self.sock_fd, bit, deadline[0], "socket read" if bit == READ else "socket write", self) == TIMED_OUT:
+        raise TimeoutError("timed out")
+    return 0
+
+
+cdef Py_ssize_t receive(socket self, char* data, Py_ssize_t size, int flags) except -1:
+    cdef int64_t deadline = -2
+    cdef ssize_t n
+    cdef Py_ssize_t done = 0
+    begin(self)
+    while True:
+        n = c_recv(self.sock_fd, data + done, size - done, flags | MSG_DONTWAIT)
+        if n >= 0:
+            done += n
+            if n == 0 or done == size or not flags & MSG_WAITALL or self.sock_timeout == 0:
+                return done
+        else:
+            wait(self, READ, &deadline)
+
+
+def recv(socket self not None, Py_ssize_t buffersize, int flags=0, /) -> bytes:
+    """recv(buffersize[, flags]) -> bytes, as socket.socket.recv; parks until there is something."""
+    if buffersize < 0:
+        raise ValueError("negative buffersize in recv")
+    data = PyBytes_FromStringAndSize(NULL, buffersize)
+    cdef Py_ssize_t n = receive(self, PyBytes_AS_STRING(data), buffersize, flags)
+    if n == buffersize:
+        return data
+    return PyBytes_FromStringAndSize(PyBytes_AS_STRING(data), n)
+
+
+def recv_into(socket self not None, buffer, Py_ssize_t nbytes=0, int flags=0) -> int:
+    """recv_into(buffer[, nbytes[, flags]]) -> bytes read, as socket.socket.recv_into; parks until there is something."""
+    cdef Py_buffer view
+    if nbytes < 0:
+        raise ValueError("negative buffersize in recv_into")
+    PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+    try:
+        if nbytes > view.len:
+            raise ValueError("buffer too small for requested bytes")
+        return receive(self, <char*> view.buf, nbytes or view.len, flags)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def send(socket self not None, data, int flags=0, /) -> int:
+    """send(data[, flags]) -> bytes sent, as socket.socket.send; parks until some can be."""
+    cdef Py_buffer view
+    cdef int64_t deadline = -2
+    cdef ssize_t n
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        begin(self)
+        while True:
+            n = c_send(self.sock_fd, view.buf, view.len, flags | MSG_DONTWAIT | MSG_NOSIGNAL)
+            if n >= 0:
+                return n
+            wait(self, WRITE, &deadline)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def sendall(socket self not None, data, int flags=0, /) -> None:
+    """sendall(data[, flags]), as socket.socket.sendall; parks until all is sent, the timeout being for the whole."""
+    cdef Py_buffer view
+    cdef int64_t deadline = -2
+    cdef Py_ssize_t done = 0, turn = 0
+    cdef ssize_t n
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        begin(self)
+        while True:
+            n = c_send(self.sock_fd, <char*> view.buf + done, min(view.len - done, <Py_ssize_t> SEND_SLICE),
+                       flags | MSG_DONTWAIT | MSG_NOSIGNAL)
+            if n >= 0:
+                done += n
+                if done >= view.len:
+                    return None
+                turn += n
+                if turn >= SEND_SLICE and self.sock_timeout != 0:
+                    turn = 0
+                    begin(self)
+            else:
+                wait(self, WRITE, &deadline)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef int set_flags(int fd, int flags) noexcept nogil:
+    return fcntl(fd, F_SETFL, flags)
+
+
+def accept_fd(socket self not None) -> int:
+    """Waits for a connection and returns its descriptor, close-on-exec and blocking."""
+    cdef int64_t deadline = -2
+    cdef int fd, flags, error
+    begin(self)
+    while True:
+        # accept4 has no flag that forbids waiting; the listener's own is set for the moment of the call, as others may share it
+        flags = fcntl(self.sock_fd, F_GETFL)
+        if flags >= 0 and not flags & O_NONBLOCK:
+            set_flags(self.sock_fd, flags | O_NONBLOCK)
+        fd = accept4(self.sock_fd, NULL, NULL, SOCK_CLOEXEC)
+        if flags >= 0 and not flags & O_NONBLOCK:
+            error = errno
+            set_flags(self.sock_fd, flags)
+            syncless_set_errno(error)
+        if fd >= 0:
+            return fd
+        wait(self, READ, &deadline)
+
+
+def call(socket self not None, method, bint reading, args, kwargs):
+    """Runs one of the standard library's own methods of the socket, made not to block by the caller's flags, until it succeeds."""
+    cdef int64_t deadline = -2
+    cdef long long timeout = self.sock_timeout
+    begin(self)
+    while True:
+        self.sock_timeout = -1
+        try:
+            return method(self, *args, **kwargs)
+        except BlockingIOError:
+            if timeout == 0:
+                raise
+        finally:
+            self.sock_timeout = timeout
+        await_ready(self, READ if reading else WRITE, &deadline)
+
+
+def connect_error(socket self not None, method, address) -> int:
+    """Connects by the standard library's connect_ex(); parks until it is decided. Returns 0 or an errno; TimeoutError."""
+    cdef int64_t deadline = -2
+    cdef long long timeout = self.sock_timeout
+    cdef int flags, error, fd = self.sock_fd
+    cdef socklen_t length = sizeof(int)
+    cdef Loop loop
+    while True:
+        flags = fcntl(fd, F_GETFL)
+        self.sock_timeout = -1
+        if flags >= 0 and not flags & O_NONBLOCK:
+            set_flags(fd, flags | O_NONBLOCK)
+        try:
+            error = method(self, address)
+        finally:
+            self.sock_timeout = timeout
+            if flags >= 0 and not flags & O_NONBLOCK:
+                set_flags(fd, flags)
+        if timeout == 0:
+            return error
+        if error == EINPROGRESS or error == EALREADY or error == EINTR:
+            await_ready(self, WRITE, &deadline)
+            if getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0:
+                error = errno
+            return error
+        if error != EAGAIN:
+            return error
+        # a UNIX socket whose peer's backlog is full: no event tells when there is room
+        if deadline == -2:
+            deadline = NEVER if timeout < 0 else monotonic_ns() + timeout
+        if deadline != NEVER and monotonic_ns() >= deadline:
+            raise TimeoutError("timed out")
+        loop = get_loop()
+        loop.park("room in a backlog", self, monotonic_ns() + 2000000)
+
+
+def forget(int fd) -> None:
+    """To be called before a descriptor is closed and when a new one is taken: late events of its past are ignored."""
+    cdef Loop loop = peek_loop()
+    if loop is not None:
+        loop.forget_fd(fd)

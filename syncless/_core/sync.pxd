@@ -1,0 +1,20 @@
+from syncless._core.loop cimport BaseTasklet, WaitQueue
+
+
+cdef class Event:
+    cdef bint flag
+    cdef WaitQueue waiters
+    cdef list callbacks
+    cdef object __weakref__
+
+
+cdef class Semaphore:
+    cdef readonly Py_ssize_t value          # units that are free
+    cdef WaitQueue waiters
+    cdef object __weakref__
+    cdef bint take(self, bint blocking, object timeout) except -1
+    cdef int give(self) except -1
+
+
+cdef class Lock(Semaphore):
+    pass

@@ -1,0 +1,146 @@
+"""Event, Semaphore, Lock: what tasklets wait for in one another. They work between OS threads too.
+
+Units and locks are handed over: release() gives them to the first that waits, so nobody can barge in and waiting is fair. Whoever
+was given one and is killed before it runs passes it on.
+"""
+
+from syncless._core.clock cimport NEVER
+from syncless._core.loop cimport (
+    WOKEN, BaseTasklet, Loop, WaitQueue, deadline_after, get_loop, queue_pop, wake_all, wait_in,
+)
+
+
+cdef class Event:
+    """A flag that tasklets wait for (threading.Event)."""
+
+    def is_set(self) -> bool:
+        return self.flag
+
+    ready = is_set
+
+    def set(self) -> None:
+        """Raises the flag and lets everybody go on who waits. From any thread."""
+        self.flag = True
+        wake_all(&self.waiters)
+        if self.callbacks is not None:
+            callbacks, self.callbacks = self.callbacks, None
+            for callback in callbacks:
+                callback(self)
+
+    def clear(self) -> None:
+        self.flag = False
+
+    def wait(self, timeout=None) -> bool:
+        """Waits for set(), at most `timeout` seconds. Returns False when they have passed."""
+        if self.flag:
+            return True
+        return wait_in(&self.waiters, "event", self, deadline_after(timeout)) == WOKEN
+
+    def add_done_callback(self, callback) -> None:
+        """`callback(event)` is called once at the next set(); at once if it is set. It must not block."""
+        if self.flag:
+            callback(self)
+        elif self.callbacks is None:
+            self.callbacks = [callback]
+        else:
+            self.callbacks.append(callback)
+
+    def remove_done_callback(self, callback) -> int:
+        """Takes the callback back; returns how many were found."""
+        if self.callbacks is None:
+            return 0
+        before = len(self.callbacks)
+        self.callbacks = [other for other in self.callbacks if other != callback]
+        return before - len(self.callbacks)
+
+    def __repr__(self):
+        return f"<{type(self).__name__} {'set' if self.flag else 'unset'}>"
+
+
+cdef class Semaphore:
+    """Semaphore(value=1): at most that many tasklets are between acquire() and release() (threading.Semaphore)."""
+
+    def __init__(self, Py_ssize_t value=1):
+        if value < 0:
+            raise ValueError("semaphore initial value must be >= 0")
+        self.value = value
+
+    cdef bint take(self, bint blocking, object timeout) except -1:
+        cdef BaseTasklet me
+        if self.value > 0:
+            self.value -= 1
+            return True
+        if not blocking:
+            return False
+        me = get_loop().current
+        try:
+            return wait_in(&self.waiters, "lock" if isinstance(self, Lock) else "semaphore", self, deadline_after(timeout)) == WOKEN
+        except BaseException:
+            if me is not None and me.granted:
+                self.give()
+            raise
+
+    cdef int give(self) except -1:
+        cdef BaseTasklet first
+        while self.waiters.head != NULL:
+            first = queue_pop(&self.waiters)
+            if first.loop.wake(first, None):
+                return 0
+        self.value += 1
+        return 0
+
+    def acquire(self, blocking=True, timeout=None) -> bool:
+        """Takes a unit, waiting for one if need be, at most `timeout` seconds. Returns whether it got one."""
+        if not blocking and timeout is not None:
+            raise ValueError("can't specify timeout for non-blocking acquire")
+        return self.take(blocking, timeout)
+
+    def release(self, Py_ssize_t n=1) -> None:
+        """Gives n units back. From any thread."""
+        if n < 1:
+            raise ValueError("n must be one or more")
+        while n:
+            self.give()
+            n -= 1
+
+    def locked(self) -> bool:
+        """Whether acquire() would wait."""
+        return self.value == 0
+
+    def __enter__(self):
+        return self.take(True, None)
+
+    def __exit__(self, kind, value, trace):
+        self.give()
+
+    def __repr__(self):
+        return f"<{type(self).__name__} value={self.value}>"
+
+
+cdef class Lock(Semaphore):
+    """A lock that one tasklet at a time holds; any tasklet may release it (threading.Lock)."""
+
+    def __init__(self):
+        self.value = 1
+
+    def acquire(self, blocking=True, timeout=-1) -> bool:
+        """Takes the lock, waiting at most `timeout` seconds (-1: for ever). Returns whether it got it."""
+        if timeout is not None and timeout != -1:
+            if not blocking:
+                raise ValueError("can't specify a timeout for a non-blocking call")
+            if timeout < 0:
+                raise ValueError("timeout value must be a non-negative number")
+            return self.take(blocking, timeout)
+        return self.take(blocking, None)
+
+    def release(self) -> None:
+        """Gives the lock to the first that waits for it. RuntimeError if it is not held."""
+        if self.value:
+            raise RuntimeError("release unlocked lock")
+        self.give()
+
+    def __exit__(self, kind, value, trace):
+        self.release()
+
+    def __repr__(self):
+        return f"<{type(self).__name__} {'unlocked' if self.value else 'locked'}>"

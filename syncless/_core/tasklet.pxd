@@ -1,0 +1,27 @@
+from libc.stdint cimport int64_t
+
+from syncless._core.loop cimport BaseTasklet, Loop, WaitQueue
+from syncless._core.timers cimport Timer
+
+
+cdef class Tasklet(BaseTasklet):
+    cdef object function            # None once it has ended
+    cdef tuple args
+    cdef dict kwargs
+    cdef object context             # contextvars.Context in which it runs
+    cdef str _name
+    cdef object _result
+    cdef BaseException _exception
+    cdef list callbacks
+    cdef WaitQueue joiners
+    cdef object __weakref__
+
+    cdef object body(self, Loop loop)
+    cdef int finish(self, Loop loop, object result, BaseException exception) except -1
+
+
+cdef class Alarm:
+    cdef Timer timer
+    cdef Loop loop
+    cdef BaseTasklet target
+    cdef object exception

@@ -1,0 +1,346 @@
+"""Tasklet: a function that runs beside others in one thread and gives way whenever it waits. Built on loop.pyx.
+
+Also what stands closest to it: spawn, sleep, current, and Alarm, which raises an exception in a tasklet after a time.
+"""
+
+import os
+import sys
+
+from cpython.contextvars cimport PyContext_CopyCurrent, PyContext_Enter, PyContext_Exit
+from cpython.object cimport PyObject_Call, PyObject_CallObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport int64_t
+
+from syncless._core.clock cimport NEVER, monotonic_ns
+from syncless._core.loop cimport (
+    DONE, NEW, PARKED, READY, RUNNING, WOKEN, BaseTasklet, Loop, deadline_after, get_loop, peek_loop, wait_in, wake_all,
+)
+from syncless._core.timers cimport timer_init
+
+from syncless._core import loop as _loop_module
+
+cdef extern from *:
+    """
+    /* The number in the name of a tasklet that was given none. */
+    static unsigned long long syncless_tasklet_number;
+    """
+    unsigned long long syncless_tasklet_number
+
+
+class TaskletExit(SystemExit):
+    """Ends the tasklet in which it is raised, quietly (Stackless Python's name). Raised by Tasklet.kill()."""
+
+
+class TaskletKilled(Exception):
+    """Raised by Tasklet.result() when the tasklet was killed and so has no result."""
+
+
+cdef str _states(int state):
+    return ("new", "ready", "running", "waiting", "ended")[state]
+
+
+cdef class Tasklet(BaseTasklet):
+    """Tasklet(function, *args, **kwargs): made by spawn(); runs when the present tasklet waits or ends.
+
+    An exception that leaves the function is reported with its traceback and ends this tasklet only; result() raises it.
+    KeyboardInterrupt and SystemExit are raised in the main tasklet instead.
+    """
+
+    def __cinit__(self, *args, **kwargs):
+        pass
+
+    def __init__(self, function, *args, **kwargs):
+        if not callable(function):
+            raise TypeError(f"a tasklet needs a function to run, not {type(function).__name__}")
+        self.function = function
+        self.args = args
+        self.kwargs = kwargs or None
+        self.context = PyContext_CopyCurrent()
+        self._start_in(get_loop())
+
+    def _start_in(self, Loop loop):
+        loop.adopt(self)
+        loop.push(self)
+
+    cdef object body(self, Loop loop):
+        """What the tasklet does; Tasklets of another kind do something else here."""
+        if self.kwargs is None:
+            return PyObject_CallObject(self.function, self.args)
+        return PyObject_Call(self.function, self.args, self.kwargs)
+
+    cdef int run(self, Loop loop) except -1:
+        """At the base of a carrier: the whole life of the tasklet, waits included."""
+        cdef object result = None, context = self.context
+        cdef BaseException exception = None
+        if self.state != NEW:
+            return 0
+        loop.current = self
+        self.state = RUNNING
+        PyContext_Enter(context)
+        try:
+            if self.pending is not None:
+                exception, self.pending = self.pending, None
+                raise exception
+            result = self.body(loop)
+        except BaseException as error:
+            exception = error
+        PyContext_Exit(context)
+        loop.current = None
+        return self.finish(loop, result, exception)
+
+    cdef int finish(self, Loop loop, object result, BaseException exception) except -1:
+        self.state = DONE
+        self._result = result
+        self._exception = exception
+        loop.release(self)
+        if exception is not None and not isinstance(exception, TaskletExit):
+            if isinstance(exception, (KeyboardInterrupt, SystemExit)):
+                if loop.orphan is self:
+                    _end_process(exception)
+                loop.throw(loop.main, exception)
+            else:
+                loop.report(self, exception)
+        self.function = self.args = self.kwargs = self.context = None
+        wake_all(&self.joiners)
+        if self.callbacks is not None:
+            callbacks, self.callbacks = self.callbacks, None
+            for callback in callbacks:
+                self._call_back(loop, callback)
+        if loop.orphan is self:
+            _end_process(exception)
+        return 0
+
+    def _call_back(self, Loop loop, callback):
+        try:
+            callback(self)
+        except BaseException as error:
+            loop.report(callback, error)
+
+    # -- waiting for it ------------------------------------------------------------------------------------------------------
+
+    def join(self, timeout=None) -> bool:
+        """Waits until the tasklet has ended, at most `timeout` seconds. Returns whether it has."""
+        cdef int64_t deadline
+        if self.state == DONE:
+            return True
+        if get_loop().current is self:
+            raise RuntimeError("a tasklet cannot join itself")
+        wait_in(&self.joiners, "end of a tasklet", self, deadline_after(timeout))
+        return self.state == DONE
+
+    def result(self, timeout=None):
+        """Waits for the end and returns what the function returned, or raises what it raised.
+
+        TaskletKilled if it was killed, TimeoutError after `timeout` seconds.
+        """
+        if not self.join(timeout):
+            raise TimeoutError(f"{self!r} has not ended within {timeout} s")
+        if self._exception is None:
+            return self._result
+        if isinstance(self._exception, TaskletExit):
+            raise TaskletKilled(f"{self.name} was killed") from self._exception
+        raise self._exception
+
+    def exception(self, timeout=None):
+        """Waits for the end and returns the exception that ended the tasklet, or None. TimeoutError after `timeout` seconds."""
+        if not self.join(timeout):
+            raise TimeoutError(f"{self!r} has not ended within {timeout} s")
+        return self._exception
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self.state == DONE
+
+    ready = done
+
+    def add_done_callback(self, callback) -> None:
+        """`callback(tasklet)` is called once it has ended; at once if it has. It must not block; its errors are reported."""
+        if self.state == DONE:
+            self._call_back(self.loop, callback)
+        elif self.callbacks is None:
+            self.callbacks = [callback]
+        else:
+            self.callbacks.append(callback)
+
+    def remove_done_callback(self, callback) -> int:
+        """Takes the callback back; returns how many were found."""
+        if self.callbacks is None:
+            return 0
+        before = len(self.callbacks)
+        self.callbacks = [other for other in self.callbacks if other != callback]
+        return before - len(self.callbacks)
+
+    # -- ending it -----------------------------------------------------------------------------------------------------------
+
+    def kill(self, exception=TaskletExit, block=True, timeout=None) -> bool:
+        """Raises the exception (class or instance) where the tasklet stands; one that has not started never runs.
+
+        With `block` waits until it has ended, at most `timeout` seconds. Returns whether it has ended. Killing the current tasklet
+        raises at once. From any thread.
+        """
+        if isinstance(exception, type):
+            exception = exception()
+        if not isinstance(exception, BaseException):
+            raise TypeError(f"kill() needs an exception, not {type(exception).__name__}")
+        if self.state == DONE:
+            return True
+        if self.state == NEW:
+            self.finish(self.loop, None, exception)
+            return True
+        if get_loop().current is self:
+            raise exception
+        self.loop.throw(self, exception)
+        if block:
+            return self.join(timeout)
+        return False
+
+    throw = kill
+
+    # -- what can be asked ---------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        if self._name is None:
+            global syncless_tasklet_number
+            syncless_tasklet_number += 1
+            label = getattr(self.function, "__qualname__", None) or type(self.function or self).__name__
+            self._name = f"{label}-{syncless_tasklet_number}"
+        return self._name
+
+    @name.setter
+    def name(self, str value not None):
+        self._name = value
+
+    @property
+    def status(self) -> str:
+        """'new', 'ready', 'running', 'waiting' or 'ended'."""
+        return _states(self.state)
+
+    @property
+    def waiting_for(self):
+        """What it waits for, in words ('sleep', 'socket read', ...), or None."""
+        return self.why.decode() if self.why != NULL else None
+
+    @property
+    def waiting_object(self):
+        """The object that it waits for (a socket, a lock, a tasklet ...), or None."""
+        return self.waiting_on
+
+    @property
+    def waiting_seconds(self):
+        """For how long it has waited, in seconds, or None."""
+        return max(0, monotonic_ns() - self.since) / 1e9 if self.why != NULL else None
+
+    def __repr__(self):
+        doing = f"waiting for {self.waiting_for}" if self.why != NULL else _states(self.state)
+        return f"<{type(self).__name__} {self.name}: {doing}>"
+
+
+cdef class MainTasklet(Tasklet):
+    """Stands for the code of a thread that was not spawned. It is running whenever no other tasklet is."""
+
+    def __init__(self):
+        self._name = "main"
+
+
+cdef void _end_process(BaseException exception) noexcept:
+    """The tasklet that forked has ended in the child, where nothing else exists: so does the process."""
+    code = 0
+    if isinstance(exception, SystemExit):
+        code = exception.code if isinstance(exception.code, int) else 0 if exception.code is None else 1
+    elif exception is not None:
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:
+            pass
+    os._exit(code)
+
+
+_loop_module.main_tasklet_type = MainTasklet
+
+
+def spawn(function, *args, **kwargs) -> Tasklet:
+    """Runs function(*args, **kwargs) in a new tasklet of this thread, with a copy of the present context (contextvars).
+
+    It starts when the present tasklet waits or ends.
+    """
+    return Tasklet(function, *args, **kwargs)
+
+
+def current() -> Tasklet | None:
+    """The running tasklet; for code that was not spawned the main tasklet; None inside a callback of the loop."""
+    return get_loop().current
+
+
+def tasklets() -> list:
+    """All live tasklets of this thread, oldest first."""
+    return get_loop().tasklets()
+
+
+def sleep(seconds=0) -> None:
+    """Lets others run for that many seconds (int or float); 0 lets those run that are ready."""
+    cdef Loop loop = get_loop()
+    cdef int64_t deadline
+    if seconds == 0:
+        loop.yield_()
+        return
+    if seconds < 0:
+        raise ValueError("sleep length must be non-negative")
+    deadline = deadline_after(seconds)
+    loop.park("sleep", None, deadline)
+
+
+def park(str why="wake()", timeout=None):
+    """Stops the current tasklet until wake(tasklet, value); returns (True, value), or (False, None) after `timeout` seconds."""
+    cdef Loop loop = get_loop()
+    cdef BaseTasklet tasklet = loop.current
+    if loop.park("wake()", why, deadline_after(timeout)) == WOKEN:
+        value, tasklet.value = tasklet.value, None
+        return True, value
+    return False, None
+
+
+def wake(BaseTasklet tasklet not None, value=None) -> bool:
+    """Lets a tasklet that stopped in park() go on with the value. From any thread. False if it does not wait."""
+    return get_loop().wake(tasklet, value) == 1
+
+
+cdef void alarm_rings(void* owner) noexcept:
+    cdef Alarm alarm = <Alarm> owner
+    Py_DECREF(alarm)
+    alarm.loop.throw(alarm.target, alarm.exception)
+
+
+cdef class Alarm:
+    """Alarm(exception): start(seconds) raises the exception in the tasklet that called it after that time, unless cancel() comes."""
+
+    def __cinit__(self):
+        timer_init(&self.timer, alarm_rings, <void*> self)
+
+    def __init__(self, exception):
+        self.exception = exception
+
+    def start(self, seconds) -> None:
+        cdef Loop loop = get_loop()
+        cdef int64_t when = deadline_after(seconds)
+        if self.timer.index >= 0:
+            raise RuntimeError("this timeout has been started already")
+        self.loop = loop
+        self.target = loop.current
+        if when != NEVER:
+            loop.timers.add(&self.timer, when)
+            Py_INCREF(self)             # the heap owns a reference while it is set
+
+    def cancel(self) -> None:
+        if self.timer.index >= 0:
+            self.loop.timers.remove(&self.timer)
+            Py_DECREF(self)
+        elif self.target is not None and self.target.pending is self.exception:
+            self.target.pending = None      # it rang, and its tasklet has not been there yet
+        self.target = None
+
+    @property
+    def pending(self) -> bool:
+        return self.timer.index >= 0

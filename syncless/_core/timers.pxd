@@ -1,0 +1,34 @@
+from libc.stdint cimport int64_t, uint64_t
+
+ctypedef void (*fire_t)(void* owner) noexcept
+
+cdef struct Timer:
+    int64_t when            # nanoseconds of the monotonic clock
+    uint64_t order          # equal deadlines fire in the order in which they were set
+    Py_ssize_t index        # place in the heap; -1 while not set
+    fire_t fire             # may make tasklets ready, must not switch
+    void* owner             # whoever embeds this struct; keeps itself alive while the timer is set
+
+
+cdef inline void timer_init(Timer* timer, fire_t fire, void* owner) noexcept:
+    timer.index = -1
+    timer.fire = fire
+    timer.owner = owner
+
+
+cdef class TimerHeap:
+    cdef Timer** heap
+    cdef Py_ssize_t count
+    cdef Py_ssize_t room
+    cdef uint64_t order
+    cdef int add(self, Timer* timer, int64_t when) except -1
+    cdef void remove(self, Timer* timer) noexcept
+    cdef int fire_due(self, int64_t now) noexcept
+    cdef void clear(self) noexcept
+    cdef void _up(self, Py_ssize_t i) noexcept
+    cdef void _down(self, Py_ssize_t i) noexcept
+
+
+cdef inline int64_t next_deadline(TimerHeap timers) noexcept:
+    """Nanoseconds of the monotonic clock, or -1 when no timer is set."""
+    return timers.heap[0].when if timers.count else -1

@@ -1,0 +1,79 @@
+"""wait and join_all: waiting for several things at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol, TypeVar
+
+from syncless._core.sync import Event
+from syncless._core.tasklet import Tasklet
+
+
+class Waitable(Protocol):
+    """Tasklets, Events, and whatever else has these three methods."""
+
+    def ready(self) -> bool: ...
+    def add_done_callback(self, callback: Any, /) -> None: ...
+    def remove_done_callback(self, callback: Any, /) -> int: ...
+
+
+W = TypeVar("W", bound=Waitable)
+
+
+def wait(objects: Iterable[W], timeout: float | None = None, count: int | None = None) -> list[W]:
+    """Waits until `count` of the objects (default: all) are ready, at most `timeout` seconds in all.
+
+    Returns those that are, in the order in which they became so.
+    """
+    waited = list(objects)
+    if count is None:
+        count = len(waited)
+    elif count < 1:
+        raise ValueError(f"count must be at least 1, not {count}")
+    count = min(count, len(waited))
+    done: list[W] = []
+    enough = Event()
+
+    def note(item: W) -> None:
+        done.append(item)
+        if len(done) >= count:
+            enough.set()
+
+    try:
+        for item in waited:
+            item.add_done_callback(note)
+        if count:
+            enough.wait(timeout)
+    finally:
+        for item in waited:
+            item.remove_done_callback(note)
+    return done
+
+
+def join_all(tasklets: Iterable[Tasklet], timeout: float | None = None, raise_error: bool = False) -> list[Tasklet]:
+    """Waits until all tasklets have ended, at most `timeout` seconds in all; returns those that have.
+
+    With `raise_error`, the first exception that one of them ended with is raised at once.
+    """
+    pending = list(tasklets)
+    if not raise_error:
+        return wait(pending, timeout)
+    done: list[Tasklet] = []
+    enough = Event()
+
+    def note(tasklet: Tasklet) -> None:
+        done.append(tasklet)
+        if tasklet.exception() is not None or len(done) == len(pending):
+            enough.set()
+
+    try:
+        for tasklet in pending:
+            tasklet.add_done_callback(note)
+        if pending:
+            enough.wait(timeout)
+    finally:
+        for tasklet in pending:
+            tasklet.remove_done_callback(note)
+    for tasklet in done:
+        tasklet.result()
+    return done

@@ -1,0 +1,76 @@
+"""Host and service names, looked up without stopping the others.
+
+Numeric addresses are answered here at once; everything else goes to the C library in a real thread.
+"""
+
+from __future__ import annotations
+
+import socket as _stdlib
+from typing import Any
+
+from syncless._core.threads import run_in_thread
+
+AddressInfo = list[tuple[_stdlib.AddressFamily, _stdlib.SocketKind, int, str, Any]]
+
+
+def is_numeric(host: str | bytes | None) -> bool:
+    """Whether the C library answers for this host without asking anybody."""
+    if host is None or host in ("", "<broadcast>", b""):
+        return True
+    if isinstance(host, bytes):
+        host = host.decode("ascii", "replace")
+    for family in (_stdlib.AF_INET, _stdlib.AF_INET6):
+        try:
+            _stdlib.inet_pton(family, host.partition("%")[0])
+            return True
+        except (OSError, ValueError):
+            pass
+    return False
+
+
+def getaddrinfo(
+    host: str | bytes | None, port: str | bytes | int | None, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
+) -> AddressInfo:
+    """socket.getaddrinfo, cooperative."""
+    if is_numeric(host) and (port is None or isinstance(port, int)):
+        return _stdlib.getaddrinfo(host, port, family, type, proto, flags)
+    return run_in_thread(_stdlib.getaddrinfo, host, port, family, type, proto, flags)
+
+
+def gethostbyname(hostname: str) -> str:
+    """socket.gethostbyname, cooperative."""
+    return run_in_thread(_stdlib.gethostbyname, hostname)
+
+
+def gethostbyname_ex(hostname: str) -> tuple[str, list[str], list[str]]:
+    """socket.gethostbyname_ex, cooperative."""
+    return run_in_thread(_stdlib.gethostbyname_ex, hostname)
+
+
+def gethostbyaddr(ip_address: str) -> tuple[str, list[str], list[str]]:
+    """socket.gethostbyaddr, cooperative."""
+    return run_in_thread(_stdlib.gethostbyaddr, ip_address)
+
+
+def getnameinfo(sockaddr: Any, flags: int) -> tuple[str, str]:
+    """socket.getnameinfo, cooperative."""
+    return run_in_thread(_stdlib.getnameinfo, sockaddr, flags)
+
+
+def getfqdn(name: str = "") -> str:
+    """socket.getfqdn, cooperative."""
+    return run_in_thread(_stdlib.getfqdn, name)
+
+
+def resolved(sock: _stdlib.socket, address: Any) -> Any:
+    """The address with its host name replaced by a number, so that the C library need not ask anybody."""
+    if (
+        sock.family in (_stdlib.AF_INET, _stdlib.AF_INET6)
+        and isinstance(address, tuple)
+        and len(address) >= 2
+        and isinstance(address[0], (str, bytes))
+        and not is_numeric(address[0])
+    ):
+        found = getaddrinfo(address[0], address[1] if isinstance(address[1], int) else None, sock.family, sock.type)
+        return (found[0][4][0], *address[1:])
+    return address

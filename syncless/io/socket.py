@@ -1,0 +1,234 @@
+"""The standard library's ``socket`` module, cooperative: what would block parks the tasklet instead.
+
+``from syncless.io import socket`` and go on as with the standard module: the same names, signatures, timeouts and errors. Every
+object made here is a real ``socket.socket``, so whatever takes one takes these.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import socket as _stdlib
+from socket import *  # noqa: F403  (constants and errors: the module is a stand-in for the standard one)
+from typing import Any
+
+from syncless._core import sockcalls
+from syncless.io.names import (
+    getaddrinfo,
+    getfqdn,
+    gethostbyaddr,
+    gethostbyname,
+    gethostbyname_ex,
+    getnameinfo,
+    resolved,
+)
+
+__all__ = [*_stdlib.__all__, "socket"]
+
+_GLOBAL_DEFAULT_TIMEOUT: Any = _stdlib._GLOBAL_DEFAULT_TIMEOUT  # type: ignore[attr-defined]
+_SENDFILE_CHUNK = 1 << 20
+
+
+class socket(_stdlib.socket):
+    """socket.socket whose calls park the tasklet instead of blocking the thread."""
+
+    __slots__ = ()
+
+    def __init__(self, family: int = -1, type: int = -1, proto: int = -1, fileno: int | None = None):
+        super().__init__(family, type, proto, fileno)
+        sockcalls.forget(self.fileno())
+
+    recv = sockcalls.recv
+    recv_into = sockcalls.recv_into
+    send = sockcalls.send
+    sendall = sockcalls.sendall
+
+    def accept(self) -> tuple[socket, Any]:
+        """accept() -> (socket, address); parks until somebody connects."""
+        # The address is asked of the new socket: the standard library then knows every family's form.
+        fd = sockcalls.accept_fd(self)
+        try:
+            sock = socket(self.family, self.type, self.proto, fileno=fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        if _stdlib.getdefaulttimeout() is None and self.gettimeout():
+            sock.setblocking(True)
+        try:
+            return sock, sock.getpeername()
+        except OSError:  # it has gone again: the caller learns by its first read
+            return sock, ("", 0) if self.family == _stdlib.AF_INET else ("", 0, 0, 0) if self.family == _stdlib.AF_INET6 else ""
+
+    def connect(self, address: Any) -> None:
+        """connect(address); parks until connected. Raises OSError or TimeoutError."""
+        error = sockcalls.connect_error(self, _stdlib.socket.connect_ex, resolved(self, address))
+        if error:
+            raise OSError(error, os.strerror(error))
+
+    def connect_ex(self, address: Any) -> int:
+        """connect_ex(address) -> 0 or an errno; parks until it is decided."""
+        try:
+            return sockcalls.connect_error(self, _stdlib.socket.connect_ex, resolved(self, address))
+        except TimeoutError:
+            return errno.EAGAIN
+
+    def bind(self, address: Any) -> None:
+        """bind(address)."""
+        super().bind(resolved(self, address))
+
+    def recvfrom(self, bufsize: int, flags: int = 0) -> tuple[bytes, Any]:
+        """recvfrom(bufsize[, flags]) -> (bytes, address); parks until something comes."""
+        return sockcalls.call(self, _stdlib.socket.recvfrom, True, (bufsize, flags | _stdlib.MSG_DONTWAIT), {})
+
+    def recvfrom_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> tuple[int, Any]:
+        """recvfrom_into(buffer[, nbytes[, flags]]) -> (count, address); parks until something comes."""
+        return sockcalls.call(self, _stdlib.socket.recvfrom_into, True, (buffer, nbytes, flags | _stdlib.MSG_DONTWAIT), {})
+
+    def recvmsg(self, bufsize: int, ancbufsize: int = 0, flags: int = 0) -> tuple[bytes, list[Any], int, Any]:
+        """recvmsg(bufsize[, ancbufsize[, flags]]) -> (data, ancdata, msg_flags, address); parks until something comes."""
+        return sockcalls.call(self, _stdlib.socket.recvmsg, True, (bufsize, ancbufsize, flags | _stdlib.MSG_DONTWAIT), {})
+
+    def recvmsg_into(self, buffers: Any, ancbufsize: int = 0, flags: int = 0) -> tuple[int, list[Any], int, Any]:
+        """recvmsg_into(buffers[, ancbufsize[, flags]]) -> (count, ancdata, msg_flags, address); parks until something comes."""
+        buffers = list(buffers)
+        return sockcalls.call(self, _stdlib.socket.recvmsg_into, True, (buffers, ancbufsize, flags | _stdlib.MSG_DONTWAIT), {})
+
+    def sendto(self, data: Any, *args: Any) -> int:  # type: ignore[override]
+        """sendto(data[, flags], address) -> count; parks until it can be sent."""
+        if not 1 <= len(args) <= 2:
+            raise TypeError(f"sendto() takes 2 or 3 arguments ({len(args) + 1} given)")
+        flags = args[0] if len(args) == 2 else 0
+        return sockcalls.call(self, _stdlib.socket.sendto, False, (data, flags | _stdlib.MSG_DONTWAIT, resolved(self, args[-1])), {})
+
+    def sendmsg(self, buffers: Any, ancdata: Any = (), flags: int = 0, address: Any = None) -> int:
+        """sendmsg(buffers[, ancdata[, flags[, address]]]) -> count; parks until some can be sent."""
+        args = (list(buffers), list(ancdata), flags | _stdlib.MSG_DONTWAIT)
+        return sockcalls.call(self, _stdlib.socket.sendmsg, False, args if address is None else (*args, resolved(self, address)), {})
+
+    def sendfile(self, file: Any, offset: int = 0, count: int | None = None) -> int:
+        """sendfile(file[, offset[, count]]) -> bytes sent, by os.sendfile where the file allows it; parks when the peer is slow."""
+        self._check_sendfile_params(file, offset, count)  # type: ignore[attr-defined]
+        if self.gettimeout() == 0:
+            raise ValueError("non-blocking sockets are not supported")
+        try:
+            fileno = file.fileno()
+            size = os.fstat(fileno).st_size
+        except (AttributeError, io.UnsupportedOperation, OSError):
+            return self._sendfile_use_send(file, offset, count)  # type: ignore[attr-defined, no-any-return]
+        if not size:
+            return 0
+        start = offset
+        remaining = max(0, size - offset) if count is None else count
+        try:
+            while remaining > 0:
+                try:
+                    sent = sockcalls.call(self, _sendfile, False, (fileno, offset, min(remaining, _SENDFILE_CHUNK)), {})
+                except OSError as error:
+                    if offset == start and error.errno in (errno.EINVAL, errno.ENOSYS, errno.ENOTSOCK):
+                        return self._sendfile_use_send(file, offset, count)  # type: ignore[attr-defined, no-any-return]
+                    raise
+                if sent == 0:
+                    break
+                offset += sent
+                remaining -= sent
+        finally:
+            if offset > start and hasattr(file, "seek"):
+                file.seek(offset)
+        return offset - start
+
+    def dup(self) -> socket:
+        """dup() -> a new socket object for the same connection."""
+        sock = type(self)(self.family, self.type, self.proto, fileno=_stdlib.dup(self.fileno()))
+        sock.settimeout(self.gettimeout())
+        return sock
+
+    def detach(self) -> int:
+        """detach() -> the descriptor, which is the caller's from now on."""
+        sockcalls.forget(self.fileno())
+        return super().detach()
+
+    def _real_close(self, _ss: Any = _stdlib.socket) -> None:
+        sockcalls.forget(self.fileno())
+        super()._real_close()  # type: ignore[misc]
+
+
+SocketType = socket
+
+
+def _sendfile(sock: socket, fileno: int, offset: int, count: int) -> int:
+    """One os.sendfile() that does not block, whatever the descriptor's own mode is."""
+    fd = sock.fileno()
+    blocking = os.get_blocking(fd)
+    if blocking:
+        os.set_blocking(fd, False)
+    try:
+        return os.sendfile(fd, fileno, offset, count)
+    finally:
+        if blocking:
+            os.set_blocking(fd, True)
+
+
+def fromfd(fd: int, family: int, type: int, proto: int = 0) -> socket:
+    """A socket object for a duplicate of the descriptor."""
+    return socket(family, type, proto, _stdlib.dup(fd))
+
+
+def socketpair(family: int | None = None, type: int = _stdlib.SOCK_STREAM, proto: int = 0) -> tuple[socket, socket]:
+    """Two connected sockets; UNIX ones by default."""
+    first, second = _stdlib.socketpair(family, type, proto)
+    return _adopt(first), _adopt(second)
+
+
+def _adopt(sock: _stdlib.socket) -> socket:
+    """The same connection as an object of our class."""
+    timeout = sock.gettimeout()
+    ours = socket(sock.family, sock.type, sock.proto, fileno=sock.detach())
+    ours.settimeout(timeout)
+    return ours
+
+
+def create_connection(
+    address: tuple[str | None, int],
+    timeout: float | None = _GLOBAL_DEFAULT_TIMEOUT,
+    source_address: tuple[str, int] | None = None,
+    *,
+    all_errors: bool = False,
+) -> socket:
+    """A connected TCP socket: tries each address of the host in turn. `timeout` in seconds is for each attempt."""
+    host, port = address
+    errors: list[OSError] = []
+    for family, kind, proto, _, target in getaddrinfo(host, port, 0, _stdlib.SOCK_STREAM):
+        sock = None
+        try:
+            sock = socket(family, kind, proto)
+            if timeout is not _GLOBAL_DEFAULT_TIMEOUT:
+                sock.settimeout(timeout)
+            if source_address:
+                sock.bind(source_address)
+            sock.connect(target)
+            errors.clear()
+            return sock
+        except OSError as error:
+            if not all_errors:
+                errors.clear()
+            errors.append(error)
+            if sock is not None:
+                sock.close()
+        except BaseException:
+            if sock is not None:
+                sock.close()
+            raise
+    try:
+        if not errors:
+            raise OSError("getaddrinfo returns an empty list")
+        if not all_errors:
+            raise errors[0]
+        raise ExceptionGroup("create_connection failed", errors)  # type: ignore[name-defined,unused-ignore]  # noqa: F821
+    finally:
+        errors.clear()
+
+
+def create_server(address: Any, **options: Any) -> socket:
+    """socket.create_server: a listening TCP socket, with its options `family`, `backlog`, `reuse_port`, `dualstack_ipv6`."""
+    return _adopt(_stdlib.create_server(address, **options))
