@@ -25,6 +25,12 @@ NATIVE = {
     "syncless._core.sync": [],  # Event, Lock, Semaphore
     "syncless._core.queues": [],  # Queue, Channel
     "syncless._core.sockcalls": [],  # recv, send, accept, connect: try first, then park
+    "syncless.wsgi._head": ["syncless/wsgi/head.c"],  # request heads and chunk lines, scanned without Python
+    "syncless.wsgi._environ": [],  # head -> environ
+    "syncless.wsgi._input": [],  # wsgi.input
+    "syncless.wsgi._service": [],  # what connections share: deadlines, buffers, flushing
+    "syncless.wsgi._request": [],  # application -> response
+    "syncless.wsgi._connection": [],  # accept, read, answer, close
 }
 
 # build kind -> compiler flags

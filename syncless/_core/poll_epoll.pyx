@@ -10,7 +10,7 @@ from libc.errno cimport EEXIST, EINTR, ENOENT, ENOSYS, errno
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from posix.unistd cimport close as os_close, write as os_write, read as os_read
 
-from syncless._core.poller cimport READ, WRITE, Poller, PollEvent
+from syncless._core.poller cimport HANGUP, READ, WRITE, Poller, PollEvent
 
 cdef extern from "<sys/epoll.h>" nogil:
     int EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD
@@ -122,7 +122,8 @@ cdef class EpollPoller(Poller):
             events[kept].fd = <int> <uint32_t> raw[i].data.u64
             events[kept].gen = <uint32_t> (raw[i].data.u64 >> 32)
             events[kept].bits = (READ if seen & (EPOLLIN | EPOLLRDHUP | EPOLLERR | EPOLLHUP) else 0) | (
-                WRITE if seen & (EPOLLOUT | EPOLLERR | EPOLLHUP) else 0)
+                WRITE if seen & (EPOLLOUT | EPOLLERR | EPOLLHUP) else 0) | (
+                HANGUP if seen & (EPOLLRDHUP | EPOLLERR | EPOLLHUP) else 0)
             kept += 1
         return kept
 

@@ -5,11 +5,12 @@ from libc.stdint cimport int64_t, uint32_t
 cdef enum:
     READ = 1
     WRITE = 2
+    HANGUP = 4      # the peer will send no more, or the descriptor failed; only in events
 
 cdef struct PollEvent:
     int fd
     uint32_t gen    # the generation that arm() was given: an event of an older one is stale
-    int bits        # READ | WRITE; errors and hang-ups count as both
+    int bits        # READ | WRITE | HANGUP; an error counts as all
 
 
 cdef class Poller:

@@ -1,0 +1,28 @@
+from libc.stdint cimport int64_t, uint16_t, uint32_t
+
+cdef extern from "head.h" nogil:
+    enum:
+        HEAD_MAX_HEADERS
+        HEAD_UNKNOWN
+        HEAD_DROPPED
+    struct head_header:
+        uint32_t name, value
+        uint16_t name_size, known
+        uint32_t value_size
+    struct head:
+        uint32_t method, method_size, target, target_size, path, path_size, query, query_size, authority, authority_size
+        int minor, header_count
+        int64_t content_length
+        char chunked, keep_alive, expect_continue, escaped
+        head_header headers[HEAD_MAX_HEADERS]
+    struct head_limits:
+        uint32_t line, headers, total
+
+# The scanner of head.c, for the modules that do not link it themselves.
+cdef long scan_head(const char* data, size_t size, const head_limits* limits, head* result) noexcept nogil
+cdef long scan_chunk_line(const char* data, size_t size, size_t limit, int64_t* chunk) noexcept nogil
+cdef long scan_trailers(const char* data, size_t size, size_t limit) noexcept nogil
+cdef int known_name(const char* name, size_t size) noexcept nogil
+cdef bint is_token(const char* name, size_t size) noexcept nogil
+cdef bint is_value(const char* value, size_t size) noexcept nogil
+cdef const char* name_of(int known) noexcept nogil

@@ -1,0 +1,79 @@
+"""head.c for Cython and Python. The manual is head.h."""
+
+from libc.stdint cimport int64_t
+
+cdef extern from "head.h" nogil:
+    long head_scan(const char* data, size_t size, const head_limits* limits, head* result)
+    long head_chunk_line(const char* data, size_t size, size_t limit, int64_t* chunk)
+    long head_trailers(const char* data, size_t size, size_t limit)
+    int head_known(const char* name, size_t size)
+    int head_is_token(const char* name, size_t size)
+    int head_is_value(const char* value, size_t size)
+    const char* head_known_names[1]
+
+
+cdef long scan_head(const char* data, size_t size, const head_limits* limits, head* result) noexcept nogil:
+    return head_scan(data, size, limits, result)
+
+
+cdef long scan_chunk_line(const char* data, size_t size, size_t limit, int64_t* chunk) noexcept nogil:
+    return head_chunk_line(data, size, limit, chunk)
+
+
+cdef long scan_trailers(const char* data, size_t size, size_t limit) noexcept nogil:
+    return head_trailers(data, size, limit)
+
+
+cdef int known_name(const char* name, size_t size) noexcept nogil:
+    return head_known(name, size)
+
+
+cdef bint is_token(const char* name, size_t size) noexcept nogil:
+    return head_is_token(name, size)
+
+
+cdef bint is_value(const char* value, size_t size) noexcept nogil:
+    return head_is_value(value, size)
+
+
+cdef const char* name_of(int known) noexcept nogil:
+    """The known name in lower case; NULL after the last."""
+    return head_known_names[known]
+
+
+def parse(bytes data not None, int request_line=8190, int header_count=100, int head_bytes=32768):
+    """(size, head) of the request head at the start of the data, None if it is incomplete, or minus the status to answer with.
+
+    For tests and fuzzing; the server calls scan_head().
+    """
+    cdef head found
+    cdef head_limits limits
+    cdef long n
+    cdef int i
+    limits.line = request_line
+    limits.headers = header_count
+    limits.total = head_bytes
+    n = head_scan(data, len(data), &limits, &found)
+    if n == 0:
+        return None
+    if n < 0:
+        return n
+    headers = []
+    for i in range(found.header_count):
+        headers.append((
+            data[found.headers[i].name:found.headers[i].name + found.headers[i].name_size],
+            data[found.headers[i].value:found.headers[i].value + found.headers[i].value_size],
+        ))
+    return n, {
+        "method": data[found.method:found.method + found.method_size],
+        "target": data[found.target:found.target + found.target_size],
+        "path": data[found.path:found.path + found.path_size],
+        "query": data[found.query:found.query + found.query_size],
+        "authority": data[found.authority:found.authority + found.authority_size],
+        "minor": found.minor,
+        "content_length": found.content_length if found.content_length >= 0 else None,
+        "chunked": bool(found.chunked),
+        "keep_alive": bool(found.keep_alive),
+        "expect_continue": bool(found.expect_continue),
+        "headers": headers,
+    }

@@ -1,0 +1,458 @@
+"""One request: calls the application and turns what it gives into a response (PEP 3333, RFC 9110, RFC 9112).
+
+A Request is the tasklet in which its application runs. The leader calls it inline, so an application that never waits costs no
+switch. Takes an environ and an Input, gives bytes to its Peer, the connection as this file sees it. What frames the body:
+
+    status 1xx, 204, 304, or HEAD    no body
+    Content-Length, given or known   that many bytes; more are cut off, fewer abort the connection
+    HTTP/1.1, length unknown         chunked
+    HTTP/1.0, length unknown         the end of the connection
+
+A response whose end is known is put into the connection's buffer and sent at the end of the loop's turn; parts of one that goes on
+are sent at once and park the tasklet while the client is slow. An error in mid-stream resets the connection: it must never look like
+a clean end.
+"""
+
+import sys
+import traceback
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.contextvars cimport PyContext_Enter, PyContext_Exit, PyContext_New
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+from libc.stdio cimport snprintf
+from libc.string cimport memcpy
+
+from syncless._core.clock cimport monotonic_ns
+from syncless._core.loop cimport DONE, RUNNING, Loop
+from syncless._core.tasklet cimport Tasklet
+from syncless.wsgi._head cimport HEAD_UNKNOWN, is_token, is_value, known_name
+from syncless.wsgi._input cimport Input
+from syncless.wsgi._service cimport Link, Service
+
+from syncless._core.tasklet import TaskletExit
+from syncless.wsgi.errors import EXPLANATIONS, REASONS, BodyTooLarge, ClientError, ClientGone
+from syncless.wsgi.filewrapper import FileWrapper
+
+cdef extern from "Python.h":
+    int PyUnicode_KIND(object s)
+    void* PyUnicode_DATA(object s)
+    Py_ssize_t PyUnicode_GET_LENGTH(object s)
+    Py_ssize_t Py_REFCNT(object o)
+
+cdef enum:
+    COPIED = 16384          # a body up to this size is copied behind its head and both are one buffer
+
+# How known_name() numbers the fields that the server itself decides on.
+cdef int CONTENT_LENGTH = known_name(b"content-length", 14)
+cdef int CONNECTION = known_name(b"connection", 10)
+cdef int DATE = known_name(b"date", 4)
+cdef int SERVER = known_name(b"server", 6)
+cdef set HOP_BY_HOP = {
+    known_name(name, len(name))
+    for name in (b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade")
+}
+
+
+cdef class Peer(Link):
+    """A connection as a Request sees it.
+
+    out          what is appended here is sent at the end of the turn
+    send_all()   sends what is in `out` and then the data, now; parks while the client is slow; ClientGone
+    send_file()  the same with bytes of a file, by sendfile
+    abort()      resets the connection
+    """
+
+    cdef int send_all(self, const char* data, Py_ssize_t size) except -1:
+        raise NotImplementedError
+
+    cdef int send_file(self, int fd, int64_t offset, int64_t count) except -1:
+        raise NotImplementedError
+
+    cdef int abort(self) except -1:
+        raise NotImplementedError
+
+
+cdef class StartResponse:
+    """start_response(status, headers, exc_info=None) of PEP 3333; returns write()."""
+
+    def __call__(self, status, headers, exc_info=None, /):
+        if self.request is None:
+            raise RuntimeError("start_response() was called after the response had ended")
+        self.request.accept_head(status, headers, exc_info)
+        return self.write
+
+
+cdef class Write:
+    """The write() callable of PEP 3333: sends a part of the body at once."""
+
+    def __call__(self, data, /):
+        if self.request is None:
+            raise RuntimeError("write() was called after the response had ended")
+        self.request.put(data, False)
+
+
+cdef class Request(Tasklet):
+    def __init__(self, Service service not None):
+        self.service = service
+        self.input = Input()
+        self.start = StartResponse()
+        self.start.write = Write()
+
+    cdef int serve(self, Loop loop) except -1:
+        """The whole life of a request."""
+        cdef object context = PyContext_New()
+        cdef BaseException failure = None
+        self.started = loop.now
+        self.status = None
+        self.headers = None
+        self.committed = self.bodiless = self.chunked = self.complete = False
+        self.length = -1
+        self.sent = 0
+        if Py_REFCNT(self.start) > 1 or Py_REFCNT(self.start.write) > 1:
+            self.start = StartResponse()            # somebody keeps the last request's
+            self.start.write = Write()
+        self.start.request = self.start.write.request = self
+        loop.adopt(self)
+        loop.current = self
+        self.state = RUNNING
+        PyContext_Enter(context)
+        try:
+            self.respond()
+        except BaseException as error:
+            failure = error
+        try:
+            if failure is not None:
+                self.fail(loop, failure)
+            if not self.input.finished and not self.peer.gone:
+                self.drain()
+            if self.service.log_access is not None:
+                self.service.log_access(self.environ, self.status, self.sent, self.started)
+        except BaseException as error:
+            self.keep_alive = False
+            loop.report(self, error)
+        PyContext_Exit(context)
+        loop.current = None
+        loop.release(self)
+        self.state = DONE
+        self.pending = None
+        self.start.request = self.start.write.request = None
+        self.environ = None
+        self.input.source = None
+        self.headers = None
+        return 0
+
+    cdef int respond(self) except -1:
+        cdef Py_ssize_t total
+        if self.too_large:
+            raise BodyTooLarge(f"the body is larger than {self.service.max_body} bytes")
+        result = self.service.application(self.environ, self.start)
+        if (type(result) is list or type(result) is tuple) and self.status is not None:
+            # no close(), and the length is known without a question
+            if len(result) == 1 and PyBytes_CheckExact(result[0]):
+                if not self.committed:
+                    self.commit(PyBytes_GET_SIZE(result[0]))
+                self.put(result[0], True)
+                return self.end()
+            total = 0
+            for part in result:
+                if not PyBytes_CheckExact(part):
+                    break
+                total += PyBytes_GET_SIZE(part)
+            else:
+                if not self.committed:
+                    self.commit(total)
+            for part in result:
+                self.put(part, True)
+            return self.end()
+        try:
+            if result is None:
+                raise TypeError("the application returned None; PEP 3333 wants an iterable of bytes")
+            if type(result) is FileWrapper and self.status is not None and not self.committed and self.send_wrapped_file(result):
+                return self.end()
+            for part in result:
+                self.put(part, False)
+            self.end()
+        finally:
+            close = getattr(result, "close", None)
+            if close is not None:
+                close()
+        return 0
+
+    # -- what the application says -------------------------------------------------------------------------------------------
+
+    cdef int accept_head(self, object status, object headers, object exc_info) except -1:
+        cdef bytes line
+        cdef const char* name
+        cdef int code
+        cdef int64_t declared
+        if exc_info is not None:
+            try:
+                if self.committed:
+                    raise exc_info[1].with_traceback(exc_info[2])
+            finally:
+                exc_info = None
+        elif self.status is not None:
+            raise AssertionError("start_response() was called a second time without exc_info (PEP 3333)")
+        if not isinstance(status, str):
+            raise TypeError(f"status must be a str, not {type(status).__name__}")
+        if not isinstance(headers, list):
+            raise TypeError(f"headers must be a list of (name, value), not {type(headers).__name__}")
+        status = str(status)
+        line = self.service.status_line(status)
+        code = int(status[:3])
+        if code < 200:
+            raise ValueError(f"an application cannot answer with the interim status {status!r}")
+        # A copy: what was found good here is written to memory in commit(), and the application still has its list.
+        headers = list(headers)
+        declared = -1
+        for item in headers:
+            if type(item) is not tuple or len(<tuple> item) != 2:
+                raise TypeError(f"each header must be a tuple (name, value), not {item!r}")
+            header_name, header_value = <tuple> item
+            if not isinstance(header_name, str) or not isinstance(header_value, str):
+                raise TypeError(f"header names and values must be str, not {item!r}")
+            name = <const char*> PyUnicode_DATA(header_name)
+            if PyUnicode_KIND(header_name) != 1 or not is_token(name, PyUnicode_GET_LENGTH(header_name)):
+                raise ValueError(f"not a header name: {header_name!r}")
+            if PyUnicode_KIND(header_value) != 1 or not is_value(
+                    <const char*> PyUnicode_DATA(header_value), PyUnicode_GET_LENGTH(header_value)):
+                raise ValueError(f"header {header_name} has characters that must not go out: {header_value!r}")
+            if PyUnicode_GET_LENGTH(header_name) == 14 and known_name(name, 14) == CONTENT_LENGTH:
+                if not header_value.isdecimal() or not header_value.isascii() or len(header_value) > 18 or (
+                        declared >= 0 and declared != int(header_value)):
+                    raise ValueError(f"Content-Length must be a number of bytes, given once, not {header_value!r}")
+                declared = int(header_value)
+        self.status = status
+        self.status_line = line
+        self.code = code
+        self.headers = headers
+        self.length = declared
+        return 0
+
+    # -- what goes out -------------------------------------------------------------------------------------------------------
+
+    cdef int commit(self, int64_t known_length) except -1:
+        """Puts the head into the connection's buffer. `known_length` is that of the whole body, or -1."""
+        cdef Service service = self.service
+        cdef Peer peer = self.peer
+        cdef bytes block
+        cdef const char* name
+        cdef const char* value
+        cdef char* at
+        cdef char number[48]
+        cdef Py_ssize_t name_size, value_size, i
+        cdef int known
+        cdef bint dated = False, served = False, framed = False
+        if self.status is None:
+            raise RuntimeError("the application produced a body before it called start_response()")
+        self.bodiless = self.head_only or self.code == 204 or self.code == 304
+        block = self.status_line
+        service.append(&peer.out, PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block))
+        for i in range(PyList_GET_SIZE(self.headers)):
+            item = <tuple> PyList_GET_ITEM(self.headers, i)
+            header_name, header_value = <tuple> item
+            name = <const char*> PyUnicode_DATA(header_name)
+            name_size = PyUnicode_GET_LENGTH(header_name)
+            value = <const char*> PyUnicode_DATA(header_value)
+            value_size = PyUnicode_GET_LENGTH(header_value)
+            known = known_name(name, name_size)
+            if known != HEAD_UNKNOWN:
+                if known == CONTENT_LENGTH:
+                    if framed or self.code == 204:
+                        continue                    # RFC 9110, 8.6
+                    framed = True
+                elif known == CONNECTION:
+                    if header_value.lower() == "close":
+                        self.keep_alive = False
+                    continue
+                elif known == DATE:
+                    dated = True
+                elif known == SERVER:
+                    served = True
+                elif known in HOP_BY_HOP:
+                    continue                        # the server's own (RFC 9110, 7.6.1)
+            service.reserve(&peer.out, name_size + value_size + 4)
+            at = peer.out.data + peer.out.size
+            memcpy(at, name, name_size)
+            at[name_size] = c":"
+            at[name_size + 1] = c" "
+            memcpy(at + name_size + 2, value, value_size)
+            at[name_size + value_size + 2] = c"\r"
+            at[name_size + value_size + 3] = c"\n"
+            peer.out.size += name_size + value_size + 4
+        block = service.dates()
+        if dated or served:
+            server, _, date = block.partition(b"\r\n")
+            block = (b"" if served else server + b"\r\n") + (b"" if dated else date)
+        service.append(&peer.out, PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block))
+        if service.stopping:
+            self.keep_alive = False
+        if not framed and self.code != 204 and self.code != 304:
+            if known_length >= 0 and not (self.head_only and known_length == 0):
+                self.length = known_length
+                i = snprintf(number, 48, "Content-Length: %lld\r\n", <long long> known_length)
+                service.append(&peer.out, number, i)
+            elif self.head_only:
+                pass
+            elif self.http_1_0:
+                self.keep_alive = False
+            else:
+                self.chunked = True
+                service.append(&peer.out, b"Transfer-Encoding: chunked\r\n", 28)
+        if not self.keep_alive:
+            service.append(&peer.out, b"Connection: close\r\n\r\n", 21)
+        elif self.http_1_0:
+            service.append(&peer.out, b"Connection: keep-alive\r\n\r\n", 26)
+        else:
+            service.append(&peer.out, b"\r\n", 2)
+        self.committed = True
+        return 0
+
+    cdef int put(self, object data, bint last) except -1:
+        """A part of the body. `last`: the rest follows without the application's having a say, so it need not leave at once."""
+        cdef Peer peer = self.peer
+        cdef const char* bytes_
+        cdef Py_ssize_t size, i
+        cdef char number[24]
+        if not PyBytes_CheckExact(data):
+            if not isinstance(data, bytes):
+                raise TypeError(f"the body must be bytes, not {type(data).__name__}")
+            data = bytes(data)
+        size = PyBytes_GET_SIZE(data)
+        if not self.committed:
+            if size == 0:
+                return 0                            # the head waits for the first byte of the body (PEP 3333)
+            self.commit(-1)
+        if size == 0 or self.bodiless:
+            return 0
+        if self.length >= 0 and self.sent + size > self.length:
+            if self.sent < self.length or not self.complete:
+                self.service.log_errors.write(f"{self.name}: the body is longer than its Content-Length of {self.length}; cut off\n")
+            size = <Py_ssize_t> (self.length - self.sent)
+            self.keep_alive = False
+            if size == 0:
+                self.complete = True
+                return 0
+            data = data[:size]
+        self.sent += size
+        if self.length >= 0 and self.sent == self.length:
+            self.complete = last = True
+        bytes_ = PyBytes_AS_STRING(data)
+        if self.chunked:
+            i = snprintf(number, 24, "%zx\r\n", size)
+            self.service.append(&peer.out, number, i)
+        if size <= COPIED:
+            self.service.append(&peer.out, bytes_, size)
+        elif self.complete and peer.out_body is None:
+            peer.out_body = data
+            peer.body_sent = 0
+        else:
+            peer.send_all(bytes_, size)
+        if self.chunked:
+            self.service.append(&peer.out, b"\r\n", 2)
+        if not last or peer.out.size > 65536:
+            peer.send_all(NULL, 0)
+        return 0
+
+    cdef int end(self) except -1:
+        """The application has given all of the body."""
+        if not self.committed:
+            self.commit(0)
+        if self.chunked:
+            self.service.append(&self.peer.out, b"0\r\n\r\n", 5)
+        elif self.length > self.sent and not self.bodiless:
+            raise RuntimeError(f"the body has {self.sent} bytes where its Content-Length says {self.length}")
+        self.complete = True
+        return 0
+
+    cdef int send_wrapped_file(self, object wrapper) except -1:
+        """The body is a file: by sendfile, if it is one that has a descriptor. Returns whether it was sent."""
+        cdef int64_t count
+        found = wrapper.region()
+        if found is None:
+            return 0
+        fd, offset, size = found
+        if not self.committed:
+            self.commit(size)
+        if self.bodiless:
+            return 1
+        count = size if self.length < 0 or self.length > size else self.length
+        if self.chunked:
+            raise RuntimeError("a file's length is known")      # commit() took it
+        self.peer.send_file(fd, offset, count)
+        self.sent += count
+        return 1
+
+    # -- when it goes wrong --------------------------------------------------------------------------------------------------
+
+    cdef int fail(self, Loop loop, BaseException error) except -1:
+        """The application raised, or its response cannot be sent."""
+        if isinstance(error, ClientGone) or self.peer.gone:
+            self.keep_alive = False
+            return self.peer.abort()
+        if isinstance(error, KeyboardInterrupt):
+            loop.throw(loop.main, error)
+        elif not isinstance(error, (ClientError, TaskletExit)):
+            self.log_failure(error)
+        if self.complete:
+            return 0                                # the client has, or will have, all of it
+        self.keep_alive = False
+        if self.committed:
+            return self.peer.abort()
+        if isinstance(error, ClientError):
+            return self.answer(error.status)
+        return self.answer(503 if isinstance(error, (TaskletExit, KeyboardInterrupt)) else 500)
+
+    cdef int answer(self, int status) except -1:
+        """An answer of the server's own; the connection closes after it."""
+        body = f"{status} {REASONS[status]}\n{EXPLANATIONS[status]}\n".encode()
+        self.keep_alive = False
+        self.status = f"{status} {REASONS[status]}"
+        self.status_line = self.service.status_line(self.status)
+        self.code = status
+        self.length = -1
+        self.headers = [("Content-Type", "text/plain; charset=utf-8")]
+        self.commit(len(body))
+        self.put(body, True)
+        self.complete = True
+        return 0
+
+    cdef int log_failure(self, BaseException error) except -1:
+        try:
+            self.service.log_errors.write(f"Error in {self.name}:\n{''.join(traceback.format_exception(error))}")
+            self.service.log_errors.flush()
+        except Exception:
+            pass        # a full disk must not take the server down
+        return 0
+
+    cdef int drain(self) except -1:
+        """Reads away what the application left of the body, up to a limit, so that the connection can be kept."""
+        cdef char* data
+        cdef Py_ssize_t n, drained = 0
+        if not self.keep_alive:
+            return 0
+        if self.input.broken or self.input.expect or self.input.remaining > self.service.drain_bytes:
+            self.keep_alive = False
+            return 0
+        self.service.queue_flush(self.peer)
+        try:
+            while not self.input.finished:
+                n = self.input.window(&data)
+                if n == 0:
+                    break
+                self.input.advance(n)
+                drained += n
+                if drained > self.service.drain_bytes:
+                    self.keep_alive = False
+                    return 0
+        except ClientError:
+            self.keep_alive = False
+        return 0
+
+    @property
+    def name(self) -> str:
+        if self.environ is None:
+            return "request"
+        return f"{self.environ.get('REQUEST_METHOD')} {self.environ.get('PATH_INFO')}"

@@ -1,0 +1,96 @@
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+
+from syncless._core.loop cimport Loop, Runnable
+from syncless._core.timers cimport Timer
+from syncless.wsgi._environ cimport EnvironMaker
+from syncless.wsgi._head cimport head_limits
+from syncless.wsgi._input cimport ByteSource
+
+cdef enum:
+    NO_DEADLINE = -1
+    HEAD_DEADLINE = 0       # a request head, from its first byte to its end
+    IDLE_DEADLINE = 1       # between requests
+    BODY_DEADLINE = 2       # without a byte of the body that is waited for
+    WRITE_DEADLINE = 3      # without progress in sending
+    LINGER_DEADLINE = 4     # a refused client may go on sending for so long
+    DEADLINES = 5
+
+cdef struct Buffer:         # bytes to be sent; blocks of BUFFER bytes come from the service's pool
+    char* data
+    size_t size
+    size_t room
+
+
+cdef class Link(ByteSource):
+    cdef int deadline_kind
+    cdef bint flush_queued
+    cdef int64_t deadline
+    cdef PyObject* previous     # borrowed: neighbours in the list of the same deadline
+    cdef PyObject* following
+    cdef int expired(self, Loop loop, int kind) except -1
+    cdef int flush(self, Loop loop) except -1
+
+
+cdef struct DeadlineList:
+    PyObject* first
+    PyObject* last
+    int64_t length              # ns
+
+
+cdef class Flusher(Runnable):
+    cdef Service service
+
+
+cdef class Service:
+    cdef readonly object application
+    cdef readonly object limits
+    cdef head_limits head_limits
+    cdef int64_t max_body
+    cdef Py_ssize_t drain_bytes
+    cdef int pipelined, chunk_line, trailer_bytes
+    cdef EnvironMaker environs
+    cdef object log_access          # None, or called with (environ, status, bytes sent, seconds, started)
+    cdef readonly object log_errors       # a text stream
+    cdef bint stopping
+    cdef Loop loop
+    # what is at work, for status pages, tests and stopping
+    cdef readonly Py_ssize_t connections
+    cdef readonly Py_ssize_t active
+    cdef readonly long long requests
+    cdef readonly long long accepted
+    # deadlines: one list per kind, because all of a kind have the same length
+    cdef DeadlineList lists[5]
+    cdef Timer timer
+    # what is sent at the end of a turn
+    cdef Flusher flusher
+    cdef PyObject** pending         # owned Links
+    cdef Py_ssize_t pending_count, pending_room
+    cdef int64_t pending_since
+    # the receive buffer that connections lend one another, and the pool of send buffers
+    cdef char* scratch
+    cdef char** pool
+    cdef Py_ssize_t pool_count
+    cdef Py_ssize_t buffers_out
+    # the head of responses: date and server, made anew each second
+    cdef int64_t date_at
+    cdef bytes date_block
+    cdef dict status_lines
+    cdef list free_requests
+    cdef object last_addr           # the last client's address, shared by the connections from there
+    cdef Runnable acceptor          # while connections are accepted
+
+    cdef void set_deadline(self, Link link, int kind) noexcept
+    cdef int queue_flush(self, Link link) except -1
+    cdef int flush_pending(self) except -1
+    cdef char* take_block(self) except NULL
+    cdef void give_block(self, char* block) noexcept
+    cdef int append(self, Buffer* buffer, const char* data, size_t size) except -1
+    cdef int reserve(self, Buffer* buffer, size_t size) except -1
+    cdef void release(self, Buffer* buffer) noexcept
+    cdef bytes status_line(self, str status)
+    cdef bytes dates(self)
+
+cdef enum:
+    BUFFER = 8192
+    SCRATCH = 65536

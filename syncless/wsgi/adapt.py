@@ -1,0 +1,174 @@
+"""What can be served, turned into a WSGI callable.
+
+A WSGI callable; a web.py application; a CherryPy application, root object or class; a BaseHTTPRequestHandler subclass; or
+"module:attribute" that names one of these. Nothing here imports a framework: each is known by its looks.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import sys
+from collections.abc import Callable, Iterable
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+from urllib.parse import quote
+
+WSGIApplication = Callable[..., Iterable[bytes]]
+
+
+class ApplicationNotFound(ImportError):
+    """The module or attribute named on the command line does not exist."""
+
+
+def load(name: str) -> Any:
+    """The object that "module:attribute" names; the attribute may be dotted and is `application` or `app` if left out."""
+    module_name, _, attribute = name.partition(":")
+    if not module_name:
+        raise ApplicationNotFound(f"{name!r} names no module; write module:attribute, for example myproject.web:app")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module_name == error.name or module_name.startswith(error.name + ".")):
+            raise ApplicationNotFound(f"there is no module {error.name!r} (looked in {', '.join(filter(None, sys.path[:3]))} ...)") from None
+        raise
+    if not attribute:
+        for attribute in ("application", "app"):
+            if hasattr(module, attribute):
+                break
+        else:
+            raise ApplicationNotFound(f"module {module_name!r} has neither 'application' nor 'app'; write {module_name}:attribute")
+    found: Any = module
+    for part in attribute.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            names = [n for n in vars(module) if not n.startswith("_") and callable(getattr(module, n))]
+            raise ApplicationNotFound(
+                f"module {module_name!r} has no attribute {attribute!r}; it has {', '.join(names[:8]) or 'nothing that could be served'}"
+            ) from None
+    return found
+
+
+def as_wsgi(application: Any) -> WSGIApplication:
+    """The WSGI callable for anything that can be served; TypeError for what cannot."""
+    if isinstance(application, str):
+        application = load(application)
+    if isinstance(application, type):
+        if issubclass(application, BaseHTTPRequestHandler):
+            return _HandlerApplication(application)
+        if _is_cherrypy_root(application):
+            return _cherrypy(application())
+    wsgifunc = getattr(application, "wsgifunc", None)
+    if callable(wsgifunc):
+        return wsgifunc()  # type: ignore[no-any-return]
+    if callable(application) and not (_is_cherrypy_root(application) and not isinstance(application, type)):
+        return application  # type: ignore[no-any-return]
+    if _is_cherrypy_root(application):
+        return _cherrypy(application)
+    raise TypeError(
+        f"cannot serve {application!r}: it is no WSGI callable, web.py application, CherryPy application or root, "
+        "BaseHTTPRequestHandler class or 'module:attribute'"
+    )
+
+
+def _is_cherrypy_root(thing: Any) -> bool:
+    """Whether some method of it is exposed as CherryPy's decorator marks it."""
+    return "cherrypy" in sys.modules and any(
+        getattr(getattr(thing, name, None), "exposed", False) is True for name in dir(thing) if not name.startswith("__")
+    )
+
+
+def _cherrypy(root: Any) -> WSGIApplication:
+    cherrypy = sys.modules["cherrypy"]
+    cherrypy.config.update({"log.screen": False, "engine.autoreload.on": False, "checker.on": False})
+    return cherrypy.tree.mount(root, "")  # type: ignore[no-any-return]
+
+
+class _RequestFile(io.RawIOBase):
+    """What a handler reads: the head, written anew from the environ, then the body."""
+
+    def __init__(self, environ: dict[str, Any]):
+        lines = [f"{environ['REQUEST_METHOD']} {_target(environ)} {environ['SERVER_PROTOCOL']}"]
+        for key, value in environ.items():
+            if key.startswith("HTTP_") or key in ("CONTENT_TYPE", "CONTENT_LENGTH"):
+                lines.append(f"{key.removeprefix('HTTP_').replace('_', '-').title()}: {value}")
+        self._head = io.BytesIO("\r\n".join([*lines, "", ""]).encode("latin-1"))
+        self._body = environ["wsgi.input"]
+
+    def readable(self) -> bool:
+        return True
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        return self._head.readline(-1 if size is None else size) or self._body.readline(size)
+
+    def read(self, size: int = -1, /) -> bytes:
+        return self._head.read(size) or self._body.read(size)
+
+
+def _target(environ: dict[str, Any]) -> str:
+    path = quote(environ["PATH_INFO"].encode("latin-1"), safe="/:@!$&'()*+,;=~-._")
+    return f"{path}?{environ['QUERY_STRING']}" if environ["QUERY_STRING"] else path
+
+
+class _ResponseFile(io.RawIOBase):
+    """What a handler writes: its head goes to start_response(), its body to write()."""
+
+    def __init__(self, start_response: Callable[..., Callable[[bytes], None]]):
+        self._start_response = start_response
+        self._head = b""
+        self._write: Callable[[bytes], None] | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        data = bytes(data)
+        size = len(data)
+        if self._write is None:
+            self._head += data
+            head, end, data = self._head.partition(b"\r\n\r\n")
+            if not end:
+                return size
+            status, *lines = head.decode("latin-1").split("\r\n")
+            headers = [(name, value.strip()) for name, _, value in (line.partition(":") for line in lines)]
+            if status.startswith("HTTP/1.1 100"):  # the server has said so itself
+                self._head = data
+                return size
+            self._write = self._start_response(status.partition(" ")[2], headers)
+        if data:
+            self._write(data)
+        return size
+
+
+class _HandlerApplication:
+    """A BaseHTTPRequestHandler subclass as a WSGI application: one handler object for each request."""
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler]):
+        class Handler(handler):  # type: ignore[valid-type,misc]
+            def setup(self) -> None:
+                environ, start_response = self.request
+                self.environ = environ
+                self.rfile = _RequestFile(environ)
+                self.wfile = _ResponseFile(start_response)
+                self.connection = None
+
+            def handle(self) -> None:
+                self.close_connection = True
+                self.handle_one_request()
+
+            def handle_expect_100(self) -> bool:
+                return True
+
+            def finish(self) -> None:
+                pass
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """The access log is the server's."""
+
+        self._handler = Handler
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        address = (environ["REMOTE_ADDR"], int(environ["REMOTE_PORT"] or 0))
+        self._handler((environ, start_response), address, None)
+        return []

@@ -1,0 +1,58 @@
+"""Whose fault it is decides the type of an error; each type knows the status it is answered with."""
+
+from __future__ import annotations
+
+
+class ClientError(Exception):
+    """The client broke the protocol or a limit. Not caught by the application, it is answered with `status`."""
+
+    status = 400
+
+
+class BadRequest(ClientError, ValueError):
+    """The body's framing is malformed (RFC 9112, 7.1): 400."""
+
+
+class BodyTooLarge(ClientError, ValueError):
+    """The body is larger than Limits.body_bytes: 413."""
+
+    status = 413
+
+
+class BodyTimeout(ClientError, TimeoutError):
+    """The client sent no more of the body for Limits.body_seconds: 408."""
+
+    status = 408
+
+
+class ClientGone(ClientError, ConnectionError):
+    """The client closed the connection or stopped reading; there is nobody to answer."""
+
+
+REASONS: dict[int, str] = {
+    400: "Bad Request",
+    408: "Request Timeout",
+    413: "Content Too Large",
+    414: "URI Too Long",
+    417: "Expectation Failed",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+    503: "Service Unavailable",
+    505: "HTTP Version Not Supported",
+}
+"""The statuses that the server itself answers with."""
+
+EXPLANATIONS: dict[int, str] = {
+    400: "The request does not follow HTTP/1.1.",
+    408: "The request took too long to arrive.",
+    413: "The request body is larger than this server accepts.",
+    414: "The request line is longer than this server accepts.",
+    417: "The only expectation that this server meets is 100-continue.",
+    431: "The request headers are larger or more than this server accepts.",
+    500: "The application failed. The reason is in the server's log.",
+    501: "This server does not have what the request asks for.",
+    503: "The server is stopping.",
+    505: "This server speaks HTTP/1.0 and HTTP/1.1.",
+}
+"""The text of the answer, in a sentence."""

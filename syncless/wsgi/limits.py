@@ -1,0 +1,56 @@
+"""Every limit and deadline of the server, each with its unit, its default and where that comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a client may cost. Give `serve()` another one, or single fields as keyword arguments."""
+
+    request_line: int = 8190
+    """Bytes of a request line; 414 beyond (Apache LimitRequestLine)."""
+    header_count: int = 100
+    """Header fields of a request; 431 beyond (Apache LimitRequestFields). At most 128."""
+    head_bytes: int = 32768
+    """Bytes of a whole request head; 431 beyond (nginx large_client_header_buffers, 4 of 8k). At most 60000."""
+    chunk_line: int = 256
+    """Bytes of a chunk's size line with its extensions; 413 beyond (Go net/http: 4096 per line, 16 kB in all)."""
+    trailer_bytes: int = 8192
+    """Bytes of the trailer section of a chunked body; 431 beyond."""
+    body_bytes: int = 1 << 30
+    """Bytes of a request body; 413 beyond (waitress max_request_body_size)."""
+    drain_bytes: int = 1 << 16
+    """Bytes of a body, unread by the application, that are read away to keep the connection; it is closed beyond."""
+    pipelined: int = 32
+    """Requests of one connection that are answered before others get a turn."""
+    connections: int = 0
+    """Connections open at a time; more wait in the backlog. 0: as many as there are descriptors."""
+    backlog: int = 1024
+    """Connections that the system queues for accept() (listen(2); Node 511, gunicorn 2048)."""
+
+    head_seconds: float = 30.0
+    """From the first byte of a request (or the connection's start) to the end of its head; 408 (Apache RequestReadTimeout)."""
+    idle_seconds: float = 75.0
+    """Between requests of a kept connection; it is closed silently (nginx keepalive_timeout)."""
+    body_seconds: float = 60.0
+    """Without a byte of a body that the application waits for; 408 (nginx client_body_timeout)."""
+    write_seconds: float = 60.0
+    """Without progress in sending to a client; the connection is reset (nginx send_timeout)."""
+    linger_seconds: float = 2.0
+    """For which a client that was refused may go on sending before the connection is closed (nginx lingering_timeout: 5)."""
+    stop_seconds: float = 30.0
+    """For requests in flight when the server stops; they are interrupted afterwards (gunicorn graceful_timeout)."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise TypeError(f"limit {field.name} must be a number, not {value!r}")
+            if value < 0 or (value == 0 and field.name not in ("connections", "drain_bytes", "stop_seconds", "linger_seconds")):
+                raise ValueError(f"limit {field.name} must be positive, not {value!r}")
+        if self.header_count > 128:
+            raise ValueError(f"limit header_count can be 128 at most, not {self.header_count}")
+        if self.head_bytes > 60000:
+            raise ValueError(f"limit head_bytes can be 60000 at most, not {self.head_bytes}")
