@@ -1,4 +1,4 @@
-from libc.stdint cimport uint8_t, uint16_t
+from libc.stdint cimport uint8_t
 
 from syncless._core.loop cimport BaseTasklet, Loop, Watcher
 from syncless._core.timers cimport Timer
@@ -30,7 +30,7 @@ cdef class Connection(Peer):
     cdef BaseTasklet writer     # parked until more can be sent
     cdef Request request        # while RUNNING_APP
     cdef object remote_addr
-    cdef uint16_t remote_port
+    cdef object remote_port
 
     cdef int process(self, Loop loop) except -1
     cdef Request next_request(self, Loop loop)

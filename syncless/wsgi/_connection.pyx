@@ -28,7 +28,7 @@ from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.loop cimport FdEntry, Loop, get_loop
 from syncless._core.poller cimport HANGUP, READ, WRITE
 from syncless._core.timers cimport timer_init
-from syncless.wsgi._head cimport head, scan_head
+from syncless.wsgi._head cimport head
 from syncless.wsgi._input cimport Input
 from syncless.wsgi._request cimport Request
 from syncless.wsgi._service cimport (
@@ -103,7 +103,7 @@ cdef extern from *:
     void syncless_reset(int fd) nogil
 
 cdef extern from "Python.h":
-    Py_ssize_t Py_REFCNT(object o)
+    Py_ssize_t Py_REFCNT(PyObject* o)
     int PyUnicode_CompareWithASCIIString(object text, const char* raw)
 
 cdef enum:
@@ -112,6 +112,9 @@ cdef enum:
     INBOX = 8192
     LINGER_BYTES = 1 << 20      # thrown away at most
 
+
+
+cdef str INPUT = "wsgi.input"
 
 
 cdef class Connection(Peer):
@@ -177,8 +180,8 @@ cdef class Connection(Peer):
             request.serve(loop)                 # may park; others run meanwhile
             service.active -= 1
             self.request = None
-            if Py_REFCNT(request) == 1 and len(service.free_requests) < 64:
-                service.free_requests.append(request)
+            if Py_REFCNT(<PyObject*> request) == 1:
+                service.spare_request = request
             if self.phase == CLOSED:
                 return 0
             self.phase = READING
@@ -213,7 +216,7 @@ cdef class Connection(Peer):
         while True:
             if self.inbox.size:
                 data = self.inbox.data + self.inbox_start
-                used = scan_head(data, self.inbox.size - self.inbox_start, &service.head_limits, &found)
+                used = service.environs.scan(data, self.inbox.size - self.inbox_start, &service.head_limits, self.fd, &found)
                 if used == 0:
                     got = self.receive_more()
                     if got > 0:
@@ -243,7 +246,7 @@ cdef class Connection(Peer):
                 if got == 0:
                     self.close_when_sent(loop)
                 return None
-            used = scan_head(borrowed, got, &service.head_limits, &found)
+            used = service.environs.scan(borrowed, got, &service.head_limits, self.fd, &found)
             if used <= 0:
                 self.keep(borrowed, got)
                 continue                        # scanned again where it is kept: refused there, or completed
@@ -260,9 +263,11 @@ cdef class Connection(Peer):
         """A Request from a scanned head."""
         cdef Service service = self.service
         cdef Request request
-        if service.free_requests:
-            request = service.free_requests.pop()
-            if Py_REFCNT(request.input) > 1:
+        cdef dict environ = service.environs.make(data, found, self.fd, self.remote_addr, self.remote_port)
+        if service.spare_request is not None:
+            request = <Request> service.spare_request
+            service.spare_request = None
+            if Py_REFCNT(<PyObject*> request.input) > 1:
                 request.input = Input()         # the application keeps the last one
         else:
             request = Request(service)
@@ -279,7 +284,8 @@ cdef class Connection(Peer):
         request.input.chunk_line = service.chunk_line
         request.input.trailers = service.trailer_bytes
         request.too_large = found.content_length > service.max_body
-        request.environ = service.environs.make(data, found, self.remote_addr, str(self.remote_port), request.input)
+        environ[INPUT] = request.input
+        request.environ = environ
         return request
 
     # -- bytes that come -----------------------------------------------------------------------------------------------------
@@ -579,6 +585,7 @@ cdef class Connection(Peer):
         self.gone = self.ended = True
         service.set_deadline(self, NO_DEADLINE)
         loop.forget_fd(self.fd)
+        service.environs.forget(self.fd)
         if reset:
             syncless_reset(self.fd)
         os_close(self.fd)
@@ -653,7 +660,7 @@ cdef class Acceptor(Watcher):
             if not same_text(service.last_addr, text):
                 service.last_addr = text.decode()
             connection.remote_addr = service.last_addr
-            connection.remote_port = port if port >= 0 else 0
+            connection.remote_port = str(port) if port >= 0 else ""
             connection.readable = True
             Py_INCREF(connection)               # given back by close()
             loop.forget_fd(fd)

@@ -1,6 +1,18 @@
 from cpython.object cimport PyObject
 
-from syncless.wsgi._head cimport head
+from syncless.wsgi._head cimport head, head_limits
+
+
+cdef enum:
+    MEMORIES = 64
+    MEMORY_BYTES = 2048
+
+cdef struct Memory:                     # the fields of the last request of some connection, and what came of them
+    long size                           # bytes; 0: none
+    int fd
+    int minor
+    char keep_alive
+    char bytes[MEMORY_BYTES]
 
 
 cdef class EnvironMaker:
@@ -10,5 +22,10 @@ cdef class EnvironMaker:
     cdef object last_path_raw
     cdef str last_path
     cdef str last_query
-    cdef dict make(self, const char* data, head* found, object remote_addr, object remote_port, object input)
+    cdef Memory* memories               # by descriptor, modulo MEMORIES
+    cdef list remembered                # the environs that belong to them
+    cdef long scan(self, const char* data, size_t size, const head_limits* limits, int fd, head* found) noexcept
+    cdef dict make(self, const char* data, head* found, int fd, object remote_addr, object remote_port)
+    cdef void forget(self, int fd) noexcept
+    cdef dict fields(self, const char* data, head* found)
     cdef str path(self, const char* raw, Py_ssize_t size, bint escaped)

@@ -9,9 +9,9 @@ from cpython.dict cimport PyDict_Copy, PyDict_GetItem, PyDict_SetItem
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy, memset
 
-from syncless.wsgi._head cimport HEAD_DROPPED, HEAD_UNKNOWN, head, head_header, head_limits, name_of, scan_head
+from syncless.wsgi._head cimport HEAD_DROPPED, HEAD_UNKNOWN, head, head_header, head_limits, name_of, scan_fields, scan_line
 
 cdef extern from "Python.h":
     str PyUnicode_DecodeLatin1(const char* s, Py_ssize_t size, const char* errors)
@@ -51,13 +51,30 @@ cdef inline int hex_digit(char c) noexcept:
 cdef class EnvironMaker:
     """make() gives a fresh environ: a copy of the template with what one request adds."""
 
+    def __cinit__(self):
+        self.memories = <Memory*> PyMem_Malloc(MEMORIES * sizeof(Memory))
+        if self.memories == NULL:
+            raise MemoryError
+        memset(self.memories, 0, MEMORIES * sizeof(Memory))
+
+    def __dealloc__(self):
+        PyMem_Free(self.memories)
+
     def __init__(self, dict template not None):
         cdef int i = 0
+        self.remembered = [None] * MEMORIES
         self.template = dict(template)
         self.template[REQUEST_METHOD] = GET
         self.template[PATH_INFO] = "/"
         self.template[QUERY_STRING] = ""
         self.template[SERVER_PROTOCOL] = "HTTP/1.1"
+        self.template[REMOTE_ADDR] = self.template[REMOTE_PORT] = self.template[INPUT] = None
+        # A dict keeps the size of its table when it is copied. With 22 keys it has room for 42: headers are added without a resize.
+        for i in range(22 - len(self.template)):
+            self.template[i] = None
+        for key in [key for key in self.template if isinstance(key, int)]:
+            del self.template[key]
+        i = 0
         self.keys = []
         self.last = []
         while name_of(i) != NULL:
@@ -103,18 +120,57 @@ cdef class EnvironMaker:
             self.last_path = path
         return path
 
-    cdef dict make(self, const char* data, head* found, object remote_addr, object remote_port, object input):
-        cdef dict environ = PyDict_Copy(self.template)
-        cdef uint64_t seen[2]
-        cdef head_header* header
-        cdef const char* value
-        cdef int i, known
-        cdef PyObject* before
-        seen[0] = seen[1] = 0
+    cdef long scan(self, const char* data, size_t size, const head_limits* limits, int fd, head* found) noexcept:
+        """As scan_head(); header_count is -1 where the fields are those that were remembered for the descriptor.
+
+        A client sends the same fields with each request of a connection, whatever it asks for. Comparing them with the last ones is
+        faster than reading them again.
+        """
+        cdef Memory* memory = &self.memories[fd % MEMORIES]
+        cdef long used, line = scan_line(data, size, limits, found)
+        if line <= 0:
+            return line
+        if memory.size > 0 and memory.size <= <long> size - line and memory.minor == found.minor and memory.fd == fd \
+                and line + memory.size <= limits.total and memcmp(data + line, memory.bytes, memory.size) == 0:
+            found.header_count = -1
+            found.content_length = -1
+            found.chunked = found.expect_continue = 0
+            found.keep_alive = memory.keep_alive
+            return line + memory.size
+        used = scan_fields(data, size, line, limits, found)
+        if used > 0 and found.content_length < 0 and not found.chunked and not found.expect_continue and used - line <= MEMORY_BYTES:
+            memory.size = 0             # until make() has come: it may fail
+            memory.fd = fd
+            memory.minor = found.minor
+            memory.keep_alive = found.keep_alive
+            memcpy(memory.bytes, data + line, used - line)
+            memory.size = -(used - line)
+        return used
+
+    cdef void forget(self, int fd) noexcept:
+        """The connection is closed: what its client sent is not kept."""
+        if self.memories[fd % MEMORIES].fd == fd and self.memories[fd % MEMORIES].size:
+            self.memories[fd % MEMORIES].size = 0
+            self.remembered[fd % MEMORIES] = None
+
+    cdef dict make(self, const char* data, head* found, int fd, object remote_addr, object remote_port):
+        """The environ, without its wsgi.input, of a head that scan() found just now: no allocation may come between, because it may
+        run a finaliser that switches to another connection."""
+        cdef Memory* memory = &self.memories[fd % MEMORIES]
+        cdef dict environ
+        if found.header_count < 0:
+            environ = PyDict_Copy(<dict> self.remembered[fd % MEMORIES])
+        else:
+            environ = self.fields(data, found)
+            environ[REMOTE_ADDR] = remote_addr
+            environ[REMOTE_PORT] = remote_port
+            if memory.size < 0 and memory.fd == fd:
+                self.remembered[fd % MEMORIES] = PyDict_Copy(environ)
+                memory.size = -memory.size
         if found.method_size != 3 or memcmp(data + found.method, b"GET", 3) != 0:
             method = PyUnicode_DecodeLatin1(data + found.method, found.method_size, NULL)
             environ[REQUEST_METHOD] = METHODS.get(method, method)
-        if found.path_size != 1 or data[found.path] != c'/':
+        if found.path_size != 1 or data[found.path] != c"/":
             environ[PATH_INFO] = self.path(data + found.path, found.path_size, found.escaped)
         if found.query_size:
             if not same(self.last_query, data + found.query, found.query_size):
@@ -122,9 +178,19 @@ cdef class EnvironMaker:
             environ[QUERY_STRING] = self.last_query
         if found.minor == 0:
             environ[SERVER_PROTOCOL] = HTTP_1_0
-        environ[REMOTE_ADDR] = remote_addr
-        environ[REMOTE_PORT] = remote_port
-        environ[INPUT] = input
+        if found.authority_size:
+            environ[HTTP_HOST] = PyUnicode_DecodeLatin1(data + found.authority, found.authority_size, NULL)
+        return environ
+
+    cdef dict fields(self, const char* data, head* found):
+        """A copy of the template with the header fields."""
+        cdef dict environ = PyDict_Copy(self.template)
+        cdef uint64_t seen[2]
+        cdef head_header* header
+        cdef const char* value
+        cdef int i, known
+        cdef PyObject* before
+        seen[0] = seen[1] = 0
         for i in range(found.header_count):
             header = &found.headers[i]
             known = header.known
@@ -154,20 +220,20 @@ cdef class EnvironMaker:
             if before != NULL:
                 text = f"{<object> before}{'; ' if key == 'HTTP_COOKIE' else ','}{text}"
             PyDict_SetItem(environ, key, text)
-        if found.authority_size:
-            environ[HTTP_HOST] = PyUnicode_DecodeLatin1(data + found.authority, found.authority_size, NULL)
         return environ
 
 
 def environ_of(dict template not None, bytes request not None) -> dict:
     """The environ of a request head, for tests."""
+    cdef EnvironMaker maker
     cdef head found
     cdef head_limits limits
     cdef long n
     limits.line = 8190
     limits.headers = 100
     limits.total = 32768
-    n = scan_head(request, len(request), &limits, &found)
+    maker = EnvironMaker(template)
+    n = maker.scan(request, len(request), &limits, 0, &found)
     if n <= 0:
         raise ValueError(f"no complete request head: {n}")
-    return EnvironMaker(template).make(request, &found, "127.0.0.1", "1", None)
+    return maker.make(request, &found, 0, "127.0.0.1", "1")

@@ -20,6 +20,8 @@ cdef extern from "head.h" nogil:
 
 # The scanner of head.c, for the modules that do not link it themselves.
 cdef long scan_head(const char* data, size_t size, const head_limits* limits, head* result) noexcept nogil
+cdef long scan_line(const char* data, size_t size, const head_limits* limits, head* result) noexcept nogil
+cdef long scan_fields(const char* data, size_t size, long line, const head_limits* limits, head* result) noexcept nogil
 cdef long scan_chunk_line(const char* data, size_t size, size_t limit, int64_t* chunk) noexcept nogil
 cdef long scan_trailers(const char* data, size_t size, size_t limit) noexcept nogil
 cdef int known_name(const char* name, size_t size) noexcept nogil

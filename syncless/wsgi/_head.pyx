@@ -4,6 +4,8 @@ from libc.stdint cimport int64_t
 
 cdef extern from "head.h" nogil:
     long head_scan(const char* data, size_t size, const head_limits* limits, head* result)
+    long head_scan_line(const char* data, size_t size, const head_limits* limits, head* result)
+    long head_scan_fields(const char* data, size_t size, long line, const head_limits* limits, head* result)
     long head_chunk_line(const char* data, size_t size, size_t limit, int64_t* chunk)
     long head_trailers(const char* data, size_t size, size_t limit)
     int head_known(const char* name, size_t size)
@@ -14,6 +16,14 @@ cdef extern from "head.h" nogil:
 
 cdef long scan_head(const char* data, size_t size, const head_limits* limits, head* result) noexcept nogil:
     return head_scan(data, size, limits, result)
+
+
+cdef long scan_line(const char* data, size_t size, const head_limits* limits, head* result) noexcept nogil:
+    return head_scan_line(data, size, limits, result)
+
+
+cdef long scan_fields(const char* data, size_t size, long line, const head_limits* limits, head* result) noexcept nogil:
+    return head_scan_fields(data, size, line, limits, result)
 
 
 cdef long scan_chunk_line(const char* data, size_t size, size_t limit, int64_t* chunk) noexcept nogil:

@@ -33,15 +33,16 @@ cdef class Request(Tasklet):
     cdef dict environ
     cdef Input input
     cdef StartResponse start
+    cdef object start_response      # the callable that the application gets
     cdef bint head_only             # HEAD
     cdef bint http_1_0
     cdef bint keep_alive
     cdef bint too_large             # the body says that it is larger than allowed
     # the response, as far as the application has told
-    cdef str status
-    cdef bytes status_line
-    cdef list headers
+    cdef object status              # a str, or None
     cdef int code
+    cdef Buffer head                # its head, but for what frames the body
+    cdef bint app_closes            # it has set Connection: close
     # and as far as it is on its way
     cdef bint committed             # the head is in the buffer or beyond
     cdef bint bodiless              # HEAD, 1xx, 204, 304
@@ -52,13 +53,14 @@ cdef class Request(Tasklet):
     cdef int64_t started            # ns
 
     cdef int serve(self, Loop loop) except -1
+    cdef int renew_start(self) except -1
     cdef int respond(self) except -1
     cdef int accept_head(self, object status, object headers, object exc_info) except -1
     cdef int commit(self, int64_t known_length) except -1
     cdef int put(self, object data, bint last) except -1
     cdef int end(self) except -1
     cdef int fail(self, Loop loop, BaseException error) except -1
-    cdef int answer(self, int status) except -1
+    cdef int answer(self, int status, BaseException error) except -1
     cdef int drain(self) except -1
     cdef int log_failure(self, BaseException error) except -1
     cdef int send_wrapped_file(self, object wrapper) except -1

@@ -13,13 +13,15 @@ are sent at once and park the tasklet while the client is slow. An error in mid-
 a clean end.
 """
 
-import sys
 import traceback
+
+cimport cython
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.contextvars cimport PyContext_Enter, PyContext_Exit, PyContext_New
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t
 from libc.stdio cimport snprintf
 from libc.string cimport memcpy
@@ -29,7 +31,7 @@ from syncless._core.loop cimport DONE, RUNNING, Loop
 from syncless._core.tasklet cimport Tasklet
 from syncless.wsgi._head cimport HEAD_UNKNOWN, is_token, is_value, known_name
 from syncless.wsgi._input cimport Input
-from syncless.wsgi._service cimport Link, Service
+from syncless.wsgi._service cimport Buffer, Link, Service
 
 from syncless._core.tasklet import TaskletExit
 from syncless.wsgi.errors import EXPLANATIONS, REASONS, BodyTooLarge, ClientError, ClientGone
@@ -39,7 +41,7 @@ cdef extern from "Python.h":
     int PyUnicode_KIND(object s)
     void* PyUnicode_DATA(object s)
     Py_ssize_t PyUnicode_GET_LENGTH(object s)
-    Py_ssize_t Py_REFCNT(object o)
+    Py_ssize_t Py_REFCNT(PyObject* o)
 
 cdef enum:
     COPIED = 16384          # a body up to this size is copied behind its head and both are one buffer
@@ -49,10 +51,22 @@ cdef int CONTENT_LENGTH = known_name(b"content-length", 14)
 cdef int CONNECTION = known_name(b"connection", 10)
 cdef int DATE = known_name(b"date", 4)
 cdef int SERVER = known_name(b"server", 6)
-cdef set HOP_BY_HOP = {
-    known_name(name, len(name))
-    for name in (b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade")
-}
+cdef char hop_by_hop[256]
+for _name in (b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"):
+    hop_by_hop[known_name(_name, len(_name))] = 1
+
+
+cdef int64_t decimal(const char* text, Py_ssize_t size) noexcept:
+    """The number that the ASCII digits say; -1 if they are none or too many."""
+    cdef int64_t number = 0
+    cdef Py_ssize_t i
+    if size < 1 or size > 18:
+        return -1
+    for i in range(size):
+        if not c"0" <= text[i] <= c"9":
+            return -1
+        number = number * 10 + (text[i] - c"0")
+    return number
 
 
 cdef class Peer(Link):
@@ -75,9 +89,11 @@ cdef class Peer(Link):
 
 
 cdef class StartResponse:
-    """start_response(status, headers, exc_info=None) of PEP 3333; returns write()."""
+    """Owner of the start_response() callable of PEP 3333."""
 
-    def __call__(self, status, headers, exc_info=None, /):
+    @cython.binding(False)      # a plain C function is called without a tuple for its arguments
+    def start_response(self, status, headers, exc_info=None):
+        """start_response(status, headers, exc_info=None) -> write"""
         if self.request is None:
             raise RuntimeError("start_response() was called after the response had ended")
         self.request.accept_head(status, headers, exc_info)
@@ -97,8 +113,13 @@ cdef class Request(Tasklet):
     def __init__(self, Service service not None):
         self.service = service
         self.input = Input()
+        self.renew_start()
+
+    cdef int renew_start(self) except -1:
         self.start = StartResponse()
         self.start.write = Write()
+        self.start_response = self.start.start_response
+        return 0
 
     cdef int serve(self, Loop loop) except -1:
         """The whole life of a request."""
@@ -106,13 +127,11 @@ cdef class Request(Tasklet):
         cdef BaseException failure = None
         self.started = loop.now
         self.status = None
-        self.headers = None
         self.committed = self.bodiless = self.chunked = self.complete = False
         self.length = -1
         self.sent = 0
-        if Py_REFCNT(self.start) > 1 or Py_REFCNT(self.start.write) > 1:
-            self.start = StartResponse()            # somebody keeps the last request's
-            self.start.write = Write()
+        if Py_REFCNT(<PyObject*> self.start_response) > 1 or Py_REFCNT(<PyObject*> self.start.write) > 1:
+            self.renew_start()                      # somebody keeps the last request's
         self.start.request = self.start.write.request = self
         loop.adopt(self)
         loop.current = self
@@ -140,14 +159,14 @@ cdef class Request(Tasklet):
         self.start.request = self.start.write.request = None
         self.environ = None
         self.input.source = None
-        self.headers = None
+        self.service.release(&self.head)
         return 0
 
     cdef int respond(self) except -1:
         cdef Py_ssize_t total
         if self.too_large:
             raise BodyTooLarge(f"the body is larger than {self.service.max_body} bytes")
-        result = self.service.application(self.environ, self.start)
+        result = self.service.application(self.environ, self.start_response)
         if (type(result) is list or type(result) is tuple) and self.status is not None:
             # no close(), and the length is known without a question
             if len(result) == 1 and PyBytes_CheckExact(result[0]):
@@ -183,10 +202,16 @@ cdef class Request(Tasklet):
     # -- what the application says -------------------------------------------------------------------------------------------
 
     cdef int accept_head(self, object status, object headers, object exc_info) except -1:
-        cdef bytes line
+        """What start_response() was told, checked and written as the response's head, but for what frames the body."""
+        cdef Service service = self.service
+        cdef bytes block
         cdef const char* name
-        cdef int code
+        cdef const char* value
+        cdef char* at
+        cdef Py_ssize_t name_size, value_size, i
+        cdef int known
         cdef int64_t declared
+        cdef bint dated = False, served = False
         if exc_info is not None:
             try:
                 if self.committed:
@@ -199,36 +224,65 @@ cdef class Request(Tasklet):
             raise TypeError(f"status must be a str, not {type(status).__name__}")
         if not isinstance(headers, list):
             raise TypeError(f"headers must be a list of (name, value), not {type(headers).__name__}")
-        status = str(status)
-        line = self.service.status_line(status)
-        code = int(status[:3])
-        if code < 200:
+        self.status = None
+        self.head.size = 0
+        self.length = -1
+        self.app_closes = False
+        self.code = service.status_code(status)
+        if self.code < 200:
             raise ValueError(f"an application cannot answer with the interim status {status!r}")
-        # A copy: what was found good here is written to memory in commit(), and the application still has its list.
-        headers = list(headers)
-        declared = -1
-        for item in headers:
-            if type(item) is not tuple or len(<tuple> item) != 2:
+        service.append(&self.head, PyBytes_AS_STRING(service.last_line), PyBytes_GET_SIZE(service.last_line))
+        for i in range(PyList_GET_SIZE(headers)):
+            item = <object> PyList_GET_ITEM(headers, i)
+            if type(item) is not tuple or PyTuple_GET_SIZE(item) != 2:
                 raise TypeError(f"each header must be a tuple (name, value), not {item!r}")
-            header_name, header_value = <tuple> item
+            header_name = <object> PyTuple_GET_ITEM(item, 0)
+            header_value = <object> PyTuple_GET_ITEM(item, 1)
             if not isinstance(header_name, str) or not isinstance(header_value, str):
                 raise TypeError(f"header names and values must be str, not {item!r}")
             name = <const char*> PyUnicode_DATA(header_name)
-            if PyUnicode_KIND(header_name) != 1 or not is_token(name, PyUnicode_GET_LENGTH(header_name)):
+            name_size = PyUnicode_GET_LENGTH(header_name)
+            value = <const char*> PyUnicode_DATA(header_value)
+            value_size = PyUnicode_GET_LENGTH(header_value)
+            known = known_name(name, name_size) if PyUnicode_KIND(header_name) == 1 else HEAD_UNKNOWN
+            if known == HEAD_UNKNOWN and (PyUnicode_KIND(header_name) != 1 or not is_token(name, name_size)):
                 raise ValueError(f"not a header name: {header_name!r}")
-            if PyUnicode_KIND(header_value) != 1 or not is_value(
-                    <const char*> PyUnicode_DATA(header_value), PyUnicode_GET_LENGTH(header_value)):
+            if PyUnicode_KIND(header_value) != 1 or not is_value(value, value_size):
                 raise ValueError(f"header {header_name} has characters that must not go out: {header_value!r}")
-            if PyUnicode_GET_LENGTH(header_name) == 14 and known_name(name, 14) == CONTENT_LENGTH:
-                if not header_value.isdecimal() or not header_value.isascii() or len(header_value) > 18 or (
-                        declared >= 0 and declared != int(header_value)):
-                    raise ValueError(f"Content-Length must be a number of bytes, given once, not {header_value!r}")
-                declared = int(header_value)
+            if known != HEAD_UNKNOWN:
+                if known == CONTENT_LENGTH:
+                    declared = decimal(value, value_size)
+                    if declared < 0 or (self.length >= 0 and self.length != declared):
+                        raise ValueError(f"Content-Length must be a number of bytes, given once, not {header_value!r}")
+                    if self.length >= 0:
+                        continue
+                    self.length = declared
+                    if self.code == 204:
+                        continue                    # RFC 9110, 8.6
+                elif known == CONNECTION:
+                    self.app_closes |= value_size == 5 and header_value.lower() == "close"
+                    continue
+                elif known == DATE:
+                    dated = True
+                elif known == SERVER:
+                    served = True
+                elif hop_by_hop[known]:
+                    continue                        # the server's own (RFC 9110, 7.6.1)
+            service.reserve(&self.head, name_size + value_size + 4)
+            at = self.head.data + self.head.size
+            memcpy(at, name, name_size)
+            at[name_size] = c":"
+            at[name_size + 1] = c" "
+            memcpy(at + name_size + 2, value, value_size)
+            at[name_size + value_size + 2] = c"\r"
+            at[name_size + value_size + 3] = c"\n"
+            self.head.size += name_size + value_size + 4
+        block = service.dates()
+        if dated or served:
+            first, _, second = block.partition(b"\r\n")
+            block = (b"" if served else first + b"\r\n") + (b"" if dated else second)
+        service.append(&self.head, PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block))
         self.status = status
-        self.status_line = line
-        self.code = code
-        self.headers = headers
-        self.length = declared
         return 0
 
     # -- what goes out -------------------------------------------------------------------------------------------------------
@@ -236,77 +290,34 @@ cdef class Request(Tasklet):
     cdef int commit(self, int64_t known_length) except -1:
         """Puts the head into the connection's buffer. `known_length` is that of the whole body, or -1."""
         cdef Service service = self.service
-        cdef Peer peer = self.peer
-        cdef bytes block
-        cdef const char* name
-        cdef const char* value
-        cdef char* at
+        cdef Buffer* out = &self.peer.out
         cdef char number[48]
-        cdef Py_ssize_t name_size, value_size, i
-        cdef int known
-        cdef bint dated = False, served = False, framed = False
+        cdef int i
         if self.status is None:
             raise RuntimeError("the application produced a body before it called start_response()")
         self.bodiless = self.head_only or self.code == 204 or self.code == 304
-        block = self.status_line
-        service.append(&peer.out, PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block))
-        for i in range(PyList_GET_SIZE(self.headers)):
-            item = <tuple> PyList_GET_ITEM(self.headers, i)
-            header_name, header_value = <tuple> item
-            name = <const char*> PyUnicode_DATA(header_name)
-            name_size = PyUnicode_GET_LENGTH(header_name)
-            value = <const char*> PyUnicode_DATA(header_value)
-            value_size = PyUnicode_GET_LENGTH(header_value)
-            known = known_name(name, name_size)
-            if known != HEAD_UNKNOWN:
-                if known == CONTENT_LENGTH:
-                    if framed or self.code == 204:
-                        continue                    # RFC 9110, 8.6
-                    framed = True
-                elif known == CONNECTION:
-                    if header_value.lower() == "close":
-                        self.keep_alive = False
-                    continue
-                elif known == DATE:
-                    dated = True
-                elif known == SERVER:
-                    served = True
-                elif known in HOP_BY_HOP:
-                    continue                        # the server's own (RFC 9110, 7.6.1)
-            service.reserve(&peer.out, name_size + value_size + 4)
-            at = peer.out.data + peer.out.size
-            memcpy(at, name, name_size)
-            at[name_size] = c":"
-            at[name_size + 1] = c" "
-            memcpy(at + name_size + 2, value, value_size)
-            at[name_size + value_size + 2] = c"\r"
-            at[name_size + value_size + 3] = c"\n"
-            peer.out.size += name_size + value_size + 4
-        block = service.dates()
-        if dated or served:
-            server, _, date = block.partition(b"\r\n")
-            block = (b"" if served else server + b"\r\n") + (b"" if dated else date)
-        service.append(&peer.out, PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block))
-        if service.stopping:
+        if service.stopping or self.app_closes:
             self.keep_alive = False
-        if not framed and self.code != 204 and self.code != 304:
+        service.append(out, self.head.data, self.head.size)
+        service.release(&self.head)
+        if self.length < 0 and self.code != 204 and self.code != 304:
             if known_length >= 0 and not (self.head_only and known_length == 0):
                 self.length = known_length
                 i = snprintf(number, 48, "Content-Length: %lld\r\n", <long long> known_length)
-                service.append(&peer.out, number, i)
+                service.append(out, number, i)
             elif self.head_only:
                 pass
             elif self.http_1_0:
                 self.keep_alive = False
             else:
                 self.chunked = True
-                service.append(&peer.out, b"Transfer-Encoding: chunked\r\n", 28)
+                service.append(out, b"Transfer-Encoding: chunked\r\n", 28)
         if not self.keep_alive:
-            service.append(&peer.out, b"Connection: close\r\n\r\n", 21)
+            service.append(out, b"Connection: close\r\n\r\n", 21)
         elif self.http_1_0:
-            service.append(&peer.out, b"Connection: keep-alive\r\n\r\n", 26)
+            service.append(out, b"Connection: keep-alive\r\n\r\n", 26)
         else:
-            service.append(&peer.out, b"\r\n", 2)
+            service.append(out, b"\r\n", 2)
         self.committed = True
         return 0
 
@@ -402,18 +413,14 @@ cdef class Request(Tasklet):
         if self.committed:
             return self.peer.abort()
         if isinstance(error, ClientError):
-            return self.answer(error.status)
-        return self.answer(503 if isinstance(error, (TaskletExit, KeyboardInterrupt)) else 500)
+            return self.answer(error.status, error)
+        return self.answer(503 if isinstance(error, (TaskletExit, KeyboardInterrupt)) else 500, error)
 
-    cdef int answer(self, int status) except -1:
+    cdef int answer(self, int status, BaseException error) except -1:
         """An answer of the server's own; the connection closes after it."""
         body = f"{status} {REASONS[status]}\n{EXPLANATIONS[status]}\n".encode()
+        self.accept_head(f"{status} {REASONS[status]}", [("Content-Type", "text/plain; charset=utf-8")], (None, error, None))
         self.keep_alive = False
-        self.status = f"{status} {REASONS[status]}"
-        self.status_line = self.service.status_line(self.status)
-        self.code = status
-        self.length = -1
-        self.headers = [("Content-Type", "text/plain; charset=utf-8")]
         self.commit(len(body))
         self.put(body, True)
         self.complete = True

@@ -75,8 +75,11 @@ cdef class Service:
     # the head of responses: date and server, made anew each second
     cdef int64_t date_at
     cdef bytes date_block
-    cdef dict status_lines
-    cdef list free_requests
+    cdef dict status_lines          # status -> (line, code)
+    cdef object last_status
+    cdef bytes last_line            # of last_status
+    cdef int last_code
+    cdef object spare_request       # the last one that has ended, to be used again
     cdef object last_addr           # the last client's address, shared by the connections from there
     cdef Runnable acceptor          # while connections are accepted
 
@@ -88,7 +91,7 @@ cdef class Service:
     cdef int append(self, Buffer* buffer, const char* data, size_t size) except -1
     cdef int reserve(self, Buffer* buffer, size_t size) except -1
     cdef void release(self, Buffer* buffer) noexcept
-    cdef bytes status_line(self, str status)
+    cdef int status_code(self, object status) except -1
     cdef bytes dates(self)
 
 cdef enum:

@@ -116,7 +116,6 @@ cdef class Service:
         self.flusher = Flusher()
         self.flusher.service = self
         self.status_lines = {}
-        self.free_requests = []
         self.date_at = -1
 
     def __dealloc__(self):
@@ -133,7 +132,7 @@ cdef class Service:
         """Ends what would keep the service alive."""
         self.loop.timers.remove(&self.timer)
         self.flusher.service = None
-        self.free_requests.clear()
+        self.spare_request = None
 
     @property
     def stopping(self) -> bool:
@@ -279,17 +278,21 @@ cdef class Service:
 
     # -- the unchanging parts of a response head -----------------------------------------------------------------------------
 
-    cdef bytes status_line(self, str status):
-        """b'HTTP/1.1 200 OK\\r\\n'; ValueError if the application's status is no status."""
-        line = self.status_lines.get(status)
-        if line is None:
-            raw = status.encode("latin-1")
+    cdef int status_code(self, object status) except -1:
+        """The code of a status, whose line is in last_line then; ValueError if the application's status is no status."""
+        if status is self.last_status:
+            return self.last_code
+        known = self.status_lines.get(status)
+        if known is None:
+            raw = status.encode("latin-1", "replace")
             if len(raw) < 4 or not raw[:3].isdigit() or raw[3:4] != b" " or raw[:1] < b"1" or any(c < 32 or c == 127 for c in raw):
                 raise ValueError(f"status must be three digits, a space and a reason, not {status!r}")
-            line = b"HTTP/1.1 " + raw + b"\r\n"
+            known = b"HTTP/1.1 " + raw + b"\r\n", int(raw[:3])
             if len(self.status_lines) < 128:
-                self.status_lines[status] = line
-        return <bytes> line
+                self.status_lines[status] = known
+        self.last_status = status
+        self.last_line, self.last_code = known
+        return self.last_code
 
     cdef bytes dates(self):
         """The Server and Date fields, made anew each second."""

@@ -254,10 +254,8 @@ static long framing_header(const char *value, size_t size, int known, struct hea
     return 0;
 }
 
-long head_scan(const char *data, size_t size, const struct head_limits *limits, struct head *head) {
-    const char *p = data, *end = data + size, *name, *colon, *value, *stop;
-    struct framing seen = {0, 0, 0, 0, 0};
-    struct head_header *header;
+long head_scan_line(const char *data, size_t size, const struct head_limits *limits, struct head *head) {
+    const char *p = data, *end = data + size;
     long n;
     if (end - data > (ptrdiff_t)limits->total + 4)
         end = data + limits->total + 4; /* what comes after belongs to nobody's head */
@@ -270,13 +268,20 @@ long head_scan(const char *data, size_t size, const struct head_limits *limits, 
     }
     if (p == end)
         return 0;
+    n = request_line(data, p, end, limits, head);
+    return n <= 0 ? n : p - data + n;
+}
+
+long head_scan_fields(const char *data, size_t size, long line, const struct head_limits *limits, struct head *head) {
+    const char *p = data + line, *end = data + size, *name, *colon, *value, *stop;
+    struct framing seen = {0, 0, 0, 0, 0};
+    struct head_header *header;
+    long n;
+    if (end - data > (ptrdiff_t)limits->total + 4)
+        end = data + limits->total + 4;
     head->content_length = -1;
     head->chunked = head->expect_continue = 0;
     head->header_count = 0;
-    n = request_line(data, p, end, limits, head);
-    if (n <= 0)
-        return n;
-    p += n;
     for (;;) {
         if (p == end)
             return (size_t)(end - data) > limits->total ? -431 : 0;
@@ -333,6 +338,11 @@ long head_scan(const char *data, size_t size, const struct head_limits *limits, 
     if (head->minor == 0)
         head->expect_continue = 0; /* RFC 9110, 10.1.1 */
     return p - data;
+}
+
+long head_scan(const char *data, size_t size, const struct head_limits *limits, struct head *head) {
+    long line = head_scan_line(data, size, limits, head);
+    return line <= 0 ? line : head_scan_fields(data, size, line, limits, head);
 }
 
 int head_is_token(const char *name, size_t size) {

@@ -50,6 +50,11 @@ struct head_limits {
    501, 505); nothing after it can be trusted. The answer does not depend on how the bytes were split into calls. */
 long head_scan(const char *data, size_t size, const struct head_limits *limits, struct head *head);
 
+/* The two halves of head_scan: the request line, whose end it returns, and the fields from there on. The fields mean the same behind
+   another line, but for `keep_alive`, which depends on `minor`: so a caller may remember them. */
+long head_scan_line(const char *data, size_t size, const struct head_limits *limits, struct head *head);
+long head_scan_fields(const char *data, size_t size, long line, const struct head_limits *limits, struct head *head);
+
 /* Scans the line with the size of a chunk (RFC 9112, 7.1), extensions ignored. > 0: bytes of the line, *chunk is set. 0: incomplete.
    < 0: minus the status (400; 413 where `limit`, the bytes that a line may have, is exceeded). */
 long head_chunk_line(const char *data, size_t size, size_t limit, int64_t *chunk);
