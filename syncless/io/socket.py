@@ -62,7 +62,10 @@ class socket(_stdlib.socket):
 
     def connect(self, address: Any) -> None:
         """connect(address); parks until connected. Raises OSError or TimeoutError."""
-        error = sockcalls.connect_error(self, _stdlib.socket.connect_ex, resolved(self, address))
+        try:
+            error = sockcalls.connect_error(self, _stdlib.socket.connect_ex, resolved(self, address))
+        except (TypeError, OverflowError) as wrong:
+            raise type(wrong)(str(wrong).replace("connect_ex()", "connect()")) from None
         if error:
             raise OSError(error, os.strerror(error))
 

@@ -49,7 +49,7 @@ cdef class Input:
 
     cdef void begin(self, ByteSource source, int64_t length, bint chunked, bint expect) noexcept:
         self.source = source
-        self.remaining = 0 if chunked else length
+        self.remaining = 0 if chunked or length < 0 else length
         self.total = 0
         self.chunked = chunked
         self.in_chunk = False

@@ -176,12 +176,11 @@ cdef class Request(Tasklet):
                 return self.end()
             total = 0
             for part in result:
-                if not PyBytes_CheckExact(part):
-                    break
+                if not isinstance(part, bytes):
+                    raise TypeError(f"the body must be bytes, not {type(part).__name__}")
                 total += PyBytes_GET_SIZE(part)
-            else:
-                if not self.committed:
-                    self.commit(total)
+            if not self.committed:
+                self.commit(total)
             for part in result:
                 self.put(part, True)
             return self.end()

@@ -1,0 +1,52 @@
+# `make serve` and `make test` need Python, a C compiler and make; everything else is optional. Each target says what it does: `make help`.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+BIND ?= 127.0.0.1:8000
+NATIVE := $(shell find syncless -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h')
+
+.PHONY: help serve test lint bench bench-core clean sanitize
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.built: $(BIN)/python setup.py pyproject.toml $(NATIVE)
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.tested: $(VENV)/.built
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	@touch $@
+
+$(VENV)/.linted: $(VENV)/.built
+	$(BIN)/python -m pip install --quiet --editable '.[lint]'
+	@touch $@
+
+serve: $(VENV)/.built  ## build, and serve the demo application; BIND=host:port chooses where
+	$(BIN)/python -m syncless examples.demo --bind $(BIND)
+
+test: $(VENV)/.tested  ## build, and run all tests; ARGS goes to pytest
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.linted  ## ruff, mypy and cython-lint
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/cython-lint syncless
+
+bench: $(VENV)/.tested  ## the 2009 experiment and its peers; results go to benchmark/results/
+	$(BIN)/python -m benchmark $(ARGS)
+
+bench-core: $(VENV)/.tested  ## the engine against gevent
+	$(BIN)/python -m benchmark engine $(ARGS)
+
+sanitize: $(VENV)/.tested  ## the tests of the native code under AddressSanitizer and UndefinedBehaviorSanitizer
+	PYTHON=$(abspath $(BIN)/python) ./tests/sanitize.sh
+
+clean:  ## remove what was built
+	rm -rf build dist *.egg-info $(VENV)
+	find syncless -name '*.so' -delete

@@ -1,0 +1,349 @@
+"""The loop: descriptors, fairness, time, threads, signals, fork; each backend alike."""
+
+import os
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+import syncless
+from syncless import Timeout, run_in_thread, sleep, spawn, wait_readable, wait_writable
+
+
+def run(program, *args, timeout=30, **options):
+    return subprocess.run([sys.executable, "-X", "dev", "-c", textwrap.dedent(program), *args], capture_output=True, text=True, timeout=timeout, **options)
+
+
+def test_descriptors_of_others(in_backend):
+    def body():
+        reading, writing = os.pipe()
+        try:
+            assert wait_writable(writing, 1) is True
+            assert wait_readable(reading, 0.001) is False
+            spawn(lambda: (sleep(0.01), os.write(writing, b"x")))
+            assert wait_readable(reading, 5) is True
+            assert wait_readable(reading, 5) is True  # still: nobody has read it
+            assert os.read(reading, 1) == b"x"
+            assert wait_readable(reading, 0.001) is False
+        finally:
+            os.close(reading)
+            os.close(writing)
+
+    in_backend(body)
+
+
+def test_a_reused_descriptor_number_starts_afresh(in_backend):
+    def body():
+        for _ in range(20):
+            a, b = socket.socketpair()
+            with a, b:
+                assert wait_readable(a, 0.0005) is False
+                b.send(b"x")
+                assert wait_readable(a, 1) is True
+
+    in_backend(body)
+
+
+def test_several_tasklets_wait_for_one_descriptor(in_backend):
+    def body():
+        a, b = socket.socketpair()
+        with a, b:
+            waiters = [spawn(wait_readable, a, 5) for _ in range(3)] + [spawn(wait_writable, a, 5)]
+            sleep(0.01)
+            b.send(b"x")
+            assert [waiter.result() for waiter in waiters] == [True] * 4
+
+    in_backend(body)
+
+
+def test_a_regular_file_is_always_ready(tmp_path):
+    with open(tmp_path / "file", "w+b") as file:
+        assert wait_readable(file, 1) is True
+
+
+def test_a_closed_descriptor_is_an_error(in_backend):
+    def body():
+        sleep(0)  # the loop's own descriptors must not take the numbers
+        reading, writing = os.pipe()
+        os.close(reading)
+        os.close(writing)
+        with pytest.raises(OSError):
+            if wait_readable(reading, 1):  # select reports it as ready, so that the caller meets the error
+                os.read(reading, 1)
+        with pytest.raises(OSError):
+            wait_readable(-1)
+
+    in_backend(body)
+
+
+def test_yielding_does_not_starve_timers_or_descriptors(in_backend):
+    def body():
+        stop = []
+
+        def busy():
+            while not stop:
+                sleep(0)
+
+        busy_ones = [spawn(busy) for _ in range(3)]
+        reading, writing = os.pipe()
+        readable = spawn(wait_readable, reading, 10)
+        started = time.monotonic()
+        sleep(0.02)
+        assert time.monotonic() - started < 2
+        os.write(writing, b"x")
+        assert readable.result() is True
+        stop.append(1)
+        syncless.join_all(busy_ones)
+        os.close(reading)
+        os.close(writing)
+
+    in_backend(body)
+
+
+def test_an_always_ready_socket_does_not_starve_others():
+    from syncless.io import socket as cooperative
+
+    a, b = cooperative.socketpair()
+    with a, b:
+        received = [0]
+
+        def firehose():
+            while True:
+                a.sendall(b"x" * 1000)
+
+        def reader():
+            while True:
+                received[0] += len(b.recv(65536))
+
+        tasklets = [spawn(firehose), spawn(reader)]
+        started = time.monotonic()
+        sleep(0.02)
+        assert time.monotonic() - started < 2 and received[0] > 0
+        for tasklet in tasklets:
+            tasklet.kill()
+
+
+def test_threads_have_loops_of_their_own():
+    def body():
+        order = []
+        tasklets = [spawn(lambda number=number: (sleep(0.001), order.append(number))) for number in range(3)]
+        syncless.join_all(tasklets)
+        return order, syncless.current_loop() is not main_loop, threading.get_ident()
+
+    main_loop = syncless.current_loop()
+    order, different, ident = run_in_thread(body)
+    assert order == [0, 1, 2] and different and ident != threading.get_ident()
+
+
+def test_a_tasklet_of_another_thread_can_be_joined_and_killed():
+    holder, ready = [], syncless.Event()
+
+    def body():
+        tasklet = spawn(sleep, 60)
+        holder.append(tasklet)
+        ready.set()
+        tasklet.join()
+        return "ended"
+
+    other = spawn(run_in_thread, body)
+    ready.wait()
+    assert holder[0].kill(timeout=10) is True
+    assert other.result() == "ended"
+
+
+def test_a_thread_that_ends_leaves_nothing_open():
+    def body():
+        spawn(sleep, 60)  # never runs again, as its thread ends
+        sleep(0.001)
+
+    def descriptors():
+        return len(os.listdir("/proc/self/fd"))
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    before = descriptors()
+    for _ in range(20):
+        thread = threading.Thread(target=body)
+        thread.start()
+        thread.join()
+    assert descriptors() <= before
+
+
+def test_run_in_thread_passes_results_errors_and_context():
+    assert run_in_thread(lambda a, b=0: a + b, 1, b=2) == 3
+    with pytest.raises(ZeroDivisionError):
+        run_in_thread(lambda: 1 / 0)
+    ticks = []
+
+    def ticker():
+        while True:
+            ticks.append(time.monotonic())
+            sleep(0.005)
+
+    ticking = spawn(ticker)
+    run_in_thread(time.sleep, 0.1)
+    ticking.kill()
+    assert len(ticks) > 5
+    with Timeout(0.01, False):
+        run_in_thread(time.sleep, 0.05)
+    sleep(0.06)
+
+
+def test_interrupt_while_idle_and_while_busy():
+    program = """
+        import os, signal, syncless, threading
+        def interrupt():
+            os.kill(os.getpid(), signal.SIGINT)
+        def busy():
+            while True:
+                syncless.sleep(0)
+        for tasklets in ([], [busy, busy]):
+            for function in tasklets:
+                syncless.spawn(function)
+            timer = threading.Timer(0.1, interrupt)
+            timer.start()
+            try:
+                syncless.sleep(20)
+            except KeyboardInterrupt:
+                print("interrupted")
+            timer.join()
+    """
+    done = run(program)
+    assert done.stdout == "interrupted\ninterrupted\n", done.stderr
+
+
+def test_a_signal_handler_runs_while_the_loop_is_idle():
+    program = """
+        import os, signal, syncless, threading
+        event = syncless.Event()
+        signal.signal(signal.SIGUSR1, lambda number, frame: event.set())
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        print(event.wait(20))
+    """
+    assert run(program).stdout == "True\n"
+
+
+def test_fork_from_main_and_from_a_tasklet():
+    program = """
+        import os, sys, syncless
+        def other():
+            try:
+                syncless.sleep(0.05)
+                print("other", os.getpid() == parent)
+            finally:
+                print("other finally", os.getpid() == parent)
+        parent = os.getpid()
+        waiting = syncless.spawn(other)
+        syncless.sleep(0)
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid == 0:
+            assert len(syncless.tasklets()) == 1
+            syncless.sleep(0.1)
+            print("child", syncless.spawn(int, "7").result())
+            sys.stdout.flush()
+            os._exit(3)
+        print("status", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        waiting.join()
+        sys.stdout.flush()
+        def forker():
+            pid = os.fork()
+            if pid == 0:
+                syncless.sleep(0.01)
+                print("tasklet child")
+                return
+            print("status", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        syncless.spawn(forker).join()
+    """
+    done = run(program)
+    assert done.stdout.splitlines() == ["child 7", "status 3", "other True", "other finally True", "tasklet child", "status 0"], done.stderr
+
+
+def test_backend_is_chosen_by_the_environment():
+    environment = {**os.environ, "SYNCLESS_LOOP": "nonsense"}
+    done = run("import syncless; syncless.sleep(0)", env=environment)
+    assert done.returncode == 1 and "this system has epoll, select" in done.stderr
+
+
+def test_select_refuses_high_descriptors():
+    program = """
+        import os, resource, syncless
+        resource.setrlimit(resource.RLIMIT_NOFILE, (2000, 2000))
+        reading, writing = os.pipe()
+        os.dup2(reading, 1500)
+        try:
+            syncless.wait_readable(1500, 1)
+        except OSError as error:
+            print(error)
+    """
+    done = run(program, env={**os.environ, "SYNCLESS_LOOP": "select"})
+    assert "below 1024" in done.stdout and "epoll" in done.stdout
+
+
+def test_timeout_class():
+    with pytest.raises(Timeout, match=r"0.001 seconds"):
+        with Timeout(0.001):
+            sleep(5)
+    with Timeout(0.001, False):
+        sleep(5)
+    with pytest.raises(KeyError):
+        with Timeout(0.001, KeyError("slow")):
+            sleep(5)
+    with Timeout(None):
+        sleep(0)
+    timeout = Timeout.start_new(5)
+    assert timeout.pending
+    timeout.cancel()
+    assert not timeout.pending
+
+
+def test_timeouts_nest():
+    seen = []
+    with Timeout(5):
+        try:
+            with Timeout(0.001):
+                sleep(1)
+        except Timeout as inner:
+            seen.append(inner.seconds)
+        sleep(0)
+    assert seen == [0.001]
+
+
+def test_equal_deadlines_fire_in_the_order_of_their_setting():
+    seen = []
+    tasklets = []
+    for number in range(300):
+        tasklets.append(spawn(lambda number=number: (sleep(0.01), seen.append(number))))
+    syncless.join_all(tasklets)
+    assert seen == list(range(300))
+
+
+def test_cancelled_deadlines_leave_the_heap():
+    event = syncless.Event()
+    before = syncless.current_loop().census()["timers"]
+    waiters = [spawn(event.wait, 1000 + number) for number in range(500)]
+    sleep(0)
+    assert syncless.current_loop().census()["timers"] == before + 500
+    for waiter in waiters[::2]:
+        waiter.kill()
+    event.set()
+    syncless.join_all(waiters)
+    assert syncless.current_loop().census()["timers"] == before
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="before 3.11 frames are not in blocks")
+def test_frame_blocks_are_kept():
+    from syncless._core import chunkcache
+
+    for _ in range(3):
+        syncless.join_all([spawn(sleep, 0.001) for _ in range(600)])
+        sleep(0.05)
+    kept, reused = chunkcache.stats()
+    assert 0 < kept <= chunkcache.LIMIT and reused > 0
+    program = "import syncless; from syncless._core import chunkcache; print(chunkcache.install())"
+    assert run(program, env={**os.environ, "SYNCLESS_CHUNK_CACHE": "0"}).stdout == "False\n"

@@ -1,0 +1,403 @@
+"""syncless.io.socket beside the standard module: the same results, errors and timeouts, without stopping the others."""
+
+import array
+import errno
+import inspect
+import os
+import socket as standard
+import threading
+import time
+
+import pytest
+
+import syncless
+from syncless import sleep, spawn
+from syncless.io import socket
+
+
+@pytest.fixture
+def pair():
+    a, b = socket.socketpair()
+    with a, b:
+        yield a, b
+
+
+@pytest.fixture
+def listener():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+class Ticker:
+    """Notes the longest pause between two of its turns, 5 ms apart, while a block runs."""
+
+    def __enter__(self):
+        self.longest = 0.0
+        self._tasklet = spawn(self._tick)
+        sleep(0)
+        return self
+
+    def _tick(self):
+        last = time.monotonic()
+        while True:
+            sleep(0.005)
+            now = time.monotonic()
+            self.longest = max(self.longest, now - last)
+            last = now
+
+    def __exit__(self, *error):
+        self._tasklet.kill()
+
+
+def test_the_module_has_every_public_name():
+    assert set(standard.__all__) <= set(dir(socket))
+    assert issubclass(socket.socket, standard.socket) and socket.AF_INET is standard.AF_INET
+    for name in ("create_connection", "create_server", "fromfd", "socketpair", "getaddrinfo", "gethostbyname"):
+        assert getattr(socket, name) is not getattr(standard, name)
+    assert list(inspect.signature(socket.create_connection).parameters)[:3] == ["address", "timeout", "source_address"]
+
+
+def test_stream_round_trip(pair):
+    a, b = pair
+    echo = spawn(lambda: [b.sendall(data) for data in iter(lambda: b.recv(100), b"")])
+    for number in range(50):
+        a.sendall(b"%d" % number)
+        assert a.recv(100) == b"%d" % number
+    a.shutdown(socket.SHUT_WR)
+    echo.join()
+    b.close()
+    assert a.recv(1) == b""
+
+
+def test_a_large_transfer_is_whole_and_fair(pair):
+    a, b = pair
+    data = os.urandom(1 << 20) * 8
+    with Ticker() as ticker:
+        sender = spawn(a.sendall, data)
+        received = bytearray()
+        while len(received) < len(data):
+            received += b.recv(1 << 16)
+        sender.join()
+    assert bytes(received) == data
+    assert ticker.longest < 0.5
+
+
+def test_recv_into_and_flags(pair):
+    a, b = pair
+    a.send(b"abcdef")
+    buffer = bytearray(10)
+    assert b.recv_into(buffer, 2) == 2 and buffer[:2] == b"ab"
+    assert b.recv(2, socket.MSG_PEEK) == b"cd"
+    assert b.recv_into(memoryview(buffer)[4:]) == 4 and buffer[4:8] == b"cdef"
+    spawn(lambda: [(sleep(0.005), a.send(b"xy")) for _ in range(3)])
+    assert b.recv(6, socket.MSG_WAITALL) == b"xyxyxy"
+    a.send(b"array")
+    numbers = array.array("B", bytes(5))
+    assert b.recv_into(numbers) == 5 and numbers.tobytes() == b"array"
+    for bad in (lambda: b.recv(-1), lambda: b.recv_into(buffer, -1), lambda: b.recv_into(buffer, 11)):
+        with pytest.raises(ValueError):
+            bad()
+    with pytest.raises(TypeError):
+        a.send("text")
+    with pytest.raises((BufferError, TypeError)):
+        b.recv_into(b"read-only")
+
+
+def test_timeouts_are_those_of_the_socket(pair):
+    a, b = pair
+    a.settimeout(0.02)
+    started = time.monotonic()
+    with pytest.raises(TimeoutError, match="timed out"):
+        a.recv(1)
+    assert 0.015 < time.monotonic() - started < 5
+    a.settimeout(0)
+    with pytest.raises(BlockingIOError) as info:
+        a.recv(1)
+    assert info.value.errno == errno.EAGAIN
+    a.setblocking(True)
+    assert a.gettimeout() is None and a.getblocking() is True
+    a.settimeout(0.02)
+    with pytest.raises(TimeoutError):
+        a.sendall(bytes(1 << 24))
+
+
+def test_default_timeout_applies():
+    socket.setdefaulttimeout(0.02)
+    try:
+        with socket.socket() as sock:
+            assert sock.gettimeout() == 0.02
+    finally:
+        socket.setdefaulttimeout(None)
+
+
+def test_accept_connect_and_addresses(listener):
+    accepting = spawn(listener.accept)
+    with socket.create_connection(listener.getsockname(), timeout=5) as client:
+        server, address = accepting.result()
+        with server:
+            assert address == client.getsockname() and isinstance(server, socket.socket)
+            assert server.gettimeout() is None and os.get_inheritable(server.fileno()) is False
+            client.sendall(b"hello")
+            assert server.recv(10) == b"hello"
+
+
+def test_accept_timeout_and_nonblocking(listener):
+    listener.settimeout(0.01)
+    with pytest.raises(TimeoutError):
+        listener.accept()
+    listener.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        listener.accept()
+
+
+def test_several_tasklets_accept_on_one_listener(listener):
+    tasklets = [spawn(lambda: listener.accept()[0].close()) for _ in range(3)]
+    sleep(0)
+    for _ in range(3):
+        socket.create_connection(listener.getsockname()).close()
+    syncless.join_all(tasklets)
+
+
+def test_connection_errors():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = unused.getsockname()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address)
+        with socket.socket() as sock:
+            assert sock.connect_ex(address) == errno.ECONNREFUSED
+    with socket.socket() as sock, pytest.raises(TypeError, match=r"connect\(\): AF_INET address must be tuple"):
+        sock.connect("no tuple")
+    with socket.socket() as sock, pytest.raises(OverflowError, match=r"connect\(\): port must be"):
+        sock.connect(("127.0.0.1", 70000))
+
+
+def test_a_connect_that_hangs_times_out():
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
+        held = []
+        try:
+            with Ticker() as ticker, pytest.raises(TimeoutError):
+                for _ in range(8):
+                    sock = socket.socket()
+                    held.append(sock)
+                    sock.settimeout(0.1)
+                    sock.connect(full.getsockname())
+            assert ticker.longest < 0.09
+        finally:
+            for sock in held:
+                sock.close()
+
+
+def test_a_unix_socket_with_a_full_backlog(tmp_path):
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        server.listen(0)
+        clients = [socket.socket(socket.AF_UNIX) for _ in range(3)]
+        connecting = [spawn(client.connect, path) for client in clients]
+        sleep(0.02)
+        assert not all(tasklet.done() for tasklet in connecting)
+        accepted = [server.accept()[0] for _ in clients]
+        syncless.join_all(connecting)
+        assert all(tasklet.exception() is None for tasklet in connecting)
+        late = socket.socket(socket.AF_UNIX)
+        for sock in [*accepted, *clients, late]:
+            sock.close()
+
+
+def test_datagrams():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as a, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as b:
+        a.bind(("127.0.0.1", 0))
+        b.bind(("localhost", 0))
+        receiving = spawn(a.recvfrom, 100)
+        sleep(0)
+        assert b.sendto(b"one", a.getsockname()) == 3
+        assert receiving.result() == (b"one", b.getsockname())
+        b.sendto(b"two", 0, ("localhost", a.getsockname()[1]))
+        buffer = bytearray(10)
+        assert a.recvfrom_into(buffer) == (3, b.getsockname()) and buffer[:3] == b"two"
+        a.settimeout(0.01)
+        with pytest.raises(TimeoutError):
+            a.recvfrom(10)
+        assert a.gettimeout() == 0.01
+        with pytest.raises(TypeError):
+            b.sendto(b"x")
+
+
+def test_messages_carry_descriptors(pair):
+    a, b = pair
+    reading, writing = os.pipe()
+    receiving = spawn(b.recvmsg, 10, socket.CMSG_SPACE(4))
+    sleep(0)
+    a.sendmsg([b"fd", b"!"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [writing]))])
+    data, ancillary, _, _ = receiving.result()
+    passed = array.array("i", ancillary[0][2])[0]
+    os.write(passed, b"through")
+    assert data == b"fd!" and os.read(reading, 10) == b"through"
+    a.send(b"abcd")
+    first, second = bytearray(1), bytearray(10)
+    assert b.recvmsg_into([first, second])[0] == 4 and (first, second[:3]) == (b"a", b"bcd")
+    for fd in (reading, writing, passed):
+        os.close(fd)
+
+
+def test_makefile(listener):
+    def serve():
+        client, _ = listener.accept()
+        with client, client.makefile("rwb") as file:
+            for line in file:
+                file.write(line.upper())
+                file.flush()
+
+    serving = spawn(serve)
+    with socket.create_connection(listener.getsockname()) as client, client.makefile("rwb") as file:
+        file.write(b"one\ntwo\n")
+        file.flush()
+        assert [file.readline(), file.readline()] == [b"ONE\n", b"TWO\n"]
+        client.shutdown(socket.SHUT_WR)
+        assert file.read() == b""
+    serving.join()
+
+
+@pytest.mark.parametrize("offset", [0, 1000])
+def test_sendfile(pair, tmp_path, offset):
+    a, b = pair
+    data = os.urandom(3_000_000)
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    with open(path, "rb") as file:
+        sending = spawn(a.sendfile, file, offset)
+        received = bytearray()
+        while len(received) < len(data) - offset:
+            received += b.recv(1 << 16)
+        assert sending.result() == len(data) - offset and file.tell() == len(data)
+        assert bytes(received) == data[offset:]
+        sending = spawn(a.sendfile, file, 10, 20)
+        assert b.recv(100) == data[10:30] and sending.result() == 20
+        with pytest.raises(ValueError):
+            a.sendfile(file, 0, 0)
+        a.settimeout(0)
+        with pytest.raises(ValueError):
+            a.sendfile(file)
+
+
+def test_closing_ends_a_wait_in_another_tasklet(pair):
+    a, _ = pair
+    waiting = spawn(a.recv, 1)
+    sleep(0.01)
+    a.close()
+    assert isinstance(waiting.exception(), OSError) and waiting.exception().errno == errno.EBADF
+
+
+def test_a_socket_forgotten_without_close_does_not_spoil_its_number():
+    for _ in range(5):
+        a, b = socket.socketpair()
+        waiting = spawn(a.recv, 1)
+        sleep(0)
+        waiting.kill()
+        with pytest.warns(ResourceWarning):
+            del a, waiting
+            __import__("gc").collect()
+        b.close()
+        c, d = socket.socketpair()
+        with c, d:
+            waiting = spawn(c.recv, 1)
+            sleep(0)
+            d.send(b"x")
+            assert waiting.result() == b"x"
+
+
+def test_detach_dup_and_fromfd(pair):
+    a, b = pair
+    copy = a.dup()
+    again = socket.fromfd(a.fileno(), a.family, a.type)
+    with copy, again:
+        copy.send(b"1")
+        again.send(b"2")
+        assert b.recv(2, socket.MSG_WAITALL) == b"12" and isinstance(again, socket.socket)
+    fd = a.detach()
+    os.write(fd, b"3")
+    assert b.recv(1) == b"3"
+    os.close(fd)
+
+
+def test_peer_resets():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        accepted, _ = server.accept()
+        with accepted:
+            accepted.sendall(b"data nobody reads")
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            client.close()
+            sleep(0.01)
+            with pytest.raises(ConnectionError):
+                for _ in range(3):
+                    accepted.sendall(b"more")
+                    accepted.recv(1)
+
+
+def test_names():
+    with Ticker() as ticker:
+        found = socket.getaddrinfo("localhost", "http", type=socket.SOCK_STREAM)
+    assert any(entry[4][:2] in (("127.0.0.1", 80), ("::1", 80)) for entry in found) and ticker.longest < 0.5
+    assert socket.getaddrinfo("127.0.0.1", 5)[0][4] == ("127.0.0.1", 5)
+    assert socket.gethostbyname("localhost") == "127.0.0.1"
+    assert socket.gethostbyname_ex("localhost")[2] == ["127.0.0.1"]
+    assert isinstance(socket.getfqdn(), str) and socket.getnameinfo(("127.0.0.1", 80), 3) == ("127.0.0.1", "80")
+    with pytest.raises(socket.gaierror):
+        socket.getaddrinfo("no such name.invalid", 1)
+
+
+def test_ipv6():
+    try:
+        server = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    except OSError as error:
+        pytest.skip(f"this machine has no IPv6: {error}")
+    with server:
+        accepting = spawn(server.accept)
+        with socket.create_connection(server.getsockname()[:2]) as client:
+            accepted, address = accepting.result()
+            accepted.close()
+            assert address == client.getsockname()
+
+
+def test_standard_library_clients_take_these_sockets(listener):
+    """A plain blocking client in a real thread talks to a tasklet."""
+    answers = []
+
+    def client():
+        with standard.create_connection(listener.getsockname()) as sock:
+            sock.sendall(b"ping")
+            answers.append(sock.recv(10))
+
+    thread = threading.Thread(target=client)
+    thread.start()
+    accepted, _ = listener.accept()
+    with accepted:
+        assert accepted.recv(10) == b"ping"
+        accepted.sendall(b"pong")
+    while thread.is_alive():
+        sleep(0.001)
+    assert answers == [b"pong"]
+
+
+def test_selectable_backend(in_backend):
+    def body():
+        with socket.create_server(("127.0.0.1", 0)) as server:
+
+            def serve():
+                while True:
+                    client, _ = server.accept()
+                    spawn(lambda client=client: (client.sendall(client.recv(10).upper()), client.close()))
+
+            serving = spawn(serve)
+
+            def ask(number):
+                with socket.create_connection(server.getsockname()) as sock:
+                    sock.sendall(b"n%d" % number)
+                    return sock.recv(10)
+
+            assert [t.result() for t in [spawn(ask, n) for n in range(50)]] == [b"N%d" % n for n in range(50)]
+            serving.kill()
+
+    in_backend(body)

@@ -1,0 +1,131 @@
+"""A server in the test's own thread, and clients that speak raw bytes."""
+
+import pytest
+
+import syncless
+from syncless.io import socket
+from syncless.wsgi import Server
+
+
+class Client:
+    """A raw connection: send bytes, read responses one at a time."""
+
+    def __init__(self, address, timeout=10):
+        self.sock = socket.create_connection(address, timeout=timeout) if isinstance(address, tuple) else self._unix(address)
+        self.buffer = b""
+
+    @staticmethod
+    def _unix(path):
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(path)
+        return sock
+
+    def send(self, data):
+        self.sock.sendall(data)
+
+    def _more(self):
+        try:
+            data = self.sock.recv(65536)
+        except ConnectionResetError:
+            self.reset = True
+            return False
+        self.buffer += data
+        return bool(data)
+
+    reset = False
+
+    def response(self, head_only=False):
+        """(status, headers in lower case, body); body None where the message was cut short. None at the end of the connection."""
+        while b"\r\n\r\n" not in self.buffer:
+            if not self._more():
+                assert not self.buffer, f"half a head: {self.buffer!r}"
+                return None
+        head, _, self.buffer = self.buffer.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        version, status, _reason = first.split(" ", 2)
+        assert version == "HTTP/1.1"
+        headers = {}
+        for line in lines:
+            name, _, value = line.partition(": ")
+            headers.setdefault(name.lower(), value)
+        status = int(status)
+        if head_only or status in (204, 304) or status < 200:
+            return status, headers, b""
+        if headers.get("transfer-encoding") == "chunked":
+            return status, headers, self._chunks()
+        if "content-length" in headers:
+            return status, headers, self._exactly(int(headers["content-length"]))
+        while self._more():
+            pass
+        body, self.buffer = self.buffer, b""
+        return status, headers, None if self.reset else body
+
+    def _exactly(self, size):
+        while len(self.buffer) < size:
+            if not self._more():
+                return None
+        body, self.buffer = self.buffer[:size], self.buffer[size:]
+        return body
+
+    def _chunks(self):
+        body = b""
+        while True:
+            while b"\r\n" not in self.buffer:
+                if not self._more():
+                    return None
+            line, _, self.buffer = self.buffer.partition(b"\r\n")
+            data = self._exactly(int(line, 16) + 2)
+            if data is None:
+                return None
+            assert data.endswith(b"\r\n")
+            if len(data) == 2:
+                return body
+            body += data[:-2]
+
+    def get(self, path="/", headers=""):
+        self.send(f"GET {path} HTTP/1.1\r\nHost: test\r\n{headers}\r\n".encode())
+        return self.response()
+
+    def at_end(self):
+        """Whether the server has closed the connection."""
+        return not self.buffer and not self._more() and not self.buffer
+
+    def close(self):
+        self.sock.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+
+@pytest.fixture
+def start():
+    """start(app, **options) -> a running Server; start.client(server) -> a Client. All is stopped and counted at the end."""
+    servers, clients = [], []
+
+    def begin(app, **options):
+        options.setdefault("port", 0)
+        options.setdefault("stop_seconds", 1)
+        server = Server(app, **options).start()
+        servers.append(server)
+        return server
+
+    def client(server, **options):
+        made = Client(server.address, **options)
+        clients.append(made)
+        return made
+
+    begin.client = client
+    yield begin
+    for made in clients:
+        made.close()
+    for server in servers:
+        for _ in range(200):
+            if not any(server.census().values()):
+                break
+            syncless.sleep(0.005)
+        left = server.census()
+        server.stop()
+        assert not any(left.values()), f"the server still owns {left}"

@@ -1,0 +1,57 @@
+"""What a request becomes in the environ (PEP 3333)."""
+
+import pytest
+
+from syncless.wsgi._environ import environ_of
+
+
+def environ(head, template=None):
+    return environ_of(template or {"SERVER_NAME": "s"}, head.encode("latin-1") if isinstance(head, str) else head)
+
+
+def test_the_usual_fields():
+    found = environ("POST /a%20b/%C3%A9?q=%20 HTTP/1.1\r\nHost: h:1\r\nContent-Type: t/x\r\nContent-Length: 3\r\nX-Own: 1\r\nCookie: a=b\r\n\r\n")
+    assert found["REQUEST_METHOD"] == "POST" and found["PATH_INFO"] == "/a b/\u00c3\u00a9" and found["QUERY_STRING"] == "q=%20"
+    assert (found["CONTENT_TYPE"], found["CONTENT_LENGTH"], found["HTTP_HOST"]) == ("t/x", "3", "h:1")
+    assert found["HTTP_X_OWN"] == "1" and found["HTTP_COOKIE"] == "a=b" and found["SERVER_PROTOCOL"] == "HTTP/1.1"
+    assert "HTTP_CONTENT_TYPE" not in found and "HTTP_CONTENT_LENGTH" not in found
+    assert all(type(key) is str for key in found)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [("/%41%4a", "/AJ"), ("/%", "/%"), ("/%4", "/%4"), ("/%zz", "/%zz"), ("/%2541", "/%41"), ("/%2F", "//"), ("//a/../b", "//a/../b"), ("/a+b", "/a+b")],
+)
+def test_a_path_is_decoded_once(path, expected):
+    assert environ(f"GET {path} HTTP/1.0\r\n\r\n")["PATH_INFO"] == expected
+
+
+def test_names_that_would_pass_for_others_are_left_out():
+    found = environ("GET / HTTP/1.1\r\nHost: h\r\nX_Forwarded_For: evil\r\nX-Forwarded-For: good\r\nProxy: evil\r\nContent_Length: 5\r\n\r\n")
+    assert found["HTTP_X_FORWARDED_FOR"] == "good" and "HTTP_PROXY" not in found and "CONTENT_LENGTH" not in found
+
+
+def test_repeated_fields_are_joined():
+    found = environ("GET / HTTP/1.1\r\nHost: h\r\nAccept: a\r\nX: 1\r\nCookie: a=1\r\nACCEPT: b\r\nx: 2\r\nCookie: b=2\r\n\r\n")
+    assert (found["HTTP_ACCEPT"], found["HTTP_X"], found["HTTP_COOKIE"]) == ("a,b", "1,2", "a=1; b=2")
+
+
+def test_absolute_form_decides_the_host():
+    found = environ("GET http://target:8/p?q HTTP/1.1\r\nHost: other\r\n\r\n")
+    assert (found["HTTP_HOST"], found["PATH_INFO"], found["QUERY_STRING"]) == ("target:8", "/p", "q")
+    assert environ("GET http://target HTTP/1.1\r\nHost: other\r\n\r\n")["PATH_INFO"] == "/"
+    assert environ("GET http://target?q HTTP/1.1\r\nHost: other\r\n\r\n")["QUERY_STRING"] == "q"
+    assert environ("OPTIONS * HTTP/1.1\r\nHost: other\r\n\r\n")["PATH_INFO"] == "*"
+
+
+def test_each_environ_is_its_own():
+    template = {"SERVER_NAME": "s"}
+    first, second = environ("GET / HTTP/1.0\r\n\r\n", template), environ("GET / HTTP/1.0\r\n\r\n", template)
+    first["extra"] = 1
+    assert "extra" not in second and template == {"SERVER_NAME": "s"}
+
+
+def test_many_fields():
+    head = "GET / HTTP/1.1\r\nHost: h\r\n" + "".join(f"X-{n}: {n}\r\n" for n in range(99)) + "\r\n"
+    found = environ(head)
+    assert all(found[f"HTTP_X_{n}"] == str(n) for n in range(99))

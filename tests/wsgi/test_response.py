@@ -1,0 +1,482 @@
+"""What applications may do (PEP 3333) and what goes out (RFC 9110, RFC 9112)."""
+
+import io
+import wsgiref.validate
+
+import pytest
+
+import syncless
+from syncless.wsgi import Server, serve
+
+from .conftest import Client
+
+HELLO = b"Hello, World!"
+
+
+def plain(*body, status="200 OK", headers=()):
+    def app(environ, start_response):
+        start_response(status, [("Content-Type", "text/plain"), *headers])
+        return list(body)
+
+    return app
+
+
+@pytest.fixture
+def errors():
+    return io.StringIO()
+
+
+def test_the_shortest_answer(start):
+    client = start.client(start(plain(HELLO)))
+    status, headers, body = client.get()
+    assert (status, body) == (200, HELLO)
+    assert headers["content-length"] == "13" and headers["content-type"] == "text/plain"
+    assert headers["server"] == "syncless" and headers["date"].endswith(" GMT") and "connection" not in headers
+    assert client.get()[0] == 200
+
+
+@pytest.mark.parametrize("parts", [[], [b""], [b"a", b"b"], [b"", b"a", b""], [b"x" * 20000], [b"x" * 20000, b"y" * 300000]])
+@pytest.mark.parametrize("kind", [list, tuple, iter, lambda parts: (part for part in parts)])
+def test_bodies_of_all_shapes(start, parts, kind):
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return kind(parts)
+
+    server = start(app)
+    client = start.client(server)
+    for _ in range(2):
+        status, headers, body = client.get()
+        assert status == 200 and body == b"".join(parts)
+        assert ("content-length" in headers) == (kind in (list, tuple) or not any(parts))
+    old = start.client(server)
+    old.send(b"GET / HTTP/1.0\r\n\r\n")
+    status, headers, body = old.response()
+    assert body == b"".join(parts) and "transfer-encoding" not in headers and headers["connection"] == "close"
+
+
+def test_list_subclasses_and_iterables_are_closed(start, errors):
+    closed = []
+
+    class Body(list):
+        def close(self):
+            closed.append("list")
+
+    class Lines:
+        def __init__(self, fail):
+            self.fail = fail
+
+        def __iter__(self):
+            yield b"part"
+            if self.fail:
+                raise RuntimeError("in mid-stream")
+
+        def close(self):
+            closed.append("lines")
+
+    bodies = {"/list": lambda: Body([HELLO]), "/good": lambda: Lines(False), "/bad": lambda: Lines(True)}
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return bodies[environ["PATH_INFO"]]()
+
+    server = start(app, error_log=errors)
+    client = start.client(server)
+    assert client.get("/list")[2] == HELLO and client.get("/good")[2] == b"part"
+    assert client.get("/bad")[2] is None, "an error in mid-stream must not look like a clean end"
+    assert closed == ["list", "lines", "lines"] and "in mid-stream" in errors.getvalue()
+
+
+def test_http_1_0_errors_in_mid_stream_are_a_reset(start, errors):
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        yield b"part"
+        raise RuntimeError("in mid-stream")
+
+    client = start.client(start(app, error_log=errors))
+    client.send(b"GET / HTTP/1.0\r\n\r\n")
+    assert client.response()[2] is None
+
+
+def test_close_is_called_when_the_client_leaves(start):
+    closed = []
+
+    class Endless:
+        def __iter__(self):
+            while True:
+                yield b"x" * 100000
+
+        def close(self):
+            closed.append(True)
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return Endless()
+
+    server = start(app)
+    client = start.client(server)
+    client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    client.sock.recv(1000)
+    client.close()
+    for _ in range(500):
+        if closed:
+            break
+        syncless.sleep(0.002)
+    assert closed == [True]
+
+
+@pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
+def test_statuses_without_a_body(start, status):
+    client = start.client(start(plain(b"must not go out", status=status, headers=[("Content-Length", "15")])))
+    for _ in range(2):
+        code, headers, _ = client.get()
+        assert code == int(status[:3]) and "transfer-encoding" not in headers
+        assert ("content-length" in headers) == (code == 304)
+
+
+def test_head(start):
+    def app(environ, start_response):
+        start_response("200 OK", [("Content-Length", "13")] if environ["PATH_INFO"] == "/given" else [])
+        if environ["PATH_INFO"] == "/stream":
+            return (part for part in [b"a", b"b"])
+        return [HELLO] if environ["PATH_INFO"] != "/empty" else []
+
+    client = start.client(start(app))
+    for path, length in [("/given", "13"), ("/list", "13"), ("/empty", None), ("/stream", None)]:
+        client.send(f"HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        status, headers, _ = client.response(head_only=True)
+        assert status == 200 and headers.get("content-length") == length and "transfer-encoding" not in headers
+    assert client.get("/list")[2] == HELLO
+
+
+def test_too_much_body_is_cut_and_too_little_aborts(start, errors):
+    lengths = {"/more": "3", "/less": "20"}
+
+    def app(environ, start_response):
+        start_response("200 OK", [("Content-Length", lengths[environ["PATH_INFO"]])])
+        return iter([HELLO])
+
+    server = start(app, error_log=errors)
+    client = start.client(server)
+    assert client.get("/more")[2] == HELLO[:3] and client.at_end()
+    assert start.client(server).get("/less")[2] is None
+    assert "cut off" in errors.getvalue() and "13 bytes where its Content-Length says 20" in errors.getvalue()
+
+
+def test_connection_headers(start):
+    server = start(plain(HELLO, headers=[("Keep-Alive", "timeout=5"), ("Transfer-Encoding", "chunked"), ("Upgrade", "x")]))
+    client = start.client(server)
+    _, headers, body = client.get("/", "Connection: close\r\n")
+    assert headers["connection"] == "close" and body == HELLO and client.at_end()
+    assert not {"keep-alive", "transfer-encoding", "upgrade"} & headers.keys()
+    old = start.client(server)
+    old.send(b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n")
+    assert old.response()[1]["connection"] == "keep-alive"
+    old.send(b"GET / HTTP/1.0\r\n\r\n")
+    assert old.response()[1]["connection"] == "close" and old.at_end()
+    closing = start.client(start(plain(HELLO, headers=[("Connection", "close")])))
+    assert closing.get()[1]["connection"] == "close" and closing.at_end()
+
+
+def test_applications_date_and_server_win(start):
+    _, headers, _ = start.client(start(plain(headers=[("Date", "then"), ("Server", "mine")]))).get()
+    assert (headers["date"], headers["server"]) == ("then", "mine")
+    _, headers, _ = start.client(start(plain(headers=[("Server", "mine")]))).get()
+    assert headers["date"].endswith("GMT") and headers["server"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        ("200 OK\r\nX: y", []),
+        ("200", []),
+        ("OK", []),
+        ("099 Low", []),
+        ("101 Switching Protocols", []),
+        (200, []),
+        (b"200 OK", []),
+        ("200 OK", [("X", "a\r\nSet-Cookie: evil")]),
+        ("200 OK", [("X", "a\nb")]),
+        ("200 OK", [("X", "a\0b")]),
+        ("200 OK", [("X\r\n", "a")]),
+        ("200 OK", [("X:", "a")]),
+        ("200 OK", [("", "a")]),
+        ("200 OK", [("X", "\u20ac")]),
+        ("200 OK", [("X", 5)]),
+        ("200 OK", [("X", b"a")]),
+        ("200 OK", [["X", "a"]]),
+        ("200 OK", ["X"]),
+        ("200 OK", (("X", "a"),)),
+        ("200 OK", [("Content-Length", "-1")]),
+        ("200 OK", [("Content-Length", "1_0")]),
+        ("200 OK", [("Content-Length", "13"), ("Content-Length", "14")]),
+        ("200 OK", [("Content-Length", "99999999999999999999")]),
+    ],
+)
+def test_what_must_not_go_out_is_an_error_of_the_application(start, errors, status, headers):
+    def app(environ, start_response):
+        start_response(status, headers)
+        return [HELLO]
+
+    client = start.client(start(app, error_log=errors))
+    code, got, body = client.get()
+    assert code == 500 and b"Traceback" not in body and got["content-type"].startswith("text/plain")
+    assert "Traceback" in errors.getvalue() and client.at_end()
+
+
+@pytest.mark.parametrize(
+    "result",
+    [None, 5, "text", ["text"], [b"ok", "text"], [None]],
+)
+def test_wrong_results(start, errors, result):
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return result
+
+    server = start(app, error_log=errors)
+    assert start.client(server).get()[0] == 500
+    assert "TypeError" in errors.getvalue()
+
+
+def test_errors_before_start_response(start, errors):
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/raise":
+            raise LookupError("needle")
+        if environ["PATH_INFO"] == "/exit":
+            raise SystemExit("from an application")
+        return [b"no start_response"] if environ["PATH_INFO"] == "/silent" else []
+
+    server = start(app, error_log=errors)
+    for path in ("/raise", "/exit", "/silent", "/nothing"):
+        client = start.client(server)
+        status, _, body = client.get(path)
+        assert status == 500 and b"needle" not in body and client.at_end()
+    assert "needle" in errors.getvalue() and "GET /raise" in errors.getvalue()
+
+
+def test_write(start):
+    def app(environ, start_response):
+        write = start_response("200 OK", [])
+        write(b"one ")
+        syncless.sleep(0.001)
+        write(b"two ")
+        return [b"three"]
+
+    assert start.client(start(app)).get()[2] == b"one two three"
+
+
+def test_exc_info_replaces_the_head_until_it_is_sent(start, errors):
+    def app(environ, start_response):
+        start_response("200 OK", [("X-First", "1")])
+        try:
+            if environ["PATH_INFO"] == "/late":
+                yield b"sent"
+            raise KeyError("oops")
+        except KeyError:
+            start_response("500 Oops", [("X-Second", "2")], __import__("sys").exc_info())
+            yield b"replaced"
+
+    server = start(app, error_log=errors)
+    status, headers, body = start.client(server).get("/early")
+    assert (status, body) == (500, b"replaced") and "x-first" not in headers and headers["x-second"] == "2"
+    assert start.client(server).get("/late")[2] is None
+    assert "oops" in errors.getvalue()
+
+
+def test_a_second_start_response_is_an_error(start, errors):
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        start_response("200 OK", [])
+        return []
+
+    assert start.client(start(app, error_log=errors)).get()[0] == 500
+
+
+def test_start_response_inside_a_generator(start):
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        yield b""
+        yield b"late"
+
+    assert start.client(start(app)).get()[2] == b"late"
+
+
+def test_keeping_start_response_and_write_harms_nobody(start):
+    kept = []
+
+    def app(environ, start_response):
+        kept.append((start_response, start_response("200 OK", []), environ, environ["wsgi.input"]))
+        return [HELLO]
+
+    client = start.client(start(app))
+    for _ in range(3):
+        assert client.get()[2] == HELLO
+    for start_response, write, environ, body in kept:
+        with pytest.raises(RuntimeError, match="ended"):
+            start_response("200 OK", [])
+        with pytest.raises(RuntimeError, match="ended"):
+            write(b"x")
+        assert body.read() == b"" and environ["PATH_INFO"] == "/"
+    assert len({id(entry[0]) for entry in kept}) == 3
+
+
+def test_header_lists_may_be_changed_afterwards(start):
+    def app(environ, start_response):
+        headers = [("X", "1")]
+        start_response("200 OK", headers)
+        headers.append(("Y", 5))
+        headers[0] = None
+        return [HELLO]
+
+    _, headers, body = start.client(start(app)).get()
+    assert headers["x"] == "1" and "y" not in headers and body == HELLO
+
+
+def test_streaming_is_not_delayed(start):
+    gate = syncless.Event()
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        yield b"first"
+        gate.wait()
+        yield b"second"
+
+    client = start.client(start(app))
+    client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    while b"first" not in client.buffer:
+        assert client._more()
+    gate.set()
+    assert client.response()[2] == b"firstsecond"
+
+
+def test_a_slow_application_holds_up_nobody(start):
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/slow":
+            syncless.sleep(0.2)
+        start_response("200 OK", [])
+        return [environ["PATH_INFO"].encode()]
+
+    server = start(app)
+    slow = [start.client(server) for _ in range(20)]
+    for client in slow:
+        client.send(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n")
+    fast = start.client(server)
+    for _ in range(20):
+        with syncless.Timeout(0.19):
+            assert fast.get("/fast")[2] == b"/fast"
+    with syncless.Timeout(3):
+        assert [client.response()[2] for client in slow] == [b"/slow"] * 20
+
+
+def test_file_wrapper(start, tmp_path):
+    data = bytes(range(256)) * 5000
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    closed = []
+
+    class Memory(io.BytesIO):
+        def close(self):
+            closed.append(True)
+
+    def app(environ, start_response):
+        wrapper = environ["wsgi.file_wrapper"]
+        if environ["PATH_INFO"] == "/memory":
+            start_response("200 OK", [])
+            return wrapper(Memory(data), 1000)
+        file = open(path, "rb")
+        file.seek(10)
+        start_response("200 OK", [("Content-Length", "100")] if environ["PATH_INFO"] == "/part" else [])
+        return wrapper(file)
+
+    client = start.client(start(app))
+    assert client.get("/")[2] == data[10:]
+    assert client.get("/part")[2] == data[10:110]
+    assert client.get("/memory")[2] == data and closed
+    client.send(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert client.response(head_only=True)[1]["content-length"] == str(len(data) - 10)
+    assert client.get("/part")[2] == data[10:110]
+
+
+def test_wsgiref_validate(start, errors):
+    def app(environ, start_response):
+        body = environ["wsgi.input"].read(10) if environ["REQUEST_METHOD"] == "POST" else HELLO
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return [body]
+
+    client = start.client(start(wsgiref.validate.validator(app), error_log=errors))
+    assert client.get("/path?q=1")[2] == HELLO
+    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
+    assert client.response()[2] == b"abc" and errors.getvalue() == ""
+
+
+def test_environ_flags(start):
+    seen = {}
+
+    def app(environ, start_response):
+        seen.update(environ)
+        start_response("200 OK", [])
+        return []
+
+    server = start(app)
+    client = start.client(server)
+    client.get()
+    assert seen["wsgi.version"] == (1, 0) and seen["wsgi.url_scheme"] == "http" and seen["wsgi.input_terminated"] is True
+    assert seen["wsgi.multithread"] is True and seen["wsgi.multiprocess"] is False and seen["wsgi.run_once"] is False
+    assert seen["REMOTE_ADDR"] == "127.0.0.1" and seen["REMOTE_PORT"] == str(client.sock.getsockname()[1])
+    assert seen["SERVER_PORT"] == str(server.port) and seen["SCRIPT_NAME"] == ""
+
+
+def test_each_request_has_a_context_and_a_tasklet_of_its_own(start):
+    import contextvars
+
+    variable = contextvars.ContextVar("variable", default="unset")
+    names = []
+
+    def app(environ, start_response):
+        found = variable.get()
+        variable.set("set")
+        names.append((syncless.current().name, syncless.current().status))
+        syncless.sleep(0)
+        start_response("200 OK", [])
+        return [(found + variable.get()).encode()]
+
+    client = start.client(start(app))
+    assert client.get("/a")[2] == client.get("/b")[2] == b"unsetset"
+    assert names == [("GET /a", "running"), ("GET /b", "running")]
+
+
+def test_several_servers_in_one_process(start):
+    servers = [start(plain(str(number).encode())) for number in range(3)]
+    assert len({server.port for server in servers}) == 3
+    assert [start.client(server).get()[2] for server in servers] == [b"0", b"1", b"2"]
+
+
+def test_several_binds_and_unix_sockets(start, tmp_path):
+    path = tmp_path / "socket"
+    server = start(plain(HELLO), bind=["127.0.0.1:0", f"unix:{path}"])
+    assert server.addresses[1] == str(path) and server.url.startswith("http://127.0.0.1:")
+    assert start.client(server).get()[2] == HELLO
+    with Client(str(path)) as client:
+        assert client.get()[2] == HELLO
+
+
+def test_a_port_in_use(start):
+    server = start(plain(HELLO))
+    with pytest.raises(OSError, match=f"cannot listen on http://127.0.0.1:{server.port}/: .*another program"):
+        start(plain(HELLO), port=server.port)
+
+
+def test_arguments_are_checked():
+    with pytest.raises(TypeError, match="no argument or limit 'nonsense'"):
+        Server(plain(), nonsense=1)
+    with pytest.raises(ValueError, match="must be positive"):
+        Server(plain(), head_seconds=0)
+    with pytest.raises(TypeError, match="must be a number"):
+        Server(plain(), backlog="5")
+    with pytest.raises(ValueError, match="no address"):
+        Server(plain(), bind="nonsense")
+    with pytest.raises(TypeError, match="cannot serve 5"):
+        serve(5)
+    server = Server(plain(), port=0)
+    server.stop()  # never started
+    with server, pytest.raises(RuntimeError, match="started already"):
+        server.start()

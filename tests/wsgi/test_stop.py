@@ -1,0 +1,134 @@
+"""Stopping: from inside and by signals, with requests in flight."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import syncless
+from syncless.wsgi import Server
+
+APP = '''
+import syncless
+def app(environ, start_response):
+    if environ["PATH_INFO"] == "/slow":
+        syncless.sleep(float(environ["QUERY_STRING"] or 0.5))
+    start_response("200 OK", [("Content-Length", "2")])
+    return [b"ok"]
+'''
+
+
+def slow(environ, start_response):
+    syncless.sleep(float(environ["QUERY_STRING"] or 0))
+    start_response("200 OK", [])
+    return [b"ok"]
+
+
+def test_requests_in_flight_end_and_idle_connections_close(start):
+    server = start(slow)
+    idle, busy = start.client(server), start.client(server)
+    assert idle.get("/?0")[2] == b"ok"
+    busy.send(b"GET /?0.1 HTTP/1.1\r\nHost: a\r\n\r\n")
+    syncless.sleep(0.01)
+    stopping = syncless.spawn(server.stop)
+    assert idle.at_end() and not stopping.done()
+    status, headers, body = busy.response()
+    assert (status, body) == (200, b"ok") and headers["connection"] == "close" and busy.at_end()
+    stopping.join()
+    with pytest.raises(OSError):
+        start.client(type("Old", (), {"address": ("127.0.0.1", 1)}))
+
+
+def test_requests_are_interrupted_after_the_grace_period(start):
+    interrupted = []
+
+    def app(environ, start_response):
+        try:
+            syncless.sleep(30)
+        except BaseException as error:
+            interrupted.append(type(error).__name__)
+            raise
+
+    server = start(app)
+    client = start.client(server)
+    client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    syncless.sleep(0.01)
+    started = time.monotonic()
+    server.stop(0.05)
+    assert time.monotonic() - started < 2 and interrupted == ["TaskletExit"]
+    assert client.response()[0] == 503
+
+
+def test_a_stopped_server_can_start_again():
+    server = Server(slow, port=0)
+    for _ in range(2):
+        with server:
+            assert server.port > 0
+    server.stop()
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Runs `python -m syncless app:app ...` and returns the process and its address."""
+    (tmp_path / "app.py").write_text(APP)
+    processes = []
+
+    def begin(*arguments):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "syncless", "app:app", "--bind", "127.0.0.1:0", *arguments],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        processes.append(process)
+        line = process.stdout.readline()
+        assert "serves on http://127.0.0.1:" in line, process.stderr.read()
+        return process, ("127.0.0.1", int(line.split(":")[2].split("/")[0]))
+
+    yield begin
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_gracefully(program, start, number):
+    process, address = program()
+    client = start.client(type("There", (), {"address": address}))
+    client.send(b"GET /slow?0.3 HTTP/1.1\r\nHost: a\r\n\r\n")
+    syncless.sleep(0.1)
+    process.send_signal(number)
+    assert client.response()[2] == b"ok"
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 0 and "stops: 1 requests in flight" in out and err == ""
+
+
+def test_a_second_signal_means_now(program, start):
+    process, address = program()
+    client = start.client(type("There", (), {"address": address}))
+    client.send(b"GET /slow?20 HTTP/1.1\r\nHost: a\r\n\r\n")
+    syncless.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    syncless.sleep(0.1)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=10)
+    assert process.returncode == 0
+
+
+def test_a_killed_server_leaves_a_socket_file_that_the_next_one_removes(tmp_path, program):
+    path = tmp_path / "socket"
+    first = subprocess.Popen([sys.executable, "-m", "syncless", "examples.hello", "--bind", f"unix:{path}"], stdout=subprocess.PIPE)
+    first.stdout.readline()
+    second = subprocess.run([sys.executable, "-m", "syncless", "examples.hello", "--bind", f"unix:{path}"], capture_output=True, text=True, timeout=20)
+    assert second.returncode == 1 and "cannot listen" in second.stderr
+    os.kill(first.pid, signal.SIGKILL)
+    first.communicate()
+    assert path.exists()
+    with Server(slow, bind=f"unix:{path}"):
+        pass
+    assert not path.exists()

@@ -1,0 +1,145 @@
+"""cases.json over a real socket: each request whole, byte by byte, and split at every position; all must end alike."""
+
+import json
+import pathlib
+
+import pytest
+
+import syncless
+from syncless.wsgi import _head
+
+CASES = json.loads((pathlib.Path(__file__).parent / "cases.json").read_text())
+
+
+def echo(environ, start_response):
+    start_response("200 OK", [("Content-Type", "application/octet-stream")])
+    return [environ["wsgi.input"].read()]
+
+
+def raw(case):
+    return case["request"].encode("latin-1")
+
+
+def check(client, case):
+    status, headers, body = client.response()
+    assert status == case["outcome"], case["reason"]
+    assert {"date", "server"} <= headers.keys()
+    if status != 200:
+        assert headers["connection"] == "close" and client.at_end(), "after a framing error nothing more is read"
+    elif "body" in case:
+        assert body.decode("latin-1") == case["body"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_whole_bytewise_and_split(start, case):
+    server = start(echo, defer_accept=False)
+    data = raw(case)
+    pieces = [[data], [data[i : i + 1] for i in range(len(data))]]
+    pieces += [[data[:i], data[i:]] for i in range(1, len(data))]
+    for parts in pieces:
+        with start.client(server) as client:
+            for part in parts:
+                try:
+                    client.send(part)
+                except (BrokenPipeError, ConnectionResetError):
+                    break  # it has been refused already
+                for _ in range(2 if len(parts) > 2 else 4):
+                    syncless.sleep(0)
+            check(client, case)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_the_scanner_says_the_same_of_every_prefix(case):
+    """Incomplete, then for ever the same: a decision never depends on bytes that come later."""
+    data = raw(case)
+    final = _head.parse(data)
+    decided = False
+    for size in range(len(data) + 1):
+        found = _head.parse(data[:size])
+        if found is not None:
+            decided = True
+            assert found == final
+        else:
+            assert not decided
+    if case["outcome"] == 200:
+        assert isinstance(final, tuple)
+
+
+@pytest.mark.parametrize(
+    ("request_", "limits", "status"),
+    [
+        (b"GET /" + b"a" * 300 + b" HTTP/1.1\r\nHost: a\r\n\r\n", {"request_line": 200}, 414),
+        (b"GET /" + b"a" * 300, {"request_line": 200}, 414),
+        (b"G" * 300, {"request_line": 200}, 414),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 20 + b"\r\n", {"header_count": 20}, 431),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 1000 + b"\r\n\r\n", {"head_bytes": 1000}, 431),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 1000, {"head_bytes": 1000}, 431),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"x" * 1000, {"head_bytes": 1000}, 431),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n", {"body_bytes": 10}, 413),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n6\r\n012345\r\n6\r\n", {"body_bytes": 10}, 413),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n6;" + b"x" * 300, {"chunk_line": 100}, 413),
+    ],
+)
+@pytest.mark.parametrize("step", [10000, 1])
+def test_limits(start, request_, limits, status, step):
+    client = start.client(start(echo, **limits))
+    for i in range(0, len(request_), step):
+        try:
+            client.send(request_[i : i + step])
+        except OSError:
+            break
+        syncless.sleep(0)
+    assert client.response()[0] == status
+    assert client.at_end()
+
+
+def test_what_is_exactly_at_the_limit_passes(start):
+    head = b"GET /" + b"a" * 186 + b" HTTP/1.1\r\nHost: a\r\n\r\n"
+    client = start.client(start(echo, request_line=head.index(b"\r"), head_bytes=len(head), header_count=1))
+    client.send(head)
+    assert client.response()[0] == 200
+
+
+def test_pipelined_requests_are_answered_in_order(start):
+    def app(environ, start_response):
+        if environ["PATH_INFO"].endswith("0"):
+            syncless.sleep(0.001)
+        start_response("200 OK", [])
+        return [environ["PATH_INFO"].encode()]
+
+    server = start(app)
+    data = b"".join(b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n" % number for number in range(300))
+    for step in (len(data), 7, 1000):
+        client = start.client(server)
+        sending = syncless.spawn(lambda client=client, step=step: [client.send(data[i : i + step]) for i in range(0, len(data), step)])
+        assert [client.response()[2] for _ in range(300)] == [b"/%d" % number for number in range(300)]
+        sending.join()
+
+
+def test_a_body_is_not_taken_for_a_request(start):
+    client = start.client(start(lambda environ, start_response: start_response("200 OK", []) and [b"unread"]))
+    smuggled = b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
+    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(smuggled) + smuggled + b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert client.response()[2] == client.response()[2] == b"unread"
+    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    assert client.response()[2] == client.response()[2] == b"unread"
+    assert client.at_end()
+
+
+def test_remembered_fields_are_those_of_the_same_connection_and_bytes(start):
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        seen = environ.pop("HTTP_COOKIE", "none")
+        environ["HTTP_COOKIE"] = "spoilt"
+        return [f"{environ['PATH_INFO']} {environ['SERVER_PROTOCOL']} {environ.get('HTTP_X', '-')} {seen}".encode()]
+
+    server = start(app)
+    first, second = start.client(server), start.client(server)
+    for _ in range(3):
+        assert first.get("/a", "Cookie: one\r\nX: 1\r\n")[2] == b"/a HTTP/1.1 1 one"
+        assert second.get("/b", "Cookie: two\r\nX: 1\r\n")[2] == b"/b HTTP/1.1 1 two"
+        assert first.get("/c", "Cookie: one\r\nX: 2\r\n")[2] == b"/c HTTP/1.1 2 one"
+        assert second.get("/d", "Cookie: two\r\nX: 1\r\n")[2] == b"/d HTTP/1.1 1 two"
+        assert second.get("/d", "")[2] == b"/d HTTP/1.1 - none"
+    first.send(b"GET /e HTTP/1.0\r\nHost: test\r\nCookie: one\r\nX: 2\r\n\r\n")
+    assert first.response()[2] == b"/e HTTP/1.0 2 one"
