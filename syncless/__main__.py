@@ -82,7 +82,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"syncless: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"syncless: {error.strerror or error}", file=sys.stderr)
+        what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or error
+        print(f"syncless: {what}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -127,6 +127,7 @@ cdef class Loop:
     cdef readonly object thread_id
     cdef bint polling               # in Poller.wait() with the GIL released
     cdef bint closed
+    cdef bint forked
 
     cdef int push(self, Runnable item) except -1
     cdef int before_poll(self, Runnable item) except -1
@@ -156,6 +157,7 @@ cdef class Loop:
     cdef int _poll(self) except -1
     cdef int _trim(self) except -1
     cdef int _check_signals(self) except -1
+    cdef int _hear_signals(self) except -1
     cdef int _start(self) except -1
     cdef int _after_fork(self) except -1
     cdef int _close(self) except -1

@@ -27,6 +27,7 @@ wakes the poller if that loop is asleep.
 
 import os
 import select as _select
+import signal as _signal
 import sys
 import threading
 import traceback
@@ -209,6 +210,17 @@ cdef class Loop:
         self.spawner = PyGreenlet_New(<PyObject*> spawner, self.main_greenlet)
         self.now = self.polled_at = monotonic_ns()
         self.credits = POLL_ITEMS
+        self._hear_signals()
+        return 0
+
+    cdef int _hear_signals(self) except -1:
+        """Fact: a signal that comes while C code runs is noted by the interpreter and handled by the next Python code. Danger: the loop
+        looks for signals, finds none, one comes, and it goes to sleep. Decision: the interpreter writes to the wake-up pipe. Price: one
+        write per signal. Guarded by tests/core/test_loop.py::test_signals_are_never_overslept."""
+        if self.thread_id == threading.main_thread().ident:
+            previous = _signal.set_wakeup_fd(self.poller.wake_fd, warn_on_full_buffer=False)
+            if previous != -1 and previous != self.poller.wake_fd and not self.forked:
+                _signal.set_wakeup_fd(previous)     # somebody else's, who wakes up by it
         return 0
 
     # -- the ready queue -----------------------------------------------------------------------------------------------------
@@ -640,6 +652,8 @@ cdef class Loop:
             self.fds[fd].writers.head = self.fds[fd].writers.tail = NULL
             self.fds[fd].watcher = NULL
         self.poller.open()
+        self.forked = True
+        self._hear_signals()
         current = self.current
         for tasklet in self.tasklets():
             if tasklet is not current and tasklet is not self.main:

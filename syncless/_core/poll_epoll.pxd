@@ -2,5 +2,4 @@ from syncless._core.poller cimport Poller
 
 cdef class EpollPoller(Poller):
     cdef int epoll_fd
-    cdef int wake_fd
     cdef bint coarse        # the kernel has no epoll_pwait2: milliseconds, rounded up

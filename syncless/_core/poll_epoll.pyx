@@ -6,9 +6,9 @@ EPOLL_CTL_ADD per descriptor, for both directions; all callers try first and wai
 Guarded by tests/core/test_poller.py.
 """
 
-from libc.errno cimport EEXIST, EINTR, ENOENT, ENOSYS, errno
+from libc.errno cimport EEXIST, EINTR, ENOSYS, errno
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from posix.unistd cimport close as os_close, write as os_write, read as os_read
+from posix.unistd cimport close as os_close
 
 from syncless._core.poller cimport HANGUP, READ, WRITE, Poller, PollEvent
 
@@ -23,10 +23,6 @@ cdef extern from "<sys/epoll.h>" nogil:
     int epoll_create1(int flags)
     int epoll_ctl(int epfd, int op, int fd, epoll_event* event)
     int epoll_wait(int epfd, epoll_event* events, int maxevents, int timeout)
-
-cdef extern from "<sys/eventfd.h>" nogil:
-    int EFD_CLOEXEC, EFD_NONBLOCK
-    int eventfd(unsigned int initval, int flags)
 
 cdef extern from *:
     """
@@ -53,7 +49,7 @@ cdef class EpollPoller(Poller):
     def __cinit__(self):
         self.name = "epoll"
         self.edge = True
-        self.epoll_fd = self.wake_fd = -1
+        self.epoll_fd = -1
 
     def __dealloc__(self):
         self.close()
@@ -62,12 +58,12 @@ cdef class EpollPoller(Poller):
         cdef epoll_event event
         self.close()
         self.epoll_fd = epoll_create1(EPOLL_CLOEXEC)
-        self.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
-        if self.epoll_fd < 0 or self.wake_fd < 0:
+        if self.epoll_fd < 0:
             raise OSError(errno, "cannot open the epoll backend; SYNCLESS_LOOP=select chooses another")
+        self.open_wake_pipe()
         event.events = EPOLLIN | EPOLLET
         event.data.u64 = <uint64_t> -1
-        if epoll_ctl(self.epoll_fd, EPOLL_CTL_ADD, self.wake_fd, &event) < 0:
+        if epoll_ctl(self.epoll_fd, EPOLL_CTL_ADD, self.wake_read, &event) < 0:
             raise OSError(errno, "epoll_ctl on the wake-up descriptor failed")
         return 0
 
@@ -91,7 +87,6 @@ cdef class EpollPoller(Poller):
         cdef epoll_event raw[BATCH]
         cdef int n, i, kept = 0, error = 0
         cdef uint32_t seen
-        cdef uint64_t counter
         if room > BATCH:
             room = BATCH
         if timeout == 0:
@@ -116,7 +111,7 @@ cdef class EpollPoller(Poller):
             raise OSError(error, "epoll_wait failed")
         for i in range(n):
             if raw[i].data.u64 == <uint64_t> -1:
-                os_read(self.wake_fd, &counter, 8)
+                self.drain_wake_pipe()
                 continue
             seen = raw[i].events
             events[kept].fd = <int> <uint32_t> raw[i].data.u64
@@ -127,13 +122,8 @@ cdef class EpollPoller(Poller):
             kept += 1
         return kept
 
-    cdef void wake(self) noexcept nogil:
-        cdef uint64_t one = 1
-        os_write(self.wake_fd, &one, 8)
-
     cdef void close(self) noexcept:
         if self.epoll_fd >= 0:
             os_close(self.epoll_fd)
-        if self.wake_fd >= 0:
-            os_close(self.wake_fd)
-        self.epoll_fd = self.wake_fd = -1
+        self.epoll_fd = -1
+        self.close_wake_pipe()

@@ -2,5 +2,3 @@ from syncless._core.poller cimport Poller
 
 cdef class SelectPoller(Poller):
     cdef dict armed         # fd -> (gen, bits), each forgotten when reported
-    cdef int wake_read
-    cdef int wake_write

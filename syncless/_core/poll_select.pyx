@@ -5,11 +5,8 @@ descriptor with an error that says what to do. Fact: one bad descriptor makes se
 probed with fcntl and the bad ones are reported as ready, so that their callers meet the error themselves.
 """
 
-import os
-
 from libc.errno cimport EBADF, EINTR, errno
 from libc.stdint cimport int64_t, uint32_t
-from posix.unistd cimport close as os_close, write as os_write, read as os_read
 from posix.fcntl cimport F_GETFD, fcntl
 
 from syncless._core.poller cimport READ, WRITE, Poller, PollEvent
@@ -30,7 +27,6 @@ cdef class SelectPoller(Poller):
     def __cinit__(self):
         self.name = "select"
         self.edge = False
-        self.wake_read = self.wake_write = -1
         self.armed = {}
 
     def __dealloc__(self):
@@ -39,9 +35,7 @@ cdef class SelectPoller(Poller):
     cdef int open(self) except -1:
         self.close()
         self.armed = {}
-        self.wake_read, self.wake_write = os.pipe()
-        os.set_blocking(self.wake_read, False)
-        os.set_blocking(self.wake_write, False)
+        self.open_wake_pipe()
         if self.wake_read >= FD_SETSIZE:
             raise OSError(f"the select backend serves descriptors below {FD_SETSIZE}; SYNCLESS_LOOP=epoll has no such limit")
         return 0
@@ -64,7 +58,6 @@ cdef class SelectPoller(Poller):
         cdef timeval tv
         cdef timeval* limit = NULL
         cdef int n, fd, bits, seen, kept = 0, highest = self.wake_read, error
-        cdef char drained[64]
         FD_ZERO(&readable)
         FD_ZERO(&writable)
         FD_ZERO(&failed)
@@ -95,8 +88,7 @@ cdef class SelectPoller(Poller):
         elif n == 0:
             return 0
         elif FD_ISSET(self.wake_read, &readable):
-            while os_read(self.wake_read, drained, 64) == 64:
-                pass
+            self.drain_wake_pipe()
         for fd, (gen, bits) in list(self.armed.items()):
             if kept == room:
                 break
@@ -121,11 +113,5 @@ cdef class SelectPoller(Poller):
                     del self.armed[fd]
         return kept
 
-    cdef void wake(self) noexcept nogil:
-        os_write(self.wake_write, b"w", 1)
-
     cdef void close(self) noexcept:
-        if self.wake_read >= 0:
-            os_close(self.wake_read)
-            os_close(self.wake_write)
-        self.wake_read = self.wake_write = -1
+        self.close_wake_pipe()

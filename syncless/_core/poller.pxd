@@ -16,7 +16,12 @@ cdef struct PollEvent:
 cdef class Poller:
     cdef readonly str name
     cdef bint edge
+    cdef readonly int wake_fd       # a byte written here makes wait() return
     cdef int open(self) except -1
+    cdef int open_wake_pipe(self) except -1
+    cdef int drain_wake_pipe(self) noexcept nogil
+    cdef void close_wake_pipe(self) noexcept
+    cdef int wake_read
     cdef int arm(self, int fd, uint32_t gen, int bits) except -1
     cdef int disarm(self, int fd) noexcept
     cdef int wait(self, PollEvent* events, int room, int64_t timeout) except -1

@@ -1,0 +1,173 @@
+"""Each example is started as its first lines say and visited by a real client."""
+
+import http.client
+import importlib.util
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+ROOT = __file__.rsplit("/tests/", 1)[0]
+
+
+class Running:
+    """A program that says where it listens in its first line."""
+
+    def __init__(self, *command):
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.line = self.process.stdout.readline()
+        if not self.line:
+            raise AssertionError(self.process.communicate()[1])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.process.terminate()
+        self.out, self.err = self.process.communicate(timeout=20)
+
+
+def need(*modules):
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not installed")
+
+
+def serving(example):
+    running = Running("-m", "syncless", f"examples.{example}", "--bind", "127.0.0.1:0")
+    running.port = int(running.line.split(":")[2].split("/")[0])
+    return running
+
+
+def ask(running, method, path, body=None, headers=None):
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=20)
+    connection.request(method, path, body, headers or {})
+    response = connection.getresponse()
+    answer = response.status, response.read().decode()
+    connection.close()
+    return answer
+
+
+def ended_well(running):
+    assert running.process.returncode == 0 and running.err == "", running.err
+
+
+def test_hello():
+    with serving("hello") as running:
+        assert ask(running, "GET", "/") == (200, "Hello, World!\n")
+    ended_well(running)
+
+
+def test_webpy():
+    need("web")
+    with serving("webpy_app") as running:
+        assert ask(running, "GET", "/web.py") == (200, "Hello, web.py!\n")
+        assert ask(running, "POST", "/")[0] == 405
+    ended_well(running)
+
+
+def test_cherrypy():
+    need("cherrypy")
+    with serving("cherrypy_app") as running:
+        assert ask(running, "GET", "/") == (200, "Hello, World!\n")
+        assert ask(running, "GET", "/add?a=1&b=2") == (200, "3\n")
+        assert ask(running, "GET", "/nothing")[0] == 404
+
+
+def test_flask():
+    need("flask")
+    with serving("flask_app") as running:
+        assert ask(running, "GET", "/") == (200, "Hello, World!\n")
+        status, body = ask(running, "POST", "/double", json.dumps([1, 2]), {"Content-Type": "application/json"})
+        assert status == 200 and json.loads(body) == {"doubled": [2, 4]}
+        assert ask(running, "GET", "/count") == (200, "0\n1\n2\n")
+        assert ask(running, "GET", "/nothing")[0] == 404
+    ended_well(running)
+
+
+def test_django():
+    need("django")
+    with serving("django_app") as running:
+        assert ask(running, "GET", "/") == (200, "Hello, World!\n")
+        status, body = ask(running, "POST", "/length", b"x" * 100_000)
+        assert status == 200 and json.loads(body) == {"bytes": 100_000}
+
+
+def test_handler_class():
+    with serving("handler_app") as running:
+        assert ask(running, "GET", "/any/path?q=1") == (200, "You asked for /any/path?q=1\n")
+        assert ask(running, "POST", "/", "shout") == (200, "SHOUT")
+        assert ask(running, "DELETE", "/")[0] == 501
+
+
+def test_slow_requests_wait_together():
+    with serving("slow") as running:
+        answers = []
+        threads = [threading.Thread(target=lambda: answers.append(ask(running, "GET", "/slow"))) for _ in range(20)]
+        started = time.monotonic()
+        for thread in threads:
+            thread.start()
+        time.sleep(0.2)
+        assert ask(running, "GET", "/") == (200, "fast\n")
+        assert time.monotonic() - started < 0.95
+        for thread in threads:
+            thread.join()
+        assert answers == [(200, "slow\n")] * 20 and time.monotonic() - started < 10
+    ended_well(running)
+
+
+def test_demo():
+    with serving("demo") as running:
+        status, page = ask(running, "GET", "/")
+        assert status == 200 and "syncless" in page
+        for path in ("/hello", "/slow?seconds=0.01", "/upload", "/tasklets"):
+            assert f'href="{path.partition("?")[0]}' in page
+            assert ask(running, "GET", path)[0] == 200
+        assert ask(running, "POST", "/upload", b"x" * 300_000)[1].startswith("300000 bytes in ")
+        assert ask(running, "GET", "/slow?seconds=x")[0] == 400 and ask(running, "GET", "/nothing")[0] == 404
+        waiting = threading.Thread(target=ask, args=(running, "GET", "/slow?seconds=1"))
+        waiting.start()
+        time.sleep(0.3)
+        tasklets = ask(running, "GET", "/tasklets")[1]
+        waiting.join()
+        assert "GET /slow" in tasklets and "<td>sleep</td>" in tasklets
+        connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=20)
+        connection.request("GET", "/stream")
+        response = connection.getresponse()
+        assert response.readline().startswith(b"line 1 of 10") and response.getheader("Transfer-Encoding") == "chunked"
+        connection.close()
+    ended_well(running)
+
+
+def test_echo():
+    with Running("-m", "examples.echo", "0") as running:
+        clients = [socket.create_connection(("127.0.0.1", int(running.line.split()[-1])), timeout=20) for _ in range(3)]
+        for number, client in enumerate(clients):
+            client.sendall(b"hello %d" % number)
+        for number, client in enumerate(clients):
+            assert client.recv(100) == b"hello %d" % number
+            client.close()
+
+
+def test_chat():
+    with Running("-m", "examples.chat", "0") as running:
+        address = ("127.0.0.1", int(running.line.split()[-1]))
+        alice, bob = (socket.create_connection(address, timeout=20) for _ in range(2))
+        heard, lines = alice.makefile("r"), bob.makefile("r")
+        alice.sendall(b"Alice\n")
+        assert heard.readline() == "* Alice is here, 1 in the room\n"
+        bob.sendall(b"Bob\n")
+        assert heard.readline() == lines.readline() == "* Bob is here, 2 in the room\n"
+        bob.sendall("schöne Grüße\n".encode())
+        assert heard.readline() == lines.readline() == "Bob: schöne Grüße\n"
+        lines.close()
+        bob.close()
+        assert heard.readline() == "* Bob has left\n"
+        heard.close()
+        alice.close()

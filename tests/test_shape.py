@@ -1,0 +1,107 @@
+"""The shape of the code: layers, public names, stubs, and that each module imports in a fresh interpreter."""
+
+import ast
+import inspect
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+import syncless
+
+ROOT = pathlib.Path(__file__).parent.parent
+PACKAGE = ROOT / "syncless"
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for path in PACKAGE.rglob("*.py*")
+    if path.suffix in (".py", ".pyx") and path.name != "__main__.py"
+)
+NATIVE = [module for module in MODULES if (ROOT / (module.replace(".", "/") + ".pyx")).exists()]
+
+# layer -> what it may import of syncless besides itself
+LAYERS = {
+    "syncless._core": set(),
+    "syncless.io": {"syncless._core"},
+    "syncless.wsgi": {"syncless._core", "syncless.io", "syncless"},
+    "syncless": {"syncless._core"},
+}
+IMPORT = re.compile(r"^\s*(?:from\s+(syncless[\w.]*)\s+c?import|c?import\s+(syncless[\w.]*))", re.MULTILINE)
+
+
+def layer_of(module):
+    return next(layer for layer in sorted(LAYERS, key=len, reverse=True) if module == layer or module.startswith(layer + "."))
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.p[yx]*")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_one_way(path):
+    if path.suffix not in (".py", ".pyx", ".pxd") or path.name == "__main__.py":
+        pytest.skip("no source of a layer")
+    module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    layer = layer_of(module)
+    for match in IMPORT.finditer(path.read_text()):
+        other = layer_of(match[1] or match[2])
+        assert other == layer or other in LAYERS[layer], f"{module} imports {match[1] or match[2]}: {layer} must not know {other}"
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_imports_its_own_package_inside_a_function(path):
+    for function in ast.walk(ast.parse(path.read_text())):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for node in ast.walk(function):
+                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names] if isinstance(node, ast.Import) else []
+                assert not any(name.startswith("syncless") for name in names), f"{path.name}:{function.lineno} {function.name}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_each_module_imports_alone(module):
+    done = subprocess.run([sys.executable, "-W", "error", "-c", f"import {module}"], capture_output=True, text=True, timeout=60, cwd="/")
+    assert done.returncode == 0, done.stderr
+
+
+def test_public_names():
+    for name in syncless.__all__:
+        assert hasattr(syncless, name), name
+    for name in ("spawn", "sleep", "current", "wait", "join_all", "run_in_thread", "Tasklet", "Channel", "Timeout", "Event", "Lock", "Semaphore", "Queue"):
+        assert name in syncless.__all__
+        thing = getattr(syncless, name)
+        assert inspect.getdoc(thing), f"{name} has no docstring"
+
+
+@pytest.mark.parametrize("module", NATIVE)
+def test_stubs_name_what_there_is(module):
+    """Each native module has a stub with its public names, no more and no fewer."""
+    stub = ROOT / (module.replace(".", "/") + ".pyi")
+    implementation = __import__(module, fromlist=["*"])
+    own = {
+        name
+        for name, thing in vars(implementation).items()
+        if not name.startswith("_") and getattr(thing, "__module__", module) == module and not inspect.ismodule(thing)
+        and (inspect.isclass(thing) or callable(thing))
+    }
+    tree = ast.parse(stub.read_text())
+    stubbed = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    assert stubbed == own
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            thing = getattr(implementation, node.name)
+            members = {item.name for item in node.body if isinstance(item, ast.FunctionDef) and not item.name.startswith("__")}
+            members |= {item.target.id for item in node.body if isinstance(item, ast.AnnAssign)}
+            public = {name for name in vars(thing) if not name.startswith("_") and not name.startswith("add_note")}
+            assert members == public, f"{module}.{node.name}"
+
+
+def test_files_stay_small():
+    for path in PACKAGE.rglob("*"):
+        if path.suffix in (".py", ".pyx", ".c"):
+            lines = path.read_text().count("\n")
+            assert lines <= 640, f"{path.relative_to(ROOT)} has {lines} lines: perhaps it is two concepts"
+
+
+def test_every_limit_is_documented():
+    source = (PACKAGE / "wsgi" / "limits.py").read_text()
+    tree = next(node for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
+    for item, following in zip(tree.body, tree.body[1:]):  # noqa: B905
+        if isinstance(item, ast.AnnAssign):
+            assert isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant), f"{item.target.id} has no text"

@@ -1,0 +1,120 @@
+"""What serve() takes, and the command line."""
+
+import os
+import subprocess
+import sys
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+
+from syncless.wsgi import ApplicationNotFound, as_wsgi
+
+
+def run(*arguments, **options):
+    return subprocess.run([sys.executable, "-m", "syncless", *arguments], capture_output=True, text=True, timeout=30, **options)
+
+
+def test_what_can_be_served_and_what_cannot():
+    def app(environ, start_response):
+        return []
+
+    assert as_wsgi(app) is app
+    assert callable(as_wsgi("wsgiref.simple_server:demo_app"))
+    for wrong in (5, None, object(), {}, b"module:app"):
+        with pytest.raises(TypeError, match="cannot serve"):
+            as_wsgi(wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no_such_module:app", "there is no module 'no_such_module'"),
+        ("wsgiref.no_such:app", "there is no module 'wsgiref.no_such'"),
+        ("wsgiref.simple_server:no_such", "has no attribute 'no_such'"),
+        ("wsgiref.simple_server:demo_app.x", "has no attribute"),
+        ("wsgiref", "neither 'application' nor 'app'"),
+        (":app", "names no module"),
+    ],
+)
+def test_names_that_lead_nowhere(name, message):
+    with pytest.raises(ApplicationNotFound, match=message):
+        as_wsgi(name)
+    done = run(name)
+    assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_error_inside_the_module_is_shown_whole(tmp_path):
+    (tmp_path / "broken.py").write_text("import no_such_dependency\n")
+    done = run("broken:app", cwd=tmp_path)
+    assert done.returncode == 1 and "Traceback" in done.stderr and "no_such_dependency" in done.stderr
+    (tmp_path / "worse.py").write_text("raise ValueError('my own')\n")
+    done = run("worse:app", cwd=tmp_path)
+    assert done.returncode == 1 and "my own" in done.stderr and "worse.py" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--bind", "nonsense"], "is no address"),
+        (["--bind", "127.0.0.1:70000"], "is no address"),
+        (["--limit", "nonsense=1"], "NAME=VALUE with one of request_line"),
+        (["--limit", "backlog=x"], "'x' is no number"),
+        (["--limit", "backlog=-1"], "must be positive"),
+        (["--nonsense"], "unrecognized"),
+        (["--chdir", "/no/such/directory"], "/no/such/directory"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    done = run("examples.hello", *arguments)
+    assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
+
+
+def test_help_and_version():
+    done = run("--help")
+    assert done.returncode == 0 and "head_seconds=30.0" in done.stdout and "module:attribute" in done.stdout
+    assert run("--version").stdout.startswith("syncless ")
+
+
+def test_a_port_in_use_is_exit_code_1():
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = run("examples.hello", "--bind", f"127.0.0.1:{taken.getsockname()[1]}")
+    assert done.returncode == 1 and "another program listens there" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_log_that_cannot_be_opened_is_exit_code_1():
+    done = run("examples.hello", "--bind", "127.0.0.1:0", "--access-log", "/no/such/directory/log")
+    assert done.returncode == 1 and "/no/such/directory/log" in done.stderr
+
+
+def test_a_handler_class(start):
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Length", "5")
+            self.send_header("X-Saw", self.headers["X-Sent"])
+            self.end_headers()
+            self.wfile.write(f"{self.path}!".encode())
+
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(201, "Made")
+            self.end_headers()
+            self.wfile.write(body + self.client_address[0].encode())
+
+    client = start.client(start(Handler))
+    status, headers, body = client.get("/%61?b", "X-Sent: yes\r\n")
+    assert (status, headers["x-saw"], body) == (200, "yes", b"/a?b!")
+    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
+    assert client.response()[0] == 100
+    client.send(b"abc")
+    assert client.response()[::2] == (201, b"abc127.0.0.1")
+    client.send(b"PATCH / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert client.response()[0] == 501
+
+
+def test_modules_are_found_in_the_current_directory(tmp_path):
+    (tmp_path / "mine.py").write_text("def app(environ, start_response): pass\n")
+    assert run("mine:nothing", cwd=tmp_path).stderr == "syncless: module 'mine' has no attribute 'nothing'; it has app\n"
+    assert run("mine:nothing", "--chdir", str(tmp_path), cwd=os.sep).returncode == 2
