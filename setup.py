@@ -20,7 +20,8 @@ NATIVE = {
     "syncless._core.poll_epoll": [],
     "syncless._core.poll_select": [],
     "syncless._core.timers": [],  # a heap of deadlines
-    "syncless._core.loop": [],  # carriers, ready queue, descriptors; park and wake
+    "syncless._core.scheduler": [],  # ready queue and carriers; park and wake
+    "syncless._core.loop": [],  # descriptors, time, signals
     "syncless._core.tasklet": [],  # what users spawn
     "syncless._core.sync": [],  # Event, Lock, Semaphore
     "syncless._core.queues": [],  # Queue, Channel

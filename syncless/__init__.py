@@ -6,8 +6,9 @@ Tasklets take turns in one thread; whatever would block parks its tasklet and le
 
 from queue import Empty, Full
 
-from syncless._core.loop import current_loop, set_error_handler, wait_readable, wait_writable
+from syncless._core.loop import current_loop, wait_readable, wait_writable
 from syncless._core.queues import Channel, Queue
+from syncless._core.scheduler import set_error_handler
 from syncless._core.sync import Event, Lock, Semaphore
 from syncless._core.tasklet import Tasklet, TaskletExit, TaskletKilled, current, park, sleep, spawn, tasklets, wake
 from syncless._core.threads import run_in_thread

@@ -81,10 +81,10 @@ def test_stubs_name_what_there_is(module):
         and (inspect.isclass(thing) or callable(thing))
     }
     tree = ast.parse(stub.read_text())
-    stubbed = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    stubbed = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_")}
     assert stubbed == own
     for node in tree.body:
-        if isinstance(node, ast.ClassDef):
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             thing = getattr(implementation, node.name)
             members = {item.name for item in node.body if isinstance(item, ast.FunctionDef) and not item.name.startswith("__")}
             members |= {item.target.id for item in node.body if isinstance(item, ast.AnnAssign)}
@@ -96,7 +96,7 @@ def test_files_stay_small():
     for path in PACKAGE.rglob("*"):
         if path.suffix in (".py", ".pyx", ".c"):
             lines = path.read_text().count("\n")
-            assert lines <= 640, f"{path.relative_to(ROOT)} has {lines} lines: perhaps it is two concepts"
+            assert lines <= 500, f"{path.relative_to(ROOT)} has {lines} lines: perhaps it is two concepts"
 
 
 def test_every_limit_is_documented():

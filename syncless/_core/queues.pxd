@@ -1,4 +1,4 @@
-from syncless._core.loop cimport WaitQueue
+from syncless._core.scheduler cimport WaitQueue
 
 
 cdef class Queue:

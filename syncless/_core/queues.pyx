@@ -7,10 +7,8 @@ its front; a channel gives it to the next receiver, because the sender has gone 
 from collections import deque
 from queue import Empty, Full
 
-from syncless._core.clock cimport NEVER
-from syncless._core.loop cimport (
-    WOKEN, BaseTasklet, Loop, WaitQueue, deadline_after, get_loop, queue_add, queue_pop, wait_in,
-)
+from syncless._core.loop cimport get_loop, wait_in
+from syncless._core.scheduler cimport WOKEN, BaseTasklet, deadline_after, queue_pop
 
 
 cdef class Queue:

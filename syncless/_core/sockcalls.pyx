@@ -9,8 +9,6 @@ field says None, so that they go straight to the system call. Price: another OS 
 see no timeout. The fields are read through the layout that socketmodule.c has had since 3.5; _check_layout() refuses any other.
 """
 
-import errno as _errno
-import os
 import socket as _stdlib
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -22,8 +20,9 @@ from libc.string cimport strerror
 from posix.fcntl cimport F_GETFL, F_SETFL, O_NONBLOCK, fcntl
 
 from syncless._core.clock cimport NEVER, monotonic_ns
-from syncless._core.loop cimport TIMED_OUT, Loop, get_loop, peek_loop
+from syncless._core.loop cimport Loop, get_loop, peek_loop
 from syncless._core.poller cimport READ, WRITE
+from syncless._core.scheduler cimport TIMED_OUT
 
 cdef extern from "Python.h":
     int _PyBytes_Resize(PyObject** bytes, Py_ssize_t size) except -1

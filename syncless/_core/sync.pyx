@@ -4,10 +4,8 @@ Units and locks are handed over: release() gives them to the first that waits, s
 was given one and is killed before it runs passes it on.
 """
 
-from syncless._core.clock cimport NEVER
-from syncless._core.loop cimport (
-    WOKEN, BaseTasklet, Loop, WaitQueue, deadline_after, get_loop, queue_pop, wake_all, wait_in,
-)
+from syncless._core.loop cimport get_loop, wait_in
+from syncless._core.scheduler cimport WOKEN, BaseTasklet, deadline_after, queue_pop, wake_all
 
 
 cdef class Event:

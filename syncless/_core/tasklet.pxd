@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
 
-from syncless._core.loop cimport BaseTasklet, Loop, WaitQueue
+from syncless._core.scheduler cimport BaseTasklet, Scheduler, WaitQueue
 from syncless._core.timers cimport Timer
 
 
@@ -16,12 +16,12 @@ cdef class Tasklet(BaseTasklet):
     cdef WaitQueue joiners
     cdef object __weakref__
 
-    cdef object body(self, Loop loop)
-    cdef int finish(self, Loop loop, object result, BaseException exception) except -1
+    cdef object body(self, Scheduler loop)
+    cdef int finish(self, Scheduler loop, object result, BaseException exception) except -1
 
 
 cdef class Alarm:
     cdef Timer timer
-    cdef Loop loop
+    cdef Scheduler loop
     cdef BaseTasklet target
     cdef object exception

@@ -12,9 +12,8 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, monotonic_ns
-from syncless._core.loop cimport (
-    DONE, NEW, PARKED, READY, RUNNING, WOKEN, BaseTasklet, Loop, deadline_after, get_loop, peek_loop, wait_in, wake_all,
-)
+from syncless._core.loop cimport Loop, get_loop, wait_in
+from syncless._core.scheduler cimport DONE, NEW, RUNNING, WOKEN, BaseTasklet, Scheduler, deadline_after, wake_all
 from syncless._core.timers cimport timer_init
 
 from syncless._core import loop as _loop_module
@@ -62,13 +61,13 @@ cdef class Tasklet(BaseTasklet):
         loop.adopt(self)
         loop.push(self)
 
-    cdef object body(self, Loop loop):
+    cdef object body(self, Scheduler loop):
         """What the tasklet does; Tasklets of another kind do something else here."""
         if self.kwargs is None:
             return PyObject_CallObject(self.function, self.args)
         return PyObject_Call(self.function, self.args, self.kwargs)
 
-    cdef int run(self, Loop loop) except -1:
+    cdef int run(self, Scheduler loop) except -1:
         """At the base of a carrier: the whole life of the tasklet, waits included."""
         cdef object result = None, context = self.context
         cdef BaseException exception = None
@@ -88,7 +87,7 @@ cdef class Tasklet(BaseTasklet):
         loop.current = None
         return self.finish(loop, result, exception)
 
-    cdef int finish(self, Loop loop, object result, BaseException exception) except -1:
+    cdef int finish(self, Scheduler loop, object result, BaseException exception) except -1:
         self.state = DONE
         self._result = result
         self._exception = exception
@@ -110,7 +109,7 @@ cdef class Tasklet(BaseTasklet):
             _end_process(exception)
         return 0
 
-    def _call_back(self, Loop loop, callback):
+    def _call_back(self, Scheduler loop, callback):
         try:
             callback(self)
         except BaseException as error:
@@ -120,7 +119,6 @@ cdef class Tasklet(BaseTasklet):
 
     def join(self, timeout=None) -> bool:
         """Waits until the tasklet has ended, at most `timeout` seconds. Returns whether it has."""
-        cdef int64_t deadline
         if self.state == DONE:
             return True
         if get_loop().current is self:

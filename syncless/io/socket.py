@@ -10,17 +10,12 @@ import errno
 import io
 import os
 import socket as _stdlib
-from socket import *  # noqa: F403  (constants and errors: the module is a stand-in for the standard one)
+from socket import *
 from typing import Any
 
 from syncless._core import sockcalls
 from syncless.io.names import (
     getaddrinfo,
-    getfqdn,
-    gethostbyaddr,
-    gethostbyname,
-    gethostbyname_ex,
-    getnameinfo,
     resolved,
 )
 
@@ -227,7 +222,7 @@ def create_connection(
             raise OSError("getaddrinfo returns an empty list")
         if not all_errors:
             raise errors[0]
-        raise ExceptionGroup("create_connection failed", errors)  # type: ignore[name-defined,unused-ignore]  # noqa: F821
+        raise ExceptionGroup("create_connection failed", errors)  # type: ignore[name-defined,unused-ignore]
     finally:
         errors.clear()
 

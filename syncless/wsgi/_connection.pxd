@@ -1,6 +1,7 @@
 from libc.stdint cimport uint8_t
 
-from syncless._core.loop cimport BaseTasklet, Loop, Watcher
+from syncless._core.loop cimport Loop, Watcher
+from syncless._core.scheduler cimport BaseTasklet, Scheduler
 from syncless._core.timers cimport Timer
 from syncless.wsgi._head cimport head
 from syncless.wsgi._request cimport Peer, Request
@@ -55,4 +56,5 @@ cdef class Acceptor(Watcher):
     cdef Timer retry
     cdef bint complained        # about having no descriptors left, once per shortage
     cdef bint closed
+    cdef int accept(self, Loop loop) except -1
     cdef int shortage(self, Loop loop, int error) except -1

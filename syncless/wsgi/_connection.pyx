@@ -20,19 +20,20 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.errno cimport EAGAIN, ECONNABORTED, EINTR, EINVAL, EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOSYS, EPERM, EPROTO, errno
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memmove
 from posix.unistd cimport close as os_close
 
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.loop cimport FdEntry, Loop, get_loop
 from syncless._core.poller cimport HANGUP, READ, WRITE
+from syncless._core.scheduler cimport Scheduler
 from syncless._core.timers cimport timer_init
 from syncless.wsgi._head cimport head
 from syncless.wsgi._input cimport Input
 from syncless.wsgi._request cimport Request
 from syncless.wsgi._service cimport (
-    BODY_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, SCRATCH, WRITE_DEADLINE, Link, Service,
+    BODY_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, SCRATCH, WRITE_DEADLINE, Service,
 )
 
 from syncless._core.tasklet import TaskletExit
@@ -142,10 +143,10 @@ cdef class Connection(Peer):
                 self.linger(loop)
         return 0
 
-    cdef int run(self, Loop loop) except -1:
+    cdef int run(self, Scheduler loop) except -1:
         """Its turn has come again, after accept() or after a long row of pipelined requests."""
         if self.phase == READING:
-            self.process(loop)
+            self.process(<Loop> loop)
         return 0
 
     cdef int expired(self, Loop loop, int kind) except -1:
@@ -211,7 +212,6 @@ cdef class Connection(Peer):
         cdef char* data
         cdef char* borrowed
         cdef Py_ssize_t got
-        cdef size_t size
         cdef long used
         while True:
             if self.inbox.size:
@@ -630,18 +630,21 @@ cdef class Acceptor(Watcher):
         service.acceptor = self
 
     cdef int on_ready(self, Loop loop, int bits) except -1:
-        return self.run(loop)
+        return self.accept(loop)
 
-    cdef int run(self, Loop loop) except -1:
+    cdef int run(self, Scheduler loop) except -1:
+        return self.accept(<Loop> loop)
+
+    cdef int accept(self, Loop loop) except -1:
         """Accepts what has come, up to a batch. Each connection gets its turn afterwards: an application that waits must not hold up
         the rest of the backlog."""
         cdef Service service = self.service
         cdef Connection connection
         cdef char text[INET6_ADDRSTRLEN]
-        cdef int fd, port, n, limit = service.limits.connections
+        cdef int fd, port, _, limit = service.limits.connections
         if self.closed:
             return 0
-        for n in range(ACCEPT_BATCH):
+        for _ in range(ACCEPT_BATCH):
             if limit and service.connections >= limit:
                 return 0                        # the rest waits in the backlog; close() pushes us again
             fd = syncless_accept(self.fd, text, &port)

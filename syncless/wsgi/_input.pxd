@@ -25,6 +25,7 @@ cdef class Input:
     cdef void begin(self, ByteSource source, int64_t length, bint chunked, bint expect) noexcept
     cdef Py_ssize_t window(self, char** data) except -1
     cdef Py_ssize_t direct_window(self, char* into, Py_ssize_t n, char** data) except 0
+    cdef int wait_for_more(self) except -1
     cdef int advance(self, Py_ssize_t n) except -1
     cdef bint next_chunk(self) except -1
     cdef bytes take(self, int64_t size)

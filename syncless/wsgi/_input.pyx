@@ -136,10 +136,11 @@ cdef class Input:
         self.finished = True
         return False
 
-    def wait_for_more(self):
+    cdef int wait_for_more(self) except -1:
         if self.source.more() == 0:
             self.broken = True
             raise ClientGone("the client closed the connection before the end of the body")
+        return 0
 
     cdef bytes take(self, int64_t size):
         cdef char* data

@@ -26,8 +26,8 @@ from libc.stdint cimport int64_t
 from libc.stdio cimport snprintf
 from libc.string cimport memcpy
 
-from syncless._core.clock cimport monotonic_ns
-from syncless._core.loop cimport DONE, RUNNING, Loop
+from syncless._core.loop cimport Loop
+from syncless._core.scheduler cimport DONE, RUNNING
 from syncless._core.tasklet cimport Tasklet
 from syncless.wsgi._head cimport HEAD_UNKNOWN, is_token, is_value, known_name
 from syncless.wsgi._input cimport Input

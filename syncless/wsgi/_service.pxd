@@ -1,7 +1,8 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
-from syncless._core.loop cimport Loop, Runnable
+from syncless._core.loop cimport Loop
+from syncless._core.scheduler cimport Runnable, Scheduler
 from syncless._core.timers cimport Timer
 from syncless.wsgi._environ cimport EnvironMaker
 from syncless.wsgi._head cimport head_limits

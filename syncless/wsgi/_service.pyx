@@ -10,7 +10,6 @@ up those that were finished before it in the same turn, so before a slow applica
 
 import time
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
@@ -18,7 +17,8 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from syncless._core.clock cimport monotonic_ns
-from syncless._core.loop cimport Loop, Runnable, get_loop
+from syncless._core.loop cimport Loop, get_loop
+from syncless._core.scheduler cimport Runnable, Scheduler
 from syncless._core.timers cimport timer_init
 from syncless.wsgi._environ cimport EnvironMaker
 
@@ -54,7 +54,7 @@ cdef class Link(ByteSource):
 cdef class Flusher(Runnable):
     """Sends what is pending before the loop polls."""
 
-    cdef int run(self, Loop loop) except -1:
+    cdef int run(self, Scheduler loop) except -1:
         return self.service.flush_pending()
 
 

@@ -286,14 +286,12 @@ def test_select_refuses_high_descriptors():
 
 
 def test_timeout_class():
-    with pytest.raises(Timeout, match=r"0.001 seconds"):
-        with Timeout(0.001):
-            sleep(5)
+    with pytest.raises(Timeout, match=r"0.001 seconds"), Timeout(0.001):
+        sleep(5)
     with Timeout(0.001, False):
         sleep(5)
-    with pytest.raises(KeyError):
-        with Timeout(0.001, KeyError("slow")):
-            sleep(5)
+    with pytest.raises(KeyError), Timeout(0.001, KeyError("slow")):
+        sleep(5)
     with Timeout(None):
         sleep(0)
     timeout = Timeout.start_new(5)

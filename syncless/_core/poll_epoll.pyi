@@ -1,0 +1,3 @@
+from syncless._core.poller import Poller
+
+class EpollPoller(Poller): ...

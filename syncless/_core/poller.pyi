@@ -1,0 +1,3 @@
+class Poller:
+    name: str
+    wake_fd: int

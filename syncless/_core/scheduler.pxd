@@ -1,0 +1,145 @@
+"""The scheduler's table of contents. How it works is told in scheduler.pyx."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+
+from syncless._core.greenlet cimport PyGreenlet
+from syncless._core.timers cimport Timer, TimerHeap
+
+cdef enum State:
+    NEW         # not started; in the ready queue if `queued`
+    READY       # in the ready queue, to go on where it stopped
+    RUNNING
+    PARKED      # waits; only wake(), throw() or its deadline make it ready
+    DONE
+
+cdef enum Outcome:
+    WOKEN = 0
+    TIMED_OUT = 1
+
+cdef enum:
+    POLL_ITEMS = 64                 # items run before a poll is due
+
+cdef class Scheduler
+
+
+cdef class Runnable:
+    """Something that the loop runs at its base when its turn comes."""
+    cdef int run(self, Scheduler loop) except -1
+
+
+cdef class BaseTasklet(Runnable):
+    """The part of a tasklet that the engine knows."""
+    cdef Scheduler loop
+    cdef PyGreenlet* carrier        # owned: the greenlet on which it stopped; NULL while it runs or is new
+    cdef int state
+    cdef int outcome                # why park() returned
+    cdef object value               # handed over by wake()
+    cdef object pending             # an exception to raise where it stopped
+    cdef object waiting_on          # the object that it waits for, if there is one
+    cdef const char* why            # what it waits for, in words; NULL while it does not wait
+    cdef int64_t since              # when it began to wait, ns
+    cdef Timer timer                # the deadline of the present wait
+    cdef PyObject* next_waiter      # borrowed: neighbours in the queue of what it waits for
+    cdef PyObject* prev_waiter
+    cdef bint queued                # in such a queue
+    cdef bint granted               # see wait_in()
+    cdef PyObject* older            # borrowed: neighbours in the loop's list of live tasklets
+    cdef PyObject* newer
+
+
+cdef struct WaitQueue:              # first in, first out; borrowed: a parked tasklet keeps itself alive
+    PyObject* head
+    PyObject* tail
+
+
+cdef inline void queue_add(WaitQueue* queue, BaseTasklet tasklet) noexcept:
+    tasklet.prev_waiter = queue.tail
+    tasklet.next_waiter = NULL
+    tasklet.queued = True
+    if queue.tail != NULL:
+        (<BaseTasklet> queue.tail).next_waiter = <PyObject*> tasklet
+    else:
+        queue.head = <PyObject*> tasklet
+    queue.tail = <PyObject*> tasklet
+
+
+cdef inline void queue_remove(WaitQueue* queue, BaseTasklet tasklet) noexcept:
+    if tasklet.prev_waiter != NULL:
+        (<BaseTasklet> tasklet.prev_waiter).next_waiter = tasklet.next_waiter
+    else:
+        queue.head = tasklet.next_waiter
+    if tasklet.next_waiter != NULL:
+        (<BaseTasklet> tasklet.next_waiter).prev_waiter = tasklet.prev_waiter
+    else:
+        queue.tail = tasklet.prev_waiter
+    tasklet.next_waiter = tasklet.prev_waiter = NULL
+    tasklet.queued = False
+
+
+cdef inline BaseTasklet queue_pop(WaitQueue* queue):
+    """The first of a queue that is not empty."""
+    tasklet = <BaseTasklet> queue.head
+    queue_remove(queue, tasklet)
+    return tasklet
+
+
+cdef class Scheduler:
+    cdef readonly BaseTasklet main
+    cdef BaseTasklet current        # None while the loop itself runs
+    cdef BaseTasklet orphan         # in a child: the tasklet that forked, if it was not main; the process ends with it
+    cdef TimerHeap timers
+    cdef int64_t now                # ns; as fresh as the last poll or switch
+    # ready queue: a ring of owned references to Runnables
+    cdef PyObject** ring
+    cdef size_t ring_head, ring_count, ring_mask
+    # what is due before the next poll, owned
+    cdef PyObject** late
+    cdef Py_ssize_t late_count, late_room
+    # fairness: a poll is due when either is used up
+    cdef int credits
+    cdef int64_t polled_at
+    # carriers
+    cdef PyGreenlet** idle          # owned
+    cdef Py_ssize_t idle_count, idle_room, carrier_count
+    cdef PyGreenlet* spawner
+    cdef PyGreenlet* main_greenlet
+    cdef PyObject* newest           # borrowed: list of live tasklets
+    cdef Py_ssize_t live_count
+    cdef readonly Py_ssize_t parked_count
+    cdef bint polling               # asleep, with the GIL released
+    cdef bint closed
+
+    # for those who wait and those who wake them
+    cdef int push(self, Runnable item) except -1
+    cdef int before_poll(self, Runnable item) except -1
+    cdef int park(self, const char* why, object on, int64_t deadline) except -1
+    cdef int wake(self, BaseTasklet tasklet, object value) except -1
+    cdef int throw(self, BaseTasklet tasklet, object exception) except -1
+    cdef int yield_(self) except -1
+    cdef void adopt(self, BaseTasklet tasklet) noexcept
+    cdef void release(self, BaseTasklet tasklet) noexcept
+    cdef int report(self, object where, BaseException error) except -1
+    # for Loop, which defines the first three
+    cdef int deliver(self) except -1
+    cdef int poll(self) except -1
+    cdef int rouse(self) except -1
+    cdef int begin(self) except -1
+    cdef void polled(self, int64_t now) noexcept
+    cdef int run_late(self) except -1
+    cdef int abandon(self) except -1
+    cdef int end(self) except -1
+
+    cdef Runnable _pop(self)
+    cdef bint _poll_due(self) noexcept
+    cdef int _leave(self, BaseTasklet tasklet) except -1
+    cdef PyGreenlet* _next_carrier(self, BaseTasklet leaving) except? NULL
+    cdef int _switch(self, PyGreenlet* target) except -1
+    cdef int _lead(self) except -1
+    cdef int _run_next(self) except -1
+    cdef int _rest(self, PyGreenlet* target) except -1
+    cdef bint _trim(self) except -1
+
+
+cdef int wake_all(WaitQueue* queue) except -1
+cdef int64_t deadline_after(object seconds) except -2

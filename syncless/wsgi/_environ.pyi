@@ -1,0 +1,7 @@
+from typing import Any
+
+class EnvironMaker:
+    template: dict[str, Any]
+    def __init__(self, template: dict[str, Any]) -> None: ...
+
+def environ_of(template: dict[str, Any], request: bytes) -> dict[str, Any]: ...

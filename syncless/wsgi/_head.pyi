@@ -1,0 +1,5 @@
+from typing import Any
+
+def parse(
+    data: bytes, request_line: int = 8190, header_count: int = 100, head_bytes: int = 32768
+) -> tuple[int, dict[str, Any]] | int | None: ...
