@@ -30,8 +30,10 @@ NATIVE = {
     "syncless.wsgi._environ": [],  # head -> environ
     "syncless.wsgi._input": [],  # wsgi.input
     "syncless.wsgi._service": [],  # what connections share: deadlines, buffers, flushing
+    "syncless.wsgi._peer": [],  # sending, closing
     "syncless.wsgi._request": [],  # application -> response
-    "syncless.wsgi._connection": [],  # accept, read, answer, close
+    "syncless.wsgi._connection": [],  # the life of a connection
+    "syncless.wsgi._acceptor": [],  # new connections
 }
 
 # build kind -> compiler flags

@@ -1,4 +1,4 @@
-"""The part of greenlet's C API that the engine uses. Each module that calls it runs PyGreenlet_Import() once, first."""
+"""The part of greenlet's C API that the engine uses, and what a carrier needs beside it. Each module that calls it runs PyGreenlet_Import() once, first."""
 
 from cpython.object cimport PyObject
 
@@ -9,4 +9,19 @@ cdef extern from "greenlet.h":
     PyGreenlet* PyGreenlet_New(PyObject* run, PyGreenlet* parent) except NULL
     PyGreenlet* PyGreenlet_GetCurrent()
     PyObject* PyGreenlet_Switch(PyGreenlet* target, PyObject* args, PyObject* kwargs) except NULL
-    int PyGreenlet_SetParent(PyGreenlet* greenlet, PyGreenlet* parent)
+
+cdef extern from *:
+    """
+    /* A greenlet begins at the recursion depth of whoever starts it. A carrier begins at none: its C stack is checked by other
+       means (3.12+), or its Python frames do not use it (3.11). Before 3.11 depth is C stack and must be inherited. */
+    static void syncless_fresh_depth(void) {
+    #if PY_VERSION_HEX >= 0x030C0000
+        PyThreadState *ts = PyThreadState_Get();
+        ts->py_recursion_remaining = ts->py_recursion_limit;
+    #elif PY_VERSION_HEX >= 0x030B0000
+        PyThreadState *ts = PyThreadState_Get();
+        ts->recursion_remaining = ts->recursion_limit;
+    #endif
+    }
+    """
+    void fresh_recursion_depth "syncless_fresh_depth" ()

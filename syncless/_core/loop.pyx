@@ -99,6 +99,7 @@ cdef class Loop(Scheduler):
         self.poller = _open_poller()
         self.begin()
         self._hear_signals()
+        PyErr_CheckSignals()        # one that came before anybody listened
         return 0
 
     cdef int rouse(self) except -1:

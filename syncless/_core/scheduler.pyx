@@ -31,27 +31,11 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.greenlet cimport (
-    PyGreenlet, PyGreenlet_GetCurrent, PyGreenlet_Import, PyGreenlet_New, PyGreenlet_Switch,
+    PyGreenlet, PyGreenlet_GetCurrent, PyGreenlet_Import, PyGreenlet_New, PyGreenlet_Switch, fresh_recursion_depth,
 )
 from syncless._core.timers cimport TimerHeap, timer_init
 
 from syncless._core import chunkcache
-
-cdef extern from *:
-    """
-    /* A greenlet begins at the recursion depth of whoever starts it. A carrier begins at none: its C stack is checked by other
-       means (3.12+), or its Python frames do not use it (3.11). Before 3.11 depth is C stack and must be inherited. */
-    static void syncless_fresh_depth(void) {
-    #if PY_VERSION_HEX >= 0x030C0000
-        PyThreadState *ts = PyThreadState_Get();
-        ts->py_recursion_remaining = ts->py_recursion_limit;
-    #elif PY_VERSION_HEX >= 0x030B0000
-        PyThreadState *ts = PyThreadState_Get();
-        ts->recursion_remaining = ts->recursion_limit;
-    #endif
-    }
-    """
-    void syncless_fresh_depth()
 
 cdef enum:
     POLL_AFTER = 200000         # ns run before a poll is due
@@ -105,7 +89,7 @@ cdef class _Carrier:
     cdef Scheduler loop
 
     def __call__(self):
-        syncless_fresh_depth()
+        fresh_recursion_depth()
         self.loop._lead()
 
 

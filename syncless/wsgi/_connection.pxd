@@ -1,10 +1,10 @@
 from libc.stdint cimport uint8_t
 
-from syncless._core.loop cimport Loop, Watcher
+from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport BaseTasklet, Scheduler
-from syncless._core.timers cimport Timer
 from syncless.wsgi._head cimport head
-from syncless.wsgi._request cimport Peer, Request
+from syncless.wsgi._peer cimport Peer
+from syncless.wsgi._request cimport Request
 from syncless.wsgi._service cimport Buffer, Service
 
 cdef enum Phase:
@@ -15,20 +15,16 @@ cdef enum Phase:
 
 
 cdef class Connection(Peer):
-    cdef int fd
     cdef uint8_t phase
     cdef bint readable          # recv() may have something
     cdef bint hung              # the client sends no more; recv() is worth trying until it says so
     cdef bint ended             # recv() has said so
-    cdef bint sending           # the client is slow; more is sent when it is ready
     cdef bint closing           # to be closed once all is sent
     cdef bint unread            # a part of a body was neither read by the application nor drained
     cdef int lingered           # bytes thrown away
-    cdef bint timed_out         # the deadline of the present wait has passed
     cdef Buffer inbox           # received and not used yet
     cdef size_t inbox_start
     cdef BaseTasklet reader     # parked for bytes of a body
-    cdef BaseTasklet writer     # parked until more can be sent
     cdef Request request        # while RUNNING_APP
     cdef object remote_addr
     cdef object remote_port
@@ -40,21 +36,8 @@ cdef class Connection(Peer):
     cdef Py_ssize_t receive_more(self) except -2
     cdef int wait_readable(self) except -1
     cdef int keep(self, const char* data, size_t size) except -1
-    cdef int arm(self, Loop loop, int bits) except -1
-    cdef int wait_writable(self, Loop loop) except -1
     cdef int refuse(self, Loop loop, int status) except -1
     cdef int close_when_sent(self, Loop loop) except -1
     cdef int finish(self, Loop loop) except -1
     cdef int linger(self, Loop loop) except -1
-    cdef int close(self, Loop loop, bint reset) except -1
     cdef int rest(self, Loop loop) except -1
-
-
-cdef class Acceptor(Watcher):
-    cdef Service service
-    cdef readonly int fd
-    cdef Timer retry
-    cdef bint complained        # about having no descriptors left, once per shortage
-    cdef bint closed
-    cdef int accept(self, Loop loop) except -1
-    cdef int shortage(self, Loop loop, int error) except -1

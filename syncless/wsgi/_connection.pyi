@@ -1,12 +1,3 @@
-from syncless._core.loop import Watcher
-from syncless.wsgi._request import Peer
-from syncless.wsgi._service import Service
+from syncless.wsgi._peer import Peer
 
 class Connection(Peer): ...
-
-class Acceptor(Watcher):
-    fd: int
-    def __init__(self, service: Service, fd: int) -> None: ...
-    def close(self) -> None: ...
-
-def close_connections(service: Service, all_of_them: bool) -> int: ...

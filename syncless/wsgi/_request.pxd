@@ -3,19 +3,8 @@ from libc.stdint cimport int64_t
 from syncless._core.loop cimport Loop
 from syncless._core.tasklet cimport Tasklet
 from syncless.wsgi._input cimport Input
-from syncless.wsgi._service cimport Buffer, Link, Service
-
-
-cdef class Peer(Link):
-    cdef Service service
-    cdef Buffer out                 # bytes to be sent
-    cdef size_t out_sent            # of them
-    cdef bytes out_body             # sent after them, straight from the application's object
-    cdef Py_ssize_t body_sent       # of it
-    cdef bint gone                  # nothing more can be sent
-    cdef int send_all(self, const char* data, Py_ssize_t size) except -1
-    cdef int send_file(self, int fd, int64_t offset, int64_t count) except -1
-    cdef int abort(self) except -1
+from syncless.wsgi._peer cimport Peer
+from syncless.wsgi._service cimport Buffer, Service
 
 
 cdef class StartResponse:

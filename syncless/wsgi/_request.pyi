@@ -2,9 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 from syncless._core.tasklet import Tasklet
-from syncless.wsgi._service import Link, Service
-
-class Peer(Link): ...
+from syncless.wsgi._service import Service
 
 class StartResponse:
     def start_response(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], None]: ...

@@ -31,7 +31,8 @@ from syncless._core.scheduler cimport DONE, RUNNING
 from syncless._core.tasklet cimport Tasklet
 from syncless.wsgi._head cimport HEAD_UNKNOWN, is_token, is_value, known_name
 from syncless.wsgi._input cimport Input
-from syncless.wsgi._service cimport Buffer, Link, Service
+from syncless.wsgi._peer cimport Peer
+from syncless.wsgi._service cimport Buffer, Service
 
 from syncless._core.tasklet import TaskletExit
 from syncless.wsgi.errors import EXPLANATIONS, REASONS, BodyTooLarge, ClientError, ClientGone
@@ -67,25 +68,6 @@ cdef int64_t decimal(const char* text, Py_ssize_t size) noexcept:
             return -1
         number = number * 10 + (text[i] - c"0")
     return number
-
-
-cdef class Peer(Link):
-    """A connection as a Request sees it.
-
-    out          what is appended here is sent at the end of the turn
-    send_all()   sends what is in `out` and then the data, now; parks while the client is slow; ClientGone
-    send_file()  the same with bytes of a file, by sendfile
-    abort()      resets the connection
-    """
-
-    cdef int send_all(self, const char* data, Py_ssize_t size) except -1:
-        raise NotImplementedError
-
-    cdef int send_file(self, int fd, int64_t offset, int64_t count) except -1:
-        raise NotImplementedError
-
-    cdef int abort(self) except -1:
-        raise NotImplementedError
 
 
 cdef class StartResponse:

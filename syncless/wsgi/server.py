@@ -18,7 +18,7 @@ import syncless
 from syncless._core.loop import current_loop
 from syncless._core.sync import Event
 from syncless._core.tasklet import Tasklet, sleep, spawn
-from syncless.wsgi._connection import Acceptor, close_connections
+from syncless.wsgi._acceptor import Acceptor, close_connections
 from syncless.wsgi._service import Service
 from syncless.wsgi.accesslog import FLUSH_SECONDS, AccessLog
 from syncless.wsgi.adapt import as_wsgi

@@ -1,0 +1,13 @@
+from syncless._core.loop cimport Loop, Watcher
+from syncless._core.timers cimport Timer
+from syncless.wsgi._service cimport Service
+
+
+cdef class Acceptor(Watcher):
+    cdef Service service
+    cdef readonly int fd
+    cdef Timer retry
+    cdef bint complained        # about having no descriptors left, once per shortage
+    cdef bint closed
+    cdef int accept(self, Loop loop) except -1
+    cdef int shortage(self, Loop loop, int error) except -1

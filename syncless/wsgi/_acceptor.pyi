@@ -1,0 +1,9 @@
+from syncless._core.loop import Watcher
+from syncless.wsgi._service import Service
+
+class Acceptor(Watcher):
+    fd: int
+    def __init__(self, service: Service, fd: int) -> None: ...
+    def close(self) -> None: ...
+
+def close_connections(service: Service, all_of_them: bool) -> int: ...

@@ -1,0 +1,179 @@
+"""Accepting connections, and closing all of them when the server stops. What a connection does is _connection.pyx."""
+
+import os
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from libc.errno cimport EAGAIN, ECONNABORTED, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM, EPERM, EPROTO, errno
+
+from syncless._core.clock cimport monotonic_ns
+from syncless._core.loop cimport Loop, Watcher
+from syncless._core.poller cimport READ
+from syncless._core.scheduler cimport Scheduler
+from syncless._core.timers cimport timer_init
+from syncless.wsgi._connection cimport READING, Connection
+from syncless.wsgi._service cimport HEAD_DEADLINE, IDLE_DEADLINE, Service
+
+from syncless._core.tasklet import TaskletExit
+
+cdef extern from *:
+    """
+    #include <sys/types.h>
+    #include <sys/socket.h>
+    #include <netinet/in.h>
+    #include <arpa/inet.h>
+
+    /* accept4 with the peer's address as text. IPv4 inside IPv6 shows as IPv4. port -1: the family has none. */
+    static int syncless_accept(int listener, char *text, int *port) {
+        union { struct sockaddr any; struct sockaddr_in v4; struct sockaddr_in6 v6; struct sockaddr_storage room; } a;
+        socklen_t length = sizeof a;
+        int fd = accept4(listener, &a.any, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        text[0] = 0;
+        *port = -1;
+        if (fd < 0)
+            return fd;
+        if (a.any.sa_family == AF_INET) {
+            inet_ntop(AF_INET, &a.v4.sin_addr, text, INET6_ADDRSTRLEN);
+            *port = ntohs(a.v4.sin_port);
+        } else if (a.any.sa_family == AF_INET6) {
+            if (IN6_IS_ADDR_V4MAPPED(&a.v6.sin6_addr))
+                inet_ntop(AF_INET, a.v6.sin6_addr.s6_addr + 12, text, INET6_ADDRSTRLEN);
+            else
+                inet_ntop(AF_INET6, &a.v6.sin6_addr, text, INET6_ADDRSTRLEN);
+            *port = ntohs(a.v6.sin6_port);
+        }
+        return fd;
+    }
+    """
+    enum: INET6_ADDRSTRLEN
+    int syncless_accept(int listener, char* text, int* port) nogil
+
+cdef extern from "Python.h":
+    int PyUnicode_CompareWithASCIIString(object text, const char* raw)
+
+cdef enum:
+    ACCEPT_BATCH = 64
+
+
+cdef void retry_accept(void* owner) noexcept:
+    acceptor = <Acceptor> owner
+    try:
+        acceptor.service.loop.push(acceptor)
+    except MemoryError:
+        pass
+
+
+cdef class Acceptor(Watcher):
+    """Accepts the connections of one listening socket, which its Server owns."""
+
+    def __cinit__(self):
+        timer_init(&self.retry, retry_accept, <void*> self)
+
+    def __init__(self, Service service not None, int fd):
+        self.service = service
+        self.fd = fd
+        os.set_blocking(fd, False)
+        service.loop.watch(fd, self)
+        service.acceptor = self
+
+    cdef int on_ready(self, Loop loop, int bits) except -1:
+        return self.accept(loop)
+
+    cdef int run(self, Scheduler loop) except -1:
+        return self.accept(<Loop> loop)
+
+    cdef int accept(self, Loop loop) except -1:
+        """Accepts what has come, up to a batch. Each connection gets its turn afterwards: an application that waits must not hold up
+        the rest of the backlog."""
+        cdef Service service = self.service
+        cdef Connection connection
+        cdef char text[INET6_ADDRSTRLEN]
+        cdef int fd, port, _, limit = service.limits.connections
+        if self.closed:
+            return 0
+        for _ in range(ACCEPT_BATCH):
+            if limit and service.connections >= limit:
+                return 0                        # the rest waits in the backlog; close() pushes us again
+            fd = syncless_accept(self.fd, text, &port)
+            if fd < 0:
+                if errno == EINTR or errno == ECONNABORTED or errno == EPROTO or errno == EPERM:
+                    continue
+                if errno != EAGAIN:
+                    self.shortage(loop, errno)
+                else:
+                    self.complained = False
+                    loop.arm(self.fd, loop.entry(self.fd), READ)
+                return 0
+            connection = Connection()
+            connection.service = service
+            connection.fd = fd
+            if not same_text(service.last_addr, text):
+                service.last_addr = text.decode()
+            connection.remote_addr = service.last_addr
+            connection.remote_port = str(port) if port >= 0 else ""
+            connection.readable = True
+            Py_INCREF(connection)               # given back by close()
+            loop.forget_fd(fd)
+            loop.entry(fd).watcher = <PyObject*> connection
+            service.connections += 1
+            service.accepted += 1
+            service.set_deadline(connection, HEAD_DEADLINE)
+            loop.push(connection)
+        loop.push(self)
+        return 0
+
+    cdef int shortage(self, Loop loop, int error) except -1:
+        """No descriptors or memory: the oldest idle connection makes room, and accepting goes on a little later."""
+        cdef Service service = self.service
+        if error != EMFILE and error != ENFILE and error != ENOBUFS and error != ENOMEM:
+            loop.report("accept", OSError(error, os.strerror(error)))
+            return 0
+        if not self.complained:
+            self.complained = True
+            try:
+                service.log_errors.write(
+                    f"syncless: cannot accept connections: {os.strerror(error)}; closing idle ones. Raise the limit (ulimit -n) or set "
+                    "Limits.connections\n")
+                service.log_errors.flush()
+            except Exception:
+                pass
+        if service.lists[IDLE_DEADLINE].first != NULL:
+            (<Connection> service.lists[IDLE_DEADLINE].first).close(loop, False)
+        if self.retry.index < 0:
+            loop.timers.add(&self.retry, monotonic_ns() + 50000000)
+        return 0
+
+    def close(self) -> None:
+        """Accepts no more. The socket is the caller's to close."""
+        if not self.closed:
+            self.closed = True
+            self.service.loop.timers.remove(&self.retry)
+            self.service.loop.forget_fd(self.fd)
+            self.service.acceptor = None
+
+
+cdef bint same_text(object text, const char* raw):
+    return text is not None and PyUnicode_CompareWithASCIIString(text, raw) == 0
+
+
+def close_connections(Service service not None, bint all_of_them) -> int:
+    """Closes the connections that are between requests, or all; requests that still run are interrupted. Returns how many."""
+    cdef Loop loop = service.loop
+    cdef Connection connection
+    cdef int fd, closed = 0
+    for fd in range(loop.fd_room):
+        if loop.fds[fd].watcher == NULL or not isinstance(<object> loop.fds[fd].watcher, Connection):
+            continue
+        connection = <Connection> loop.fds[fd].watcher
+        if connection.service is not service:
+            continue
+        if all_of_them:
+            if connection.request is not None:
+                loop.throw(connection.request, TaskletExit())
+            else:
+                connection.close(loop, True)
+            closed += 1
+        elif connection.phase == READING and connection.inbox.size == 0 and connection.out.size == 0 and connection.out_body is None:
+            connection.close(loop, False)
+            closed += 1
+    return closed

@@ -1,0 +1,3 @@
+from syncless.wsgi._service import Link
+
+class Peer(Link): ...

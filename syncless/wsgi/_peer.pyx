@@ -1,0 +1,225 @@
+"""Sending to a client, and closing its connection.
+
+Takes bytes in the out buffer and at most one large bytes object behind it. What is complete is sent when the service flushes, as far
+as the client takes it, and goes on when the client is ready; what is part of something longer is sent at once, and the tasklet parks
+while the client is slow. Knows nothing of HTTP. Next to read: _request.pyx, which fills the buffer, and _connection.pyx, which reads.
+"""
+
+import os
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.ref cimport Py_DECREF
+from libc.errno cimport EAGAIN, EINTR, EINVAL, ENOSYS, errno
+from libc.stdint cimport int64_t
+from posix.unistd cimport close as os_close
+
+from syncless._core.clock cimport NEVER
+from syncless._core.loop cimport FdEntry, Loop, get_loop
+from syncless._core.poller cimport WRITE
+from syncless.wsgi._service cimport NO_DEADLINE, WRITE_DEADLINE, Link, Service
+
+from syncless.wsgi.errors import ClientGone
+
+cdef extern from *:
+    """
+    #include <sys/types.h>
+    #include <sys/socket.h>
+    #include <sys/uio.h>
+    #include <sys/sendfile.h>
+
+    /* Head and body in one system call. */
+    static ssize_t syncless_send2(int fd, const char *a, size_t na, const char *b, size_t nb) {
+        struct iovec parts[2];
+        struct msghdr message;
+        if (nb == 0)
+            return send(fd, a, na, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (na == 0)
+            return send(fd, b, nb, MSG_DONTWAIT | MSG_NOSIGNAL);
+        parts[0].iov_base = (void *)a;
+        parts[0].iov_len = na;
+        parts[1].iov_base = (void *)b;
+        parts[1].iov_len = nb;
+        memset(&message, 0, sizeof message);
+        message.msg_iov = parts;
+        message.msg_iovlen = 2;
+        return sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+
+    static void syncless_reset(int fd) {
+        struct linger hard = {1, 0};
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+    }
+    """
+    ssize_t sendfile(int out, int file, int64_t* offset, size_t count) nogil
+    ssize_t syncless_send2(int fd, const char* a, size_t na, const char* b, size_t nb) nogil
+    void syncless_reset(int fd) nogil
+
+
+cdef class Peer(Link):
+    """The sending half of a connection.
+
+    out          what is appended here is sent at the end of the turn
+    out_body     a large body behind it
+    flush()      sends as much as the client takes now; the rest follows by itself
+    send_all()   sends all of it and then the data, now; parks while the client is slow; ClientGone
+    send_file()  the same with bytes of a file, by sendfile
+    abort()      resets the connection
+
+    A connection says in sent() what is to be done when all has been sent.
+    """
+
+    def __cinit__(self):
+        self.fd = -1
+
+    cdef int sent(self, Loop loop, bint late) except -1:
+        """All is sent; `late` if the client was slow."""
+        return 0
+
+    # -- bytes that go -------------------------------------------------------------------------------------------------------
+
+    cdef int flush(self, Loop loop) except -1:
+        """Sends what is in the out buffer, as far as the client takes it; the rest when it is ready."""
+        cdef ssize_t n
+        cdef size_t head_left, body_left
+        cdef bint late
+        if self.gone or self.writer is not None:
+            return 0
+        while True:
+            head_left = self.out.size - self.out_sent
+            body_left = 0
+            if self.out_body is not None:
+                body_left = PyBytes_GET_SIZE(self.out_body) - self.body_sent
+            if head_left + body_left == 0:
+                break
+            n = syncless_send2(self.fd, self.out.data + self.out_sent, head_left,
+                               PyBytes_AS_STRING(self.out_body) + self.body_sent if body_left else NULL, body_left)
+            if n < 0:
+                if errno == EINTR:
+                    continue
+                if errno == EAGAIN:
+                    self.sending = True
+                    if not self.busy:
+                        self.service.set_deadline(self, WRITE_DEADLINE)
+                    return self.arm(loop, WRITE)
+                return self.close(loop, False)
+            if n > <ssize_t> head_left:
+                self.out_sent += head_left
+                self.body_sent += n - head_left
+            else:
+                self.out_sent += n
+        self.service.release(&self.out)
+        self.out_sent = 0
+        self.out_body = None
+        late = self.sending
+        self.sending = False
+        return self.sent(loop, late)
+
+    cdef int send_all(self, const char* data, Py_ssize_t size) except -1:
+        cdef Loop loop = get_loop()
+        cdef ssize_t n
+        cdef Py_ssize_t done = 0
+        cdef size_t ahead
+        while True:
+            if self.gone:
+                raise ClientGone("the client has closed the connection")
+            if self.out_body is not None:       # a large body of the response before this one
+                self.flush(loop)
+                if self.out_body is not None:
+                    self.wait_writable(loop)
+                continue
+            ahead = self.out.size - self.out_sent
+            if ahead + size - done == 0:
+                break
+            n = syncless_send2(self.fd, self.out.data + self.out_sent, ahead, data + done, size - done)
+            if n < 0:
+                if errno == EAGAIN:
+                    self.wait_writable(loop)
+                elif errno != EINTR:
+                    self.gone = True
+                continue
+            if n > <ssize_t> ahead:
+                self.out_sent += ahead
+                done += n - ahead
+            else:
+                self.out_sent += n
+        self.service.release(&self.out)
+        self.out_sent = 0
+        self.sending = False
+        return 0
+
+    cdef int send_file(self, int fd, int64_t offset, int64_t count) except -1:
+        cdef Loop loop = get_loop()
+        cdef ssize_t n
+        self.send_all(NULL, 0)
+        while count > 0:
+            if self.gone:
+                raise ClientGone("the client has closed the connection")
+            n = sendfile(self.fd, fd, &offset, <size_t> min(count, <int64_t> (1 << 20)))
+            if n > 0:
+                count -= n
+                if count and loop._poll_due():
+                    loop.yield_()
+            elif n == 0:
+                raise RuntimeError("the file became shorter while it was sent")
+            elif errno == EAGAIN:
+                self.wait_writable(loop)
+            elif errno == EINVAL or errno == ENOSYS:
+                data = os.pread(fd, min(count, <int64_t> 65536), offset)
+                if not data:
+                    raise RuntimeError("the file became shorter while it was sent")
+                self.send_all(data, len(data))
+                offset += len(data)
+                count -= len(data)
+            elif errno != EINTR:
+                self.gone = True
+        return 0
+
+    cdef int wait_writable(self, Loop loop) except -1:
+        """Parks the tasklet that sends until the client takes more; ClientGone after Limits.write_seconds without progress."""
+        if self.writer is not None:
+            raise RuntimeError("another tasklet is sending on this connection already")
+        self.arm(loop, WRITE)
+        self.timed_out = False
+        self.service.set_deadline(self, WRITE_DEADLINE)
+        self.writer = loop.current
+        try:
+            loop.park("client to read", self, NEVER)
+        finally:
+            self.writer = None
+            if self.deadline_kind == WRITE_DEADLINE:
+                self.service.set_deadline(self, NO_DEADLINE)
+        if self.timed_out:
+            self.gone = True
+        return 0
+
+    cdef int abort(self) except -1:
+        """Resets the connection: the client must not take what it has for the whole."""
+        self.gone = True
+        return self.close(self.service.loop, True)
+
+    cdef int close(self, Loop loop, bint reset) except -1:
+        """Closes now, once. `reset`: the client must not take what it has for the whole."""
+        cdef Service service = self.service
+        if self.fd < 0:
+            return 0
+        self.gone = True
+        service.set_deadline(self, NO_DEADLINE)
+        loop.forget_fd(self.fd)
+        service.environs.forget(self.fd)
+        if reset:
+            syncless_reset(self.fd)
+        os_close(self.fd)
+        self.fd = -1
+        service.release(&self.out)
+        self.out_body = None
+        if self.writer is not None:
+            loop.wake(self.writer, None)
+        service.connections -= 1
+        if service.acceptor is not None and service.limits.connections:
+            loop.push(service.acceptor)         # there is room again
+        Py_DECREF(self)                         # the reference of being open
+        return 0
+
+    cdef int arm(self, Loop loop, int bits) except -1:
+        cdef FdEntry* entry = loop.entry(self.fd)
+        return loop.arm(self.fd, entry, bits)
