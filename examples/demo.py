@@ -98,7 +98,8 @@ def tasklets(environ):
             f"<td>{'' if waited is None else f'{waited:.3f} s'}</td></tr>"
         )
     return page(
-        "<h1>Tasklets</h1><table><tr><th>name</th><th>state</th><th>waits for</th><th>since</th></tr>" + "".join(rows)
+        "<h1>Tasklets</h1><table><tr><th>name</th><th>state</th><th>waits for</th><th>since</th></tr>"
+        + "".join(rows)
         + '</table><p>Open <a href="/slow?seconds=10">/slow?seconds=10</a> in another tab and reload.</p>'
     )
 

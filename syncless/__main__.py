@@ -21,7 +21,7 @@ def limit(text: str) -> tuple[str, float]:
     if not equals or name not in kinds:
         raise argparse.ArgumentTypeError(f"{text!r}: write NAME=VALUE with one of {', '.join(kinds)}")
     try:
-        number = type(kinds[name])(value)  # type: ignore[arg-type]
+        number = float(value) if isinstance(kinds[name], float) else int(value)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r}: {value!r} is no number") from None
     return name, number
@@ -35,7 +35,9 @@ def make_parser() -> argparse.ArgumentParser:
         + ", ".join(f"{field.name}={field.default}" for field in dataclasses.fields(Limits))
         + ". SYNCLESS_LOOP=select or epoll chooses how the loop waits.",
     )
-    parser.add_argument("application", help="module:attribute, for example myproject.web:app; the attribute may be left out if it is application or app")
+    parser.add_argument(
+        "application", help="module:attribute, for example myproject.web:app; the attribute may be left out if it is application or app"
+    )
     parser.add_argument(
         "--bind",
         "-b",
@@ -43,8 +45,12 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="ADDRESS",
         help="host:port, [ipv6]:port, :port or unix:/path; may be repeated (default 127.0.0.1:8000; port 0 lets the system choose)",
     )
-    parser.add_argument("--access-log", metavar="FILE", nargs="?", const="-", help="log each request in Apache's combined format; - or no FILE is stdout")
-    parser.add_argument("--limit", "-l", type=limit, action="append", default=[], metavar="NAME=VALUE", help="set a limit, see below; may be repeated")
+    parser.add_argument(
+        "--access-log", metavar="FILE", nargs="?", const="-", help="log each request in Apache's combined format; - or no FILE is stdout"
+    )
+    parser.add_argument(
+        "--limit", "-l", type=limit, action="append", default=[], metavar="NAME=VALUE", help="set a limit, see below; may be repeated"
+    )
     parser.add_argument("--chdir", metavar="DIR", help="change to the directory before importing the application")
     parser.add_argument("--reuse-port", action="store_true", help="let several processes listen on the same port (SO_REUSEPORT)")
     parser.add_argument("--no-defer-accept", action="store_true", help="accept connections before their request has come")

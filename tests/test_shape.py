@@ -50,7 +50,13 @@ def test_nothing_imports_its_own_package_inside_a_function(path):
     for function in ast.walk(ast.parse(path.read_text())):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             for node in ast.walk(function):
-                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names] if isinstance(node, ast.Import) else []
+                names = (
+                    [node.module or ""]
+                    if isinstance(node, ast.ImportFrom)
+                    else [a.name for a in node.names]
+                    if isinstance(node, ast.Import)
+                    else []
+                )
                 assert not any(name.startswith("syncless") for name in names), f"{path.name}:{function.lineno} {function.name}"
 
 
@@ -63,7 +69,21 @@ def test_each_module_imports_alone(module):
 def test_public_names():
     for name in syncless.__all__:
         assert hasattr(syncless, name), name
-    for name in ("spawn", "sleep", "current", "wait", "join_all", "run_in_thread", "Tasklet", "Channel", "Timeout", "Event", "Lock", "Semaphore", "Queue"):
+    for name in (
+        "spawn",
+        "sleep",
+        "current",
+        "wait",
+        "join_all",
+        "run_in_thread",
+        "Tasklet",
+        "Channel",
+        "Timeout",
+        "Event",
+        "Lock",
+        "Semaphore",
+        "Queue",
+    ):
         assert name in syncless.__all__
         thing = getattr(syncless, name)
         assert inspect.getdoc(thing), f"{name} has no docstring"
@@ -77,7 +97,9 @@ def test_stubs_name_what_there_is(module):
     own = {
         name
         for name, thing in vars(implementation).items()
-        if not name.startswith("_") and getattr(thing, "__module__", module) == module and not inspect.ismodule(thing)
+        if not name.startswith("_")
+        and getattr(thing, "__module__", module) == module
+        and not inspect.ismodule(thing)
         and (inspect.isclass(thing) or callable(thing))
     }
     tree = ast.parse(stub.read_text())

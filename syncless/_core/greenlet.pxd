@@ -1,4 +1,7 @@
-"""The part of greenlet's C API that the engine uses, and what a carrier needs beside it. Each module that calls it runs PyGreenlet_Import() once, first."""
+"""The part of greenlet's C API that the engine uses, and what a carrier needs beside it.
+
+Each module that calls it runs PyGreenlet_Import() once, first.
+"""
 
 from cpython.object cimport PyObject
 

@@ -8,7 +8,7 @@ the *leader*. It runs the loop at its base and calls new work inline, so work th
 waits, it switches straight to the next ready tasklet, or to an idle carrier, which becomes the leader:
 
     leader: [loop] -> calls work -> work parks ----> next ready tasklet goes on, on its own carrier, or
-                                               \--> an idle carrier goes on with [loop]: the new leader
+                                               `--> an idle carrier goes on with [loop]: the new leader
     leader meets a parked tasklet that is ready: rests in the idle list, switches to it
 
 So the loop never runs on top of a user's stack. New carriers are started by the *spawner*, a greenlet that does nothing else and

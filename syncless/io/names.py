@@ -10,7 +10,8 @@ from typing import Any
 
 from syncless._core.threads import run_in_thread
 
-AddressInfo = list[tuple[_stdlib.AddressFamily, _stdlib.SocketKind, int, str, Any]]
+AddressInfo = list[tuple[Any, Any, int, str, Any]]
+"""(family, type, protocol, canonical name, address) of each way to reach a host."""
 
 
 def is_numeric(host: str | bytes | None) -> bool:
@@ -33,8 +34,8 @@ def getaddrinfo(
 ) -> AddressInfo:
     """socket.getaddrinfo, cooperative."""
     if is_numeric(host) and (port is None or isinstance(port, int)):
-        return _stdlib.getaddrinfo(host, port, family, type, proto, flags)
-    return run_in_thread(_stdlib.getaddrinfo, host, port, family, type, proto, flags)
+        return list(_stdlib.getaddrinfo(host, port, family, type, proto, flags))
+    return list(run_in_thread(_stdlib.getaddrinfo, host, port, family, type, proto, flags))
 
 
 def gethostbyname(hostname: str) -> str:

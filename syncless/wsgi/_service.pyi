@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from syncless._core.loop import Runnable
+from syncless._core.scheduler import Runnable
 from syncless.wsgi._input import ByteSource
 from syncless.wsgi.limits import Limits
 

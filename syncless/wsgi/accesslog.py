@@ -42,7 +42,7 @@ class AccessLog:
         else:
             request = "-"
         line = (
-            f"{get('REMOTE_ADDR') or '-'} - - {self._stamp} \"{request}\" {(status or '-')[:3]} {sent or '-'} "
+            f'{get("REMOTE_ADDR") or "-"} - - {self._stamp} "{request}" {(status or "-")[:3]} {sent or "-"} '
             f'"{get("HTTP_REFERER", "-")}" "{get("HTTP_USER_AGENT", "-")}"'
         )
         if not line.isprintable() or '"' in request or "\\" in line or line.count('"') != 6:
@@ -58,7 +58,7 @@ class AccessLog:
             return "".join(c if c.isprintable() and c not in '"\\' else f"\\x{ord(c):02x}" for c in text)
 
         return (
-            f"{environ.get('REMOTE_ADDR') or '-'} - - {self._stamp} \"{safe(request)}\" {(status or '-')[:3]} {sent or '-'} "
+            f'{environ.get("REMOTE_ADDR") or "-"} - - {self._stamp} "{safe(request)}" {(status or "-")[:3]} {sent or "-"} '
             f'"{safe(environ.get("HTTP_REFERER", "-"))}" "{safe(environ.get("HTTP_USER_AGENT", "-"))}"'
         )
 

@@ -30,7 +30,9 @@ def load(name: str) -> Any:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is not None and (module_name == error.name or module_name.startswith(error.name + ".")):
-            raise ApplicationNotFound(f"there is no module {error.name!r} (looked in {', '.join(filter(None, sys.path[:3]))} ...)") from None
+            raise ApplicationNotFound(
+                f"there is no module {error.name!r} (looked in {', '.join(filter(None, sys.path[:3]))} ...)"
+            ) from None
         raise
     if not attribute:
         for attribute in ("application", "app"):

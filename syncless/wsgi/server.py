@@ -18,6 +18,7 @@ import syncless
 from syncless._core.loop import current_loop
 from syncless._core.sync import Event
 from syncless._core.tasklet import Tasklet, sleep, spawn
+from syncless._core.waiting import Waitable
 from syncless.wsgi._acceptor import Acceptor, close_connections
 from syncless.wsgi._service import Service
 from syncless.wsgi.accesslog import FLUSH_SECONDS, AccessLog
@@ -188,7 +189,9 @@ class Server:
     @property
     def addresses(self) -> list[Any]:
         """The addresses in use, in the order of `bind`; ephemeral ports as the system chose them."""
-        return [listener.getsockname()[:2] if listener.family != _stdlib.AF_UNIX else listener.getsockname() for listener in self._listeners]
+        return [
+            listener.getsockname()[:2] if listener.family != _stdlib.AF_UNIX else listener.getsockname() for listener in self._listeners
+        ]
 
     @property
     def address(self) -> Any:
@@ -337,13 +340,17 @@ def serve(application: Any, host: str = "127.0.0.1", port: int = 8000, *, quiet:
     try:
         if not quiet:
             for address in server.addresses:
-                print(f"syncless {syncless.__version__} serves on {_show(address)} (loop: {current_loop().backend}, pid {os.getpid()})", flush=True)
+                print(
+                    f"syncless {syncless.__version__} serves on {_show(address)} (loop: {current_loop().backend}, pid {os.getpid()})",
+                    flush=True,
+                )
         asked.wait()
         if not quiet:
             print(f"syncless stops: {server.census()['active']} requests in flight", flush=True)
         stopping = spawn(server.stop)
         stopping.name = "graceful stop"
-        syncless.wait([stopping, hurry], count=1)
+        both: list[Waitable] = [stopping, hurry]
+        syncless.wait(both, count=1)
         if not stopping.done():
             stopping.kill()
             server.stop(0)

@@ -15,7 +15,9 @@ from syncless import Timeout, run_in_thread, sleep, spawn, wait_readable, wait_w
 
 
 def run(program, *args, timeout=30, **options):
-    return subprocess.run([sys.executable, "-X", "dev", "-c", textwrap.dedent(program), *args], capture_output=True, text=True, timeout=timeout, **options)
+    return subprocess.run(
+        [sys.executable, "-X", "dev", "-c", textwrap.dedent(program), *args], capture_output=True, text=True, timeout=timeout, **options
+    )
 
 
 def test_descriptors_of_others(in_backend):

@@ -215,7 +215,15 @@ def test_waiting_tasklets_of_many_kinds_can_be_killed():
     lock.acquire()
     full = Queue(1)
     full.put(0)
-    waits = [Event().wait, lock.acquire, Semaphore(0).acquire, Queue().get, lambda: full.put(1), Channel().receive, lambda: Channel().send(1)]
+    waits = [
+        Event().wait,
+        lock.acquire,
+        Semaphore(0).acquire,
+        Queue().get,
+        lambda: full.put(1),
+        Channel().receive,
+        lambda: Channel().send(1),
+    ]
     tasklets = [spawn(wait) for wait in waits]
     sleep(0)
     assert all(tasklet.status == "waiting" for tasklet in tasklets)

@@ -104,7 +104,7 @@ def test_recv_into_and_flags(pair):
 
 
 def test_timeouts_are_those_of_the_socket(pair):
-    a, b = pair
+    a, _ = pair
     a.settimeout(0.02)
     started = time.monotonic()
     with pytest.raises(TimeoutError, match="timed out"):
@@ -295,9 +295,11 @@ def test_a_socket_forgotten_without_close_does_not_spoil_its_number():
         waiting = spawn(a.recv, 1)
         sleep(0)
         waiting.kill()
+        del waiting
+        holder = [a]
+        del a
         with pytest.warns(ResourceWarning):
-            del a, waiting
-            __import__("gc").collect()
+            holder.clear()
         b.close()
         c, d = socket.socketpair()
         with c, d:

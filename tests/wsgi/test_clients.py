@@ -183,7 +183,7 @@ def test_connections_can_be_limited(start):
 
 def test_many_idle_and_half_sent_connections(start):
     server = start(hello, defer_accept=False)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     number = min(2000, (soft - 200) // 2)
     clients = []
     for i in range(number):

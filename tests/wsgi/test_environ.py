@@ -10,7 +10,9 @@ def environ(head, template=None):
 
 
 def test_the_usual_fields():
-    found = environ("POST /a%20b/%C3%A9?q=%20 HTTP/1.1\r\nHost: h:1\r\nContent-Type: t/x\r\nContent-Length: 3\r\nX-Own: 1\r\nCookie: a=b\r\n\r\n")
+    found = environ(
+        "POST /a%20b/%C3%A9?q=%20 HTTP/1.1\r\nHost: h:1\r\nContent-Type: t/x\r\nContent-Length: 3\r\nX-Own: 1\r\nCookie: a=b\r\n\r\n"
+    )
     assert found["REQUEST_METHOD"] == "POST" and found["PATH_INFO"] == "/a b/\u00c3\u00a9" and found["QUERY_STRING"] == "q=%20"
     assert (found["CONTENT_TYPE"], found["CONTENT_LENGTH"], found["HTTP_HOST"]) == ("t/x", "3", "h:1")
     assert found["HTTP_X_OWN"] == "1" and found["HTTP_COOKIE"] == "a=b" and found["SERVER_PROTOCOL"] == "HTTP/1.1"
@@ -20,14 +22,25 @@ def test_the_usual_fields():
 
 @pytest.mark.parametrize(
     ("path", "expected"),
-    [("/%41%4a", "/AJ"), ("/%", "/%"), ("/%4", "/%4"), ("/%zz", "/%zz"), ("/%2541", "/%41"), ("/%2F", "//"), ("//a/../b", "//a/../b"), ("/a+b", "/a+b")],
+    [
+        ("/%41%4a", "/AJ"),
+        ("/%", "/%"),
+        ("/%4", "/%4"),
+        ("/%zz", "/%zz"),
+        ("/%2541", "/%41"),
+        ("/%2F", "//"),
+        ("//a/../b", "//a/../b"),
+        ("/a+b", "/a+b"),
+    ],
 )
 def test_a_path_is_decoded_once(path, expected):
     assert environ(f"GET {path} HTTP/1.0\r\n\r\n")["PATH_INFO"] == expected
 
 
 def test_names_that_would_pass_for_others_are_left_out():
-    found = environ("GET / HTTP/1.1\r\nHost: h\r\nX_Forwarded_For: evil\r\nX-Forwarded-For: good\r\nProxy: evil\r\nContent_Length: 5\r\n\r\n")
+    found = environ(
+        "GET / HTTP/1.1\r\nHost: h\r\nX_Forwarded_For: evil\r\nX-Forwarded-For: good\r\nProxy: evil\r\nContent_Length: 5\r\n\r\n"
+    )
     assert found["HTTP_X_FORWARDED_FOR"] == "good" and "HTTP_PROXY" not in found and "CONTENT_LENGTH" not in found
 
 

@@ -382,7 +382,7 @@ def test_file_wrapper(start, tmp_path):
         if environ["PATH_INFO"] == "/memory":
             start_response("200 OK", [])
             return wrapper(Memory(data), 1000)
-        file = open(path, "rb")
+        file = open(path, "rb")  # noqa: SIM115  (the server closes it)
         file.seek(10)
         start_response("200 OK", [("Content-Length", "100")] if environ["PATH_INFO"] == "/part" else [])
         return wrapper(file)

@@ -11,14 +11,14 @@ import pytest
 import syncless
 from syncless.wsgi import Server
 
-APP = '''
+APP = """
 import syncless
 def app(environ, start_response):
     if environ["PATH_INFO"] == "/slow":
         syncless.sleep(float(environ["QUERY_STRING"] or 0.5))
     start_response("200 OK", [("Content-Length", "2")])
     return [b"ok"]
-'''
+"""
 
 
 def slow(environ, start_response):
@@ -124,7 +124,9 @@ def test_a_killed_server_leaves_a_socket_file_that_the_next_one_removes(tmp_path
     path = tmp_path / "socket"
     first = subprocess.Popen([sys.executable, "-m", "syncless", "examples.hello", "--bind", f"unix:{path}"], stdout=subprocess.PIPE)
     first.stdout.readline()
-    second = subprocess.run([sys.executable, "-m", "syncless", "examples.hello", "--bind", f"unix:{path}"], capture_output=True, text=True, timeout=20)
+    second = subprocess.run(
+        [sys.executable, "-m", "syncless", "examples.hello", "--bind", f"unix:{path}"], capture_output=True, text=True, timeout=20
+    )
     assert second.returncode == 1 and "cannot listen" in second.stderr
     os.kill(first.pid, signal.SIGKILL)
     first.communicate()

@@ -119,9 +119,14 @@ def test_pipelined_requests_are_answered_in_order(start):
 def test_a_body_is_not_taken_for_a_request(start):
     client = start.client(start(lambda environ, start_response: start_response("200 OK", []) and [b"unread"]))
     smuggled = b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
-    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(smuggled) + smuggled + b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    client.send(
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(smuggled) + smuggled + b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    )
     assert client.response()[2] == client.response()[2] == b"unread"
-    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    client.send(
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+        b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    )
     assert client.response()[2] == client.response()[2] == b"unread"
     assert client.at_end()
 
