@@ -1,0 +1,138 @@
+"""``python -m benchmark [EXPERIMENT ...]``: measures, keeps the raw output under results/, prints tables with the ratios."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import platform
+import subprocess
+import sys
+from typing import Any
+
+from benchmark import engine, report
+from benchmark.experiments import EXPERIMENTS, Experiment, Scale
+from benchmark.measure import CORES, SERVER_CORE, machine
+from benchmark.servers import PEERS, Absent, Running
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def run_experiment(experiment: Experiment, scale: Scale, only: list[str] | None) -> dict[str, Any]:
+    """All peers, one after the other, and that as many times as there are rounds."""
+    peers: dict[str, Any] = {}
+    for name in experiment.peers:
+        if only and name != "syncless" and name not in only:
+            continue
+        peer = PEERS[name]
+        try:
+            if experiment.application not in peer.applications:
+                raise Absent(f"it has no application {experiment.application!r}")
+            peers[name] = {"version": peer.version(), "rounds": []}
+        except (Absent, subprocess.CalledProcessError, FileNotFoundError) as error:
+            peers[name] = {"absent": str(error)}
+    for number in range(scale.rounds):
+        for name, entry in peers.items():
+            if "absent" in entry:
+                continue
+            say(f"{experiment.name}: round {number + 1} of {scale.rounds}, {name}")
+            try:
+                with Running(PEERS[name], experiment.application) as server:
+                    server.measured_from = server.cpu_ns
+                    load = experiment.load(server, scale)
+                    used = server.cpu_ns - server.measured_from
+            except (Absent, OSError, AssertionError, ZeroDivisionError) as error:
+                entry.pop("rounds")
+                entry["absent"] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+                continue
+            if load.requests == 0:
+                entry.pop("rounds")
+                entry["absent"] = "it answered none of the requests"
+                continue
+            entry["rounds"].append(
+                {
+                    "cpu_us": used / load.requests / 1000,
+                    "rate": load.requests / load.seconds,
+                    "requests": load.requests,
+                    "errors": load.errors,
+                    "latency_ms": load.latency_ms,
+                    "raw": load.raw,
+                }
+            )
+    return {"name": experiment.name, "title": experiment.title, "peers": peers}
+
+
+def run_engine(scale: Scale, divisor: int) -> dict[str, Any]:
+    libraries: dict[str, dict[str, list[float]]] = {"syncless": {}, "gevent": {}}
+    for number in range(scale.rounds):
+        for library, found in libraries.items():
+            say(f"engine: round {number + 1} of {scale.rounds}, {library}")
+            for what in ("time", "memory"):
+                command = ["taskset", "-c", str(SERVER_CORE), sys.executable, "-m", "benchmark.engine", library, what, str(divisor)]
+                done = subprocess.run(command, capture_output=True, text=True)
+                if done.returncode:
+                    raise SystemExit(f"{library} failed:\n{done.stderr}")
+                answer = json.loads(done.stdout)
+                for name, value in answer.items() if what == "time" else [("memory", answer)]:
+                    found.setdefault(name, []).append(value)
+    return {"name": "engine", "rounds": scale.rounds, "libraries": libraries}
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in ("syncless", "greenlet", "gevent", "bjoern", "flask", "django"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmark", description=__doc__)
+    choices = [*EXPERIMENTS, "engine", "report"]
+    parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=f"{', '.join(choices)}; default: all")
+    parser.add_argument("--peers", action="append", help="only this peer beside syncless; may be repeated")
+    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default 5)")
+    parser.add_argument("--seconds", type=int, default=4, help="of each wrk run (default 4)")
+    parser.add_argument("--requests", type=int, default=100_000, help="of each ab run (default 100000)")
+    parser.add_argument("--quick", action="store_true", help="a minute or two, to see that it works; figures mean little and are not kept")
+    parser.add_argument("--readme", action="store_true", help="put the tables of the last results into the README")
+    options = parser.parse_args()
+    unknown = [name for name in options.experiments if name not in choices]
+    if unknown:
+        parser.error(f"there is no experiment {unknown[0]!r}; choose from {', '.join(choices)}")
+    if len(CORES) < 2:
+        say("There is one core only: server and load share it, so the figures say little.")
+    scale = Scale(1, 3000, 1, 500) if options.quick else Scale(options.seconds, options.requests, options.rounds)
+    chosen = options.experiments or [*EXPERIMENTS, "engine"]
+    for name in chosen:
+        if name == "report":
+            continue
+        if name == "engine":
+            result = run_engine(scale, 20 if options.quick else 1)
+        else:
+            result = run_experiment(EXPERIMENTS[name], scale, options.peers)
+        result.update(
+            command="python -m benchmark " + " ".join(sys.argv[1:]),
+            date=datetime.date.today().isoformat(),
+            machine=machine(),
+            versions=versions(),
+        )
+        if options.quick:
+            print(report.engine_table(result) if name == "engine" else report.experiment_table(result), end="\n\n", flush=True)
+        else:
+            report.RESULTS.mkdir(exist_ok=True)
+            (report.RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    if not options.quick:
+        print(report.tables())
+    if options.readme:
+        report.write_readme()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

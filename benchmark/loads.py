@@ -1,0 +1,95 @@
+"""Load generators: ab for new connections, wrk for kept ones. Each gives requests, seconds, latencies in ms and its raw output."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+
+from benchmark.measure import LOAD_CORE
+from benchmark.servers import Absent
+
+HERE = pathlib.Path(__file__).parent
+
+BROWSER = {
+    "User-Agent": "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0 Safari/537.36",
+    "Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8",
+    "Accept-Language": "en-US,en;q=0.5",
+    "Accept-Encoding": "gzip, deflate, br",
+    "Cookie": "session=0123456789abcdef0123456789abcdef; theme=dark",
+    "Cache-Control": "max-age=0",
+    "Referer": "http://localhost/",
+    "Sec-Fetch-Dest": "document",
+    "Sec-Fetch-Mode": "navigate",
+    "Sec-Fetch-Site": "none",
+    "Upgrade-Insecure-Requests": "1",
+}
+"""With Host, the twelve fields that a browser sends."""
+FEW = {"User-Agent": "wrk", "Accept": "*/*"}
+"""With Host, three fields."""
+
+
+@dataclass
+class Load:
+    requests: int
+    seconds: float
+    errors: int
+    latency_ms: dict[str, float] = field(default_factory=dict)
+    raw: str = ""
+
+
+def _run(command: list[str]) -> str:
+    if shutil.which(command[0]) is None:
+        raise Absent(f"{command[0]} is not installed")
+    return subprocess.run(["taskset", "-c", str(LOAD_CORE), *command], capture_output=True, text=True, timeout=600).stdout
+
+
+def ab(port: int, requests: int, connections: int = 50) -> Load:
+    """A new connection for each request."""
+    raw = _run(["ab", "-q", "-n", str(requests), "-c", str(connections), f"http://127.0.0.1:{port}/"])
+
+    def number(pattern: str) -> float:
+        found = re.search(pattern, raw)
+        return float(found[1]) if found else 0.0
+
+    latency = {name: number(rf"\n\s+{name}%\s+(\d+)") for name in ("50", "99", "100")}
+    return Load(
+        int(number(r"Complete requests:\s+(\d+)")),
+        number(r"Time taken for tests:\s+([\d.]+)"),
+        int(number(r"Failed requests:\s+(\d+)") + number(r"Non-2xx responses:\s+(\d+)")),
+        {"p50": latency["50"], "p99": latency["99"], "max": latency["100"]},
+        raw,
+    )
+
+
+_UNITS = {"us": 0.001, "ms": 1.0, "s": 1000.0, "m": 60000.0}
+
+
+def wrk(port: int, seconds: int, connections: int = 50, headers: dict[str, str] | None = None, script: str | None = None) -> Load:
+    """Kept connections, each with one request at a time unless the script pipelines."""
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "--timeout", "10s"]
+    for name, value in (headers or {}).items():
+        command += ["-H", f"{name}: {value}"]
+    if script:
+        command += ["-s", str(HERE / script)]
+    raw = _run([*command, f"http://127.0.0.1:{port}/"])
+    counted = re.search(r"(\d+) requests in ([\d.]+)(ms|s|m)", raw)
+    if not counted:
+        raise AssertionError(f"wrk said nothing of its requests:\n{raw}")
+
+    def latency(pattern: str) -> float:
+        found = re.search(pattern + r"\s+([\d.]+)(us|ms|s|m)", raw)
+        return float(found[1]) * _UNITS[found[2]] if found else 0.0
+
+    errors = sum(map(int, re.findall(r"(?:connect|read|write|timeout) (\d+)", raw)))
+    errors += sum(map(int, re.findall(r"Non-2xx or 3xx responses: (\d+)", raw)))
+    worst = re.search(r"Latency\s+\S+\s+\S+\s+([\d.]+)(us|ms|s|m)", raw)
+    return Load(
+        int(counted[1]),
+        float(counted[2]) * _UNITS[counted[3]] / 1000,
+        errors,
+        {"p50": latency(r"\n\s+50%"), "p99": latency(r"\n\s+99%"), "max": float(worst[1]) * _UNITS[worst[2]] if worst else 0.0},
+        raw,
+    )

@@ -1,0 +1,42 @@
+"""What a process costs: CPU time in nanoseconds, memory in bytes; and which cores it may use."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+
+CORES = sorted(os.sched_getaffinity(0))
+SERVER_CORE = CORES[0]
+LOAD_CORE = CORES[-1]
+
+
+def pinned(core: int, command: list[str], **options) -> subprocess.Popen:
+    """A process that runs on that core only."""
+    return subprocess.Popen(["taskset", "-c", str(core), *command], **options)
+
+
+def cpu_ns(pid: int) -> int:
+    """CPU time of all threads of a process so far, user and system, to the nanosecond (schedstat, not the clock's ticks)."""
+    total = 0
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        try:
+            total += int((task / "schedstat").read_text().split()[0])
+        except FileNotFoundError:
+            pass  # a thread that has just ended; what it used is lost, so load generators run after the start
+    return total
+
+
+def private_bytes(pid: int) -> int:
+    """Memory that belongs to the process alone."""
+    total = 0
+    for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith(("Private_Clean:", "Private_Dirty:")):
+            total += int(line.split()[1]) * 1024
+    return total
+
+
+def machine() -> dict[str, str]:
+    """What the figures were measured on."""
+    model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")  # noqa: SIM115
+    return {"cpu": model, "cores": str(len(CORES)), "kernel": os.uname().release, "system": os.uname().sysname}

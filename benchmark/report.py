@@ -1,0 +1,97 @@
+"""Tables from results/*.json, in Markdown. ``python -m benchmark report`` prints them; ``--readme`` puts them into the README."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import statistics
+from typing import Any
+
+from benchmark.engine import OPERATIONS
+from benchmark.experiments import EXPERIMENTS
+
+RESULTS = pathlib.Path(__file__).parent / "results"
+README = pathlib.Path(__file__).parent.parent / "README.md"
+BEGIN, END = "<!-- benchmark tables, written by `python -m benchmark report --readme` -->", "<!-- end of benchmark tables -->"
+
+
+def middle(rounds: list[dict[str, Any]], key: str) -> float:
+    return statistics.median(r[key] for r in rounds)
+
+
+def ratio(result: dict[str, Any], peer: str) -> float:
+    """Our CPU per request as a part of the peer's: the median over the rounds, as both ran in each."""
+    ours, theirs = result["peers"]["syncless"]["rounds"], result["peers"][peer]["rounds"]
+    return statistics.median(a["cpu_us"] / b["cpu_us"] for a, b in zip(ours, theirs))  # noqa: B905
+
+
+def experiment_table(result: dict[str, Any]) -> str:
+    lines = [
+        f"**{result['title']}**",
+        "",
+        "| server | CPU µs per request (least..most) | requests/s | p50 / p99 / worst, ms | syncless needs | at most |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, peer in result["peers"].items():
+        if "absent" in peer:
+            lines.append(f"| {name} | absent: {peer['absent']} | | | | |")
+            continue
+        rounds = peer["rounds"]
+        cpu = [r["cpu_us"] for r in rounds]
+        latency = " / ".join(f"{statistics.median(r['latency_ms'][key] for r in rounds):.3g}" for key in ("p50", "p99", "max"))
+        ours = name == "syncless"
+        needs = "" if ours or "rounds" not in result["peers"].get("syncless", {}) else f"{ratio(result, name):.2f} of it"
+        target = EXPERIMENTS[result["name"]].targets.get(name)
+        goal = "" if target is None else f"{target:.2f}" + ("" if needs == "" or ratio(result, name) <= target else " (missed)")
+        shown = f"**{name}**" if ours else name
+        lines.append(
+            f"| {shown} {peer['version'] if not ours else ''} | {statistics.median(cpu):.2f} ({min(cpu):.2f}..{max(cpu):.2f}) | "
+            f"{middle(rounds, 'rate'):,.0f} | {latency} | {needs} | {goal} |"
+        )
+    if result["name"] == "idle":
+        for name, peer in result["peers"].items():
+            if "rounds" in peer:
+                each = statistics.median(r["latency_ms"]["bytes per idle connection"] for r in peer["rounds"])
+                lines.append(f"\n{name}: {each:,.0f} bytes of private memory for each idle connection.")
+    return "\n".join(lines)
+
+
+def engine_table(result: dict[str, Any]) -> str:
+    lines = [
+        f"**Engine, beside gevent {result['versions']['gevent']}** (CPU ns per operation, medians of {result['rounds']} rounds)",
+        "",
+        "| operation | syncless | gevent | syncless needs | at most |",
+        "|---|---|---|---|---|",
+    ]
+    for name, (text, target) in OPERATIONS.items():
+        ours, theirs = (statistics.median(result["libraries"][library][name]) for library in ("syncless", "gevent"))
+        part = ours / theirs
+        missed = "" if part <= target else " (missed)"
+        lines.append(f"| {text} | {ours:,.0f} | {theirs:,.0f} | {part:.2f} of it | {target:.2f}{missed} |")
+    return "\n".join(lines)
+
+
+def tables() -> str:
+    """All tables, from the last run of each experiment."""
+    parts = []
+    for name in [*EXPERIMENTS, "engine"]:
+        path = RESULTS / f"{name}.json"
+        if path.exists():
+            result = json.loads(path.read_text())
+            table = engine_table(result) if name == "engine" else experiment_table(result)
+            machine = result["machine"]
+            parts.append(
+                f"{table}\n\n<small>`{result['command']}`, {result['date']}, {machine['cpu']}, {machine['cores']} cores, "
+                f"{machine['system']} {machine['kernel']}, Python {result['versions']['python']}; "
+                f"raw: `benchmark/results/{name}.json`</small>"
+            )
+    return "\n\n".join(parts) or "There are no results yet: `make bench` makes them."
+
+
+def write_readme() -> None:
+    text = README.read_text()
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"README.md has no place for the tables: the lines {BEGIN!r} and {END!r}")
+    README.write_text(f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}")

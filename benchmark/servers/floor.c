@@ -1,0 +1,69 @@
+/* The floor: a single-threaded epoll server that parses nothing. It counts the ends of request heads and answers with bytes made
+   beforehand, of the same size as ours. What it costs is what the kernel takes; nobody can be faster.
+
+   floor PORT [defer]: with `defer`, TCP_DEFER_ACCEPT and a recv right after accept, as syncless does. */
+
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static const char answer[] = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\nServer: syncless\r\n"
+                             "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\nHello, World!";
+enum { SIZE = sizeof answer - 1, MOST = 512 };
+static char answers[SIZE * MOST];
+
+/* Answers what has come: -1 when the connection is to be closed. */
+static int serve(int fd) {
+    char data[65536], *at = data, *end;
+    ssize_t n = recv(fd, data, sizeof data, MSG_DONTWAIT);
+    int heads = 0;
+    if (n < 0)
+        return errno == EAGAIN ? 0 : -1;
+    if (n == 0)
+        return -1;
+    for (end = data + n; (at = memmem(at, end - at, "\r\n\r\n", 4)) && heads < MOST; at += 4)
+        heads++;
+    send(fd, answers, (size_t)heads * SIZE, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return memmem(data, n < 64 ? n : 64, "HTTP/1.0", 8) ? -1 : 0;
+}
+
+int main(int argc, char **argv) {
+    int one = 1, seconds = 30, defer = argc > 2, listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), poller = epoll_create1(0), i;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(argv[1])), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = listener}, events[256];
+    for (i = 0; i < MOST; i++)
+        memcpy(answers + i * SIZE, answer, SIZE);
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    setsockopt(listener, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (defer)
+        setsockopt(listener, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof seconds);
+    if (bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, 1024))
+        return 1;
+    epoll_ctl(poller, EPOLL_CTL_ADD, listener, &event);
+    for (;;) {
+        int n = epoll_wait(poller, events, 256, -1);
+        for (i = 0; i < n; i++) {
+            int fd = events[i].data.fd;
+            if (fd != listener) {
+                if (serve(fd) < 0)
+                    close(fd);
+                continue;
+            }
+            while ((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK)) >= 0) {
+                if (defer && serve(fd) < 0) {
+                    close(fd);
+                    continue;
+                }
+                event.events = EPOLLIN | EPOLLET;
+                event.data.fd = fd;
+                epoll_ctl(poller, EPOLL_CTL_ADD, fd, &event);
+            }
+        }
+    }
+}

@@ -1,0 +1,19 @@
+"""gevent.pywsgi, with TCP_NODELAY: run_gevent.py PORT APPLICATION"""
+
+import socket
+import sys
+
+import gevent
+from apps import named
+from gevent.pywsgi import WSGIServer
+
+
+class Server(WSGIServer):
+    def do_read(self):
+        accepted = super().do_read()
+        if accepted is not None:
+            accepted[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return accepted
+
+
+Server(("127.0.0.1", int(sys.argv[1])), named(sys.argv[2], gevent.sleep), log=None, backlog=1024).serve_forever()
