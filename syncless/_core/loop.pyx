@@ -123,6 +123,10 @@ cdef class Loop(Scheduler):
         cdef int fd, bits
         cdef FdEntry* entry
         if self.event_pos == self.event_count:
+            if self.event_count:
+                # However long the events took, what was ready before them gets its share before the next poll.
+                self.event_pos = self.event_count = 0
+                self.polled(monotonic_ns())
             return False
         event = &self.events[self.event_pos]
         fd = event.fd

@@ -7,6 +7,8 @@ cdef class Acceptor(Watcher):
     cdef Service service
     cdef readonly int fd
     cdef Timer retry
+    cdef unsigned last          # the last client's IPv4 address, 0 if it had none
+    cdef object last_text       # the same as text, shared by the connections from there
     cdef bint complained        # about having no descriptors left, once per shortage
     cdef bint closed
     cdef int accept(self, Loop loop) except -1

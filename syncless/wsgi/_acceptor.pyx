@@ -23,8 +23,9 @@ cdef extern from *:
     #include <netinet/in.h>
     #include <arpa/inet.h>
 
-    /* accept4 with the peer's address as text. IPv4 inside IPv6 shows as IPv4. port -1: the family has none. */
-    static int syncless_accept(int listener, char *text, int *port) {
+    /* accept4 with the peer's address as text. IPv4 inside IPv6 shows as IPv4. port -1: the family has none. The text is left empty
+       where the address is IPv4 and the same as `*last`, which it becomes. */
+    static int syncless_accept(int listener, char *text, int *port, unsigned *last) {
         union { struct sockaddr any; struct sockaddr_in v4; struct sockaddr_in6 v6; struct sockaddr_storage room; } a;
         socklen_t length = sizeof a;
         int fd = accept4(listener, &a.any, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -32,6 +33,11 @@ cdef extern from *:
         *port = -1;
         if (fd < 0)
             return fd;
+        if (a.any.sa_family == AF_INET && a.v4.sin_addr.s_addr == *last) {
+            *port = ntohs(a.v4.sin_port);
+            return fd;
+        }
+        *last = a.any.sa_family == AF_INET ? a.v4.sin_addr.s_addr : 0;
         if (a.any.sa_family == AF_INET) {
             inet_ntop(AF_INET, &a.v4.sin_addr, text, INET6_ADDRSTRLEN);
             *port = ntohs(a.v4.sin_port);
@@ -46,10 +52,7 @@ cdef extern from *:
     }
     """
     enum: INET6_ADDRSTRLEN
-    int syncless_accept(int listener, char* text, int* port) nogil
-
-cdef extern from "Python.h":
-    int PyUnicode_CompareWithASCIIString(object text, const char* raw)
+    int syncless_accept(int listener, char* text, int* port, unsigned* last) nogil
 
 cdef enum:
     ACCEPT_BATCH = 64
@@ -94,7 +97,7 @@ cdef class Acceptor(Watcher):
         for _ in range(ACCEPT_BATCH):
             if limit and service.connections >= limit:
                 return 0                        # the rest waits in the backlog; close() pushes us again
-            fd = syncless_accept(self.fd, text, &port)
+            fd = syncless_accept(self.fd, text, &port, &self.last)
             if fd < 0:
                 if errno == EINTR or errno == ECONNABORTED or errno == EPROTO or errno == EPERM:
                     continue
@@ -107,9 +110,9 @@ cdef class Acceptor(Watcher):
             connection = Connection()
             connection.service = service
             connection.fd = fd
-            if not same_text(service.last_addr, text):
-                service.last_addr = text.decode()
-            connection.remote_addr = service.last_addr
+            if self.last_text is None or self.last == 0 or text[0] != 0:
+                self.last_text = text.decode()
+            connection.remote_addr = self.last_text
             connection.remote_port = str(port) if port >= 0 else ""
             connection.readable = True
             Py_INCREF(connection)               # given back by close()
@@ -150,10 +153,6 @@ cdef class Acceptor(Watcher):
             self.service.loop.timers.remove(&self.retry)
             self.service.loop.forget_fd(self.fd)
             self.service.acceptor = None
-
-
-cdef bint same_text(object text, const char* raw):
-    return text is not None and PyUnicode_CompareWithASCIIString(text, raw) == 0
 
 
 def close_connections(Service service not None, bint all_of_them) -> int:

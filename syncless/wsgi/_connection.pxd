@@ -20,6 +20,7 @@ cdef class Connection(Peer):
     cdef bint hung              # the client sends no more; recv() is worth trying until it says so
     cdef bint ended             # recv() has said so
     cdef bint closing           # to be closed once all is sent
+    cdef bint kept              # it has had an answer and was not closed
     cdef bint unread            # a part of a body was neither read by the application nor drained
     cdef int lingered           # bytes thrown away
     cdef Buffer inbox           # received and not used yet

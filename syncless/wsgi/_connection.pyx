@@ -14,6 +14,7 @@ of one connection are answered one after the other, in a loop, never by recursio
 A connection is registered with the poller only when it has to wait, so one that is answered and closed at once never is.
 """
 
+cimport cython
 from cpython.object cimport PyObject
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.string cimport memcpy, memmove
@@ -54,6 +55,7 @@ cdef enum:
 cdef str INPUT = "wsgi.input"
 
 
+@cython.no_gc           # its cycles with a Request end with the request; not being tracked makes it smaller and cheaper
 cdef class Connection(Peer):
     # -- what the loop says --------------------------------------------------------------------------------------------------
 
@@ -113,13 +115,14 @@ cdef class Connection(Peer):
             service.requests += 1
             request.serve(loop)                 # may park; others run meanwhile
             service.active -= 1
-            self.request = None
+            self.request = request.peer = None
             self.busy = False
             if Py_REFCNT(<PyObject*> request) == 1:
                 service.spare_request = request
             if self.phase == CLOSED:
                 return 0
             self.phase = READING
+            self.kept = True
             if not request.keep_alive:
                 self.unread = not request.input.finished
                 self.close_when_sent(loop)
@@ -150,7 +153,7 @@ cdef class Connection(Peer):
         while True:
             if self.inbox.size:
                 data = self.inbox.data + self.inbox_start
-                used = service.environs.scan(data, self.inbox.size - self.inbox_start, &service.head_limits, self.fd, &found)
+                used = service.environs.scan(data, self.inbox.size - self.inbox_start, &service.head_limits, self.fd, self.kept, &found)
                 if used == 0:
                     got = self.receive_more()
                     if got > 0:
@@ -180,7 +183,7 @@ cdef class Connection(Peer):
                 if got == 0:
                     self.close_when_sent(loop)
                 return None
-            used = service.environs.scan(borrowed, got, &service.head_limits, self.fd, &found)
+            used = service.environs.scan(borrowed, got, &service.head_limits, self.fd, self.kept, &found)
             if used <= 0:
                 self.keep(borrowed, got)
                 continue                        # scanned again where it is kept: refused there, or completed

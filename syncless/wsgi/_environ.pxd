@@ -24,7 +24,7 @@ cdef class EnvironMaker:
     cdef str last_query
     cdef Memory* memories               # by descriptor, modulo MEMORIES
     cdef list remembered                # the environs that belong to them
-    cdef long scan(self, const char* data, size_t size, const head_limits* limits, int fd, head* found) noexcept
+    cdef long scan(self, const char* data, size_t size, const head_limits* limits, int fd, bint remember, head* found) noexcept
     cdef dict make(self, const char* data, head* found, int fd, object remote_addr, object remote_port)
     cdef void forget(self, int fd) noexcept
     cdef dict fields(self, const char* data, head* found)

@@ -120,8 +120,10 @@ cdef class EnvironMaker:
             self.last_path = path
         return path
 
-    cdef long scan(self, const char* data, size_t size, const head_limits* limits, int fd, head* found) noexcept:
+    cdef long scan(self, const char* data, size_t size, const head_limits* limits, int fd, bint remember, head* found) noexcept:
         """As scan_head(); header_count is -1 where the fields are those that were remembered for the descriptor.
+
+        `remember`: the connection has been used before, so it may well be used again.
 
         A client sends the same fields with each request of a connection, whatever it asks for. Comparing them with the last ones is
         faster than reading them again.
@@ -138,7 +140,7 @@ cdef class EnvironMaker:
             found.keep_alive = memory.keep_alive
             return line + memory.size
         used = scan_fields(data, size, line, limits, found)
-        if used > 0 and found.content_length < 0 and not found.chunked and not found.expect_continue and used - line <= MEMORY_BYTES:
+        if remember and used > 0 and found.content_length < 0 and not found.chunked and not found.expect_continue and used - line <= MEMORY_BYTES:
             memory.size = 0             # until make() has come: it may fail
             memory.fd = fd
             memory.minor = found.minor
@@ -233,7 +235,7 @@ def environ_of(dict template not None, bytes request not None) -> dict:
     limits.headers = 100
     limits.total = 32768
     maker = EnvironMaker(template)
-    n = maker.scan(request, len(request), &limits, 0, &found)
+    n = maker.scan(request, len(request), &limits, 0, False, &found)
     if n <= 0:
         raise ValueError(f"no complete request head: {n}")
     return maker.make(request, &found, 0, "127.0.0.1", "1")

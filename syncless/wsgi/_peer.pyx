@@ -7,6 +7,7 @@ while the client is slow. Knows nothing of HTTP. Next to read: _request.pyx, whi
 
 import os
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.ref cimport Py_DECREF
 from libc.errno cimport EAGAIN, EINTR, EINVAL, ENOSYS, errno
@@ -55,6 +56,7 @@ cdef extern from *:
     void syncless_reset(int fd) nogil
 
 
+@cython.no_gc
 cdef class Peer(Link):
     """The sending half of a connection.
 

@@ -210,6 +210,8 @@ cdef class Request(Tasklet):
         self.length = -1
         self.app_closes = False
         self.code = service.status_code(status)
+        if self.recall_head(status, headers):
+            return 0
         if self.code < 200:
             raise ValueError(f"an application cannot answer with the interim status {status!r}")
         service.append(&self.head, PyBytes_AS_STRING(service.last_line), PyBytes_GET_SIZE(service.last_line))
@@ -264,6 +266,40 @@ cdef class Request(Tasklet):
             block = (b"" if served else first + b"\r\n") + (b"" if dated else second)
         service.append(&self.head, PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block))
         self.status = status
+        return self.remember_head(status, headers)
+
+    cdef bint recall_head(self, object status, list headers) except -1:
+        """Whether these are the very objects of the last response: strings and tuples do not change, so neither does the head.
+
+        Applications whose headers are constants pay for checking and writing them once a second, when the date changes.
+        """
+        cdef Service service = self.service
+        cdef Py_ssize_t i
+        if status is not service.head_status or service.head_items is None or service.dates() is not service.head_date:
+            return False
+        if PyList_GET_SIZE(headers) != PyTuple_GET_SIZE(service.head_items):
+            return False
+        for i in range(PyList_GET_SIZE(headers)):
+            if PyList_GET_ITEM(headers, i) != PyTuple_GET_ITEM(service.head_items, i):
+                return False
+        service.append(&self.head, service.head.data, service.head.size)
+        self.length = service.head_length
+        self.app_closes = service.head_closes
+        self.status = status
+        return True
+
+    cdef int remember_head(self, object status, list headers) except -1:
+        cdef Service service = self.service
+        service.head_items = None
+        if self.head.size > service.head.room:
+            return 0
+        memcpy(service.head.data, self.head.data, self.head.size)
+        service.head.size = self.head.size
+        service.head_length = self.length
+        service.head_closes = self.app_closes
+        service.head_status = status
+        service.head_date = service.date_block
+        service.head_items = tuple(headers)
         return 0
 
     # -- what goes out -------------------------------------------------------------------------------------------------------

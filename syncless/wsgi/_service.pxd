@@ -80,8 +80,13 @@ cdef class Service:
     cdef object last_status
     cdef bytes last_line            # of last_status
     cdef int last_code
+    cdef tuple head_items           # headers of the last response of one bytes block and what they became: see Request.accept_head()
+    cdef object head_status
+    cdef bytes head_date
+    cdef Buffer head
+    cdef int64_t head_length
+    cdef bint head_closes
     cdef object spare_request       # the last one that has ended, to be used again
-    cdef object last_addr           # the last client's address, shared by the connections from there
     cdef Runnable acceptor          # while connections are accepted
 
     cdef void set_deadline(self, Link link, int kind) noexcept
