@@ -16,10 +16,10 @@ import select as _select
 import signal as _signal
 import threading
 
-from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
-from libc.string cimport memset
+from libc.string cimport memcpy
 
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.poll_epoll cimport EpollPoller
@@ -181,10 +181,12 @@ cdef class Loop(Scheduler):
             room = max(256, room)
             while room <= fd:
                 room *= 2
-            grown = <FdEntry*> PyMem_Realloc(self.fds, room * sizeof(FdEntry))
+            grown = <FdEntry*> PyMem_Calloc(room, sizeof(FdEntry))     # pages that nobody has touched cost nothing
             if grown == NULL:
                 raise MemoryError
-            memset(&grown[self.fd_room], 0, (room - self.fd_room) * sizeof(FdEntry))
+            if self.fds != NULL:
+                memcpy(grown, self.fds, self.fd_room * sizeof(FdEntry))
+                PyMem_Free(self.fds)
             self.fds = grown
             self.fd_room = room
         return &self.fds[fd]

@@ -113,7 +113,7 @@ cdef class Acceptor(Watcher):
             if self.last_text is None or self.last == 0 or text[0] != 0:
                 self.last_text = text.decode()
             connection.remote_addr = self.last_text
-            connection.remote_port = str(port) if port >= 0 else ""
+            connection.remote_port = port
             connection.readable = True
             Py_INCREF(connection)               # given back by close()
             loop.forget_fd(fd)

@@ -1,4 +1,4 @@
-from libc.stdint cimport uint8_t
+from libc.stdint cimport uint8_t, uint32_t
 
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport BaseTasklet, Scheduler
@@ -14,21 +14,21 @@ cdef enum Phase:
     CLOSED
 
 
-cdef class Connection(Peer):
-    cdef uint8_t phase
-    cdef bint readable          # recv() may have something
-    cdef bint hung              # the client sends no more; recv() is worth trying until it says so
-    cdef bint ended             # recv() has said so
-    cdef bint closing           # to be closed once all is sent
-    cdef bint kept              # it has had an answer and was not closed
-    cdef bint unread            # a part of a body was neither read by the application nor drained
+cdef class Connection(Peer):      # there may be many idle ones: flags are bytes, sizes 32 bits
+    cdef uint32_t inbox_start   # of the inbox, used up
     cdef int lingered           # bytes thrown away
+    cdef int remote_port        # -1: the family has none
+    cdef uint8_t phase
+    cdef uint8_t readable          # recv() may have something
+    cdef uint8_t hung              # the client sends no more; recv() is worth trying until it says so
+    cdef uint8_t ended             # recv() has said so
+    cdef uint8_t closing           # to be closed once all is sent
+    cdef uint8_t kept              # it has had an answer and was not closed
+    cdef uint8_t unread            # a part of a body was neither read by the application nor drained
     cdef Buffer inbox           # received and not used yet
-    cdef size_t inbox_start
     cdef BaseTasklet reader     # parked for bytes of a body
     cdef Request request        # while RUNNING_APP
     cdef object remote_addr
-    cdef object remote_port
 
     cdef int process(self, Loop loop) except -1
     cdef Request next_request(self, Loop loop)

@@ -25,7 +25,7 @@ cdef class EnvironMaker:
     cdef Memory* memories               # by descriptor, modulo MEMORIES
     cdef list remembered                # the environs that belong to them
     cdef long scan(self, const char* data, size_t size, const head_limits* limits, int fd, bint remember, head* found) noexcept
-    cdef dict make(self, const char* data, head* found, int fd, object remote_addr, object remote_port)
+    cdef dict make(self, const char* data, head* found, int fd, object remote_addr, int remote_port)
     cdef void forget(self, int fd) noexcept
     cdef dict fields(self, const char* data, head* found)
     cdef str path(self, const char* raw, Py_ssize_t size, bint escaped)

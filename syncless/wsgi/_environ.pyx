@@ -155,7 +155,7 @@ cdef class EnvironMaker:
             self.memories[fd % MEMORIES].size = 0
             self.remembered[fd % MEMORIES] = None
 
-    cdef dict make(self, const char* data, head* found, int fd, object remote_addr, object remote_port):
+    cdef dict make(self, const char* data, head* found, int fd, object remote_addr, int remote_port):
         """The environ, without its wsgi.input, of a head that scan() found just now: no allocation may come between, because it may
         run a finaliser that switches to another connection."""
         cdef Memory* memory = &self.memories[fd % MEMORIES]
@@ -165,7 +165,7 @@ cdef class EnvironMaker:
         else:
             environ = self.fields(data, found)
             environ[REMOTE_ADDR] = remote_addr
-            environ[REMOTE_PORT] = remote_port
+            environ[REMOTE_PORT] = str(remote_port) if remote_port >= 0 else ""
             if memory.size < 0 and memory.fd == fd:
                 self.remembered[fd % MEMORIES] = PyDict_Copy(environ)
                 memory.size = -memory.size
@@ -238,4 +238,4 @@ def environ_of(dict template not None, bytes request not None) -> dict:
     n = maker.scan(request, len(request), &limits, 0, False, &found)
     if n <= 0:
         raise ValueError(f"no complete request head: {n}")
-    return maker.make(request, &found, 0, "127.0.0.1", "1")
+    return maker.make(request, &found, 0, "127.0.0.1", 1)

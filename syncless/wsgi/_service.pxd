@@ -1,5 +1,5 @@
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
+from libc.stdint cimport int8_t, int64_t, uint8_t, uint32_t
 
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Runnable, Scheduler
@@ -19,13 +19,13 @@ cdef enum:
 
 cdef struct Buffer:         # bytes to be sent; blocks of BUFFER bytes come from the service's pool
     char* data
-    size_t size
-    size_t room
+    uint32_t size
+    uint32_t room
 
 
 cdef class Link(ByteSource):
-    cdef int deadline_kind
-    cdef bint flush_queued
+    cdef int8_t deadline_kind
+    cdef uint8_t flush_queued
     cdef int64_t deadline
     cdef PyObject* previous     # borrowed: neighbours in the list of the same deadline
     cdef PyObject* following

@@ -13,7 +13,7 @@ import time
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy
 
 from syncless._core.clock cimport monotonic_ns
@@ -242,11 +242,13 @@ cdef class Service:
         cdef size_t room
         if buffer.room - buffer.size >= size:
             return 0
+        if size > 1 << 30:
+            raise MemoryError("more than a gigabyte in a buffer")
         if buffer.data == NULL and size <= BUFFER:
             buffer.data = self.take_block()
             buffer.room = BUFFER
             return 0
-        room = max(buffer.room * 2, buffer.size + size)
+        room = max(<size_t> buffer.room * 2, buffer.size + size)
         if buffer.room == BUFFER or buffer.data == NULL:
             grown = <char*> PyMem_Malloc(room)
             if grown == NULL:
@@ -260,7 +262,7 @@ cdef class Service:
             if grown == NULL:
                 raise MemoryError
         buffer.data = grown
-        buffer.room = room
+        buffer.room = <uint32_t> room
         return 0
 
     cdef int append(self, Buffer* buffer, const char* data, size_t size) except -1:

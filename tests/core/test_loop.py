@@ -373,3 +373,38 @@ def test_signals_are_never_overslept():
     """
     done = run(program, timeout=120)
     assert done.stdout == "all heard\n", done.stderr[-500:]
+
+
+def test_events_that_take_long_do_not_starve_what_is_ready():
+    """A server that is kept busy by its clients, beside a tasklet that only yields."""
+    from syncless.io import socket as cooperative
+    from syncless.wsgi import Server
+
+    def app(environ, start_response):
+        end = time.perf_counter() + 0.0005
+        while time.perf_counter() < end:
+            pass
+        start_response("200 OK", [])
+        return [b""]
+
+    with Server(app, port=0) as server:
+
+        def ask():
+            with cooperative.create_connection(server.address) as sock:
+                while True:
+                    sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                    sock.recv(1000)
+
+        def other_thread():
+            clients = [spawn(ask) for _ in range(20)]
+            sleep(0.5)
+            for client in clients:
+                client.kill()
+
+        asking = spawn(run_in_thread, other_thread)
+        yields = 0
+        while not asking.done():
+            sleep(0)
+            yields += 1
+        assert server.requests > 50 and yields > server.requests / 25
+        asking.result()
