@@ -38,10 +38,15 @@ lint: $(VENV)/.linted  ## ruff, mypy and cython-lint
 	$(BIN)/mypy
 	$(BIN)/cython-lint syncless
 
-bench: $(VENV)/.tested  ## the 2009 experiment and its peers; results go to benchmark/results/
+$(VENV)/.benched: $(VENV)/.tested
+	$(BIN)/python -m pip install --quiet gevent
+	-$(BIN)/python -m pip install --quiet bjoern
+	@touch $@
+
+bench: $(VENV)/.benched  ## the 2009 experiment and its peers; results go to benchmark/results/
 	$(BIN)/python -m benchmark $(ARGS)
 
-bench-core: $(VENV)/.tested  ## the engine against gevent
+bench-core: $(VENV)/.benched  ## the engine against gevent
 	$(BIN)/python -m benchmark engine $(ARGS)
 
 sanitize: $(VENV)/.tested  ## the tests of the native code under AddressSanitizer and UndefinedBehaviorSanitizer

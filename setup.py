@@ -40,7 +40,7 @@ NATIVE = {
 FLAGS = {
     "release": ["-O2", "-DNDEBUG"],
     "debug": ["-O1", "-g", "-UNDEBUG"],
-    "asan": ["-O1", "-g", "-UNDEBUG", "-fsanitize=address,undefined", "-fno-omit-frame-pointer"],
+    "asan": ["-O1", "-g", "-UNDEBUG", "-fsanitize=address,undefined", "-fno-omit-frame-pointer", "--param=asan-stack=0"],
 }
 
 DIRECTIVES = {

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from typing import Any
 
-from benchmark import engine, report
+from benchmark import report
 from benchmark.experiments import EXPERIMENTS, Experiment, Scale
 from benchmark.measure import CORES, SERVER_CORE, machine
 from benchmark.servers import PEERS, Absent, Running

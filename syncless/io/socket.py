@@ -14,10 +14,7 @@ from socket import *
 from typing import Any
 
 from syncless._core import sockcalls
-from syncless.io.names import (
-    getaddrinfo,
-    resolved,
-)
+from syncless.io.names import getaddrinfo, getfqdn, gethostbyaddr, gethostbyname, gethostbyname_ex, getnameinfo, resolved
 
 __all__ = [*_stdlib.__all__, "socket"]
 
