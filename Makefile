@@ -36,7 +36,7 @@ test: $(VENV)/.tested  ## build, and run all tests; ARGS goes to pytest
 lint: $(VENV)/.linted  ## ruff, mypy and cython-lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/cython-lint syncless
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint syncless
 
 $(VENV)/.benched: $(VENV)/.tested
 	$(BIN)/python -m pip install --quiet gevent

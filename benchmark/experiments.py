@@ -35,11 +35,17 @@ class Experiment:
 
 
 def _idle(server: Running, scale: Scale) -> Load:
-    """50 active connections beside many idle ones that have each had one answer; the memory of the idle ones in `latency_ms`."""
+    """50 active connections, first alone, then beside many idle ones that have each had one answer.
+
+    The memory of the idle ones and the CPU per request without them are in `latency_ms`.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = min(scale.idle, hard - 200)
     if soft < wanted + 200:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted + 200, hard))
+    started = server.cpu_ns
+    alone = wrk(server.port, scale.seconds, headers=FEW)
+    cpu_alone = (server.cpu_ns - started) / alone.requests / 1000
     before = server.private_bytes
     clients = []
     try:
@@ -55,6 +61,7 @@ def _idle(server: Running, scale: Scale) -> Load:
         for client in clients:
             client.close()
     load.latency_ms["bytes per idle connection"] = used / max(1, wanted)
+    load.latency_ms["cpu_us alone"] = cpu_alone
     return load
 
 

@@ -9,7 +9,7 @@ tree=build/sanitize
 mkdir -p "$tree"
 git ls-files -z | xargs -0 cp --parents -t "$tree"
 cd "$tree"
-"$python" -m pip install --quiet setuptools 'Cython>=3.0.11,<4'
+"$python" -m pip install --quiet 'setuptools>=77' 'Cython>=3.0.11,<4'
 SYNCLESS_BUILD=asan "$python" setup.py --quiet build_ext --inplace
 export LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)"
 export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0:halt_on_error=1:abort_on_error=1

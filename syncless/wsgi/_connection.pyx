@@ -14,6 +14,8 @@ of one connection are answered one after the other, in a loop, never by recursio
 A connection is registered with the poller only when it has to wait, so one that is answered and closed at once never is.
 """
 
+import sys
+
 cimport cython
 from cpython.object cimport PyObject
 from libc.errno cimport EAGAIN, EINTR, errno
@@ -52,7 +54,7 @@ cdef enum:
 
 
 
-cdef str INPUT = "wsgi.input"
+cdef str INPUT = sys.intern("wsgi.input")     # the very object that is in the template: found without a comparison
 
 
 @cython.no_gc           # its cycles with a Request end with the request; not being tracked makes it smaller and cheaper

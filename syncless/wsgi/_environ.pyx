@@ -5,6 +5,8 @@ latin-1, as PEP 3333 wants; PATH_INFO is percent-decoded once. Fields whose name
 the proxy settings of CGI programs, are left out.
 """
 
+import sys
+
 from cpython.dict cimport PyDict_Copy, PyDict_GetItem, PyDict_SetItem
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
@@ -27,7 +29,7 @@ cdef str QUERY_STRING = "QUERY_STRING"
 cdef str SERVER_PROTOCOL = "SERVER_PROTOCOL"
 cdef str REMOTE_ADDR = "REMOTE_ADDR"
 cdef str REMOTE_PORT = "REMOTE_PORT"
-cdef str INPUT = "wsgi.input"
+cdef str INPUT = sys.intern("wsgi.input")
 cdef str HTTP_1_0 = "HTTP/1.0"
 cdef str HTTP_HOST = "HTTP_HOST"
 

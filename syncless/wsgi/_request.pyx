@@ -20,7 +20,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.contextvars cimport PyContext_Enter, PyContext_Exit, PyContext_New
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyObject_Size
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t
 from libc.stdio cimport snprintf
@@ -53,8 +53,9 @@ cdef int CONNECTION = known_name(b"connection", 10)
 cdef int DATE = known_name(b"date", 4)
 cdef int SERVER = known_name(b"server", 6)
 cdef char hop_by_hop[256]
+cdef bytes _name
 for _name in (b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"):
-    hop_by_hop[known_name(_name, len(_name))] = 1
+    hop_by_hop[known_name(PyBytes_AS_STRING(_name), len(_name))] = 1
 
 
 cdef int64_t decimal(const char* text, Py_ssize_t size) noexcept:
@@ -105,8 +106,10 @@ cdef class Request(Tasklet):
 
     cdef int serve(self, Loop loop) except -1:
         """The whole life of a request."""
-        cdef object context = PyContext_New()
+        cdef object context = self.context
         cdef BaseException failure = None
+        if context is None or Py_REFCNT(<PyObject*> context) > 2 or PyObject_Size(context) != 0:
+            context = self.context = PyContext_New()    # the last request's, if it set no variable and nobody has it, is as good
         self.started = loop.now
         self.status = None
         self.committed = self.bodiless = self.chunked = self.complete = False
