@@ -128,6 +128,7 @@ cdef class Acceptor(Watcher):
     cdef int shortage(self, Loop loop, int error) except -1:
         """No descriptors or memory: the oldest idle connection makes room, and accepting goes on a little later."""
         cdef Service service = self.service
+        cdef Connection connection
         if error != EMFILE and error != ENFILE and error != ENOBUFS and error != ENOMEM:
             loop.report("accept", OSError(error, os.strerror(error)))
             return 0
@@ -141,7 +142,8 @@ cdef class Acceptor(Watcher):
             except Exception:
                 pass
         if service.lists[IDLE_DEADLINE].first != NULL:
-            (<Connection> service.lists[IDLE_DEADLINE].first).close(loop, False)
+            connection = <Connection> service.lists[IDLE_DEADLINE].first
+            connection.close(loop, False)
         if self.retry.index < 0:
             loop.timers.add(&self.retry, monotonic_ns() + 50000000)
         return 0

@@ -122,6 +122,8 @@ cdef class Connection(Peer):
             if Py_REFCNT(<PyObject*> request) == 1:
                 service.spare_request = request
             if self.phase == CLOSED:
+                service.release(&self.out)      # what was still written to it
+                self.out_body = None
                 return 0
             self.phase = READING
             self.kept = True
@@ -353,6 +355,7 @@ cdef class Connection(Peer):
     cdef int close_when_sent(self, Loop loop) except -1:
         self.closing = True
         if self.sending:
+            self.service.set_deadline(self, WRITE_DEADLINE)
             return 0
         if self.out.size or self.out_body is not None:
             return self.service.queue_flush(self)
@@ -364,8 +367,8 @@ cdef class Connection(Peer):
         if self.phase == READING:
             if late:
                 self.service.set_deadline(self, IDLE_DEADLINE)
-            if self.inbox.size or self.hung:
-                loop.push(self)                 # the next pipelined request waited for this one to be sent
+            if self.inbox.size or self.readable or self.hung:
+                loop.push(self)                 # the next request waited for this response to be sent
         return 0
 
     cdef int finish(self, Loop loop) except -1:

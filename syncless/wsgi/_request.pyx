@@ -133,6 +133,8 @@ cdef class Request(Tasklet):
                 self.drain()
             if self.service.log_access is not None:
                 self.service.log_access(self.environ, self.status, self.sent, self.started)
+        except TaskletExit:
+            self.keep_alive = False                 # killed while the rest of the body was read away
         except BaseException as error:
             self.keep_alive = False
             loop.report(self, error)

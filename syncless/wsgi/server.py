@@ -252,6 +252,7 @@ class Server:
         while True:
             for service in self._services:
                 close_connections(service, all_of_them)
+            all_of_them = False  # a request is interrupted once
             if not any(service.connections for service in self._services) or waited >= seconds:
                 return
             sleep(pause)

@@ -281,3 +281,35 @@ def test_recursion_and_memory_errors_are_answered(start):
     server = start(app, error_log=io.StringIO())
     assert start.client(server).get("/recursion")[0] == 500
     assert start.client(server).get("/memory")[0] == 500
+
+
+def test_a_request_that_comes_while_the_last_response_is_still_being_sent(start):
+    """Its event has been delivered by the time it can be read; it must not be forgotten."""
+    client = start.client(start(big))
+    client.send(GET)
+    syncless.sleep(0.02)
+    client.send(GET)  # the first response has filled the socket's buffers and waits
+    syncless.sleep(0.02)
+    for _ in range(2):
+        with syncless.Timeout(10):
+            assert len(client.response()[2]) == 10_000_000
+    client.send(b"GET /stream HTTP/1.1\r\nHost: a\r\n\r\n")
+    syncless.sleep(0.02)
+    client.send(GET)
+    assert len(client.response()[2]) == len(client.response()[2]) == 10_000_000
+
+
+def test_a_client_that_pipelines_and_does_not_read_is_cut_when_it_wants_to_close(start):
+    server = start(big, write_seconds=0.05)
+    client = start.client(server)
+    client.send(GET + b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    assert eventually(lambda: server.census()["connections"] == 0 and server.requests >= 1)
+
+
+def test_killing_a_request_that_drains_its_body(start):
+    server = start(hello, stop_seconds=0.05)
+    client = start.client(server)
+    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc")
+    assert client.response()[2] == HELLO
+    server.stop()
+    assert client.at_end()
