@@ -192,8 +192,6 @@ cdef class Tasklet(BaseTasklet):
             return self.join(timeout)
         return False
 
-    throw = kill
-
     # -- what can be asked ---------------------------------------------------------------------------------------------------
 
     @property
