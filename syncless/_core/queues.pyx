@@ -7,6 +7,8 @@ its front; a channel gives it to the next receiver, because the sender has gone 
 from collections import deque
 from queue import Empty, Full
 
+from libc.stdint cimport int64_t
+
 from syncless._core.loop cimport get_loop, wait_in
 from syncless._core.scheduler cimport WOKEN, BaseTasklet, deadline_after, queue_pop
 
@@ -21,6 +23,7 @@ cdef class Queue:
     def put(self, item, block=True, timeout=None) -> None:
         """Puts an item in, waiting for room at most `timeout` seconds; queue.Full if there is none."""
         cdef BaseTasklet other
+        cdef int64_t deadline
         while self.getters.head != NULL:
             other = queue_pop(&self.getters)
             if other.loop.wake(other, item):
@@ -34,15 +37,19 @@ cdef class Queue:
         if timeout is not None and timeout < 0:
             raise ValueError("'timeout' must be a non-negative number")
         other = get_loop().current
+        deadline = deadline_after(timeout)
+        if self.getters.head != NULL or self.count < self.maxsize:      # meanwhile, see sync.pyx
+            return self.put(item, block, timeout)
         if other is not None:
             other.value = item
-        if wait_in(&self.putters, "room in a queue", self, deadline_after(timeout)) != WOKEN:
+        if wait_in(&self.putters, "room in a queue", self, deadline) != WOKEN:
             other.value = None
             raise Full
 
     def get(self, block=True, timeout=None):
         """Takes the first item, waiting for one at most `timeout` seconds; queue.Empty if there is none."""
         cdef BaseTasklet me
+        cdef int64_t deadline
         if self.count:
             self.count -= 1
             item = self.items.popleft()
@@ -54,8 +61,11 @@ cdef class Queue:
         if timeout is not None and timeout < 0:
             raise ValueError("'timeout' must be a non-negative number")
         me = get_loop().current
+        deadline = deadline_after(timeout)
+        if self.count:                                                  # meanwhile, see sync.pyx
+            return self.get(block, timeout)
         try:
-            if wait_in(&self.getters, "item of a queue", self, deadline_after(timeout)) != WOKEN:
+            if wait_in(&self.getters, "item of a queue", self, deadline) != WOKEN:
                 raise Empty
         except BaseException:
             if me is not None and me.granted:       # given an item, and killed before it could take it
@@ -124,6 +134,9 @@ cdef class Channel:
     cdef int hand_over(self, object value, object exception, object timeout) except -1:
         cdef BaseTasklet other
         cdef _Raise wrapped
+        cdef int64_t deadline
+        get_loop()                              # before the look at who waits, see sync.pyx
+        deadline = deadline_after(timeout)
         if self.closed:
             raise ValueError("send on a closed channel")
         if exception is not None:
@@ -140,7 +153,7 @@ cdef class Channel:
             other.value = value
         self.balance += 1
         try:
-            if wait_in(&self.senders, "receiver on a channel", self, deadline_after(timeout)) != WOKEN:
+            if wait_in(&self.senders, "receiver on a channel", self, deadline) != WOKEN:
                 raise TimeoutError(f"nobody received from the channel within {timeout} s")
         except BaseException:
             if other is None or not other.granted:
@@ -167,6 +180,9 @@ cdef class Channel:
     def receive(self, timeout=None):
         """Takes a value from a sender; waits for one. TimeoutError after `timeout` seconds, ValueError if closed."""
         cdef BaseTasklet other
+        cdef int64_t deadline
+        get_loop()                              # before the look at who waits, see sync.pyx
+        deadline = deadline_after(timeout)
         while self.senders.head != NULL:
             other = queue_pop(&self.senders)
             self.balance -= 1
@@ -178,7 +194,7 @@ cdef class Channel:
         other = get_loop().current
         self.balance -= 1
         try:
-            if wait_in(&self.receivers, "sender on a channel", self, deadline_after(timeout)) != WOKEN:
+            if wait_in(&self.receivers, "sender on a channel", self, deadline) != WOKEN:
                 raise TimeoutError(f"nobody sent to the channel within {timeout} s")
         except BaseException:
             if other is None or not other.granted:

@@ -2,7 +2,13 @@
 
 Units and locks are handed over: release() gives them to the first that waits, so nobody can barge in and waiting is fair. Whoever
 was given one and is killed before it runs passes it on.
+
+The GIL makes these work between OS threads, as long as no Python code runs between the look at the state and the entry into the queue of
+those who wait: it could let another thread or a signal handler change the state. Making the loop, at a thread's first wait, and reading the
+timeout may run Python code; so both come before the look that counts.
 """
+
+from libc.stdint cimport int64_t
 
 from syncless._core.loop cimport get_loop, wait_in
 from syncless._core.scheduler cimport WOKEN, BaseTasklet, deadline_after, queue_pop, wake_all
@@ -30,9 +36,14 @@ cdef class Event:
 
     def wait(self, timeout=None) -> bool:
         """Waits for set(), at most `timeout` seconds. Returns False when they have passed."""
+        cdef int64_t deadline
         if self.flag:
             return True
-        return wait_in(&self.waiters, "event", self, deadline_after(timeout)) == WOKEN
+        get_loop()
+        deadline = deadline_after(timeout)
+        if self.flag:       # see the module's text
+            return True
+        return wait_in(&self.waiters, "event", self, deadline) == WOKEN
 
     def add_done_callback(self, callback) -> None:
         """`callback(event)` is called once at the next set(); at once if it is set. It must not block."""
@@ -65,14 +76,17 @@ cdef class Semaphore:
 
     cdef bint take(self, bint blocking, object timeout) except -1:
         cdef BaseTasklet me
+        cdef int64_t deadline
+        if self.value == 0:
+            if not blocking:
+                return False
+            me = get_loop().current
+            deadline = deadline_after(timeout)
         if self.value > 0:
             self.value -= 1
             return True
-        if not blocking:
-            return False
-        me = get_loop().current
         try:
-            return wait_in(&self.waiters, "lock" if isinstance(self, Lock) else "semaphore", self, deadline_after(timeout)) == WOKEN
+            return wait_in(&self.waiters, "lock" if isinstance(self, Lock) else "semaphore", self, deadline) == WOKEN
         except BaseException:
             if me is not None and me.granted:
                 self.give()

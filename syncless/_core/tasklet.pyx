@@ -119,11 +119,15 @@ cdef class Tasklet(BaseTasklet):
 
     def join(self, timeout=None) -> bool:
         """Waits until the tasklet has ended, at most `timeout` seconds. Returns whether it has."""
+        cdef int64_t deadline
         if self.state == DONE:
             return True
         if get_loop().current is self:
             raise RuntimeError("a tasklet cannot join itself")
-        wait_in(&self.joiners, "end of a tasklet", self, deadline_after(timeout))
+        deadline = deadline_after(timeout)
+        if self.state == DONE:                  # meanwhile, see sync.pyx
+            return True
+        wait_in(&self.joiners, "end of a tasklet", self, deadline)
         return self.state == DONE
 
     def result(self, timeout=None):
