@@ -10,6 +10,7 @@ timeout may run Python code; so both come before the look that counts.
 
 from libc.stdint cimport int64_t
 
+from syncless._core.clock cimport NEVER
 from syncless._core.loop cimport get_loop, wait_in
 from syncless._core.scheduler cimport WOKEN, BaseTasklet, deadline_after, queue_pop, wake_all
 
@@ -76,7 +77,7 @@ cdef class Semaphore:
 
     cdef bint take(self, bint blocking, object timeout) except -1:
         cdef BaseTasklet me
-        cdef int64_t deadline
+        cdef int64_t deadline = NEVER
         if self.value == 0:
             if not blocking:
                 return False
