@@ -180,9 +180,9 @@ def test_a_connect_that_hangs_times_out():
                 for _ in range(8):
                     sock = socket.socket()
                     held.append(sock)
-                    sock.settimeout(0.1)
+                    sock.settimeout(1)
                     sock.connect(full.getsockname())
-            assert ticker.longest < 0.09
+            assert ticker.longest < 0.7
         finally:
             for sock in held:
                 sock.close()
