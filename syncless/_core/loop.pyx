@@ -124,9 +124,9 @@ cdef class Loop(Scheduler):
         cdef FdEntry* entry
         if self.event_pos == self.event_count:
             if self.event_count:
-                # However long the events took, what was ready before them gets its share before the next poll.
+                # What was ready before gets as much time as the events took before the next poll brings more of them.
+                self.share_equally(monotonic_ns(), self.event_count)
                 self.event_pos = self.event_count = 0
-                self.polled(monotonic_ns())
             return False
         event = &self.events[self.event_pos]
         fd = event.fd

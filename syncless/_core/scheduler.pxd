@@ -99,6 +99,7 @@ cdef class Scheduler:
     # fairness: a poll is due when either is used up
     cdef int credits
     cdef int64_t polled_at
+    cdef int64_t share              # ns
     # carriers
     cdef PyGreenlet** idle          # owned
     cdef Py_ssize_t idle_count, idle_room, carrier_count
@@ -126,6 +127,7 @@ cdef class Scheduler:
     cdef int rouse(self) except -1
     cdef int begin(self) except -1
     cdef void polled(self, int64_t now) noexcept
+    cdef void share_equally(self, int64_t now, int items) noexcept
     cdef int run_late(self) except -1
     cdef int abandon(self) except -1
     cdef int end(self) except -1

@@ -152,6 +152,14 @@ cdef class Scheduler:
         """A poll is over: the next is due after POLL_ITEMS items or POLL_AFTER ns."""
         self.now = self.polled_at = now
         self.credits = POLL_ITEMS
+        self.share = POLL_AFTER
+
+    cdef void share_equally(self, int64_t now, int items) noexcept:
+        """The items that a poll brought are done: those that are ready get as many turns and as much time before the next."""
+        cdef int64_t spent = now - self.polled_at
+        self.polled(now)
+        self.credits = max(items, <int> POLL_ITEMS)
+        self.share = max(spent, <int64_t> POLL_AFTER)
 
     # -- the ready queue -----------------------------------------------------------------------------------------------------
 
@@ -264,7 +272,7 @@ cdef class Scheduler:
     cdef bint _poll_due(self) noexcept:
         self.credits -= 1
         self.now = monotonic_ns()
-        return self.credits <= 0 or self.now - self.polled_at > POLL_AFTER
+        return self.credits <= 0 or self.now - self.polled_at > self.share
 
     cdef int _leave(self, BaseTasklet tasklet) except -1:
         """Gives the thread to the next ready tasklet or to a leader; returns when this tasklet's turn has come."""
