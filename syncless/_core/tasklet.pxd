@@ -18,6 +18,7 @@ cdef class Tasklet(BaseTasklet):
 
     cdef object body(self, Scheduler loop)
     cdef int finish(self, Scheduler loop, object result, BaseException exception) except -1
+    cdef int tell(self, Scheduler loop) except -1
 
 
 cdef class Alarm:

@@ -100,13 +100,18 @@ cdef class Tasklet(BaseTasklet):
             else:
                 loop.report(self, exception)
         self.function = self.args = self.kwargs = self.context = None
+        self.tell(loop)
+        if loop.orphan is self:
+            _end_process(exception)
+        return 0
+
+    cdef int tell(self, Scheduler loop) except -1:
+        """Tells those who wait that it has ended."""
         wake_all(&self.joiners)
         if self.callbacks is not None:
             callbacks, self.callbacks = self.callbacks, None
             for callback in callbacks:
                 self._call_back(loop, callback)
-        if loop.orphan is self:
-            _end_process(exception)
         return 0
 
     def _call_back(self, Scheduler loop, callback):
@@ -292,18 +297,23 @@ def sleep(seconds=0) -> None:
     loop.park("sleep", None, deadline)
 
 
+cdef const char* IN_PARK = "wake()"
+
+
 def park(str why="wake()", timeout=None):
     """Stops the current tasklet until wake(tasklet, value); returns (True, value), or (False, None) after `timeout` seconds."""
     cdef Loop loop = get_loop()
     cdef BaseTasklet tasklet = loop.current
-    if loop.park("wake()", why, deadline_after(timeout)) == WOKEN:
+    if loop.park(IN_PARK, why, deadline_after(timeout)) == WOKEN:
         value, tasklet.value = tasklet.value, None
         return True, value
     return False, None
 
 
 def wake(BaseTasklet tasklet not None, value=None) -> bool:
-    """Lets a tasklet that stopped in park() go on with the value. From any thread. False if it does not wait."""
+    """Lets a tasklet that stopped in park() go on with the value. From any thread. False if it does not wait there."""
+    if tasklet.why != IN_PARK:
+        return False                    # what waits for a lock or a socket must not go on without it
     return get_loop().wake(tasklet, value) == 1
 
 
@@ -327,6 +337,8 @@ cdef class Alarm:
         cdef int64_t when = deadline_after(seconds)
         if self.timer.index >= 0:
             raise RuntimeError("this timeout has been started already")
+        if loop.current is None:
+            raise RuntimeError("a timeout needs a tasklet to be raised in; a callback of the loop has none")
         self.loop = loop
         self.target = loop.current
         if when != NEVER:

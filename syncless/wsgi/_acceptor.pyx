@@ -91,7 +91,7 @@ cdef class Acceptor(Watcher):
         cdef Service service = self.service
         cdef Connection connection
         cdef char text[INET6_ADDRSTRLEN]
-        cdef int fd, port, _, limit = service.limits.connections
+        cdef int fd, port, _, limit = service.max_connections
         if self.closed:
             return 0
         for _ in range(ACCEPT_BATCH):

@@ -120,6 +120,7 @@ cdef class Connection(Peer):
             self.request = request.peer = None
             self.busy = False
             if Py_REFCNT(<PyObject*> request) == 1:
+                request._exception = None       # its traceback would keep the request's objects alive
                 service.spare_request = request
             if self.phase == CLOSED:
                 service.release(&self.out)      # what was still written to it

@@ -217,7 +217,7 @@ cdef class Peer(Link):
         if self.writer is not None:
             loop.wake(self.writer, None)
         service.connections -= 1
-        if service.acceptor is not None and service.limits.connections:
+        if service.max_connections and service.acceptor is not None:
             loop.push(service.acceptor)         # there is room again
         Py_DECREF(self)                         # the reference of being open
         return 0

@@ -115,6 +115,7 @@ cdef class Request(Tasklet):
         self.committed = self.bodiless = self.chunked = self.complete = False
         self.length = -1
         self.sent = 0
+        self._exception = None
         if Py_REFCNT(<PyObject*> self.start_response) > 1 or Py_REFCNT(<PyObject*> self.start.write) > 1:
             self.renew_start()                      # somebody keeps the last request's
         self.start.request = self.start.write.request = self
@@ -147,6 +148,9 @@ cdef class Request(Tasklet):
         self.environ = None
         self.input.source = None
         self.service.release(&self.head)
+        self._exception = failure                   # until it is used again
+        if self.joiners.head != NULL or self.callbacks is not None:
+            self.tell(loop)
         return 0
 
     cdef int respond(self) except -1:

@@ -50,6 +50,7 @@ cdef class Service:
     cdef int64_t max_body
     cdef Py_ssize_t drain_bytes
     cdef int pipelined, chunk_line, trailer_bytes
+    cdef int max_connections        # 0: as many as there are descriptors
     cdef EnvironMaker environs
     cdef object log_access          # None, or called with (environ, status, bytes sent, seconds, started)
     cdef readonly object log_errors       # a text stream

@@ -107,6 +107,7 @@ cdef class Service:
         self.pipelined = limits.pipelined
         self.chunk_line = limits.chunk_line
         self.trailer_bytes = limits.trailer_bytes
+        self.max_connections = limits.connections
         self.lists[HEAD_DEADLINE].length = <int64_t> (limits.head_seconds * 1e9)
         self.lists[IDLE_DEADLINE].length = <int64_t> (limits.idle_seconds * 1e9)
         self.lists[BODY_DEADLINE].length = <int64_t> (limits.body_seconds * 1e9)

@@ -331,3 +331,32 @@ def test_the_process_ends_with_its_main_tasklet():
     program = "import syncless\nfor i in range(5): syncless.spawn(syncless.sleep, 100)\nsyncless.sleep(0.01)\nprint('end')"
     done = subprocess.run([sys.executable, "-X", "dev", "-c", program], capture_output=True, timeout=20, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+
+
+def test_park_and_wake():
+    def work():
+        return syncless.park("a signal"), syncless.park(timeout=0.001)
+
+    tasklet = spawn(work)
+    assert syncless.wake(tasklet, 1) is False
+    sleep(0)
+    assert tasklet.waiting_object == "a signal"
+    assert syncless.wake(tasklet, "value") is True and syncless.wake(tasklet) is False
+    assert tasklet.result() == ((True, "value"), (False, None))
+
+
+def test_wake_does_not_break_other_waits():
+    lock = syncless.Lock()
+    lock.acquire()
+    tasklet = spawn(lock.acquire)
+    sleep(0)
+    assert syncless.wake(tasklet) is False and tasklet.status == "waiting"
+    lock.release()
+    assert tasklet.result() is True
+
+
+def test_a_timeout_needs_a_tasklet(reports):
+    tasklet = spawn(lambda: None)
+    tasklet.add_done_callback(lambda t: syncless.Timeout(1).start())
+    tasklet.join()
+    assert "needs a tasklet" in str(reports[0][1])

@@ -480,3 +480,25 @@ def test_arguments_are_checked():
     server.stop()  # never started
     with server, pytest.raises(RuntimeError, match="started already"):
         server.start()
+
+
+def test_the_tasklet_of_a_request_can_be_joined_and_killed(start):
+    running, ended = [], []
+
+    def app(environ, start_response):
+        tasklet = syncless.current()
+        tasklet.add_done_callback(ended.append)
+        running.append(tasklet)
+        syncless.sleep(0.02 if environ["PATH_INFO"] == "/short" else 60)
+        start_response("200 OK", [])
+        return [HELLO]
+
+    server = start(app)
+    first, second = start.client(server), start.client(server)
+    first.send(b"GET /short HTTP/1.1\r\nHost: a\r\n\r\n")
+    second.send(b"GET /long HTTP/1.1\r\nHost: a\r\n\r\n")
+    syncless.sleep(0.01)
+    assert running[0].join(5) and running[0].exception() is None
+    assert running[1].kill(timeout=5) is True
+    assert isinstance(running[1].exception(), syncless.TaskletExit) and ended == running
+    assert first.response()[0] == 200 and second.response()[0] == 503
