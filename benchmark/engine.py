@@ -162,11 +162,16 @@ def measure(library: Any, scale: int) -> dict[str, float]:
 
 
 def memory(library: Any, scale: int) -> float:
-    """Bytes of resident memory per tasklet that sleeps."""
+    """Bytes of resident memory per tasklet that sleeps in a Python function."""
+
+    def sleeper() -> None:
+        library.sleep(3600)
+
     count = 100_000 // scale
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    tasklets = [library.spawn(library.sleep, 3600) for _ in range(count)]
-    library.sleep(0.2)
+    tasklets = [library.spawn(sleeper) for _ in range(count)]
+    library.spawn(nothing).join()  # they start in the order of their spawning: now all of them sleep
+    library.sleep(0.1)
     used = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 / count
     assert len(tasklets) == count
     return used
