@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 BIND ?= 127.0.0.1:8000
+# setuptools warns of every editable installation that a folder may bear the package's name; this one does, and is meant
+INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet
 NATIVE := $(shell find syncless -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h')
 
 .PHONY: help serve test lint bench bench-core clean sanitize
@@ -13,18 +15,18 @@ help:  ## this list
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(INSTALL) --upgrade pip
 
 $(VENV)/.built: $(BIN)/python setup.py pyproject.toml $(NATIVE)
-	$(BIN)/python -m pip install --quiet --editable .
+	$(INSTALL) --editable .
 	@touch $@
 
 $(VENV)/.tested: $(VENV)/.built
-	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	$(INSTALL) --editable '.[test]'
 	@touch $@
 
 $(VENV)/.linted: $(VENV)/.built
-	$(BIN)/python -m pip install --quiet --editable '.[lint]'
+	$(INSTALL) --editable '.[lint]'
 	@touch $@
 
 serve: $(VENV)/.built  ## build, and serve the demo application; BIND=host:port chooses where
@@ -39,8 +41,8 @@ lint: $(VENV)/.linted  ## ruff, mypy and cython-lint
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint syncless
 
 $(VENV)/.benched: $(VENV)/.tested
-	$(BIN)/python -m pip install --quiet gevent
-	-$(BIN)/python -m pip install --quiet bjoern
+	$(INSTALL) gevent
+	-$(INSTALL) bjoern
 	@touch $@
 
 bench: $(VENV)/.benched  ## the 2009 experiment and its peers; results go to benchmark/results/
