@@ -123,7 +123,7 @@ cdef class EnvironMaker:
         return path
 
     cdef long scan(self, const char* data, size_t size, const head_limits* limits, int fd, bint remember, head* found) noexcept:
-        """As scan_head(); header_count is -1 where the fields are those that were remembered for the descriptor.
+        """As head_scan() of head.h; header_count is -1 where the fields are those that were remembered for the descriptor.
 
         `remember`: the connection has been used before, so it may well be used again.
 

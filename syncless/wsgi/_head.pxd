@@ -19,7 +19,6 @@ cdef extern from "head.h" nogil:
         uint32_t line, headers, total
 
 # The scanner of head.c, for the modules that do not link it themselves.
-cdef long scan_head(const char* data, size_t size, const head_limits* limits, head* result) noexcept nogil
 cdef long scan_line(const char* data, size_t size, const head_limits* limits, head* result) noexcept nogil
 cdef long scan_fields(const char* data, size_t size, long line, const head_limits* limits, head* result) noexcept nogil
 cdef long scan_chunk_line(const char* data, size_t size, size_t limit, int64_t* chunk) noexcept nogil

@@ -14,10 +14,6 @@ cdef extern from "head.h" nogil:
     const char* head_known_names[1]
 
 
-cdef long scan_head(const char* data, size_t size, const head_limits* limits, head* result) noexcept nogil:
-    return head_scan(data, size, limits, result)
-
-
 cdef long scan_line(const char* data, size_t size, const head_limits* limits, head* result) noexcept nogil:
     return head_scan_line(data, size, limits, result)
 
@@ -54,7 +50,7 @@ cdef const char* name_of(int known) noexcept nogil:
 def parse(bytes data not None, int request_line=8190, int header_count=100, int head_bytes=32768):
     """(size, head) of the request head at the start of the data, None if it is incomplete, or minus the status to answer with.
 
-    For tests and fuzzing; the server calls scan_head().
+    For tests and fuzzing; the server calls the two halves, scan_line() and scan_fields().
     """
     cdef head found
     cdef head_limits limits
