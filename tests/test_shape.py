@@ -128,3 +128,11 @@ def test_every_limit_is_documented():
     for item, following in zip(tree.body, tree.body[1:]):  # noqa: B905
         if isinstance(item, ast.AnnAssign):
             assert isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant), f"{item.target.id} has no text"
+
+
+def test_tests_that_the_sources_name_exist():
+    named = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?")
+    for path in [*PACKAGE.rglob("*.py*"), *(ROOT / "docs").glob("*.md")]:
+        if path.suffix in (".py", ".pyx", ".pxd", ".md"):
+            for file, function in named.findall(path.read_text()):
+                assert f"def {function}" in (ROOT / file).read_text(), f"{path.name} names {file} {function}"

@@ -3,7 +3,7 @@
 Fact: a level-triggered descriptor that is readable while its tasklet is blocked elsewhere wakes epoll_wait at every turn, and
 muting it costs an epoll_ctl per wait. Danger: with edges, a reader that stops before EAGAIN is never woken again. Decision: one
 EPOLL_CTL_ADD per descriptor, for both directions; all callers try first and wait only after EAGAIN. Price: none measured.
-Guarded by tests/core/test_poller.py.
+Guarded by tests/core/test_loop.py.
 """
 
 from libc.errno cimport EEXIST, EINTR, ENOSYS, errno
