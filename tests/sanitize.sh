@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
 tree=build/sanitize
+rm -rf "$tree" # a copy made anew, so that nothing deleted lingers in it
 mkdir -p "$tree"
 git ls-files -z | xargs -0 cp --parents -t "$tree"
 cd "$tree"
