@@ -29,9 +29,14 @@ NATIVE = {
     "syncless.wsgi._head": ["syncless/wsgi/head.c"],  # request heads and chunk lines, scanned without Python
     "syncless.wsgi._environ": [],  # head -> environ
     "syncless.wsgi._input": [],  # wsgi.input
+    "syncless.wsgi._accesslog": [],  # a line for each response
     "syncless.wsgi._service": [],  # what connections share: deadlines, buffers, flushing
-    "syncless.wsgi._peer": [],  # sending, closing
-    "syncless.wsgi._request": [],  # application -> response
+    "syncless.wsgi._tls": [],  # plain bytes to ciphertext and back
+    "syncless.wsgi._peer": [],  # receiving, sending, closing
+    "syncless.wsgi._greeting": [],  # PROXY header and handshake
+    "syncless.wsgi._response": [],  # what the application says -> bytes
+    "syncless.wsgi._request": [],  # calls the application
+    "syncless.wsgi._upgrade": [],  # a connection for another protocol
     "syncless.wsgi._connection": [],  # the life of a connection
     "syncless.wsgi._acceptor": [],  # new connections
 }

@@ -12,6 +12,7 @@ import sys
 
 import syncless
 from syncless.wsgi import ApplicationNotFound, Limits, as_wsgi, serve
+from syncless.wsgi.addresses import systemd_fds
 
 
 def limit(text: str) -> tuple[str, float]:
@@ -25,6 +26,15 @@ def limit(text: str) -> tuple[str, float]:
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r}: {value!r} is no number") from None
     return name, number
+
+
+def sni(text: str) -> tuple[str, str | tuple[str, str]]:
+    """A --sni argument, NAME=CERT or NAME=CERT,KEY."""
+    name, equals, files = text.partition("=")
+    certfile, _, keyfile = files.partition(",")
+    if not equals or not certfile:
+        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=CERT or NAME=CERT,KEY")
+    return name, (certfile, keyfile) if keyfile else certfile
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -43,8 +53,28 @@ def make_parser() -> argparse.ArgumentParser:
         "-b",
         action="append",
         metavar="ADDRESS",
-        help="host:port, [ipv6]:port, :port or unix:/path; may be repeated (default 127.0.0.1:8000; port 0 lets the system choose)",
+        help="host:port, [ipv6]:port, :port (all addresses), unix:/path, unix:@abstract or fd:number, with http:// or https:// before it "
+        "where they differ; may be repeated (default: the sockets that systemd hands over, else 127.0.0.1:8000; port 0 lets the system choose)",
     )
+    parser.add_argument("--fd", type=int, action="append", default=[], metavar="N", help="serve on this inherited listening socket, too")
+    parser.add_argument("--unix-mode", type=lambda text: int(text, 8), metavar="MODE", help="of UNIX sockets, octal (660)")
+    parser.add_argument("--unix-owner", metavar="USER:GROUP", help="of UNIX sockets")
+    parser.add_argument("--ipv6-only", action="store_true", help="[::] does not take IPv4 connections, too")
+    parser.add_argument("--cert", metavar="FILE", help="serve HTTPS with this PEM certificate chain (and private key, without --key)")
+    parser.add_argument("--key", metavar="FILE", help="its private key")
+    parser.add_argument(
+        "--sni", type=sni, action="append", default=[], metavar="NAME=CERT[,KEY]", help="another certificate for clients that ask for NAME"
+    )
+    parser.add_argument("--plain-http", action="store_true", help="answer plain HTTP on the HTTPS port, too")
+    parser.add_argument(
+        "--trusted", action="append", default=[], metavar="PEER", help="believe what this proxy says of its clients: address, network, unix or *"
+    )
+    parser.add_argument(
+        "--trusted-field", action="append", metavar="NAME", help="which fields it sets (default x-forwarded-for and x-forwarded-proto)"
+    )
+    parser.add_argument("--proxy-protocol", action="store_true", help="trusted peers begin with a PROXY header (version 1 or 2)")
+    parser.add_argument("--access-log-format", default="combined", metavar="FORMAT", help="combined, common, json or Apache's atoms")
+    parser.add_argument("--error-log", metavar="FILE", help="where errors go instead of stderr; SIGUSR1 opens log files anew")
     parser.add_argument(
         "--access-log", metavar="FILE", nargs="?", const="-", help="log each request in Apache's combined format; - or no FILE is stdout"
     )
@@ -74,11 +104,24 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"syncless: {error}", file=sys.stderr)
             return 2
         raise
+    binds = [*(options.bind or []), *(f"fd:{fd}" for fd in options.fd)] or [f"fd:{fd}" for fd in systemd_fds()]
     try:
         serve(
             application,
-            bind=[address if not address.startswith(":") else f"0.0.0.0{address}" for address in options.bind or ["127.0.0.1:8000"]],
+            bind=binds or ["127.0.0.1:8000"],
+            unix_mode=options.unix_mode,
+            unix_owner=options.unix_owner,
+            ipv6_only=options.ipv6_only,
+            certfile=options.cert,
+            keyfile=options.key,
+            certificates=dict(options.sni) or None,
+            plain_http=options.plain_http,
+            trusted=options.trusted,
+            trusted_fields=options.trusted_field or ("x-forwarded-for", "x-forwarded-proto"),
+            proxy_protocol=options.proxy_protocol,
             access_log=True if options.access_log == "-" else options.access_log,
+            access_log_format=options.access_log_format,
+            error_log=options.error_log,
             limits=limits,
             defer_accept=not options.no_defer_accept,
             reuse_port=options.reuse_port,

@@ -1,9 +1,11 @@
 """The web server: ``serve(application)`` and, for more than one or inside a larger program, ``Server``."""
 
 from syncless.wsgi.adapt import ApplicationNotFound, as_wsgi
-from syncless.wsgi.errors import BadRequest, BodyTimeout, BodyTooLarge, ClientError, ClientGone
+from syncless.wsgi.client import client_gone, current_request, while_client_stays
+from syncless.wsgi.errors import BadRequest, BodyTimeout, BodyTooLarge, ClientError, ClientGone, RequestTimeout, UpgradeRequired
 from syncless.wsgi.limits import Limits
 from syncless.wsgi.server import Server, serve
+from syncless.wsgi.websocket import WebSocket, WebSocketClosed
 
 __all__ = [
     "ApplicationNotFound",
@@ -13,7 +15,14 @@ __all__ = [
     "ClientError",
     "ClientGone",
     "Limits",
+    "RequestTimeout",
     "Server",
+    "UpgradeRequired",
+    "WebSocket",
+    "WebSocketClosed",
     "as_wsgi",
+    "client_gone",
+    "current_request",
     "serve",
+    "while_client_stays",
 ]

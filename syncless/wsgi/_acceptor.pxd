@@ -12,4 +12,5 @@ cdef class Acceptor(Watcher):
     cdef bint complained        # about having no descriptors left, once per shortage
     cdef bint closed
     cdef int accept(self, Loop loop) except -1
+    cdef bint make_room(self, Loop loop) except -1
     cdef int shortage(self, Loop loop, int error) except -1

@@ -11,8 +11,8 @@ from syncless._core.loop cimport Loop, Watcher
 from syncless._core.poller cimport READ
 from syncless._core.scheduler cimport Scheduler
 from syncless._core.timers cimport timer_init
-from syncless.wsgi._connection cimport READING, Connection
-from syncless.wsgi._service cimport HEAD_DEADLINE, IDLE_DEADLINE, Service
+from syncless.wsgi._connection cimport GREETING, QUEUED, READING, Connection
+from syncless.wsgi._service cimport GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, Service
 
 from syncless._core.tasklet import TaskletExit
 
@@ -22,6 +22,13 @@ cdef extern from *:
     #include <sys/socket.h>
     #include <netinet/in.h>
     #include <arpa/inet.h>
+    #include <poll.h>
+
+    /* Whether a connection waits to be accepted. */
+    static int syncless_pending(int listener) {
+        struct pollfd one = {listener, POLLIN, 0};
+        return poll(&one, 1, 0) > 0;
+    }
 
     /* accept4 with the peer's address as text. IPv4 inside IPv6 shows as IPv4. port -1: the family has none. The text is left empty
        where the address is IPv4 and the same as `*last`, which it becomes. */
@@ -52,6 +59,7 @@ cdef extern from *:
     }
     """
     enum: INET6_ADDRSTRLEN
+    bint syncless_pending(int listener) nogil
     int syncless_accept(int listener, char* text, int* port, unsigned* last) nogil
 
 cdef enum:
@@ -95,7 +103,7 @@ cdef class Acceptor(Watcher):
         if self.closed:
             return 0
         for _ in range(ACCEPT_BATCH):
-            if limit and service.connections >= limit:
+            if limit and service.connections >= limit and syncless_pending(self.fd) and not self.make_room(loop):
                 return 0                        # the rest waits in the backlog; close() pushes us again
             fd = syncless_accept(self.fd, text, &port, &self.last)
             if fd < 0:
@@ -115,20 +123,36 @@ cdef class Acceptor(Watcher):
             connection.remote_addr = self.last_text
             connection.remote_port = port
             connection.readable = True
+            if service.trusts is not None:
+                connection.trusted = service.trusts(self.last_text)
+                connection.announced = connection.trusted and service.proxied
+            connection.phase = GREETING if service.tls is not None or connection.announced else READING
             Py_INCREF(connection)               # given back by close()
             loop.forget_fd(fd)
             loop.entry(fd).watcher = <PyObject*> connection
             service.connections += 1
             service.accepted += 1
-            service.set_deadline(connection, HEAD_DEADLINE)
+            service.set_deadline(connection, HEAD_DEADLINE if connection.phase == READING else GREETING_DEADLINE)
             loop.push(connection)
         loop.push(self)
         return 0
 
+    cdef bint make_room(self, Loop loop) except -1:
+        """Closes the connection that has been idle for longest, or has said nothing since it came. Returns whether there was one."""
+        cdef Service service = self.service
+        cdef Connection connection
+        cdef int kind
+        for kind in (IDLE_DEADLINE, HEAD_DEADLINE):
+            if service.lists[kind].first != NULL:
+                connection = <Connection> service.lists[kind].first
+                if kind == IDLE_DEADLINE or (connection.inbox.size == 0 and not connection.readable):
+                    connection.close(loop, False)
+                    return True
+        return False
+
     cdef int shortage(self, Loop loop, int error) except -1:
         """No descriptors or memory: the oldest idle connection makes room, and accepting goes on a little later."""
         cdef Service service = self.service
-        cdef Connection connection
         if error != EMFILE and error != ENFILE and error != ENOBUFS and error != ENOMEM:
             loop.report("accept", OSError(error, os.strerror(error)))
             return 0
@@ -141,9 +165,7 @@ cdef class Acceptor(Watcher):
                 service.log_errors.flush()
             except Exception:
                 pass
-        if service.lists[IDLE_DEADLINE].first != NULL:
-            connection = <Connection> service.lists[IDLE_DEADLINE].first
-            connection.close(loop, False)
+        self.make_room(loop)
         if self.retry.index < 0:
             loop.timers.add(&self.retry, monotonic_ns() + 50000000)
         return 0
@@ -169,12 +191,12 @@ def close_connections(Service service not None, bint all_of_them) -> int:
         if connection.service is not service:
             continue
         if all_of_them:
-            if connection.request is not None:
+            if connection.request is not None and connection.phase != QUEUED:
                 loop.throw(connection.request, TaskletExit())
             else:
                 connection.close(loop, True)
             closed += 1
-        elif connection.phase == READING and connection.inbox.size == 0 and connection.out.size == 0 and connection.out_body is None:
+        elif connection.phase == GREETING or connection.phase == READING and connection.inbox.size == 0 and connection.out.size == 0 and connection.out_body is None:
             connection.close(loop, False)
             closed += 1
     return closed

@@ -2,13 +2,15 @@
 
     accept -> read -> scan head -> Request (tasklet: environ, application, response) -> send -> next head, or close
 
+    GREETING --- TLS is set up, the proxy has spoken ---> READING        both at once where the port is plain
     READING ----- head complete ----> RUNNING_APP ---- response ended ----> READING        keep-alive
-       |                                   |                                   |
+       |             |                  ^  |                                   |
+       |             +---> QUEUED ------+  |                                   |           too many run
        | malformed, too large, too late    | cannot be kept                    | idle for too long
        +--> answer --> LINGERING <---------+                                   +--> CLOSED
 
 Reading happens when the loop says that there is something, into a receive buffer that all connections share; what is left over (a part
-of a head, a body, pipelined requests) is kept in a buffer of the connection's own. So an idle connection is one small object. Requests
+of a head, a body, pipelined requests) is kept in a buffer of the connection's own, no larger than that. So an idle connection is one small object. Requests
 of one connection are answered one after the other, in a loop, never by recursion. Sending: see _service.pyx.
 
 A connection is registered with the poller only when it has to wait, so one that is answered and closed at once never is.
@@ -18,20 +20,24 @@ import sys
 
 cimport cython
 from cpython.object cimport PyObject
-from libc.errno cimport EAGAIN, EINTR, errno
-from libc.string cimport memcpy, memmove
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
 
 from syncless._core.clock cimport NEVER
 from syncless._core.loop cimport Loop, get_loop
 from syncless._core.poller cimport HANGUP, READ, WRITE
 from syncless._core.scheduler cimport Scheduler
+from syncless.wsgi._greeting cimport NOT_TLS, greet
 from syncless.wsgi._head cimport head
 from syncless.wsgi._input cimport Input
 from syncless.wsgi._peer cimport Peer
 from syncless.wsgi._request cimport Request
 from syncless.wsgi._service cimport (
-    BODY_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, SCRATCH, WRITE_DEADLINE, Service,
+    BODY_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, PING_DEADLINE, QUEUE_DEADLINE, SCRATCH, WRITE_DEADLINE,
+    Service,
 )
+from syncless.wsgi._tls cimport READY, WANTS_READ, WANTS_WRITE
+from syncless.wsgi._upgrade cimport Upgrade
 
 from syncless.wsgi.errors import EXPLANATIONS, REASONS, BodyTimeout, ClientGone
 
@@ -40,8 +46,7 @@ cdef extern from *:
     #include <sys/types.h>
     #include <sys/socket.h>
     """
-    int MSG_DONTWAIT, SHUT_WR
-    ssize_t recv(int fd, void* data, size_t size, int flags) nogil
+    int SHUT_WR
     int shutdown(int fd, int how) nogil
 
 cdef extern from "Python.h":
@@ -49,10 +54,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     OUT_HIGH = 65536            # bytes waiting to be sent beyond which no further pipelined request is begun
-    INBOX = 8192
     LINGER_BYTES = 1 << 20      # thrown away at most
-
-
 
 cdef str INPUT = sys.intern("wsgi.input")     # the very object that is in the template: found without a comparison
 
@@ -64,10 +66,16 @@ cdef class Connection(Peer):
     cdef int on_ready(self, Loop loop, int bits) except -1:
         if bits & HANGUP:
             self.hung = True
+            if self.phase == RUNNING_APP and self.request.interruptible:
+                loop.throw(self.request, ClientGone("the client has left"))
         if bits & READ:
             self.readable = True
+            if self.layer is not None:
+                self.layer.drained = False
             if self.reader is not None:
                 loop.wake(self.reader, None)
+        if self.phase == GREETING:
+            return self.greet(loop)
         if bits & WRITE:
             if self.writer is not None:
                 loop.wake(self.writer, None)
@@ -81,13 +89,33 @@ cdef class Connection(Peer):
         return 0
 
     cdef int run(self, Scheduler loop) except -1:
-        """Its turn has come again, after accept() or after a long row of pipelined requests."""
+        """Its turn has come: after accept(), after a long row of pipelined requests, or in the queue."""
         if self.phase == READING:
-            self.process(<Loop> loop)
+            return self.process(<Loop> loop)
+        if self.phase == GREETING:
+            return self.greet(<Loop> loop)
+        if self.phase == QUEUED:
+            self.service.set_deadline(self, NO_DEADLINE)
+            self.phase = RUNNING_APP
+            self.answer(<Loop> loop, self.request, True)
+            if self.phase == READING:
+                return self.process(<Loop> loop)
         return 0
 
+    cdef int greet(self, Loop loop) except -1:
+        cdef int outcome = greet(self)
+        if outcome == WANTS_READ:
+            return self.arm(loop, READ)
+        if outcome == WANTS_WRITE:
+            return self.arm(loop, WRITE)
+        if outcome == READY or outcome == NOT_TLS:
+            self.phase = READING
+            self.service.set_deadline(self, HEAD_DEADLINE)
+            return self.process(loop) if outcome == READY else self.refuse(loop, 400, "This port speaks HTTPS, and the request is plain HTTP.")
+        return self.close(loop, False)
+
     cdef int expired(self, Loop loop, int kind) except -1:
-        if kind == BODY_DEADLINE or (kind == WRITE_DEADLINE and self.writer is not None):
+        if kind == BODY_DEADLINE or kind == PING_DEADLINE or (kind == WRITE_DEADLINE and self.writer is not None):
             self.timed_out = True
             if self.reader is not None:
                 loop.wake(self.reader, None)
@@ -96,6 +124,10 @@ cdef class Connection(Peer):
             return 0
         if kind == HEAD_DEADLINE:
             return self.refuse(loop, 408)
+        if kind == QUEUE_DEADLINE:
+            self.service.queued -= 1
+            self.dismiss(self.request)
+            return self.refuse(loop, 503, "Too many requests are at work.")
         return self.close(loop, kind == WRITE_DEADLINE)
 
     # -- reading and answering -----------------------------------------------------------------------------------------------
@@ -113,27 +145,58 @@ cdef class Connection(Peer):
             request = self.next_request(loop)
             if request is None:
                 break
-            service.active += 1
             service.requests += 1
-            request.serve(loop)                 # may park; others run meanwhile
-            service.active -= 1
-            self.request = request.peer = None
-            self.busy = False
-            if Py_REFCNT(<PyObject*> request) == 1:
-                request._exception = None       # its traceback would keep the request's objects alive
-                service.spare_request = request
-            if self.phase == CLOSED:
-                service.release(&self.out)      # what was still written to it
-                self.out_body = None
-                return 0
-            self.phase = READING
-            self.kept = True
-            if not request.keep_alive:
-                self.unread = not request.input.finished
-                self.close_when_sent(loop)
-            elif self.out.size or self.out_body is not None:
-                service.queue_flush(self)
+            if service.max_active and service.active >= service.max_active:
+                return self.queue_up(loop)
+            self.answer(loop, request, False)
         return self.rest(loop)
+
+    cdef int answer(self, Loop loop, Request request, bint has_turn) except -1:
+        """Runs the request to its end. `has_turn`: it is counted already, because the one that made room for it handed its turn over."""
+        cdef Service service = self.service
+        if not has_turn:
+            service.active += 1
+        request.serve(loop)                     # may park; others run meanwhile
+        if not service.next_turn():
+            service.active -= 1
+        self.unread = not request.input.finished
+        self.dismiss(request)
+        if self.phase == CLOSED:
+            service.release(&self.out)          # what was still written to it
+            self.out_body = None
+            return 0
+        self.kept = True
+        if not request.keep_alive:
+            return self.close_when_sent(loop)
+        self.unread = False
+        if self.out.size or self.out_body is not None:
+            service.queue_flush(self)
+        return 0
+
+    cdef int dismiss(self, Request request) except -1:
+        """The request has ended, or will never begin."""
+        self.request = request.peer = None
+        request.environ = request.handler = None
+        request.input.source = None
+        self.busy = False
+        if self.phase != CLOSED:
+            self.phase = READING
+        if Py_REFCNT(<PyObject*> request) == 1: # the caller's: the application has kept nothing of it
+            request._exception = None           # its traceback would keep the request's objects alive
+            self.service.spare_request = request
+        return 0
+
+    cdef int queue_up(self, Loop loop) except -1:
+        """The request waits for another one to end, or is told to come back later."""
+        cdef Service service = self.service
+        if service.queued >= service.max_queued:
+            self.unread = not self.request.input.finished
+            self.dismiss(self.request)
+            return self.refuse(loop, 503, "Too many requests are at work.")
+        self.phase = QUEUED
+        service.queued += 1
+        service.set_deadline(self, QUEUE_DEADLINE)
+        return 0
 
     cdef int rest(self, Loop loop) except -1:
         """Nothing more to do now: waits for the client with the deadline that fits."""
@@ -160,8 +223,12 @@ cdef class Connection(Peer):
                 data = self.inbox.data + self.inbox_start
                 used = service.environs.scan(data, self.inbox.size - self.inbox_start, &service.head_limits, self.fd, self.kept, &found)
                 if used == 0:
-                    got = self.receive_more()
+                    got = self.receive_little()
                     if got > 0:
+                        if service.buffered > service.max_buffered:
+                            service.relieve()
+                            if self.phase == CLOSED:
+                                return None
                         continue
                     if got == 0:
                         self.close_when_sent(loop)
@@ -176,14 +243,15 @@ cdef class Connection(Peer):
                 return None
             borrowed = service.scratch
             if borrowed == NULL:                # a finaliser switched while another connection had it
-                service.reserve(&self.inbox, INBOX)
                 got = self.receive_more()
                 if got > 0:
                     continue
                 if got == 0:
                     self.close_when_sent(loop)
                 return None
+            service.scratch = NULL
             got = self.receive(borrowed, SCRATCH)
+            service.scratch = borrowed
             if got <= 0:
                 if got == 0:
                     self.close_when_sent(loop)
@@ -205,7 +273,7 @@ cdef class Connection(Peer):
         """A Request from a scanned head."""
         cdef Service service = self.service
         cdef Request request
-        cdef dict environ = service.environs.make(data, found, self.fd, self.remote_addr, self.remote_port)
+        cdef dict environ = service.environs.make(data, found, self.fd, self.remote_addr, self.remote_port, self.trusted)
         if service.spare_request is not None:
             request = <Request> service.spare_request
             service.spare_request = None
@@ -228,52 +296,21 @@ cdef class Connection(Peer):
         request.input.trailers = service.trailer_bytes
         request.too_large = found.content_length > service.max_body
         environ[INPUT] = request.input
+        if self.layer is not None:
+            environ.update(self.layer.environ)
+        if self.trusted:
+            service.forward(environ)
+        if found.websocket and found.minor and service.websocket is not None:
+            request.handler = service.websocket(Upgrade(request), environ)
+            if request.handler is not None:
+                environ["wsgi.websocket"] = request.handler
         request.environ = environ
         return request
 
     # -- bytes that come -----------------------------------------------------------------------------------------------------
 
-    cdef Py_ssize_t receive(self, char* into, size_t room) except -2:
-        """Bytes received; 0 when the client has closed or failed; -1 when nothing is there now."""
-        cdef Py_ssize_t n
-        if self.ended:
-            return 0
-        while True:
-            n = recv(self.fd, into, room, MSG_DONTWAIT)
-            if n > 0:
-                if n < <Py_ssize_t> room and not self.hung:
-                    self.readable = False       # drained; the next byte makes an event
-                return n
-            if n < 0 and errno == EINTR:
-                continue
-            if n < 0 and errno == EAGAIN:
-                self.readable = self.hung = False
-                return -1
-            self.ended = True
-            return 0
-
-    cdef Py_ssize_t receive_more(self) except -2:
-        """As receive(), behind what is in the inbox already."""
-        cdef Py_ssize_t n
-        cdef size_t left
-        if not self.readable and not self.hung:
-            return -1
-        if self.inbox_start:
-            left = self.inbox.size - self.inbox_start
-            memmove(self.inbox.data, self.inbox.data + self.inbox_start, left)
-            self.inbox.size = left
-            self.inbox_start = 0
-        if self.inbox.room - self.inbox.size < 1024:
-            self.service.reserve(&self.inbox, INBOX)
-        n = self.receive(self.inbox.data + self.inbox.size, self.inbox.room - self.inbox.size)
-        if n > 0:
-            self.inbox.size += n
-        elif self.inbox.size == 0:
-            self.service.release(&self.inbox)
-        return n
-
     cdef int keep(self, const char* data, size_t size) except -1:
-        return self.service.append(&self.inbox, data, size)
+        return self.service.hold(&self.inbox, data, size)
 
     # -- the body's source (ByteSource) --------------------------------------------------------------------------------------
 
@@ -288,6 +325,8 @@ cdef class Connection(Peer):
         while True:
             n = self.receive_more()
             if n >= 0:
+                if self.request is not None:
+                    self.request.body_received += n
                 return n
             self.wait_readable()
 
@@ -303,14 +342,10 @@ cdef class Connection(Peer):
             if self.readable or self.hung:
                 got = self.receive(into, n)
             if got >= 0:
+                if self.request is not None:
+                    self.request.body_received += got
                 return got
             self.wait_readable()
-
-    cdef void consume(self, Py_ssize_t n) noexcept:
-        self.inbox_start += n
-        if self.inbox_start >= self.inbox.size:
-            self.inbox_start = 0
-            self.service.release(&self.inbox)
 
     cdef int expected(self) except -1:
         if self.inbox.size == 0:                # else the client goes on by itself
@@ -320,37 +355,62 @@ cdef class Connection(Peer):
     cdef int wait_readable(self) except -1:
         """Parks the tasklet that reads a body until bytes come; BodyTimeout, ClientGone."""
         cdef Loop loop = get_loop()
-        if self.phase == CLOSED or self.phase == LINGERING:
+        cdef Request request = self.request
+        cdef int64_t started
+        if request is None or self.phase == CLOSED or self.phase == LINGERING:
             raise ClientGone("the connection is closed")
         if self.reader is not None:
             raise RuntimeError("another tasklet is reading this body already")
         self.arm(loop, READ)
         self.timed_out = False
-        self.service.set_deadline(self, BODY_DEADLINE)
         self.reader = loop.current
+        if self.writer is None:                 # else the write deadline stays
+            self.service.set_deadline(self, self.reading_kind())
+        started = loop.now
         try:
-            loop.park("request body", self.request, NEVER)
+            loop.park("request body", request, NEVER)
         finally:
             self.reader = None
-            if self.deadline_kind == BODY_DEADLINE:
+            if self.deadline_kind == BODY_DEADLINE or self.deadline_kind == PING_DEADLINE:
                 self.service.set_deadline(self, NO_DEADLINE)
         if self.timed_out:
             raise BodyTimeout(f"no byte of the request body came for {self.service.limits.body_seconds} s")
+        if self.request is not request:
+            raise ClientGone("the request has ended")
+        if not request.upgraded:
+            request.body_waited += loop.now - started
+            self.check_pace()
         return 0
+
+    cdef int check_pace(self) except -1:
+        """BodyTimeout where the client has made the application wait for too long in all, or sends too slowly."""
+        cdef Service service = self.service
+        cdef double waited = self.request.body_waited / 1e9
+        if service.body_total and waited > service.body_total:
+            raise BodyTimeout(f"the request body took longer than {service.body_total} s")
+        if waited > service.body_grace and self.request.body_received < service.body_rate * waited:
+            raise BodyTimeout(f"the request body comes more slowly than {service.body_rate} bytes per second")
+        return 0
+
+    cdef int reading_kind(self) noexcept:
+        if self.reader is None:
+            return NO_DEADLINE
+        return PING_DEADLINE if self.request is not None and self.request.upgraded else BODY_DEADLINE
 
     # -- the end -------------------------------------------------------------------------------------------------------------
 
-    cdef int refuse(self, Loop loop, int status) except -1:
-        """Answers a head that is no request, and closes."""
+    cdef int refuse(self, Loop loop, int status, str explanation=None) except -1:
+        """Answers what is no request, or one that will not be run, and closes."""
         cdef bytes answer
-        body = f"{status} {REASONS[status]}\n{EXPLANATIONS[status]}\n"
+        body = f"{status} {REASONS[status]}\n{explanation or EXPLANATIONS[status]}\n"
+        later = f"Retry-After: {self.service.retry_after:.0f}\r\n" if status == 503 else ""
         answer = (
             f"HTTP/1.1 {status} {REASONS[status]}\r\n".encode() + self.service.dates()
-            + f"Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode()
+            + f"{later}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode()
         )
         self.service.append(&self.out, answer, len(answer))
         if self.service.log_access is not None:
-            self.service.log_access({"REMOTE_ADDR": self.remote_addr}, f"{status} {REASONS[status]}", len(body), loop.now)
+            self.service.log_access.log({"REMOTE_ADDR": self.remote_addr}, f"{status} {REASONS[status]}", len(body), loop.now, None)
         return self.close_when_sent(loop)
 
     cdef int close_when_sent(self, Loop loop) except -1:
@@ -381,6 +441,8 @@ cdef class Connection(Peer):
         self.phase = LINGERING
         self.service.release(&self.inbox)
         self.inbox_start = 0
+        if self.layer is not None:
+            self.layer.goodbye(self.fd)
         shutdown(self.fd, SHUT_WR)
         self.service.set_deadline(self, LINGER_DEADLINE)
         self.arm(loop, READ)
@@ -391,7 +453,7 @@ cdef class Connection(Peer):
         cdef Py_ssize_t n
         cdef int rounds = 0
         while rounds < 64:
-            n = self.receive(waste, 4096)
+            n = self.receive_raw(waste, 4096)
             if n < 0:
                 return self.arm(loop, READ)
             if n == 0:
@@ -407,9 +469,13 @@ cdef class Connection(Peer):
     cdef int close(self, Loop loop, bint reset) except -1:
         if self.phase == CLOSED:
             return 0
+        if self.phase == QUEUED:
+            self.dismiss(self.request)
+            if self.deadline_kind == QUEUE_DEADLINE:
+                self.service.queued -= 1
+            elif not self.service.next_turn():  # it had been given the turn already
+                self.service.active -= 1
         self.phase = CLOSED
-        self.ended = True
-        self.service.release(&self.inbox)
         if self.reader is not None:
             loop.wake(self.reader, None)
         return Peer.close(self, loop, reset)

@@ -36,6 +36,10 @@ cdef str HTTP_HOST = "HTTP_HOST"
 # Never kept for the next request.
 SECRET = ("authorization", "cookie", "proxy-authorization", "x-csrf-token")
 
+# In which a proxy says whose request it passes on: removed, with everything that begins with X-Forwarded, unless the peer is trusted.
+FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto", "x-real-ip")
+
+
 cdef inline bint same(object text, const char* data, Py_ssize_t size) noexcept:
     """Whether the str is these latin-1 bytes."""
     return PyUnicode_GET_LENGTH(text) == size and PyUnicode_KIND(text) == 1 and memcmp(PyUnicode_DATA(text), data, size) == 0
@@ -87,6 +91,7 @@ cdef class EnvironMaker:
                 key = "HTTP_" + name.upper().replace("-", "_")
             self.keys.append(key)
             self.last.append(None if name in SECRET else "")
+            self.forwarding[i] = name in FORWARDING
             i += 1
         self.last_path_raw = self.last_path = "/"
         self.last_query = ""
@@ -138,11 +143,12 @@ cdef class EnvironMaker:
                 and line + memory.size <= limits.total and memcmp(data + line, memory.bytes, memory.size) == 0:
             found.header_count = -1
             found.content_length = -1
-            found.chunked = found.expect_continue = 0
+            found.chunked = found.expect_continue = found.websocket = 0
             found.keep_alive = memory.keep_alive
             return line + memory.size
         used = scan_fields(data, size, line, limits, found)
-        if remember and used > 0 and found.content_length < 0 and not found.chunked and not found.expect_continue and used - line <= MEMORY_BYTES:
+        if remember and used > 0 and found.content_length < 0 and not found.chunked and not found.expect_continue and not found.websocket \
+                and used - line <= MEMORY_BYTES:
             memory.size = 0             # until make() has come: it may fail
             memory.fd = fd
             memory.minor = found.minor
@@ -157,7 +163,7 @@ cdef class EnvironMaker:
             self.memories[fd % MEMORIES].size = 0
             self.remembered[fd % MEMORIES] = None
 
-    cdef dict make(self, const char* data, head* found, int fd, object remote_addr, int remote_port):
+    cdef dict make(self, const char* data, head* found, int fd, object remote_addr, int remote_port, bint trusted):
         """The environ, without its wsgi.input, of a head that scan() found just now: no allocation may come between, because it may
         run a finaliser that switches to another connection."""
         cdef Memory* memory = &self.memories[fd % MEMORIES]
@@ -165,7 +171,7 @@ cdef class EnvironMaker:
         if found.header_count < 0:
             environ = PyDict_Copy(<dict> self.remembered[fd % MEMORIES])
         else:
-            environ = self.fields(data, found)
+            environ = self.fields(data, found, trusted)
             environ[REMOTE_ADDR] = remote_addr
             environ[REMOTE_PORT] = str(remote_port) if remote_port >= 0 else ""
             if memory.size < 0 and memory.fd == fd:
@@ -186,8 +192,8 @@ cdef class EnvironMaker:
             environ[HTTP_HOST] = PyUnicode_DecodeLatin1(data + found.authority, found.authority_size, NULL)
         return environ
 
-    cdef dict fields(self, const char* data, head* found):
-        """A copy of the template with the header fields."""
+    cdef dict fields(self, const char* data, head* found, bint trusted):
+        """A copy of the template with the header fields; those in which a proxy speaks of its client only if the peer is trusted."""
         cdef dict environ = PyDict_Copy(self.template)
         cdef uint64_t seen[2]
         cdef head_header* header
@@ -199,7 +205,7 @@ cdef class EnvironMaker:
             header = &found.headers[i]
             known = header.known
             value = data + header.value
-            if known == HEAD_DROPPED:
+            if known == HEAD_DROPPED or (not trusted and known != HEAD_UNKNOWN and self.forwarding[known]):
                 continue
             if known != HEAD_UNKNOWN and not (seen[known >> 6] >> (known & 63)) & 1:
                 seen[known >> 6] |= <uint64_t> 1 << (known & 63)
@@ -218,7 +224,7 @@ cdef class EnvironMaker:
                 key = self.keys[known]
             else:
                 key = "HTTP_" + PyUnicode_DecodeLatin1(data + header.name, header.name_size, NULL).upper().replace("-", "_")
-                if key == "HTTP_PROXY":
+                if key == "HTTP_PROXY" or (not trusted and key.startswith("HTTP_X_FORWARDED")):
                     continue
             before = PyDict_GetItem(environ, key)
             if before != NULL:
@@ -240,4 +246,4 @@ def environ_of(dict template not None, bytes request not None) -> dict:
     n = maker.scan(request, len(request), &limits, 0, False, &found)
     if n <= 0:
         raise ValueError(f"no complete request head: {n}")
-    return maker.make(request, &found, 0, "127.0.0.1", 1)
+    return maker.make(request, &found, 0, "127.0.0.1", 1, False)

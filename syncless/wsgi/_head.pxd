@@ -13,7 +13,7 @@ cdef extern from "head.h" nogil:
         uint32_t method, method_size, target, target_size, path, path_size, query, query_size, authority, authority_size
         int minor, header_count
         int64_t content_length
-        char chunked, keep_alive, expect_continue, escaped
+        char chunked, keep_alive, expect_continue, websocket, escaped
         head_header headers[HEAD_MAX_HEADERS]
     struct head_limits:
         uint32_t line, headers, total

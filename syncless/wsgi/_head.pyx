@@ -81,5 +81,6 @@ def parse(bytes data not None, int request_line=8190, int header_count=100, int 
         "chunked": bool(found.chunked),
         "keep_alive": bool(found.keep_alive),
         "expect_continue": bool(found.expect_continue),
+        "websocket": bool(found.websocket),
         "headers": headers,
     }

@@ -1,8 +1,9 @@
-"""Sending to a client, and closing its connection.
+"""Bytes from and to a client, plain or through TLS, and closing its connection.
 
-Takes bytes in the out buffer and at most one large bytes object behind it. What is complete is sent when the service flushes, as far
-as the client takes it, and goes on when the client is ready; what is part of something longer is sent at once, and the tasklet parks
-while the client is slow. Knows nothing of HTTP. Next to read: _request.pyx, which fills the buffer, and _connection.pyx, which reads.
+Received bytes that are not used at once wait in the inbox. To be sent are the bytes in the out buffer and at most one large bytes
+object behind it. What is complete is sent when the service flushes, as far as the client takes it, and goes on when the client is
+ready; what is part of something longer is sent at once, and the tasklet parks while the client is slow. Knows nothing of HTTP. Next to
+read: _response.pyx, which fills the buffer, and _connection.pyx, which reads.
 """
 
 import os
@@ -11,13 +12,14 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.ref cimport Py_DECREF
 from libc.errno cimport EAGAIN, EINTR, EINVAL, ENOSYS, errno
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memmove
 from posix.unistd cimport close as os_close
 
 from syncless._core.clock cimport NEVER
 from syncless._core.loop cimport FdEntry, Loop, get_loop
 from syncless._core.poller cimport WRITE
-from syncless.wsgi._service cimport NO_DEADLINE, WRITE_DEADLINE, Link, Service
+from syncless.wsgi._service cimport LITTLE, NO_DEADLINE, SCRATCH, WRITE_DEADLINE, Buffer, Link, Service
 
 from syncless.wsgi.errors import ClientGone
 
@@ -51,15 +53,22 @@ cdef extern from *:
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
     }
     """
+    int MSG_DONTWAIT
+    ssize_t recv(int fd, void* data, size_t size, int flags) nogil
     ssize_t sendfile(int out, int file, int64_t* offset, size_t count) nogil
     ssize_t syncless_send2(int fd, const char* a, size_t na, const char* b, size_t nb) nogil
     void syncless_reset(int fd) nogil
 
 
+cdef enum:
+    INBOX = 8192
+
+
 @cython.no_gc
 cdef class Peer(Link):
-    """The sending half of a connection.
+    """A client at the other end of a socket.
 
+    receive()    what has come
     out          what is appended here is sent at the end of the turn
     out_body     a large body behind it
     flush()      sends as much as the client takes now; the rest follows by itself
@@ -77,7 +86,107 @@ cdef class Peer(Link):
         """All is sent; `late` if the client was slow."""
         return 0
 
+    cdef int reading_kind(self) noexcept:
+        """The deadline of a tasklet that waits for bytes while another sends; NO_DEADLINE if none does."""
+        return NO_DEADLINE
+
+    # -- bytes that come -----------------------------------------------------------------------------------------------------
+
+    cdef Py_ssize_t receive(self, char* into, size_t room) except -2:
+        """Bytes received; 0 when the client has closed or failed; -1 when nothing is there now."""
+        cdef Py_ssize_t n
+        if self.layer is None:
+            return self.receive_raw(into, room)
+        if self.ended:
+            return 0
+        n = self.layer.receive(self.fd, into, room, self.hung)
+        if n == 0:
+            self.ended = True
+        elif n < 0:
+            self.readable = self.hung = False
+        return n
+
+    cdef Py_ssize_t receive_raw(self, char* into, size_t room) except -2:
+        cdef Py_ssize_t n
+        if self.ended:
+            return 0
+        while True:
+            n = recv(self.fd, into, room, MSG_DONTWAIT)
+            if n > 0:
+                if n < <Py_ssize_t> room and not self.hung:
+                    self.readable = False       # drained; the next byte makes an event
+                return n
+            if n < 0 and errno == EINTR:
+                continue
+            if n < 0 and errno == EAGAIN:
+                self.readable = self.hung = False
+                return -1
+            self.ended = True
+            return 0
+
+    cdef Py_ssize_t receive_more(self) except -2:
+        """As receive(), behind what is in the inbox already, which gets room for a body."""
+        cdef Py_ssize_t n
+        if not self.readable and not self.hung:
+            return -1
+        if self.inbox_start:
+            self.compact()
+        if self.inbox.room - self.inbox.size < 1024:
+            self.service.reserve(&self.inbox, INBOX)
+        n = self.receive(self.inbox.data + self.inbox.size, self.inbox.room - self.inbox.size)
+        if n > 0:
+            self.inbox.size += n
+        elif self.inbox.size == 0:
+            self.service.release(&self.inbox)
+        return n
+
+    cdef Py_ssize_t receive_little(self) except -2:
+        """The same with no more room than the bytes need: a half-sent head may stay for long."""
+        cdef char* borrowed = self.service.scratch
+        cdef Py_ssize_t n
+        if borrowed == NULL:                    # a finaliser switched while another connection had it
+            return self.receive_more()
+        if not self.readable and not self.hung:
+            return -1
+        if self.inbox_start:
+            self.compact()
+        self.service.scratch = NULL
+        try:
+            n = self.receive(borrowed, SCRATCH)
+            if n > 0:
+                self.service.hold(&self.inbox, borrowed, n)
+        finally:
+            self.service.scratch = borrowed
+        return n
+
+    cdef int compact(self) except -1:
+        """What is left of the inbox moves to its start, and out of a large buffer if it is little."""
+        cdef Buffer old = self.inbox
+        cdef size_t left = old.size - self.inbox_start
+        if left <= LITTLE:
+            self.inbox.data = NULL
+            self.inbox.size = self.inbox.room = 0
+            self.service.hold(&self.inbox, old.data + self.inbox_start, left)
+            self.service.release(&old)
+        else:
+            memmove(old.data, old.data + self.inbox_start, left)
+            self.inbox.size = <uint32_t> left
+        self.inbox_start = 0
+        return 0
+
+    cdef void consume(self, Py_ssize_t n) noexcept:
+        self.inbox_start += n
+        if self.inbox_start >= self.inbox.size:
+            self.inbox_start = 0
+            self.service.release(&self.inbox)
+
     # -- bytes that go -------------------------------------------------------------------------------------------------------
+
+    cdef ssize_t transmit(self, const char* a, size_t na, const char* b, size_t nb) except -2:
+        """As send(2) of a and then b, through the layer if there is one."""
+        if self.layer is None:
+            return syncless_send2(self.fd, a, na, b, nb)
+        return self.layer.send(self.fd, a, na, b, nb)
 
     cdef int flush(self, Loop loop) except -1:
         """Sends what is in the out buffer, as far as the client takes it; the rest when it is ready."""
@@ -92,9 +201,16 @@ cdef class Peer(Link):
             if self.out_body is not None:
                 body_left = PyBytes_GET_SIZE(self.out_body) - self.body_sent
             if head_left + body_left == 0:
-                break
-            n = syncless_send2(self.fd, self.out.data + self.out_sent, head_left,
-                               PyBytes_AS_STRING(self.out_body) + self.body_sent if body_left else NULL, body_left)
+                if self.layer is None:
+                    break
+                n = self.layer.push(self.fd) - 1        # ciphertext that the client has not taken: as EAGAIN
+                if n == 0:
+                    break
+                if n < -1:
+                    return self.close(loop, False)
+            else:
+                n = self.transmit(self.out.data + self.out_sent, head_left,
+                                  PyBytes_AS_STRING(self.out_body) + self.body_sent if body_left else NULL, body_left)
             if n < 0:
                 if errno == EINTR:
                     continue
@@ -131,9 +247,17 @@ cdef class Peer(Link):
                 continue
             ahead = self.out.size - self.out_sent
             if ahead + size - done == 0:
-                break
-            n = syncless_send2(self.fd, self.out.data + self.out_sent, ahead, data + done, size - done)
+                if self.layer is None:
+                    break
+                n = self.layer.push(self.fd) - 1
+                if n == 0:
+                    break
+                self.gone = n < -1
+            else:
+                n = self.transmit(self.out.data + self.out_sent, ahead, data + done, size - done)
             if n < 0:
+                if self.gone:
+                    continue
                 if errno == EAGAIN:
                     self.wait_writable(loop)
                 elif errno != EINTR:
@@ -156,16 +280,18 @@ cdef class Peer(Link):
         while count > 0:
             if self.gone:
                 raise ClientGone("the client has closed the connection")
-            n = sendfile(self.fd, fd, &offset, <size_t> min(count, <int64_t> (1 << 20)))
+            n = -1
+            if self.layer is None:
+                n = sendfile(self.fd, fd, &offset, <size_t> min(count, <int64_t> (1 << 20)))
             if n > 0:
                 count -= n
                 if count and loop._poll_due():
                     loop.yield_()
             elif n == 0:
                 raise RuntimeError("the file became shorter while it was sent")
-            elif errno == EAGAIN:
+            elif self.layer is None and errno == EAGAIN:
                 self.wait_writable(loop)
-            elif errno == EINVAL or errno == ENOSYS:
+            elif self.layer is not None or errno == EINVAL or errno == ENOSYS:
                 data = os.pread(fd, min(count, <int64_t> 65536), offset)
                 if not data:
                     raise RuntimeError("the file became shorter while it was sent")
@@ -189,7 +315,7 @@ cdef class Peer(Link):
         finally:
             self.writer = None
             if self.deadline_kind == WRITE_DEADLINE:
-                self.service.set_deadline(self, NO_DEADLINE)
+                self.service.set_deadline(self, self.reading_kind())
         if self.timed_out:
             self.gone = True
         return 0
@@ -204,7 +330,9 @@ cdef class Peer(Link):
         cdef Service service = self.service
         if self.fd < 0:
             return 0
-        self.gone = True
+        if self.layer is not None and not reset and not self.gone:
+            self.layer.goodbye(self.fd)
+        self.gone = self.ended = True
         service.set_deadline(self, NO_DEADLINE)
         loop.forget_fd(self.fd)
         service.environs.forget(self.fd)
@@ -212,6 +340,8 @@ cdef class Peer(Link):
             syncless_reset(self.fd)
         os_close(self.fd)
         self.fd = -1
+        service.release(&self.inbox)
+        self.inbox_start = 0
         service.release(&self.out)
         self.out_body = None
         if self.writer is not None:

@@ -4,6 +4,7 @@ from libc.stdint cimport int8_t, int64_t, uint8_t, uint32_t
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Runnable, Scheduler
 from syncless._core.timers cimport Timer
+from syncless.wsgi._accesslog cimport AccessLog
 from syncless.wsgi._environ cimport EnvironMaker
 from syncless.wsgi._head cimport head_limits
 from syncless.wsgi._input cimport ByteSource
@@ -15,7 +16,10 @@ cdef enum:
     BODY_DEADLINE = 2       # without a byte of the body that is waited for
     WRITE_DEADLINE = 3      # without progress in sending
     LINGER_DEADLINE = 4     # a refused client may go on sending for so long
-    DEADLINES = 5
+    GREETING_DEADLINE = 5   # a PROXY header and a TLS handshake, from the connection's start
+    PING_DEADLINE = 6       # without a byte from a WebSocket
+    QUEUE_DEADLINE = 7      # a request that waits for its turn
+    DEADLINES = 8
 
 cdef struct Buffer:         # bytes to be sent; blocks of BUFFER bytes come from the service's pool
     char* data
@@ -51,8 +55,20 @@ cdef class Service:
     cdef Py_ssize_t drain_bytes
     cdef int pipelined, chunk_line, trailer_bytes
     cdef int max_connections        # 0: as many as there are descriptors
+    cdef Py_ssize_t max_active, max_queued  # requests at work and waiting; max_active 0: no bound
+    cdef double retry_after         # s
+    cdef double request_seconds     # 0: none
+    cdef double body_rate, body_grace, body_total   # bytes/s, s, s; 0: none
+    cdef int64_t buffered, max_buffered     # bytes in buffers of connections
+    cdef readonly Py_ssize_t queued     # requests that wait for their turn, in the order of QUEUE_DEADLINE's list
+    cdef object tls                 # None, or a callable that gives the SSLContext for a new connection
+    cdef bint plain_too             # HTTP on a TLS port, told by its first byte
+    cdef object trusts              # None, or called with an address: whether its PROXY header or forwarded fields count
+    cdef bint proxied               # trusted peers begin with a PROXY header
+    cdef object forward             # called with the environ of a trusted peer's request
+    cdef object websocket           # None, or makes what an application finds as environ["wsgi.websocket"]
     cdef EnvironMaker environs
-    cdef object log_access          # None, or called with (environ, status, bytes sent, seconds, started)
+    cdef AccessLog log_access       # or None
     cdef readonly object log_errors       # a text stream
     cdef bint stopping
     cdef Loop loop
@@ -62,7 +78,7 @@ cdef class Service:
     cdef readonly long long requests
     cdef readonly long long accepted
     # deadlines: one list per kind, because all of a kind have the same length
-    cdef DeadlineList lists[5]
+    cdef DeadlineList lists[8]
     cdef Timer timer
     # what is sent at the end of a turn
     cdef Flusher flusher
@@ -97,6 +113,9 @@ cdef class Service:
     cdef void give_block(self, char* block) noexcept
     cdef int append(self, Buffer* buffer, const char* data, size_t size) except -1
     cdef int reserve(self, Buffer* buffer, size_t size) except -1
+    cdef int hold(self, Buffer* buffer, const char* data, size_t size) except -1
+    cdef int relieve(self) except -1
+    cdef bint next_turn(self) except -1
     cdef void release(self, Buffer* buffer) noexcept
     cdef int status_code(self, object status) except -1
     cdef bytes dates(self)
@@ -104,3 +123,4 @@ cdef class Service:
 cdef enum:
     BUFFER = 8192
     SCRATCH = 65536
+    LITTLE = 2048       # bytes that hold() keeps without room for more

@@ -1,9 +1,16 @@
 from collections.abc import Callable
-from typing import Any, TextIO
+from ssl import SSLContext
+from typing import Any, Protocol
 
 from syncless._core.scheduler import Runnable
+from syncless.wsgi._accesslog import AccessLog
 from syncless.wsgi._input import ByteSource
+from syncless.wsgi._upgrade import Upgrade
 from syncless.wsgi.limits import Limits
+
+class _ErrorLog(Protocol):
+    def write(self, text: str, /) -> object: ...
+    def flush(self) -> object: ...
 
 class Link(ByteSource): ...
 class Flusher(Runnable): ...
@@ -11,9 +18,10 @@ class Flusher(Runnable): ...
 class Service:
     application: Callable[..., Any]
     limits: Limits
-    log_errors: TextIO
+    log_errors: _ErrorLog
     connections: int
     active: int
+    queued: int
     requests: int
     accepted: int
     stopping: bool
@@ -22,8 +30,15 @@ class Service:
         application: Callable[..., Any],
         template: dict[str, Any],
         limits: Limits,
-        log_access: Callable[[dict[str, Any], str | None, int, int], None] | None,
-        log_errors: TextIO,
+        log_access: AccessLog | None,
+        log_errors: _ErrorLog,
+        *,
+        tls: Callable[[], SSLContext] | None = None,
+        plain_too: bool = False,
+        trusts: Callable[[str], bool] | None = None,
+        proxied: bool = False,
+        forward: Callable[[dict[str, Any]], None] | None = None,
+        websocket: Callable[[Upgrade, dict[str, Any]], object] | None = None,
     ) -> None: ...
     def close(self) -> None: ...
     def census(self) -> dict[str, int]: ...

@@ -96,7 +96,10 @@ cdef class Service:
         if self.scratch == NULL or self.pool == NULL or self.head.data == NULL:
             raise MemoryError
 
-    def __init__(self, application, dict template not None, limits, log_access, log_errors):
+    def __init__(
+        self, application, dict template not None, limits, AccessLog log_access, log_errors, *,
+        tls=None, plain_too=False, trusts=None, proxied=False, forward=None, websocket=None,
+    ):
         self.application = application
         self.limits = limits
         self.head_limits.line = limits.request_line
@@ -108,11 +111,28 @@ cdef class Service:
         self.chunk_line = limits.chunk_line
         self.trailer_bytes = limits.trailer_bytes
         self.max_connections = limits.connections
+        self.max_active = limits.requests
+        self.max_queued = limits.queued
+        self.retry_after = limits.retry_seconds
+        self.request_seconds = limits.request_seconds
+        self.body_rate = limits.body_rate
+        self.body_grace = limits.body_grace_seconds
+        self.body_total = limits.body_total_seconds
+        self.max_buffered = limits.buffered_bytes
+        self.tls = tls
+        self.plain_too = plain_too
+        self.trusts = trusts
+        self.proxied = proxied
+        self.forward = forward
+        self.websocket = websocket
         self.lists[HEAD_DEADLINE].length = <int64_t> (limits.head_seconds * 1e9)
         self.lists[IDLE_DEADLINE].length = <int64_t> (limits.idle_seconds * 1e9)
         self.lists[BODY_DEADLINE].length = <int64_t> (limits.body_seconds * 1e9)
         self.lists[WRITE_DEADLINE].length = <int64_t> (limits.write_seconds * 1e9)
         self.lists[LINGER_DEADLINE].length = <int64_t> (limits.linger_seconds * 1e9)
+        self.lists[GREETING_DEADLINE].length = <int64_t> (limits.greeting_seconds * 1e9)
+        self.lists[QUEUE_DEADLINE].length = <int64_t> (limits.queue_seconds * 1e9)
+        self.lists[PING_DEADLINE].length = <int64_t> (limits.ping_seconds * 1e9)
         self.environs = EnvironMaker(template)
         self.log_access = log_access
         self.log_errors = log_errors
@@ -248,6 +268,7 @@ cdef class Service:
         if buffer.data == NULL and size <= BUFFER:
             buffer.data = self.take_block()
             buffer.room = BUFFER
+            self.buffered += BUFFER
             return 0
         room = max(<size_t> buffer.room * 2, buffer.size + size)
         if buffer.room == BUFFER or buffer.data == NULL:
@@ -262,8 +283,42 @@ cdef class Service:
             grown = <char*> PyMem_Realloc(buffer.data, room)
             if grown == NULL:
                 raise MemoryError
+        self.buffered += room - buffer.room
         buffer.data = grown
         buffer.room = <uint32_t> room
+        return 0
+
+    cdef int hold(self, Buffer* buffer, const char* data, size_t size) except -1:
+        """As append(), with no more room than that takes where it is little: there may be many half-sent heads."""
+        if buffer.data == NULL and size <= LITTLE:
+            buffer.data = <char*> PyMem_Malloc(size)
+            if buffer.data == NULL:
+                raise MemoryError
+            buffer.room = <uint32_t> size
+            self.buffered += size
+            self.buffers_out += 1
+        return self.append(buffer, data, size)
+
+    cdef bint next_turn(self) except -1:
+        """A request has ended: the turn goes to the one that waits longest. Returns whether there is one."""
+        cdef PyObject* first = self.lists[QUEUE_DEADLINE].first
+        if first == NULL:
+            return False
+        self.queued -= 1
+        self.set_deadline(<Link> first, NO_DEADLINE)
+        self.loop.push(<Link> first)
+        return True
+
+    cdef int relieve(self) except -1:
+        """Too much is buffered: those that have taken the longest for their request's head are cut off."""
+        cdef PyObject* oldest
+        while self.buffered > self.max_buffered:
+            oldest = self.lists[HEAD_DEADLINE].first
+            if oldest == NULL:
+                break
+            (<Link> oldest).expired(self.loop, NO_DEADLINE)
+            if self.lists[HEAD_DEADLINE].first == oldest:
+                break
         return 0
 
     cdef int append(self, Buffer* buffer, const char* data, size_t size) except -1:
@@ -275,6 +330,7 @@ cdef class Service:
 
     cdef void release(self, Buffer* buffer) noexcept:
         if buffer.data != NULL:
+            self.buffered -= buffer.room
             if buffer.room == BUFFER:
                 self.give_block(buffer.data)
             else:
@@ -318,4 +374,7 @@ cdef class Service:
             while link != NULL:
                 waiting += 1
                 link = (<Link> link).following
-        return {"connections": self.connections, "active": self.active, "deadlines": waiting, "buffers": self.buffers_out}
+        return {
+            "connections": self.connections, "active": self.active, "queued": self.queued, "deadlines": waiting,
+            "buffers": self.buffers_out, "buffered bytes": self.buffered,
+        }

@@ -7,6 +7,8 @@ class ClientError(Exception):
     """The client broke the protocol or a limit. Not caught by the application, it is answered with `status`."""
 
     status = 400
+    headers: tuple[tuple[str, str], ...] = ()
+    """That the answer has besides."""
 
 
 class BadRequest(ClientError, ValueError):
@@ -25,8 +27,19 @@ class BodyTimeout(ClientError, TimeoutError):
     status = 408
 
 
+class UpgradeRequired(ClientError):
+    """The client asks for a version of the WebSocket protocol that is not spoken here: 426 (RFC 6455, 4.4)."""
+
+    status = 426
+    headers = (("Sec-WebSocket-Version", "13"),)
+
+
 class ClientGone(ClientError, ConnectionError):
     """The client closed the connection or stopped reading; there is nobody to answer."""
+
+
+class RequestTimeout(BaseException):
+    """The request is not answered after Limits.request_seconds: 503. A BaseException, so that ``except Exception`` does not swallow it."""
 
 
 REASONS: dict[int, str] = {
@@ -35,6 +48,7 @@ REASONS: dict[int, str] = {
     413: "Content Too Large",
     414: "URI Too Long",
     417: "Expectation Failed",
+    426: "Upgrade Required",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
     501: "Not Implemented",
@@ -49,10 +63,11 @@ EXPLANATIONS: dict[int, str] = {
     413: "The request body is larger than this server accepts.",
     414: "The request line is longer than this server accepts.",
     417: "The only expectation that this server meets is 100-continue.",
+    426: "This server speaks another version of the protocol that the request asks for.",
     431: "The request headers are larger or more than this server accepts.",
     500: "The application failed. The reason is in the server's log.",
     501: "This server does not have what the request asks for.",
-    503: "The server is stopping.",
+    503: "The server cannot answer this request now.",
     505: "This server speaks HTTP/1.0 and HTTP/1.1.",
 }
 """The text of the answer, in a sentence."""

@@ -26,7 +26,7 @@ const char *const head_known_names[] = {
     "x-request-id", "x-requested-with", NULL};
 
 /* The places of those that this file itself reads. */
-enum { K_HOST, K_CONTENT_LENGTH, K_CONTENT_TYPE, K_TRANSFER_ENCODING, K_CONNECTION, K_EXPECT };
+enum { K_HOST, K_CONTENT_LENGTH, K_CONTENT_TYPE, K_TRANSFER_ENCODING, K_CONNECTION, K_EXPECT, K_UPGRADE };
 
 /* An open-addressed table of the known names: sparse, so that most look-ups meet their name or an empty place at once. */
 #define SLOTS 512
@@ -250,6 +250,10 @@ static long framing_header(const char *value, size_t size, int known, struct hea
             return -417;
         head->expect_continue = 1;
         return 0;
+    case K_UPGRADE:
+        while (next_element(&p, end, &word, &n))
+            head->websocket |= is_word(word, n, "websocket");
+        return 0;
     }
     return 0;
 }
@@ -280,7 +284,7 @@ long head_scan_fields(const char *data, size_t size, long line, const struct hea
     if (end - data > (ptrdiff_t)limits->total + 4)
         end = data + limits->total + 4;
     head->content_length = -1;
-    head->chunked = head->expect_continue = 0;
+    head->chunked = head->expect_continue = head->websocket = 0;
     head->header_count = 0;
     for (;;) {
         if (p == end)
@@ -320,7 +324,7 @@ long head_scan_fields(const char *data, size_t size, long line, const struct hea
         header->value = value - data;
         header->value_size = stop - value;
         header->known = head_known(name, header->name_size);
-        if (header->known <= K_EXPECT) {
+        if (header->known <= K_UPGRADE) {
             n = framing_header(value, stop - value, header->known, head, &seen);
             if (n)
                 return n;

@@ -35,6 +35,7 @@ struct head {
     char chunked;                   /* the body is chunked */
     char keep_alive;                /* what version and Connection header say */
     char expect_continue;
+    char websocket;                 /* Upgrade names websocket */
     char escaped;                   /* the path has a percent sign */
     struct head_header headers[HEAD_MAX_HEADERS];
 };

@@ -5,6 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 
+MAY_BE_ZERO = {
+    "connections",
+    "requests",
+    "queued",
+    "drain_bytes",
+    "body_rate",
+    "body_grace_seconds",
+    "body_total_seconds",
+    "request_seconds",
+    "retry_seconds",
+    "linger_seconds",
+    "stop_seconds",
+}
+
+
 @dataclass(frozen=True)
 class Limits:
     """What a client may cost. Give `serve()` another one, or single fields as keyword arguments."""
@@ -26,18 +41,43 @@ class Limits:
     pipelined: int = 32
     """Requests of one connection that are answered before others get a turn."""
     connections: int = 0
-    """Connections open at a time; more wait in the backlog. 0: as many as there are descriptors."""
+    """Connections open at a time. For one more the oldest idle one is closed; if none is idle, it waits in the backlog. 0: as many as
+    there are descriptors."""
+    requests: int = 0
+    """Requests at work at a time; more are queued. 0: one for each connection."""
+    queued: int = 1000
+    """Requests that wait for one at work to end, where `requests` is set; 503 with Retry-After beyond."""
+    buffered_bytes: int = 1 << 28
+    """Bytes held in the buffers of all connections of an address; beyond, those that take longest for their request head are cut off."""
+    websocket_bytes: int = 1 << 20
+    """Bytes of a WebSocket message, decompressed; the connection is closed with 1009 beyond (websockets: 1 MiB)."""
     backlog: int = 1024
     """Connections that the system queues for accept() (listen(2); Node 511, gunicorn 2048)."""
 
     head_seconds: float = 30.0
     """From the first byte of a request (or the connection's start) to the end of its head; 408 (Apache RequestReadTimeout)."""
+    greeting_seconds: float = 10.0
+    """For a TLS handshake and a PROXY header, from the connection's start; it is closed silently (Go net/http has none; nginx 60)."""
     idle_seconds: float = 75.0
     """Between requests of a kept connection; it is closed silently (nginx keepalive_timeout)."""
     body_seconds: float = 60.0
     """Without a byte of a body that the application waits for; 408 (nginx client_body_timeout)."""
+    body_total_seconds: float = 3600.0
+    """That an application waits for a body in all; 408. 0: any time."""
+    body_rate: int = 240
+    """Bytes of a body per second, on average over the time that the application waits for it; 408 below (Kestrel). 0: any rate."""
+    body_grace_seconds: float = 5.0
+    """Of waiting for a body before `body_rate` counts (Kestrel)."""
+    request_seconds: float = 0.0
+    """From a request's head to the end of its response: RequestTimeout is raised in its tasklet; 503. 0: any time (gunicorn: 30)."""
+    queue_seconds: float = 30.0
+    """That a request waits for another one to end; 503 with Retry-After."""
+    retry_seconds: float = 1.0
+    """What Retry-After says in a 503."""
     write_seconds: float = 60.0
     """Without progress in sending to a client; the connection is reset (nginx send_timeout)."""
+    ping_seconds: float = 20.0
+    """Without a byte from a WebSocket before it is sent a ping; it is closed if it is silent for as long again (websockets: 20)."""
     linger_seconds: float = 2.0
     """For which a client that was refused may go on sending before the connection is closed (nginx lingering_timeout: 5)."""
     stop_seconds: float = 30.0
@@ -48,7 +88,7 @@ class Limits:
             value = getattr(self, field.name)
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise TypeError(f"limit {field.name} must be a number, not {value!r}")
-            if value < 0 or (value == 0 and field.name not in ("connections", "drain_bytes", "stop_seconds", "linger_seconds")):
+            if value < 0 or (value == 0 and field.name not in MAY_BE_ZERO):
                 raise ValueError(f"limit {field.name} must be positive, not {value!r}")
         if self.header_count > 128:
             raise ValueError(f"limit header_count can be 128 at most, not {self.header_count}")

@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
-import socket as _stdlib
-import stat
+import ssl
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from socket import AF_UNIX, socket
 from types import FrameType, TracebackType
 from typing import Any, TextIO
 
 import syncless
 from syncless._core.loop import current_loop
 from syncless._core.sync import Event
-from syncless._core.tasklet import Tasklet, sleep, spawn
+from syncless._core.tasklet import sleep, spawn
 from syncless._core.waiting import Waitable
 from syncless.wsgi._acceptor import Acceptor, close_connections
 from syncless.wsgi._service import Service
-from syncless.wsgi.accesslog import FLUSH_SECONDS, AccessLog
+from syncless.wsgi.accesslog import LogFile, LogWriter, make_log
 from syncless.wsgi.adapt import as_wsgi
+from syncless.wsgi.addresses import Bind, Listening, owner_ids, parse_bind, show
+from syncless.wsgi.client import client_gone
 from syncless.wsgi.filewrapper import FileWrapper
 from syncless.wsgi.limits import Limits
-
-Address = "tuple[str, int] | str"
-
-
-def parse_bind(text: str) -> tuple[str, int] | str:
-    """The address that "host:port", "[ipv6]:port", ":port", "port" or "unix:/path" names."""
-    if text.startswith("unix:"):
-        if len(text) == 5:
-            raise ValueError("'unix:' wants a path, for example unix:/run/app.sock")
-        return text[5:]
-    host, colon, port = text.rpartition(":")
-    if not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f"{text!r} is no address; write host:port, [ipv6]:port or unix:/path with a port from 0 to 65535")
-    return (host.strip("[]") if colon else "127.0.0.1"), int(port)
+from syncless.wsgi.tls import Certificates, Files, make_certificates
+from syncless.wsgi.trust import Forwarding, Trust
+from syncless.wsgi.websocket import websocket_maker
 
 
 class Server:
@@ -56,8 +46,20 @@ class Server:
         *,
         bind: str | Iterable[str] | None = None,
         access_log: bool | str | os.PathLike[str] | TextIO | None = None,
-        error_log: TextIO | None = None,
+        access_log_format: str | Mapping[str, str] = "combined",
+        error_log: str | os.PathLike[str] | TextIO | None = None,
         limits: Limits | None = None,
+        ssl_context: ssl.SSLContext | Callable[[], ssl.SSLContext] | None = None,
+        certfile: str | None = None,
+        keyfile: str | None = None,
+        certificates: Mapping[str, Files] | None = None,
+        plain_http: bool = False,
+        trusted: str | Iterable[str] = (),
+        trusted_fields: Iterable[str] = ("x-forwarded-for", "x-forwarded-proto"),
+        proxy_protocol: bool = False,
+        unix_mode: int | None = None,
+        unix_owner: str | None = None,
+        ipv6_only: bool = False,
         defer_accept: bool = True,
         reuse_port: bool = False,
         **overrides: float,
@@ -71,15 +73,31 @@ class Server:
                 raise TypeError(f"there is no argument or limit {unknown[0]!r}; the limits are in syncless.wsgi.Limits") from None
             raise error
         binds = [bind] if isinstance(bind, str) else list(bind or ())
-        self._wanted: list[tuple[str, int] | str] = [parse_bind(text) for text in binds] or [(host, port)]
-        self._defer_accept = defer_accept
-        self._reuse_port = reuse_port
-        self._error_log = error_log
+        self._wanted = [parse_bind(text) for text in binds] or [Bind(host=host, port=port)]
+        self.certificates: Certificates | None = make_certificates(ssl_context, certfile, keyfile, certificates)
+        if self.certificates is None and (plain_http or any(wanted.tls for wanted in self._wanted)):
+            raise ValueError("TLS is asked for, but there is no certificate: give certfile, certificates or ssl_context")
+        self._plain_http = plain_http
+        peers = [trusted] if isinstance(trusted, str) else list(trusted)
+        self._trust = Trust(peers) if peers else None
+        if proxy_protocol and self._trust is None:
+            raise ValueError("proxy_protocol needs `trusted`, the addresses of the proxies that speak it")
+        self._proxy_protocol = proxy_protocol
+        self._forwarding = Forwarding(self._trust, trusted_fields) if self._trust else None
+        if unix_owner is not None:
+            owner_ids(unix_owner)  # a wrong name is told now
+        self._listening = Listening(
+            self.limits.backlog, reuse_port, max(1, int(self.limits.head_seconds)) if defer_accept else 0, ipv6_only, unix_mode, unix_owner
+        )
+        self._error_log_to = error_log
+        self._error_log: TextIO | LogFile = sys.stderr
         self._access_log_to = access_log
-        self._log: AccessLog | None = None
-        self._log_file: TextIO | None = None
-        self._log_tasklet: Tasklet | None = None
-        self._listeners: list[_stdlib.socket] = []
+        self._access_log_format = access_log_format
+        if access_log:
+            make_log(access_log_format)  # a wrong atom is told now
+        self._log: LogWriter | None = None
+        self._listeners: list[socket] = []
+        self._secure: list[bool] = []
         self._acceptors: list[Acceptor] = []
         self._services: list[Service] = []
         self._stopped = Event()
@@ -90,48 +108,37 @@ class Server:
         """Binds and begins to accept. OSError, with the address in it, if that is not possible."""
         if self._listeners:
             raise RuntimeError("this server has been started already")
-        self._open_log()
+        self._open_logs()
         try:
-            for address in self._wanted:
-                self._listeners.append(self._listen(address))
+            for wanted in self._wanted:
+                secure = self.certificates is not None and wanted.tls is not False
+                for listener in self._listening.open(wanted):
+                    self._listeners.append(listener)
+                    self._secure.append(secure)
         except BaseException:
             self._close_listeners()
-            self._close_log()
+            self._close_logs()
             raise
-        for listener in self._listeners:
-            service = Service(self.application, self._template(listener), self.limits, self._log, self._error_log or sys.stderr)
+        for listener, secure in zip(self._listeners, self._secure):
+            service = Service(
+                self.application,
+                self._template(listener),
+                self.limits,
+                self._log.log if self._log else None,
+                self._error_log,
+                tls=self.certificates if secure else None,
+                plain_too=self._plain_http,
+                trusts=self._trust,
+                proxied=self._proxy_protocol,
+                forward=self._forwarding,
+                websocket=websocket_maker(self.limits, self._error_log),
+            )
             self._services.append(service)
             self._acceptors.append(Acceptor(service, listener.fileno()))
         self._stopped.clear()
         return self
 
-    def _listen(self, address: tuple[str, int] | str) -> _stdlib.socket:
-        if isinstance(address, str):
-            _remove_stale(address)
-            sock = _stdlib.socket(_stdlib.AF_UNIX)
-        else:
-            sock = _stdlib.socket(_stdlib.AF_INET6 if ":" in address[0] else _stdlib.AF_INET)
-        try:
-            if sock.family != _stdlib.AF_UNIX:
-                sock.setsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_REUSEADDR, 1)
-                if self._reuse_port:
-                    sock.setsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_REUSEPORT, 1)
-                sock.setsockopt(_stdlib.IPPROTO_TCP, _stdlib.TCP_NODELAY, 1)  # accepted connections inherit it
-                if self._defer_accept and hasattr(_stdlib, "TCP_DEFER_ACCEPT"):
-                    # a connection is accepted with its request: a wake-up and an epoll_ctl less for each
-                    sock.setsockopt(_stdlib.IPPROTO_TCP, _stdlib.TCP_DEFER_ACCEPT, max(1, int(self.limits.head_seconds)))
-            try:
-                sock.bind(address)
-                sock.listen(self.limits.backlog)
-            except OSError as error:
-                raise OSError(error.errno, f"cannot listen on {_show(address)}: {os.strerror(error.errno or 0)}{_advice(error)}") from None
-        except BaseException:
-            sock.close()
-            raise
-        sock.setblocking(False)
-        return sock
-
-    def _template(self, listener: _stdlib.socket) -> dict[str, Any]:
+    def _template(self, listener: socket) -> dict[str, Any]:
         """What every environ of this listener begins with (PEP 3333, "environ Variables")."""
         address = listener.getsockname()
         name, port = (address[0], str(address[1])) if isinstance(address, tuple) else ("localhost", "")
@@ -143,46 +150,41 @@ class Server:
             "SCRIPT_NAME": "",
             "wsgi.version": (1, 0),
             "wsgi.url_scheme": "http",
-            "wsgi.errors": self._error_log or sys.stderr,
+            "wsgi.errors": self._error_log,
             "wsgi.multithread": True,  # another request may run whenever one waits
             "wsgi.multiprocess": False,
             "wsgi.run_once": False,
             "wsgi.file_wrapper": FileWrapper,
             "wsgi.input_terminated": True,
+            "syncless.client_gone": client_gone,
         }
 
-    def _open_log(self) -> None:
-        to = self._access_log_to
-        if not to:
-            return
-        if to is True:
-            stream: TextIO = sys.stdout
-        elif isinstance(to, (str, os.PathLike)):
-            stream = self._log_file = open(to, "a", encoding="utf-8")  # noqa: SIM115  (closed by _close_log)
-        else:
-            stream = to
-        self._log = AccessLog(stream)
-        self._log_tasklet = spawn(self._flush_log)
-        self._log_tasklet.name = "access log"
+    def _open_logs(self) -> None:
+        to = self._error_log_to
+        self._error_log = LogFile(to) if isinstance(to, (str, os.PathLike)) else to or sys.stderr
+        access = self._access_log_to
+        if access:
+            self._log = LogWriter(make_log(self._access_log_format), LogFile(sys.stdout if access is True else access))
 
-    def _flush_log(self) -> None:
-        while self._log is not None:
-            sleep(FLUSH_SECONDS)
-            self._log.flush()
-
-    def _close_log(self) -> None:
-        if self._log_tasklet is not None:
-            self._log_tasklet.kill()
-            self._log_tasklet = None
+    def _close_logs(self) -> None:
         if self._log is not None:
-            self._log.flush()
+            self._log.close()
             self._log = None
-        if self._log_file is not None:
-            try:
-                self._log_file.close()
-            except OSError:
-                pass  # what could not be written has been reported
-            self._log_file = None
+        if isinstance(self._error_log, LogFile):
+            self._error_log.close()
+
+    def reopen_logs(self) -> None:
+        """Opens log files anew, by their paths: after they were renamed (logrotate). `serve` does it on SIGUSR1."""
+        if self._log is not None:
+            self._log.reopen()
+        if isinstance(self._error_log, LogFile):
+            self._error_log.reopen()
+
+    def reload_certificates(self) -> None:
+        """Reads the certificate files again, for new connections; open ones go on. `serve` does it on SIGHUP. If a file is bad its error
+        is raised and the old certificates stay."""
+        if self.certificates is not None:
+            self.certificates.reload()
 
     # -- where it is ---------------------------------------------------------------------------------------------------------
 
@@ -190,7 +192,7 @@ class Server:
     def addresses(self) -> list[Any]:
         """The addresses in use, in the order of `bind`; ephemeral ports as the system chose them."""
         return [
-            listener.getsockname()[:2] if listener.family != _stdlib.AF_UNIX else listener.getsockname() for listener in self._listeners
+            listener.getsockname()[:2] if listener.family != AF_UNIX else os.fsdecode(listener.getsockname()) for listener in self._listeners
         ]
 
     @property
@@ -206,7 +208,12 @@ class Server:
     @property
     def url(self) -> str:
         """Where to point a browser."""
-        return _show(self.address)
+        return self.urls[0]
+
+    @property
+    def urls(self) -> list[str]:
+        """All addresses in use as text."""
+        return [show(address, secure) for address, secure in zip(self.addresses, self._secure)]
 
     @property
     def requests(self) -> int:
@@ -243,7 +250,7 @@ class Server:
             for service in self._services:
                 service.close()
             self._services.clear()
-            self._close_log()
+            self._close_logs()
             self._stopped.set()
 
     def _wait_closed(self, seconds: float, all_of_them: bool) -> None:
@@ -261,14 +268,15 @@ class Server:
 
     def _close_listeners(self) -> None:
         for listener in self._listeners:
-            path = listener.getsockname() if listener.family == _stdlib.AF_UNIX else None
+            address = listener.getsockname()
             listener.close()
-            if path:
+            if isinstance(address, str) and any(wanted.path == address for wanted in self._wanted):  # not an inherited one
                 try:
-                    os.unlink(path)
+                    os.unlink(address)
                 except OSError:
                     pass
         self._listeners.clear()
+        self._secure.clear()
 
     def wait(self) -> None:
         """Waits until the server has stopped."""
@@ -281,50 +289,26 @@ class Server:
         self.stop()
 
 
-def _remove_stale(path: str) -> None:
-    """A socket file that nobody listens on is what a killed server left."""
-    try:
-        if not stat.S_ISSOCK(os.stat(path).st_mode):
-            return
-    except OSError:
-        return
-    with _stdlib.socket(_stdlib.AF_UNIX) as probe:
-        try:
-            probe.setblocking(False)
-            probe.connect(path)
-        except ConnectionRefusedError:
-            os.unlink(path)
-        except OSError:
-            pass
-
-
-def _show(address: Any) -> str:
-    if isinstance(address, (str, bytes)):
-        return f"unix:{address if isinstance(address, str) else os.fsdecode(address)}"
-    host = f"[{address[0]}]" if ":" in address[0] else address[0]
-    return f"http://{host}:{address[1]}/"
-
-
-def _advice(error: OSError) -> str:
-    return {
-        errno.EADDRINUSE: "; another program listens there, choose another port (0 lets the system choose)",
-        errno.EACCES: "; ports below 1024 and some paths need privileges",
-        errno.EADDRNOTAVAIL: "; this machine has no such address",
-    }.get(error.errno or 0, "")
-
-
 def serve(application: Any, host: str = "127.0.0.1", port: int = 8000, *, quiet: bool = False, **options: Any) -> None:
     """Serves the application until SIGTERM or SIGINT (or the tasklet is killed), then stops gracefully.
 
     ``application``: a WSGI callable, a web.py application, a CherryPy application, root object or class, a BaseHTTPRequestHandler
     subclass, or "module:attribute".
-    ``host``, ``port``: where to listen; port 0 lets the system choose. ``bind``: instead of these one or more of "host:port",
-    "[ipv6]:port", "unix:/path".
-    ``access_log``: True for stdout, a path, or a text stream; none by default. ``error_log``: a text stream, stderr by default.
+    ``host``, ``port``: where to listen; port 0 lets the system choose, host "*" is every address of both families. ``bind``: instead of
+    these one or more of "host:port", "[ipv6]:port", ":port", "unix:/path", "unix:@abstract", "fd:number" (an inherited socket), with
+    "http://" or "https://" before it where only some speak TLS. ``unix_mode`` (0o660), ``unix_owner`` ("user:group"): of UNIX sockets.
+    ``ipv6_only``: [::] does not take IPv4 connections, too.
+    ``certfile``, ``keyfile``: PEM files; ``certificates``: more of them by the name that the client asks for, {"example.org": (cert, key)};
+    or ``ssl_context``, an SSLContext or a callable that makes one. ``plain_http``: the port speaks HTTP, too.
+    ``trusted``: proxies, as addresses, networks, "unix" or "*"; ``trusted_fields``: what they may say of their clients (see `Forwarding`);
+    ``proxy_protocol``: their connections begin with a PROXY header.
+    ``access_log``: True for stdout, a path, or a text stream; none by default. ``access_log_format``: "combined", "common", "json", a string
+    with Apache's atoms, or a mapping of JSON keys to atoms. ``error_log``: a path or a text stream, stderr by default.
     ``limits``: a `Limits`; single limits may be given by name (``head_seconds=10``).
     ``defer_accept``: accept a connection only when its request has come (Linux TCP_DEFER_ACCEPT). ``reuse_port``: SO_REUSEPORT.
     ``quiet``: do not print where it listens.
 
+    SIGUSR1 opens the log files anew, SIGHUP reads the certificates again.
     The first signal lets requests in flight end (Limits.stop_seconds), a second one interrupts them. OSError if it cannot listen.
     """
     server = Server(application, host, port, **options).start()
@@ -334,17 +318,21 @@ def serve(application: Any, host: str = "127.0.0.1", port: int = 8000, *, quiet:
     def on_signal(number: int, frame: FrameType | None) -> None:
         (hurry if asked.is_set() else asked).set()
 
+    def again(number: int, frame: FrameType | None) -> None:
+        what, action = ("log files", server.reopen_logs) if number == signal.SIGUSR1 else ("certificates", server.reload_certificates)
+        try:
+            action()
+        except (OSError, ValueError) as error:
+            print(f"syncless: cannot open the {what} again, the old ones stay: {error}", file=sys.stderr, flush=True)
+
     previous = {}
     if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGINT):
-            previous[number] = signal.signal(number, on_signal)
+        for number, handler in ((signal.SIGTERM, on_signal), (signal.SIGINT, on_signal), (signal.SIGUSR1, again), (signal.SIGHUP, again)):
+            previous[number] = signal.signal(number, handler)
     try:
         if not quiet:
-            for address in server.addresses:
-                print(
-                    f"syncless {syncless.__version__} serves on {_show(address)} (loop: {current_loop().backend}, pid {os.getpid()})",
-                    flush=True,
-                )
+            for url in server.urls:
+                print(f"syncless {syncless.__version__} serves on {url} (loop: {current_loop().backend}, pid {os.getpid()})", flush=True)
         asked.wait()
         if not quiet:
             print(f"syncless stops: {server.census()['active']} requests in flight", flush=True)
@@ -359,5 +347,5 @@ def serve(application: Any, host: str = "127.0.0.1", port: int = 8000, *, quiet:
         server.stop(0)
         raise
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        for number, old in previous.items():
+            signal.signal(number, old)

@@ -50,7 +50,7 @@ def test_clients_cannot_forge_lines_or_fields(start):
     client.close()
     server.stop()
     (entry,) = entries(log)
-    assert "\\x0a\\x22x\\x5c" in entry["request"] and "\\x22" in entry["agent"] and "\\x5c" in entry["agent"]
+    assert "/%0A%22x%5C" in entry["request"] and "\\x22" in entry["agent"] and "\\x5c" in entry["agent"]
 
 
 def test_lines_are_written_soon(start, tmp_path):

@@ -1,0 +1,43 @@
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+
+cdef enum Kind:
+    LITERAL         # the key's bytes
+    VARIABLE        # of the environ
+    REQUEST_LINE
+    PATH
+    QUERY           # with its question mark
+    STATUS
+    SENT            # bytes of the body, - for none
+    SENT_NUMBER
+    STAMP           # [20/Nov/2026:15:19:52 +0000]
+    STRFTIME        # the key is its format
+    DURATION        # in the key's unit: an int of ns
+    RESPONSE_FIELD  # the key is its name in lower case
+
+cdef struct Atom:
+    Kind kind
+    PyObject* key           # owned by AccessLog.keys
+
+
+cdef class AccessLog:
+    cdef Atom* atoms
+    cdef int count
+    cdef list keys
+    cdef readonly bint json
+    cdef readonly bint wants_headers
+    cdef char* data
+    cdef size_t size, room
+    cdef readonly long long dropped     # lines
+    cdef readonly object something      # Event: a first line has come
+    cdef readonly object full           # Event: it is time to write
+    cdef object second, stamp
+    cdef int log(self, dict environ, object status, int64_t sent, int64_t started, object headers) except -1
+    cdef int put(self, const char* data, size_t size) except -1
+    cdef int put_text(self, object text) except -1
+    cdef int put_string(self, object text) except -1
+    cdef int put_escaped(self, object text) except -1
+    cdef int put_url(self, object text) except -1
+    cdef int put_number(self, int64_t number) except -1
+    cdef int put_atom(self, Atom* atom, dict environ, object status, int64_t sent, int64_t started, object headers) except -1
+    cdef object time_stamp(self)

@@ -1,0 +1,243 @@
+"""AccessLog: a line for each response, put together without a Python string of its own and held back until it is written.
+
+Takes what accesslog.py has made of a format. Everything that a client can choose is escaped, so that nobody can forge a line or a field:
+as \\xHH in text (Apache's way), as \\u00HH in JSON, percent-encoded in the request line.
+"""
+
+import time
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_GetItem
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+from libc.stdio cimport snprintf
+from libc.string cimport memcpy
+
+from syncless._core.clock cimport monotonic_ns
+
+from syncless._core.sync import Event
+
+cdef extern from "Python.h":
+    int PyUnicode_KIND(object s)
+    void* PyUnicode_DATA(object s)
+    Py_ssize_t PyUnicode_GET_LENGTH(object s)
+
+cdef enum:
+    WRITTEN_AT = 1 << 16        # bytes held back that ask to be written
+    HELD = 1 << 23              # at most; lines beyond are dropped: the disk or the reader of a pipe stands still
+
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+# Bytes that stand for themselves: in a quoted string, and in a logged URL.
+cdef char plain[256]
+cdef char url_safe[256]
+cdef int _c
+for _c in range(0x20, 0x7f):
+    plain[_c] = _c != c'"' and _c != c"\\"
+    url_safe[_c] = chr(_c).isalnum() or chr(_c) in "-._~!$&'()*+,;=:@/"
+
+cdef str METHOD = "REQUEST_METHOD"
+cdef str PATH_INFO = "PATH_INFO"
+cdef str SCRIPT_NAME = "SCRIPT_NAME"
+cdef str QUERY_STRING = "QUERY_STRING"
+cdef str PROTOCOL = "SERVER_PROTOCOL"
+
+
+cdef str text_of(dict environ, str key):
+    """A value of the environ, which is the application's to change."""
+    cdef PyObject* value = PyDict_GetItem(environ, key)
+    if value == NULL:
+        return ""
+    return <str> value if type(<object> value) is str else str(<object> value)
+
+
+cdef class AccessLog:
+    """AccessLog(atoms, json): the atoms are pairs of a Kind's name and its key; `log()` is called by the server, `take()` by who writes."""
+
+    def __init__(self, list atoms not None, bint json):
+        cdef int i
+        kinds = {"literal": LITERAL, "variable": VARIABLE, "request line": REQUEST_LINE, "path": PATH, "query": QUERY, "status": STATUS,
+                 "sent": SENT, "sent number": SENT_NUMBER, "stamp": STAMP, "strftime": STRFTIME, "duration": DURATION,
+                 "response field": RESPONSE_FIELD}
+        self.atoms = <Atom*> PyMem_Malloc(len(atoms) * sizeof(Atom))
+        if self.atoms == NULL:
+            raise MemoryError
+        self.keys = [key for _, key in atoms]
+        for i in range(len(atoms)):
+            self.atoms[i].kind = kinds[atoms[i][0]]
+            self.atoms[i].key = <PyObject*> self.keys[i]
+            self.wants_headers |= self.atoms[i].kind == RESPONSE_FIELD
+        self.count = len(atoms)
+        self.json = json
+        self.something = Event()
+        self.full = Event()
+        self.second = None
+
+    def __dealloc__(self):
+        PyMem_Free(self.atoms)
+        PyMem_Free(self.data)
+
+    cdef int log(self, dict environ, object status, int64_t sent, int64_t started, object headers) except -1:
+        cdef int i
+        cdef size_t before = self.size
+        if self.size > HELD:
+            self.dropped += 1
+            return 0
+        for i in range(self.count):
+            self.put_atom(&self.atoms[i], environ, status, sent, started, headers)
+        if before == 0:
+            self.something.set()
+        elif before < WRITTEN_AT and self.size >= WRITTEN_AT:
+            self.full.set()
+        return 0
+
+    cdef int put_atom(self, Atom* atom, dict environ, object status, int64_t sent, int64_t started, object headers) except -1:
+        cdef PyObject* value
+        key = <object> atom.key
+        if atom.kind == LITERAL:
+            return self.put(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+        if atom.kind == VARIABLE:
+            value = PyDict_GetItem(environ, key)
+            return self.put_string(<object> value if value != NULL else None)
+        if atom.kind == STATUS:
+            if status is None:
+                return self.put(b"null", 4) if self.json else self.put(b"-", 1)
+            return self.put_text(status[:3])
+        if atom.kind == SENT_NUMBER or (atom.kind == SENT and (self.json or sent)):
+            return self.put_number(sent)
+        if atom.kind == SENT:
+            return self.put(b"-", 1)
+        if atom.kind == DURATION:
+            return self.put_number((monotonic_ns() - started) // <int64_t> key)
+        if atom.kind == STAMP:
+            stamp = self.time_stamp()
+            return self.put_string(stamp) if self.json else self.put_text(stamp)
+        if atom.kind == STRFTIME:
+            return self.put_string(time.strftime(key))
+        if atom.kind == RESPONSE_FIELD:
+            for name, field in headers or ():
+                if name.lower() == key:
+                    return self.put_string(field)
+            return self.put_string(None)
+        # the request
+        if PyDict_GetItem(environ, METHOD) == NULL:     # what came was none
+            return self.put_string(None)
+        if self.json:
+            self.put(b'"', 1)
+        if atom.kind == REQUEST_LINE:
+            self.put_url(text_of(environ, METHOD))
+            self.put(b" ", 1)
+        if atom.kind != QUERY:
+            self.put_url(text_of(environ, SCRIPT_NAME))
+            self.put_url(text_of(environ, PATH_INFO))
+        if atom.kind != PATH:
+            query = text_of(environ, QUERY_STRING)
+            if PyUnicode_GET_LENGTH(query):
+                self.put(b"?", 1)
+                self.put_escaped(query)
+        if atom.kind == REQUEST_LINE:
+            self.put(b" ", 1)
+            self.put_url(text_of(environ, PROTOCOL))
+        return self.put(b'"', 1) if self.json else 0
+
+    cdef object time_stamp(self):
+        now = int(time.time())
+        if now != self.second:
+            self.second = now
+            t = time.localtime(now)
+            zone = time.strftime("%z", t)
+            if self.json:
+                self.stamp = f"{t.tm_year}-{t.tm_mon:02}-{t.tm_mday:02}T{t.tm_hour:02}:{t.tm_min:02}:{t.tm_sec:02}{zone[:3]}:{zone[3:]}"
+            else:
+                self.stamp = f"[{t.tm_mday:02}/{MONTHS[t.tm_mon - 1]}/{t.tm_year}:{t.tm_hour:02}:{t.tm_min:02}:{t.tm_sec:02} {zone}]"
+        return self.stamp
+
+    # -- bytes ---------------------------------------------------------------------------------------------------------------
+
+    cdef int put(self, const char* data, size_t size) except -1:
+        cdef char* grown
+        cdef size_t room
+        if self.room - self.size < size:
+            room = max(self.room * 2, self.size + size + 4096)
+            grown = <char*> PyMem_Realloc(self.data, room)
+            if grown == NULL:
+                raise MemoryError
+            self.data = grown
+            self.room = room
+        memcpy(self.data + self.size, data, size)
+        self.size += size
+        return 0
+
+    cdef int put_number(self, int64_t number) except -1:
+        cdef char text[24]
+        return self.put(text, snprintf(text, 24, "%lld", <long long> number))
+
+    cdef int put_text(self, object text) except -1:
+        """A str that needs no escaping."""
+        cdef bytes raw = text.encode("ascii", "replace")
+        return self.put(PyBytes_AS_STRING(raw), PyBytes_GET_SIZE(raw))
+
+    cdef int put_string(self, object value) except -1:
+        """A value, quoted in JSON; - or null for none."""
+        if value is None or (type(value) is str and PyUnicode_GET_LENGTH(value) == 0):
+            return self.put(b"null", 4) if self.json else self.put(b"-", 1)
+        if type(value) is not str:
+            value = str(value)
+        if not self.json:
+            return self.put_escaped(value)
+        self.put(b'"', 1)
+        self.put_escaped(value)
+        return self.put(b'"', 1)
+
+    cdef int put_escaped(self, object text) except -1:
+        cdef int kind = PyUnicode_KIND(text)
+        cdef void* data = PyUnicode_DATA(text)
+        cdef Py_ssize_t i, done = 0, size = PyUnicode_GET_LENGTH(text)
+        cdef unsigned c
+        cdef char escape[16]
+        if kind != 1:                           # an application has put it there; clients can only send latin-1
+            return self.put_escaped("".join([c if ord(c) < 256 else f"U+{ord(c):04X}" for c in text]))
+        for i in range(size):
+            c = (<unsigned char*> data)[i]
+            if plain[c]:
+                continue
+            self.put(<char*> data + done, i - done)
+            done = i + 1
+            self.put(escape, snprintf(escape, 16, "\\u%04x" if self.json else "\\x%02x", c))
+        return self.put(<char*> data + done, size - done)
+
+    cdef int put_url(self, object text) except -1:
+        """Percent-encoded where a URL would be."""
+        cdef Py_ssize_t i, done = 0, size = PyUnicode_GET_LENGTH(text)
+        cdef const char* data = <const char*> PyUnicode_DATA(text)
+        cdef char escape[8]
+        if PyUnicode_KIND(text) != 1:           # an application has put it there
+            return self.put_url(text.encode("utf-8", "replace").decode("latin-1"))
+        for i in range(size):
+            if url_safe[<unsigned char> data[i]]:
+                continue
+            self.put(data + done, i - done)
+            done = i + 1
+            self.put(escape, snprintf(escape, 8, "%%%02X", <unsigned> <unsigned char> data[i]))
+        return self.put(data + done, size - done)
+
+    def take(self) -> bytes:
+        """The lines that are held back; they are the caller's from then on."""
+        self.something.clear()
+        self.full.clear()
+        block = PyBytes_FromStringAndSize(self.data, self.size)
+        self.size = 0
+        if self.room > WRITTEN_AT * 4:
+            PyMem_Free(self.data)
+            self.data = NULL
+            self.room = 0
+        return block
+
+    def measure(self, dict environ not None, str status, int sent, int times) -> bytes:
+        """Logs the same response so many times and takes the lines: for tests and for finding out what a line costs."""
+        cdef int i
+        cdef int64_t now = monotonic_ns()
+        for i in range(times):
+            self.log(environ, status, sent, now, None)
+        return self.take()

@@ -1,0 +1,203 @@
+"""Where a server listens: addresses as text, and the listening sockets that they name."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Bind(NamedTuple):
+    """An address as parse_bind() reads it. One of the three is set: `host` with `port`, `path` or `fd`."""
+
+    tls: bool | None = None
+    """Whether it speaks TLS; None: if the server has a certificate."""
+    host: str | None = None
+    """"*" stands for all addresses of both families."""
+    port: int = 0
+    path: str | None = None
+    """A UNIX socket; an abstract one begins with a NUL."""
+    fd: int | None = None
+    """A listening socket that the process has inherited."""
+
+
+HELP = "host:port, [ipv6]:port, :port, unix:/path, unix:@abstract or fd:number, with http:// or https:// before it where they differ"
+
+
+def parse_bind(text: str) -> Bind:
+    """The address that the text names; ValueError says how to write one."""
+    rest, tls = text, None
+    for scheme, value in (("http://", False), ("https://", True)):
+        if text.startswith(scheme):
+            rest, tls = text[len(scheme) :].rstrip("/"), value
+    if rest.startswith("unix:"):
+        path = rest[5:]
+        if path.strip("@") == "":
+            raise ValueError(f"{text!r} wants a path, for example unix:/run/app.sock, or unix:@name for an abstract socket")
+        return Bind(tls, path="\0" + path[1:] if path[0] == "@" else path)
+    if rest.startswith("fd:"):
+        if not rest[3:].isdecimal():
+            raise ValueError(f"{text!r} wants the number of an inherited descriptor, for example fd:3")
+        return Bind(tls, fd=int(rest[3:]))
+    host, colon, port = rest.rpartition(":")
+    if not port.isdecimal() or not port.isascii() or int(port) > 65535:
+        raise ValueError(f"{text!r} is no address; write {HELP}, with a port from 0 to 65535")
+    return Bind(tls, host=(host.strip("[]") or "*") if colon else "127.0.0.1", port=int(port))
+
+
+def show(address: Any, tls: bool = False) -> str:
+    """A socket's own address (getsockname()) as text: a URL where there is one."""
+    if isinstance(address, (str, bytes)):
+        path = address if isinstance(address, str) else os.fsdecode(address)
+        return f"unix:@{path[1:]}" if path.startswith("\0") else f"unix:{path}"
+    host = f"[{address[0]}]" if ":" in address[0] else address[0]
+    return f"{'https' if tls else 'http'}://{host}:{address[1]}/"
+
+
+def systemd_fds() -> list[int]:
+    """The descriptors of the sockets that systemd has opened for this process (sd_listen_fds(3)); the variables are taken away."""
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return []
+    count = int(os.environ.get("LISTEN_FDS", "0"))
+    for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):
+        os.environ.pop(name, None)
+    return list(range(3, 3 + count))
+
+
+@dataclass(frozen=True)
+class Listening:
+    """How sockets are opened."""
+
+    backlog: int
+    reuse_port: bool = False
+    defer_seconds: int = 0
+    """Seconds for TCP_DEFER_ACCEPT; 0: connections are accepted before their first bytes have come."""
+    ipv6_only: bool = False
+    unix_mode: int | None = None
+    unix_owner: str | None = None
+    """"user", "user:group" or ":group", names or numbers."""
+
+    def open(self, bind: Bind) -> list[socket.socket]:
+        """The listening, non-blocking sockets of an address: one, or for a host name one for each of its addresses. OSError says why
+        there are none."""
+        if bind.fd is not None:
+            return [self._inherit(bind.fd)]
+        if bind.path is not None:
+            return [self._listen(socket.AF_UNIX, bind.path)]
+        assert bind.host is not None
+        if bind.host == "*":
+            if socket.has_dualstack_ipv6() and not self.ipv6_only:
+                return [self._listen(socket.AF_INET6, ("::", bind.port))]
+            return [self._listen(socket.AF_INET, ("0.0.0.0", bind.port))]
+        try:
+            found = socket.getaddrinfo(bind.host, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        except socket.gaierror as error:
+            raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {bind.host}: {error.strerror}") from None
+        opened: list[socket.socket] = []
+        failure: OSError | None = None
+        port = bind.port
+        for family, _, _, _, address in dict.fromkeys(found):
+            try:
+                opened.append(self._listen(family, (address[0], port, *address[2:])))
+                port = opened[0].getsockname()[1]
+            except OSError as error:
+                failure = error
+        if failure is not None and (not opened or failure.errno != errno.EADDRNOTAVAIL):
+            for sock in opened:
+                sock.close()
+            raise failure
+        return opened
+
+    def _listen(self, family: int, address: Any) -> socket.socket:
+        if family == socket.AF_UNIX and not address.startswith("\0"):
+            _remove_stale(address)
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, self.ipv6_only or address[0] != "::")
+            if family != socket.AF_UNIX:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if self.reuse_port:
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            try:
+                sock.bind(address)
+                if family == socket.AF_UNIX and not address.startswith("\0"):
+                    self._give_away(address)  # before listen(): until then nobody can connect
+                self._tune(sock)
+                sock.listen(self.backlog)
+            except OSError as error:
+                reason = os.strerror(error.errno or 0)
+                raise OSError(error.errno, f"cannot listen on {show(address)}: {reason}{_advice(error)}") from None
+        except BaseException:
+            sock.close()
+            raise
+        sock.setblocking(False)
+        return sock
+
+    def _tune(self, sock: socket.socket) -> None:
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted connections inherit it
+            if self.defer_seconds and hasattr(socket, "TCP_DEFER_ACCEPT"):
+                # a connection is accepted with its request: a wake-up and an epoll_ctl less for each
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, self.defer_seconds)
+
+    def _give_away(self, path: str) -> None:
+        if self.unix_owner is not None:
+            os.chown(path, *owner_ids(self.unix_owner))
+        if self.unix_mode is not None:
+            os.chmod(path, self.unix_mode)
+
+    def _inherit(self, fd: int) -> socket.socket:
+        try:
+            sock = socket.socket(fileno=fd)
+        except OSError as error:
+            raise OSError(error.errno, f"cannot listen on fd:{fd}: {os.strerror(error.errno or 0)}; is it inherited?") from None
+        if sock.type != socket.SOCK_STREAM or not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            sock.detach()
+            raise OSError(errno.EINVAL, f"cannot listen on fd:{fd}: it is no listening stream socket")
+        os.set_inheritable(fd, False)
+        self._tune(sock)
+        sock.setblocking(False)
+        return sock
+
+
+def owner_ids(text: str) -> tuple[int, int]:
+    """The numbers of "user", "user:group" or ":group"; -1 for what is not named. ValueError if there is no such user or group."""
+    import grp  # not everywhere
+    import pwd
+
+    user, _, group = text.partition(":")
+    try:
+        uid = -1 if not user else int(user) if user.isdecimal() else pwd.getpwnam(user).pw_uid
+        gid = -1 if not group else int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid
+    except KeyError as error:
+        raise ValueError(f"the owner {text!r} of a UNIX socket does not exist: {error.args[0]}") from None
+    return uid, gid
+
+
+def _remove_stale(path: str) -> None:
+    """A socket file that nobody listens on is what a killed server left."""
+    try:
+        if not stat.S_ISSOCK(os.stat(path).st_mode):
+            return
+    except OSError:
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.setblocking(False)
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+        except OSError:
+            pass
+
+
+def _advice(error: OSError) -> str:
+    return {
+        errno.EADDRINUSE: "; another program listens there, choose another port (0 lets the system choose)",
+        errno.EACCES: "; ports below 1024 and some paths need privileges",
+        errno.EADDRNOTAVAIL: "; this machine has no such address",
+    }.get(error.errno or 0, "")

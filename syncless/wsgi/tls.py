@@ -1,0 +1,81 @@
+"""Certificates: which one a client is shown, and reading them anew while connections go on. The bytes are _tls.pyx's."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Union
+
+Files = Union[str, tuple[str, str]]
+"""A PEM file with certificate chain and private key, or a pair of files."""
+
+
+def server_context(certificate: Files, password: str | Callable[[], str] | None = None) -> ssl.SSLContext:
+    """A context with this certificate: TLS 1.2 and later, no renegotiation, HTTP/1.1 by ALPN. OSError or ssl.SSLError name the file."""
+    certfile, keyfile = (certificate, None) if isinstance(certificate, str) else certificate
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= getattr(ssl, "OP_NO_RENEGOTIATION", 0) | ssl.OP_CIPHER_SERVER_PREFERENCE
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(certfile, keyfile, password)
+    except ssl.SSLError as error:
+        raise ValueError(f"{certfile}{' with ' + keyfile if keyfile else ''}: {error.reason or error}; it must be a PEM certificate and its key") from None
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, certfile if keyfile is None else f"{certfile} or {keyfile}") from None
+    return context
+
+
+def by_name(default: ssl.SSLContext, others: Mapping[str, ssl.SSLContext]) -> ssl.SSLContext:
+    """Makes the default context choose another one by the name that the client asks for (SNI, RFC 6066, 3): "www.example.org", or
+    "*.example.org" for one label. A client that asks for another name, or none, is shown the default."""
+    contexts = {name.lower(): context for name, context in others.items()}
+
+    def choose(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+        if name:
+            name = name.lower().rstrip(".")
+            found = contexts.get(name) or contexts.get("*." + name.partition(".")[2])
+            if found is not None:
+                connection.context = found
+
+    default.sni_callback = choose  # type: ignore[assignment]
+    return default
+
+
+class Certificates:
+    """The context for new connections; `reload()` makes it anew, connections that are open keep theirs."""
+
+    def __init__(self, make: Callable[[], ssl.SSLContext]):
+        self._make = make
+        self.context = make()
+
+    def __call__(self) -> ssl.SSLContext:
+        return self.context
+
+    def reload(self) -> None:
+        """Reads the files again. If one is bad its error is raised, and the certificates stay as they are."""
+        self.context = self._make()
+
+
+def make_certificates(
+    context: ssl.SSLContext | Callable[[], ssl.SSLContext] | None,
+    certfile: str | None,
+    keyfile: str | None,
+    names: Mapping[str, Files] | None,
+) -> Certificates | None:
+    """From the arguments of `serve`; None where there is no TLS. ValueError if they contradict one another."""
+    if context is not None:
+        if certfile or names:
+            raise ValueError("either ssl_context or certificate files, not both")
+        given = context
+        return Certificates(given if not isinstance(given, ssl.SSLContext) else lambda: given)
+    if keyfile and not certfile:
+        raise ValueError("a keyfile needs its certfile")
+    if not certfile and not names:
+        return None
+    files: Files = (certfile, keyfile) if certfile and keyfile else certfile or next(iter((names or {}).values()))
+
+    def make() -> ssl.SSLContext:
+        return by_name(server_context(files), {name: server_context(other) for name, other in (names or {}).items()})
+
+    return Certificates(make)

@@ -1,0 +1,269 @@
+"""WebSockets for WSGI applications (RFC 6455): ``environ["wsgi.websocket"]``. The wsproto library does the framing.
+
+::
+
+    def application(environ, start_response):
+        websocket = environ.get("wsgi.websocket")
+        if websocket is None:
+            ...                                     # an ordinary request
+        for message in websocket:                   # str or bytes, until the client closes
+            websocket.send(message)
+        return []
+
+The handshake is answered by accept(), or by the first receive() or send(). An application that never calls them can refuse with an
+ordinary response. Needs ``pip install 'syncless[websocket]'``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO
+
+from syncless._core.sync import Lock
+from syncless._core.tasklet import TaskletExit
+from syncless._core.timeout import Timeout
+from syncless.wsgi._upgrade import Upgrade
+from syncless.wsgi.errors import BadRequest, BodyTimeout, ClientGone, UpgradeRequired
+from syncless.wsgi.limits import Limits
+
+CLOSE_SECONDS = 5.0
+"""For which close() waits for the client's own close frame."""
+
+
+class WebSocketClosed(ConnectionError):
+    """The WebSocket has been closed, by us or by the client: nothing can be sent any more."""
+
+
+class WebSocket:
+    """A WebSocket of one request. One tasklet may receive while others send."""
+
+    def __init__(self, upgrade: Upgrade, environ: dict[str, Any], limits: Limits):
+        self._upgrade = upgrade
+        self._environ = environ
+        self._limits = limits
+        self._connection: Any = None
+        self._events: Any = None
+        self._receiving = Lock()
+        self._sending = Lock()
+        self._messages: deque[str | bytes] = deque()
+        self._parts: list[Any] = []
+        self._size = 0
+        self._pinged = False
+        self.close_code: int | None = None
+        """Of the close frame that came or was sent first (RFC 6455, 7.4); 1006 if the client left without one; None while it is open."""
+        self.close_reason = ""
+        self.subprotocol: str | None = None
+        """What accept() agreed on."""
+
+    @property
+    def origin(self) -> str | None:
+        """The page that opened it, as the browser says. Check it where a cookie identifies the user: other sites' pages can connect, too."""
+        origin: str | None = self._environ.get("HTTP_ORIGIN")
+        return origin
+
+    @property
+    def subprotocols(self) -> list[str]:
+        """What the client offers, in its order of preference."""
+        return [name.strip() for name in self._environ.get("HTTP_SEC_WEBSOCKET_PROTOCOL", "").split(",") if name.strip()]
+
+    @property
+    def closed(self) -> bool:
+        return self.close_code is not None
+
+    # -- beginning -----------------------------------------------------------------------------------------------------------
+
+    def accept(self, subprotocol: str | None = None, headers: list[tuple[str, str]] | None = None, compression: bool = True) -> None:
+        """Answers the handshake. BadRequest or UpgradeRequired if the client's is wrong: the server answers 400 or 426 to it."""
+        import wsproto  # paid for by those who use it
+        from wsproto import events
+        from wsproto.extensions import PerMessageDeflate
+
+        if self._connection is not None:
+            raise RuntimeError("this WebSocket has been accepted already")
+        if subprotocol is not None and subprotocol not in self.subprotocols:
+            raise ValueError(f"the client does not offer the subprotocol {subprotocol!r}, only {self.subprotocols}")
+        get = self._environ.get
+        if get("HTTP_SEC_WEBSOCKET_VERSION") != "13":
+            raise UpgradeRequired("only version 13 of the WebSocket protocol is spoken here (RFC 6455, 4.4)")
+        if get("REQUEST_METHOD") != "GET":
+            raise BadRequest("a WebSocket handshake must be a GET request (RFC 6455, 4.1)")
+        names = ("Host", "Upgrade", "Connection", "Sec-WebSocket-Key", "Sec-WebSocket-Version", "Sec-WebSocket-Protocol")
+        names += ("Sec-WebSocket-Extensions",)
+        lines = [(name.encode(), get("HTTP_" + name.upper().replace("-", "_"), "").encode("latin-1")) for name in names]
+        connection = wsproto.WSConnection(wsproto.ConnectionType.SERVER)
+        try:
+            connection.initiate_upgrade_connection([line for line in lines if line[1]], get("PATH_INFO", "/"))
+            next(iter(connection.events()))
+            extensions = [PerMessageDeflate()] if compression else []
+            extra = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers or []]
+            if any(c in name + value for name, value in headers or [] for c in "\r\n\0"):
+                raise ValueError("a header of the handshake has characters that must not go out")
+            answer = connection.send(events.AcceptConnection(subprotocol=subprotocol, extensions=extensions, extra_headers=extra))
+        except wsproto.utilities.ProtocolError as error:
+            raise BadRequest(f"malformed WebSocket handshake: {error}") from None
+        self.subprotocol = subprotocol
+        self._connection = connection
+        self._events = events
+        self._upgrade.begin(answer)
+
+    # -- messages ------------------------------------------------------------------------------------------------------------
+
+    def receive(self) -> str | bytes | None:
+        """The next message: str for text, bytes for binary; None when the WebSocket has been closed. Answers pings meanwhile, and sends
+        them when the client is silent (Limits.ping_seconds)."""
+        if self._connection is None:
+            self.accept()
+        with self._receiving:
+            while not self._messages:
+                if self.closed:
+                    return None
+                self._read()
+            return self._messages.popleft()
+
+    def __iter__(self) -> Iterator[str | bytes]:
+        while (message := self.receive()) is not None:
+            yield message
+
+    def send(self, message: str | bytes | bytearray | memoryview) -> None:
+        """Sends a text or a binary message, waiting while the client is slow. WebSocketClosed if it is closed."""
+        if not isinstance(message, (str, bytes, bytearray, memoryview)):
+            raise TypeError(f"a message must be str or bytes, not {type(message).__name__}")
+        if self._connection is None:
+            self.accept()
+        self._send(self._events.Message(data=message if isinstance(message, str) else bytes(message)))
+
+    def ping(self, payload: bytes = b"") -> None:
+        """Sends a ping of up to 125 bytes."""
+        if self._connection is None:
+            self.accept()
+        self._send(self._events.Ping(payload=payload))
+
+    def close(self, code: int = 1000, reason: str = "") -> None:
+        """Closes: sends a close frame and waits for the client's, CLOSE_SECONDS at most. Harmless if it is closed already."""
+        if self.closed:
+            return
+        if self._connection is None:
+            self.accept()
+        try:
+            self._send(self._events.CloseConnection(code=code, reason=reason[:120]))
+        except WebSocketClosed:
+            return
+        self.close_code, self.close_reason = code, reason
+        if self._receiving.locked():
+            return  # whoever receives meets the answer
+        with Timeout(CLOSE_SECONDS, False), self._receiving:
+            while self._connection.state.name != "CLOSED" and self._upgrade is not None and not self._gone:
+                self._read()
+
+    # -- inside --------------------------------------------------------------------------------------------------------------
+
+    _gone = False
+
+    def _lost(self) -> None:
+        self._gone = True
+        if self.close_code is None:
+            self.close_code = 1006
+
+    def _send(self, event: Any) -> None:
+        with self._sending:
+            if self.closed or self._gone:
+                raise WebSocketClosed(f"the WebSocket is closed ({self.close_code} {self.close_reason})".replace(" )", ")"))
+            try:
+                self._upgrade.write(self._connection.send(event))
+            except ClientGone:
+                self._lost()
+                raise WebSocketClosed("the client has left") from None
+
+    def _read(self) -> None:
+        """Waits for bytes and deals with the frames in them."""
+        try:
+            data = self._upgrade.read()
+        except BodyTimeout:
+            if self._pinged:
+                self._lost()
+                return
+            self._pinged = True
+            if not self.closed:
+                try:
+                    self._send(self._events.Ping())
+                except WebSocketClosed:
+                    pass
+            return
+        except ClientGone:
+            data = b""
+        if not data:
+            self._lost()
+            return
+        self._pinged = False
+        events = self._events
+        try:
+            self._connection.receive_data(data)
+            for event in self._connection.events():
+                if isinstance(event, events.Message):
+                    self._part(event)
+                elif isinstance(event, events.Ping):
+                    self._answer(event.response())
+                elif isinstance(event, events.CloseConnection):
+                    if self.close_code is None:
+                        self._answer(event.response())
+                        self.close_code, self.close_reason = int(event.code), event.reason or ""
+                if self._gone:
+                    return
+        except Exception as error:  # wsproto's RemoteProtocolError, and what zlib and codecs make of bad bytes
+            self._fail(int(getattr(getattr(error, "event_hint", None), "code", 1002)), str(error))
+
+    def _part(self, event: Any) -> None:
+        if self.closed:
+            return  # what comes between our close frame and the client's is dropped
+        self._size += len(event.data)
+        if self._size > self._limits.websocket_bytes:
+            self._fail(1009, f"a message is larger than {self._limits.websocket_bytes} bytes")
+            return
+        self._parts.append(event.data)
+        if event.message_finished:
+            self._messages.append((b"" if isinstance(event.data, (bytes, bytearray)) else "").join(self._parts))
+            self._parts.clear()
+            self._size = 0
+
+    def _answer(self, event: Any) -> None:
+        try:
+            self._send(event)
+        except WebSocketClosed:
+            pass
+
+    def _fail(self, code: int, reason: str) -> None:
+        """The client breaks the protocol or a limit: says so and reads no further."""
+        self._parts.clear()
+        if not self.closed:
+            self._answer(self._events.CloseConnection(code=code, reason=reason[:120]))
+            self.close_code, self.close_reason = code, reason
+        self._gone = True
+
+    def end(self, failure: BaseException | None) -> None:
+        """Called by the server when the application has returned or raised."""
+        if self._connection is None or self.closed:
+            return
+        if isinstance(failure, TaskletExit):
+            self._answer(self._events.CloseConnection(code=1001, reason="the server stops"))  # and there is no time for the client's
+        else:
+            self.close(1000 if failure is None else 1011)
+
+
+def websocket_maker(limits: Limits, log_errors: TextIO) -> Callable[[Upgrade, dict[str, Any]], WebSocket | None]:
+    """What a Service calls for each request that asks for a WebSocket."""
+    told = False
+
+    def make(upgrade: Upgrade, environ: dict[str, Any]) -> WebSocket | None:
+        nonlocal told
+        try:
+            import wsproto  # noqa: F401  (only whether it is there)
+        except ImportError:
+            if not told:
+                told = True
+                log_errors.write("syncless: a client asks for a WebSocket, which needs wsproto: pip install 'syncless[websocket]'\n")
+                log_errors.flush()
+            return None
+        return WebSocket(upgrade, environ, limits)
+
+    return make
