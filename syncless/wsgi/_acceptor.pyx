@@ -104,7 +104,8 @@ cdef class Acceptor(Watcher):
             return 0
         for _ in range(ACCEPT_BATCH):
             if limit and service.connections >= limit and syncless_pending(self.fd) and not self.make_room(loop):
-                return 0                        # the rest waits in the backlog; close() pushes us again
+                service.starved = True
+                return 0                        # the rest waits in the backlog; whoever closes or falls idle pushes us again
             fd = syncless_accept(self.fd, text, &port, &self.last)
             if fd < 0:
                 if errno == EINTR or errno == ECONNABORTED or errno == EPROTO or errno == EPERM:

@@ -18,6 +18,8 @@ cdef enum Kind:
 cdef struct Atom:
     Kind kind
     PyObject* key           # owned by AccessLog.keys
+    const char* text        # a LITERAL's
+    Py_ssize_t size
 
 
 cdef class AccessLog:
@@ -31,8 +33,10 @@ cdef class AccessLog:
     cdef readonly long long dropped     # lines
     cdef readonly object something      # Event: a first line has come
     cdef readonly object full           # Event: it is time to write
-    cdef object second, stamp
+    cdef int64_t second             # of the present stamp
+    cdef object stamp
     cdef int log(self, dict environ, object status, int64_t sent, int64_t started, object headers) except -1
+    cdef int grow(self, size_t size) except -1
     cdef int put(self, const char* data, size_t size) except -1
     cdef int put_text(self, object text) except -1
     cdef int put_string(self, object text) except -1

@@ -13,6 +13,8 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from libc.stdio cimport snprintf
 from libc.string cimport memcpy
+from libc.time cimport time as time_now
+from libc.time cimport time_t
 
 from syncless._core.clock cimport monotonic_ns
 
@@ -67,12 +69,15 @@ cdef class AccessLog:
         for i in range(len(atoms)):
             self.atoms[i].kind = kinds[atoms[i][0]]
             self.atoms[i].key = <PyObject*> self.keys[i]
+            if self.atoms[i].kind == LITERAL:
+                self.atoms[i].text = PyBytes_AS_STRING(self.keys[i])
+                self.atoms[i].size = PyBytes_GET_SIZE(self.keys[i])
             self.wants_headers |= self.atoms[i].kind == RESPONSE_FIELD
         self.count = len(atoms)
         self.json = json
         self.something = Event()
         self.full = Event()
-        self.second = None
+        self.second = -1
 
     def __dealloc__(self):
         PyMem_Free(self.atoms)
@@ -84,8 +89,15 @@ cdef class AccessLog:
         if self.size > HELD:
             self.dropped += 1
             return 0
-        for i in range(self.count):
-            self.put_atom(&self.atoms[i], environ, status, sent, started, headers)
+        try:
+            for i in range(self.count):
+                if self.atoms[i].kind == LITERAL:
+                    self.put(self.atoms[i].text, self.atoms[i].size)
+                else:
+                    self.put_atom(&self.atoms[i], environ, status, sent, started, headers)
+        except BaseException:
+            self.size = before                  # no half a line
+            raise
         if before == 0:
             self.something.set()
         elif before < WRITTEN_AT and self.size >= WRITTEN_AT:
@@ -95,15 +107,15 @@ cdef class AccessLog:
     cdef int put_atom(self, Atom* atom, dict environ, object status, int64_t sent, int64_t started, object headers) except -1:
         cdef PyObject* value
         key = <object> atom.key
-        if atom.kind == LITERAL:
-            return self.put(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
         if atom.kind == VARIABLE:
             value = PyDict_GetItem(environ, key)
             return self.put_string(<object> value if value != NULL else None)
         if atom.kind == STATUS:
             if status is None:
                 return self.put(b"null", 4) if self.json else self.put(b"-", 1)
-            return self.put_text(status[:3])
+            if PyUnicode_KIND(status) == 1 and PyUnicode_GET_LENGTH(status) >= 3:
+                return self.put(<const char*> PyUnicode_DATA(status), 3)
+            return self.put(b"000", 3)
         if atom.kind == SENT_NUMBER or (atom.kind == SENT and (self.json or sent)):
             return self.put_number(sent)
         if atom.kind == SENT:
@@ -142,7 +154,7 @@ cdef class AccessLog:
         return self.put(b'"', 1) if self.json else 0
 
     cdef object time_stamp(self):
-        now = int(time.time())
+        cdef time_t now = time_now(NULL)
         if now != self.second:
             self.second = now
             t = time.localtime(now)
@@ -155,16 +167,18 @@ cdef class AccessLog:
 
     # -- bytes ---------------------------------------------------------------------------------------------------------------
 
-    cdef int put(self, const char* data, size_t size) except -1:
-        cdef char* grown
-        cdef size_t room
+    cdef int grow(self, size_t size) except -1:
+        cdef size_t room = max(self.room * 2, self.size + size + 4096)
+        cdef char* grown = <char*> PyMem_Realloc(self.data, room)
+        if grown == NULL:
+            raise MemoryError
+        self.data = grown
+        self.room = room
+        return 0
+
+    cdef inline int put(self, const char* data, size_t size) except -1:
         if self.room - self.size < size:
-            room = max(self.room * 2, self.size + size + 4096)
-            grown = <char*> PyMem_Realloc(self.data, room)
-            if grown == NULL:
-                raise MemoryError
-            self.data = grown
-            self.room = room
+            self.grow(size)
         memcpy(self.data + self.size, data, size)
         self.size += size
         return 0
@@ -197,7 +211,7 @@ cdef class AccessLog:
         cdef unsigned c
         cdef char escape[16]
         if kind != 1:                           # an application has put it there; clients can only send latin-1
-            return self.put_escaped("".join([c if ord(c) < 256 else f"U+{ord(c):04X}" for c in text]))
+            return self.put_escaped("".join([letter if letter < "\u0100" else f"U+{ord(letter):04X}" for letter in text]))
         for i in range(size):
             c = (<unsigned char*> data)[i]
             if plain[c]:

@@ -178,6 +178,8 @@ cdef class Connection(Peer):
         self.request = request.peer = None
         request.environ = request.handler = None
         request.input.source = None
+        if self.reader is not None:             # another tasklet waits for the body of what is no request any more
+            self.service.loop.wake(self.reader, None)
         self.busy = False
         if self.phase != CLOSED:
             self.phase = READING
@@ -207,6 +209,10 @@ cdef class Connection(Peer):
                 self.service.set_deadline(self, HEAD_DEADLINE)
         elif self.deadline_kind != HEAD_DEADLINE:       # a new connection keeps the one of its first head
             self.service.set_deadline(self, IDLE_DEADLINE)
+            if self.service.starved:            # somebody waits in the backlog, and this one could make room
+                self.service.starved = False
+                if self.service.acceptor is not None:
+                    loop.push(self.service.acceptor)
         return self.arm(loop, READ)
 
     cdef Request next_request(self, Loop loop):
@@ -259,6 +265,10 @@ cdef class Connection(Peer):
             used = service.environs.scan(borrowed, got, &service.head_limits, self.fd, self.kept, &found)
             if used <= 0:
                 self.keep(borrowed, got)
+                if service.buffered > service.max_buffered:
+                    service.relieve()
+                    if self.phase == CLOSED:
+                        return None
                 continue                        # scanned again where it is kept: refused there, or completed
             service.scratch = NULL
             try:

@@ -59,6 +59,7 @@ cdef class Input:
 
     cdef Py_ssize_t window(self, char** data) except -1:
         """Bytes of the body that lie ready at *data, at least one; 0 at the end of the body."""
+        cdef ByteSource source = self.source        # the request may end while another tasklet waits here
         cdef Py_ssize_t n
         if self.finished:
             return 0
@@ -66,10 +67,10 @@ cdef class Input:
             raise ClientGone("the body is no longer there to be read")
         if self.expect:
             self.expect = False
-            self.source.expected()
+            source.expected()
         if self.chunked and self.remaining == 0 and not self.next_chunk():
             return 0
-        n = self.source.available(data)
+        n = source.available(data)
         if n == 0:
             self.broken = True
             raise ClientGone("the client closed the connection before the end of the body")
@@ -84,8 +85,9 @@ cdef class Input:
 
     cdef bint next_chunk(self) except -1:
         """Reads up to the next chunk's data; False after the last chunk and its trailers."""
+        cdef ByteSource source = self.source
         cdef char* data
-        cdef Py_ssize_t n = self.source.available(&data)
+        cdef Py_ssize_t n = source.available(&data)
         cdef int64_t size = 0
         cdef long used
         while self.in_chunk:                    # the CRLF after the data of the last one
@@ -93,14 +95,14 @@ cdef class Input:
                 if data[0] != c"\r" or data[1] != c"\n":
                     self.broken = True
                     raise BadRequest("a chunk is not as long as it says")
-                self.source.consume(2)
+                source.consume(2)
                 self.in_chunk = False
             elif n == 1 and data[0] != c"\r":
                 self.broken = True
                 raise BadRequest("a chunk is not as long as it says")
             else:
                 self.wait_for_more()
-            n = self.source.available(&data)
+            n = source.available(&data)
         while True:
             used = scan_chunk_line(data, n, self.chunk_line, &size)
             if used != 0:
@@ -109,11 +111,11 @@ cdef class Input:
                 used = -413
                 break
             self.wait_for_more()
-            n = self.source.available(&data)
+            n = source.available(&data)
         if used < 0:
             self.broken = True
             raise BadRequest("malformed chunk size") if used == -400 else BodyTooLarge("the line of a chunk is too long")
-        self.source.consume(used)
+        source.consume(used)
         self.total += size
         if self.total > self.max_body:
             self.broken = True
@@ -122,17 +124,17 @@ cdef class Input:
         self.in_chunk = True
         if size > 0:
             return True
-        n = self.source.available(&data)
+        n = source.available(&data)
         while True:                             # trailers are read and dropped (RFC 9112, 7.1.2)
             used = scan_trailers(data, n, self.trailers)
             if used != 0:
                 break
             self.wait_for_more()
-            n = self.source.available(&data)
+            n = source.available(&data)
         if used < 0:
             self.broken = True
             raise BadRequest("malformed or too long trailers")
-        self.source.consume(used)
+        source.consume(used)
         self.finished = True
         return False
 
@@ -175,13 +177,14 @@ cdef class Input:
 
     cdef Py_ssize_t direct_window(self, char* into, Py_ssize_t n, char** data) except 0:
         """As window(), but where nothing lies ready the bytes go straight `into` the result: then minus their number."""
+        cdef ByteSource source = self.source
         cdef Py_ssize_t got
         if self.source is None or self.broken:
             raise ClientGone("the body is no longer there to be read")
         if self.expect:
             self.expect = False
-            self.source.expected()
-        got = self.source.direct(into, n)
+            source.expected()
+        got = source.direct(into, n)
         if got < 0:
             return self.window(data)
         if got == 0:

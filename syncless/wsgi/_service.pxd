@@ -71,6 +71,7 @@ cdef class Service:
     cdef AccessLog log_access       # or None
     cdef readonly object log_errors       # a text stream
     cdef bint stopping
+    cdef bint starved               # a connection waits in the backlog because there are too many
     cdef Loop loop
     # what is at work, for status pages, tests and stopping
     cdef readonly Py_ssize_t connections

@@ -1,7 +1,20 @@
-"""The access log: its format, and that a client cannot forge lines."""
+"""The access log: its formats, that a client cannot forge lines, and that writing it stops nobody."""
 
 import io
+import json
+import os
 import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import syncless
+from syncless.io import socket
+from syncless.wsgi import Server
+from syncless.wsgi._accesslog import AccessLog
+from syncless.wsgi.accesslog import FORMATS, make_log
 
 COMBINED = re.compile(
     r'^127\.0\.0\.1 - - \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] "(?P<request>[^"]*)" (?P<status>\d{3}|-) (?P<size>\d+|-) '
@@ -10,12 +23,31 @@ COMBINED = re.compile(
 
 
 def app(environ, start_response):
-    start_response("200 OK", [])
+    start_response("200 OK", [("X-Made-By", 'me "too"')])
     return [b"hello"] if environ["PATH_INFO"] != "/empty" else []
 
 
 def entries(stream):
     return [COMBINED.match(line).groupdict() for line in stream.getvalue().splitlines()]
+
+
+def logged(start, format, path="/a?b=c", headers="", **options):
+    """What one request is logged as."""
+    stream = io.StringIO()
+    server = start(app, access_log=stream, access_log_format=format, **options)
+    client = start.client(server)
+    client.get(path, headers)
+    client.close()
+    server.stop()
+    return stream.getvalue()
+
+
+def eventually(condition):
+    for _ in range(400):
+        if condition():
+            return True
+        syncless.sleep(0.01)
+    return False
 
 
 def test_combined_format(start):
@@ -42,25 +74,173 @@ def test_refused_requests_are_logged(start):
     assert [(entry["request"], entry["status"]) for entry in entries(log)] == [("-", "400")]
 
 
+HOSTILE = 'User-Agent: a" "b\\\r\nReferer: \x85\xff\r\n'.encode("latin-1").decode("latin-1")
+
+
 def test_clients_cannot_forge_lines_or_fields(start):
     log = io.StringIO()
     server = start(app, access_log=log)
     client = start.client(server)
-    client.get("/%0a%22x%5c", 'User-Agent: a" "b\\\r\nReferer: \x85\r\n'.encode("latin-1").decode("latin-1"))
+    client.send(("GET /%0a%22x%5c%20HTTP?q\"\\ HTTP/1.1\r\nHost: a\r\n" + HOSTILE + "\r\n").encode("latin-1"))
+    client.response()
     client.close()
     server.stop()
     (entry,) = entries(log)
-    assert "/%0A%22x%5C" in entry["request"] and "\\x22" in entry["agent"] and "\\x5c" in entry["agent"]
+    assert entry["request"] == "GET /%0A%22x%5C%20HTTP?q\\x22\\x5c HTTP/1.1"
+    assert entry["agent"] == "a\\x22 \\x22b\\x5c" and entry["referer"] == "\\x85\\xff"
+
+
+def test_json(start):
+    line = logged(start, "json", "/%22%0a\u00e9?q=%22", "User-Agent: a\"\\b\r\nReferer: \u00e9\r\n")
+    entry = json.loads(line)
+    assert line.count("\n") == 1 and line.isascii()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d", entry.pop("time"))
+    assert entry.pop("duration_us") >= 0
+    assert entry == {
+        "remote_addr": "127.0.0.1",
+        "user": None,
+        "method": "GET",
+        "path": "/%22%0A%C3%A9",
+        "query": "?q=%22",
+        "protocol": "HTTP/1.1",
+        "status": 200,
+        "bytes": 5,
+        "host": "test",
+        "referer": "\u00c3\u00a9",
+        "user_agent": 'a"\\b',
+    }
+
+
+def test_a_mapping_is_json_of_ones_own(start):
+    entry = json.loads(logged(start, {"who": "%h", "pid": "%P", 'a"b': "%{X-Made-By}o", "none": "%{X}i", "e": "%{wsgi.url_scheme}e"}))
+    assert entry == {"who": "127.0.0.1", "pid": os.getpid(), 'a"b': 'me "too"', "none": None, "e": "http"}
+
+
+@pytest.mark.parametrize(
+    ("format", "expected"),
+    [
+        ("common", r'127\.0\.0\.1 - - \[.*\] "GET /a\?b=c HTTP/1\.1" 200 5'),
+        ("%a %m %U %q %H %s %>s %b %B %p", r"127\.0\.0\.1 GET /a \?b=c HTTP/1\.1 200 200 5 5 \d+"),
+        ("%v %V %l %u", r"127\.0\.0\.1 test - -"),
+        ("%D %T %{ms}T %{us}T %{s}T", r"\d+ 0 0 \d+ 0"),
+        ("%{%Y-%m-%d}t", r"\d{4}-\d\d-\d\d"),
+        ("%{x-MADE-by}o %{X-Absent}o", r"me \\x22too\\x22 -"),
+        ("%{Host}i %{Content-Type}i %{REQUEST_METHOD}e", "test - GET"),
+        ("100%% %P", "100% " + str(os.getpid())),
+    ],
+)
+def test_atoms(start, format, expected):
+    assert re.fullmatch(expected + "\n", logged(start, format))
+
+
+@pytest.mark.parametrize("format", ["%Z", "%{x}q", "%", "100%", {"a": "%h %l"}, {"a": "text"}, {"a": "%%"}, "%{h}T"])
+def test_unknown_atoms_are_told_at_once(format):
+    with pytest.raises(ValueError, match="atom|lonely"):
+        Server(app, access_log=True, access_log_format=format)
+
+
+def test_an_application_can_put_anything_into_its_environ():
+    log = make_log("%U %u %r")
+    environ = {"REQUEST_METHOD": "GET", "PATH_INFO": None, "SCRIPT_NAME": b"x", "REMOTE_USER": "\u20ac\udcff\n", "QUERY_STRING": 5}
+    assert log.measure(environ, "200 OK", 1, 1) == b"b'x'None U+20ACU+DCFF\\x0a GET b'x'None?5 \n"
 
 
 def test_lines_are_written_soon(start, tmp_path):
-    import syncless
-
     path = tmp_path / "log"
     server = start(app, access_log=path)
     start.client(server).get()
-    for _ in range(300):
-        if path.read_text():
-            break
-        syncless.sleep(0.01)
+    assert eventually(lambda: path.read_text())
     assert COMBINED.match(path.read_text().strip())
+
+
+def test_reopening_after_a_rename_loses_nothing(start, tmp_path):
+    path = tmp_path / "log"
+    server = start(app, access_log=path, error_log=tmp_path / "errors")
+    client = start.client(server)
+    for number in range(10):
+        client.get(f"/{number}")
+        if number % 3 == 0:
+            path.rename(tmp_path / f"log.{number}")
+            (tmp_path / "errors").rename(tmp_path / f"errors.{number}")
+            server.reopen_logs()
+            assert eventually(path.exists) and (tmp_path / "errors").exists()
+    client.close()
+    server.stop()
+    lines = "".join(file.read_text() for file in sorted(tmp_path.glob("log*"), key=lambda file: file.stat().st_mtime_ns))
+    assert sorted(re.findall(r"GET /(\d)", lines)) == [str(number) for number in range(10)]
+    assert len(list(tmp_path.glob("log*"))) == 5
+
+
+def test_a_log_that_cannot_be_reopened_goes_on_in_the_old_file(start, tmp_path, capfd):
+    path = tmp_path / "folder" / "log"
+    path.parent.mkdir()
+    server = start(app, access_log=path)
+    path.parent.rename(tmp_path / "moved")
+    server.reopen_logs()
+    start.client(server).get("/still")
+    assert eventually(lambda: "/still" in (tmp_path / "moved" / "log").read_text())
+    server.stop()
+    assert "cannot be written" in capfd.readouterr().err
+
+
+def test_sigusr1_reopens_the_logs(tmp_path):
+    (tmp_path / "logs.py").write_text("def app(e, s):\n    s('200 OK', [])\n    return [b'x']\n")
+    command = [sys.executable, "-m", "syncless", "logs:app", "--bind", "127.0.0.1:0", "--access-log", "log", "--access-log-format", "%U"]
+    process = subprocess.Popen([*command, "--error-log", "errors"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+
+    def get(path):
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as sock:
+            sock.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+            while sock.recv(1000):
+                pass
+
+    try:
+        port = int(re.search(r":(\d+)/", syncless.run_in_thread(process.stdout.readline))[1])
+        get("/before")
+        assert eventually(lambda: (tmp_path / "log").read_text() == "/before\n")
+        (tmp_path / "log").rename(tmp_path / "old")
+        (tmp_path / "errors").unlink()
+        process.send_signal(signal.SIGUSR1)
+        assert eventually(lambda: (tmp_path / "log").exists() and (tmp_path / "errors").exists())
+        get("/after")
+        assert eventually(lambda: (tmp_path / "log").read_text() == "/after\n")
+    finally:
+        process.terminate()
+        syncless.run_in_thread(process.communicate)
+    assert process.returncode == 0 and (tmp_path / "old").read_text() == "/before\n"
+
+
+def test_a_pipe_that_nobody_reads_stops_no_request(start):
+    """Its lines wait, and beyond a bound they are dropped and counted."""
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as stream:
+        server = start(app, access_log=stream, access_log_format="%{User-Agent}i")
+        client = start.client(server)
+        text = "x" * 20_000
+        for _ in range(20):  # a pipe takes 64 kB
+            with syncless.Timeout(5):
+                assert client.get("/", f"User-Agent: {text}\r\n")[0] == 200
+        syncless.sleep(0.7)
+        with syncless.Timeout(5):
+            assert client.get()[0] == 200
+        client.close()
+
+        def read_all():
+            seen = 0
+            while seen < 20 * (len(text) + 1) + 2:
+                seen += len(os.read(reading, 65536))
+
+        syncless.run_in_thread(read_all)
+        server.stop()
+    os.close(reading)
+
+
+def test_what_is_held_back_is_bounded():
+    log = make_log("%{User-Agent}i")
+    line = len(log.measure({"HTTP_USER_AGENT": "x" * 10_000}, "200 OK", 0, 1))
+    assert len(log.measure({"HTTP_USER_AGENT": "x" * 10_000}, "200 OK", 0, 2000)) <= (1 << 23) + line
+    assert log.dropped == 2000 - ((1 << 23) // line + 1)
+
+
+def test_the_formats_that_have_names_are_all_there():
+    assert set(FORMATS) == {"combined", "common", "json"} and all(isinstance(make_log(name), AccessLog) for name in FORMATS)

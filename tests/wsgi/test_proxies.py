@@ -1,0 +1,241 @@
+"""PROXY headers and forwarded fields: believed from trusted peers, and from nobody else."""
+
+import json
+import socket as blocking
+import ssl
+import struct
+
+import pytest
+
+import syncless
+from syncless.wsgi import Server
+from syncless.wsgi.proxyheader import LONGEST_LINE, SIGNATURE, ProxyHeader, parse_proxy_header
+from syncless.wsgi.trust import Forwarding, Trust
+
+KEYS = ("REMOTE_ADDR", "REMOTE_PORT", "wsgi.url_scheme", "HTTPS", "HTTP_HOST", "SERVER_PORT")
+
+
+def tell(environ, start_response):
+    start_response("200 OK", [])
+    forwarded = [key for key in environ if "FORWARDED" in key or "REAL_IP" in key]
+    return [json.dumps({key: environ[key] for key in (*KEYS, *forwarded) if key in environ}).encode()]
+
+
+def asked(client, headers=""):
+    return json.loads(client.get("/", headers)[2])
+
+
+FORGED = (
+    "X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: evil\r\nX-Forwarded-Port: 1\r\nX-Real-IP: 6.6.6.6\r\n"
+    "Forwarded: for=6.6.6.6;proto=https\r\nX-Forwarded-Prefix: /evil\r\nX-Forwarded: 6.6.6.6\r\nX_Forwarded_For: 6.6.6.6\r\n"
+)
+
+
+@pytest.mark.parametrize("trusted", [(), ("10.0.0.0/8", "unix")])
+def test_nothing_is_believed_by_default_or_from_others(start, trusted):
+    client = start.client(start(tell, trusted=trusted))
+    for _ in range(3):  # the fields of a connection are remembered
+        seen = asked(client, FORGED)
+        assert seen["REMOTE_ADDR"] == "127.0.0.1" and seen["wsgi.url_scheme"] == "http" and seen["HTTP_HOST"] == "test"
+        assert set(seen) == {"REMOTE_ADDR", "REMOTE_PORT", "wsgi.url_scheme", "HTTP_HOST", "SERVER_PORT"}
+
+
+def test_a_trusted_peer_is_believed_what_it_sets_and_no_more(start):
+    client = start.client(start(tell, trusted="127.0.0.1"))
+    for _ in range(3):
+        seen = asked(client, FORGED)
+        assert (seen["REMOTE_ADDR"], seen["REMOTE_PORT"], seen["wsgi.url_scheme"], seen["HTTPS"]) == ("6.6.6.6", "", "https", "on")
+        assert seen["HTTP_HOST"] == "test"
+        assert {key for key in seen if "FORWARDED" in key or "REAL" in key} == {"HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_PROTO"}
+    assert asked(client)["REMOTE_ADDR"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("chain", "client"),
+    [
+        ("1.1.1.1", "1.1.1.1"),
+        ("6.6.6.6, 1.1.1.1", "1.1.1.1"),  # what the client itself has written stands before
+        ("1.1.1.1, 10.0.0.2", "1.1.1.1"),  # a trusted proxy in between
+        ("6.6.6.6, 1.1.1.1, 10.0.0.3, 10.0.0.2", "1.1.1.1"),
+        ("10.0.0.3, 10.0.0.2", "10.0.0.3"),  # all of them ours
+        ("1.1.1.1:80", "1.1.1.1"),
+        ("[2001:db8::1]:80", "2001:db8::1"),
+        ("2001:db8::1", "2001:db8::1"),
+        ("unknown", "10.0.0.1"),
+        ("1.1.1.1, unknown", "10.0.0.1"),  # what lies behind an unknown one is nobody's word
+        ("", "10.0.0.1"),
+        (", ,", "10.0.0.1"),
+        ("1.1.1.1\u00e9", "10.0.0.1"),
+    ],
+)
+def test_the_client_is_the_last_one_that_is_not_trusted(chain, client):
+    environ = {"REMOTE_ADDR": "10.0.0.1", "wsgi.url_scheme": "http", "HTTP_X_FORWARDED_FOR": chain}
+    Forwarding(Trust(["10.0.0.0/8"]))(environ)
+    assert environ["REMOTE_ADDR"] == client
+    quoted = ", ".join(f'for="{entry.strip()}"' for entry in chain.split(",") if entry.strip())
+    environ = {"REMOTE_ADDR": "10.0.0.1", "wsgi.url_scheme": "http", "HTTP_FORWARDED": quoted}
+    Forwarding(Trust(["10.0.0.0/8"]), ["forwarded"])(environ)
+    assert environ["REMOTE_ADDR"] == client
+
+
+def test_scheme_host_and_port_are_those_of_the_same_proxy():
+    fields = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port")
+    environ = {
+        "REMOTE_ADDR": "10.0.0.1",
+        "HTTPS": "on",
+        "HTTP_X_FORWARDED_FOR": "6.6.6.6, 1.1.1.1, 10.0.0.2",
+        "HTTP_X_FORWARDED_PROTO": "https, http, https",
+        "HTTP_X_FORWARDED_HOST": "www.example.org",
+        "HTTP_X_FORWARDED_PORT": "8443",
+    }
+    Forwarding(Trust(["10.0.0.0/8"]), fields)(environ)
+    assert environ["wsgi.url_scheme"] == "http" and "HTTPS" not in environ
+    assert environ["HTTP_HOST"] == "www.example.org" and environ["SERVER_PORT"] == "8443"
+
+
+def test_the_forwarded_field():
+    """RFC 7239, 4: the examples of the RFC, and what is malformed."""
+    forwarding = Forwarding(Trust(["*"]), ["forwarded"])
+
+    def after(value):
+        environ = {"REMOTE_ADDR": "10.0.0.1", "wsgi.url_scheme": "http", "HTTP_FORWARDED": value, "HTTP_X_FORWARDED_FOR": "6.6.6.6"}
+        forwarding(environ)
+        assert "HTTP_X_FORWARDED_FOR" not in environ
+        return environ["REMOTE_ADDR"], environ["wsgi.url_scheme"], environ.get("HTTP_HOST")
+
+    assert after('For="[2001:db8:cafe::17]:4711"') == ("2001:db8:cafe::17", "http", None)
+    assert after("for=192.0.2.60;proto=https;by=203.0.113.43;host=a.example") == ("192.0.2.60", "https", "a.example")
+    assert after('for="_gazonk"') == ("10.0.0.1", "http", None)
+    for malformed in ("for=1.1.1.1 proto=https", 'for="1.1.1.1', "=", "for", 'for=1.1.1.1;proto="https'):
+        assert after(malformed) == ("10.0.0.1", "http", None)
+    assert after('for=1.1.1.1;proto=gopher;host="a b"') == ("1.1.1.1", "http", None)
+
+
+def test_what_cannot_be_trusted_is_refused():
+    with pytest.raises(ValueError, match="cannot be trusted"):
+        Server(tell, trusted="example.org")
+    with pytest.raises(ValueError, match="no field of a proxy"):
+        Server(tell, trusted="*", trusted_fields=["x-client"])
+    with pytest.raises(ValueError, match="either Forwarded"):
+        Server(tell, trusted="*", trusted_fields=["forwarded", "x-forwarded-for"])
+    with pytest.raises(ValueError, match="needs `trusted`"):
+        Server(tell, proxy_protocol=True)
+
+
+def test_peers_on_unix_sockets(start, tmp_path):
+    for trusted, expected in (("unix", "6.6.6.6"), ("127.0.0.1", "")):
+        server = start(tell, bind=f"unix:{tmp_path}/{expected or 'x'}", trusted=trusted)
+        assert asked(start.client(server), FORGED)["REMOTE_ADDR"] == expected
+
+
+def block(command, family, body):
+    return SIGNATURE + struct.pack("!BBH", command, family, len(body)) + body
+
+
+TCP4 = blocking.inet_aton("192.0.2.1") + blocking.inet_aton("127.0.0.1") + struct.pack("!HH", 1234, 80)
+TCP6 = blocking.inet_pton(blocking.AF_INET6, "2001:db8::1") + bytes(16) + struct.pack("!HH", 1234, 80)
+
+GOOD = {
+    "version 1": (b"PROXY TCP4 192.0.2.1 127.0.0.1 1234 80\r\n", ("192.0.2.1", 1234)),
+    "version 1, IPv6": (b"PROXY TCP6 2001:db8::1 ::1 1234 80\r\n", ("2001:db8::1", 1234)),
+    "version 1, unknown": (b"PROXY UNKNOWN\r\n", None),
+    "version 1, unknown with more": (b"PROXY UNKNOWN ffff::1 ffff::2 1 2\r\n", None),
+    "version 2": (block(0x21, 0x11, TCP4), ("192.0.2.1", 1234)),
+    "version 2, IPv6": (block(0x21, 0x21, TCP6), ("2001:db8::1", 1234)),
+    "version 2 with extensions": (block(0x21, 0x11, TCP4 + b"\x04\x00\x05hello"), ("192.0.2.1", 1234)),
+    "version 2, local": (block(0x20, 0x00, b""), None),
+    "version 2, unspecified": (block(0x21, 0x00, b"xyz"), None),
+    "version 2, UNIX": (block(0x21, 0x31, bytes(216)), ("", -1)),
+}
+BAD = {
+    "no header": b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    "lower case": b"proxy TCP4 1.1.1.1 1.1.1.1 1 1\r\n",
+    "no such family": b"PROXY UDP4 1.1.1.1 1.1.1.1 1 1\r\n",
+    "bad address": b"PROXY TCP4 1.1.1.256 1.1.1.1 1 1\r\n",
+    "IPv6 where IPv4 is announced": b"PROXY TCP4 ::1 ::1 1 1\r\n",
+    "port too large": b"PROXY TCP4 1.1.1.1 1.1.1.1 65536 1\r\n",
+    "port with a zero before it": b"PROXY TCP4 1.1.1.1 1.1.1.1 01 1\r\n",
+    "negative port": b"PROXY TCP4 1.1.1.1 1.1.1.1 -1 1\r\n",
+    "too few words": b"PROXY TCP4 1.1.1.1 1.1.1.1 1\r\n",
+    "two spaces": b"PROXY  TCP4 1.1.1.1 1.1.1.1 1 1\r\n",
+    "never ending line": b"PROXY " + b"x" * 200,
+    "version 3": block(0x31, 0x11, TCP4),
+    "no such command": block(0x22, 0x11, TCP4),
+    "addresses cut short": block(0x21, 0x11, TCP4[:11]),
+    "too long": block(0x21, 0x11, TCP4 + bytes(5000)),
+    "nearly the signature": SIGNATURE[:-1] + b"x" + bytes(20),
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_header_at_every_split(name):
+    data, source = GOOD[name]
+    for size in range(len(data)):
+        assert parse_proxy_header(data[:size]) is None
+    assert parse_proxy_header(data) == parse_proxy_header(data + b"GET /") == ProxyHeader(len(data), source)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_header_is_refused_as_soon_as_that_is_known(name):
+    with pytest.raises(ValueError):
+        parse_proxy_header(BAD[name])
+    assert len(BAD["never ending line"]) > LONGEST_LINE
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_announced_connections(start, name):
+    data, source = GOOD[name]
+    server = start(tell, trusted="127.0.0.1", proxy_protocol=True, defer_accept=False)
+    for step in (1, 1000):
+        client = start.client(server)
+        for i in range(0, len(data), step):
+            client.send(data[i : i + step])
+            syncless.sleep(0)
+        for _ in range(2):
+            seen = asked(client, FORGED)
+            address, port = source or ("127.0.0.1", None)
+            # the announced client is no proxy of ours, so its fields are not believed
+            assert seen["REMOTE_ADDR"] == (address if source else "6.6.6.6")
+            assert port is None or seen["REMOTE_PORT"] == (str(port) if port >= 0 else "")
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_trusted_peer_that_announces_nothing_is_cut_off(start, name):
+    client = start.client(start(tell, trusted="127.0.0.1", proxy_protocol=True))
+    client.send(BAD[name])
+    assert client.at_end()
+
+
+def test_a_half_sent_header_is_cut_off_in_time(start):
+    client = start.client(start(tell, trusted="127.0.0.1", proxy_protocol=True, greeting_seconds=0.05))
+    client.send(b"PROXY TCP4 ")
+    assert client.at_end()
+
+
+def test_others_may_not_announce(start):
+    client = start.client(start(tell, trusted="10.0.0.1", proxy_protocol=True))
+    assert asked(client)["REMOTE_ADDR"] == "127.0.0.1"
+    client.send(GOOD["version 1"][0])
+    assert client.response()[0] == 400
+
+
+def test_a_header_before_tls(start, tmp_path):
+    trustme = pytest.importorskip("trustme", reason="trustme makes the certificate of this test: pip install trustme")
+    authority = trustme.CA()
+    context, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.configure_trust(trusting)
+    server = start(tell, trusted="127.0.0.1", proxy_protocol=True, ssl_context=context)
+
+    def client():
+        with blocking.create_connection(server.address, timeout=10) as sock:
+            sock.sendall(GOOD["version 2"][0])
+            with trusting.wrap_socket(sock, server_hostname="localhost") as tls:
+                tls.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                data = b""
+                while piece := tls.recv(1000):
+                    data += piece
+                return json.loads(data.partition(b"\r\n\r\n")[2])
+
+    seen = syncless.run_in_thread(client)
+    assert seen["REMOTE_ADDR"] == "192.0.2.1" and seen["wsgi.url_scheme"] == "https"

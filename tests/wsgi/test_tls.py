@@ -1,0 +1,374 @@
+"""TLS over a real socket: handshakes, certificates by name, reloading, and what goes wrong."""
+
+import contextlib
+import http.client
+import io
+import os
+import socket as blocking
+import ssl
+import struct
+import threading
+
+import pytest
+
+import syncless
+from syncless.wsgi import Server
+
+trustme = pytest.importorskip("trustme", reason="trustme makes the certificates of these tests: pip install trustme")
+
+
+class Authority:
+    """A certificate authority, and files for servers."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.ca = trustme.CA()
+        self.context = self.client_context()
+
+    def files(self, *names, ca=None):
+        made = (ca or self.ca).issue_cert(*names)
+        certfile, keyfile = self.folder / f"{names[0]}.pem", self.folder / f"{names[0]}.key"
+        certfile.write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
+        made.private_key_pem.write_to_path(keyfile)
+        return str(certfile), str(keyfile)
+
+    def client_context(self, certificate=None):
+        context = ssl.create_default_context()
+        self.ca.configure_trust(context)
+        if certificate:
+            self.ca.issue_cert(certificate).configure_cert(context)
+        return context
+
+
+@pytest.fixture
+def authority(tmp_path):
+    return Authority(tmp_path)
+
+
+@pytest.fixture
+def https(start, authority):
+    certfile, keyfile = authority.files("localhost", "127.0.0.1")
+    return lambda app, **options: start(app, certfile=certfile, keyfile=keyfile, **options)
+
+
+def hello(environ, start_response):
+    start_response("200 OK", [])
+    return [f"{environ['wsgi.url_scheme']} {environ.get('HTTPS')} {environ.get('SSL_PROTOCOL', '')}".encode()]
+
+
+def in_thread(function, *args):
+    """Runs a blocking client in an OS thread while the server goes on here."""
+    return syncless.run_in_thread(function, *args)
+
+
+def connect(server, context, name="localhost"):
+    sock = blocking.create_connection(server.address, timeout=10)
+    try:
+        return context.wrap_socket(sock, server_hostname=name, suppress_ragged_eofs=False)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def test_requests_over_one_connection(https, authority):
+    server = https(hello)
+    assert server.url.startswith("https://127.0.0.1:")
+
+    def client():
+        connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=authority.context, timeout=10)
+        bodies = []
+        for _ in range(3):
+            connection.request("GET", "/")
+            bodies.append(connection.getresponse().read().decode())
+        chosen = connection.sock.selected_alpn_protocol()
+        connection.close()
+        return bodies, chosen
+
+    bodies, _ = in_thread(client)
+    assert bodies == ["https on TLSv1.3"] * 3
+
+
+def test_large_bodies_both_ways_and_files(https, authority, tmp_path):
+    blob = os.urandom(1 << 20) * 5
+    (tmp_path / "blob").write_bytes(blob)
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        if environ["PATH_INFO"] == "/file":
+            return environ["wsgi.file_wrapper"](open(tmp_path / "blob", "rb"))  # noqa: SIM115
+        if environ["PATH_INFO"] == "/stream":
+            return (blob[i : i + 100_000] for i in range(0, len(blob), 100_000))
+        return [environ["wsgi.input"].read()]
+
+    server = https(app)
+
+    def client():
+        connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=authority.context, timeout=30)
+        for method, path, body in (("POST", "/", blob), ("GET", "/file", None), ("GET", "/stream", None)):
+            connection.request(method, path, body)
+            assert connection.getresponse().read() == blob, path
+        connection.close()
+
+    in_thread(client)
+
+
+def test_every_split_of_the_handshake_and_request(https, authority):
+    """Ciphertext byte by byte and in pieces; the answer is the same."""
+    server = https(hello, defer_accept=False)
+
+    def client(step):
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = authority.context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+        with blocking.create_connection(server.address, timeout=10) as sock:
+            sock.setsockopt(blocking.IPPROTO_TCP, blocking.TCP_NODELAY, 1)
+
+            def exchange(action):
+                while True:
+                    try:
+                        return action()
+                    except ssl.SSLWantReadError:
+                        pass
+                    finally:
+                        data = outgoing.read()
+                        for i in range(0, len(data), step):
+                            sock.sendall(data[i : i + step])
+                    incoming.write(sock.recv(step))
+
+            exchange(tls.do_handshake)
+            exchange(lambda: tls.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
+            answer = b""
+            while True:
+                try:
+                    piece = exchange(lambda: tls.read(10000))
+                except ssl.SSLZeroReturnError:
+                    return answer
+                if not piece:
+                    return answer
+                answer += piece
+
+    for step in (1, 7, 100):
+        assert in_thread(client, step).endswith(b"https on TLSv1.3")
+
+
+def test_the_end_is_told_by_close_notify(https, authority):
+    server = https(hello)
+
+    def client():
+        with connect(server, authority.context) as sock:
+            sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            data = b""
+            while piece := sock.recv(1000):  # SSLEOFError if the end were not told
+                data += piece
+            return data
+
+    assert in_thread(client).endswith(b"https on TLSv1.3")
+
+
+def test_an_idle_connection_is_closed_with_close_notify(https, authority):
+    server = https(hello, idle_seconds=0.05)
+
+    def client():
+        with connect(server, authority.context) as sock:
+            sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            data = b""
+            while piece := sock.recv(1000):
+                data += piece
+            return data
+
+    assert in_thread(client).endswith(b"https on TLSv1.3")
+
+
+def test_an_error_in_mid_stream_is_no_clean_end(https, authority):
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        yield b"x" * 100
+        raise RuntimeError("boom")
+
+    server = https(app, error_log=io.StringIO())
+
+    def client():
+        with connect(server, authority.context) as sock:
+            sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            while sock.recv(1000):
+                pass
+
+    with pytest.raises(OSError):  # SSLEOFError or ConnectionResetError
+        in_thread(client)
+
+
+def test_names_choose_certificates(start, authority):
+    server = start(
+        hello,
+        certfile=authority.files("first.test")[0],
+        keyfile=authority.files("first.test")[1],
+        certificates={"second.test": authority.files("second.test"), "*.wild.test": authority.files("*.wild.test")},
+    )
+
+    def shown(name):
+        context = authority.client_context()
+        context.check_hostname = False
+        with connect(server, context, name) as sock:
+            return sock.getpeercert()["subjectAltName"][0][1]
+
+    for name, expected in (
+        ("second.test", "second.test"),
+        ("SECOND.test", "second.test"),
+        ("a.wild.test", "*.wild.test"),
+        ("a.b.wild.test", "first.test"),
+        ("unknown.test", "first.test"),
+        (None, "first.test"),
+    ):
+        assert in_thread(shown, name) == expected
+
+
+def test_certificates_are_read_again_and_open_connections_go_on(https, authority):
+    server = https(hello)
+
+    def serial(context):
+        with connect(server, context) as sock:
+            return sock.getpeercert()["serialNumber"]
+
+    def ask(sock):
+        sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        return sock.recv(1000)
+
+    sock = in_thread(connect, server, authority.context)
+    before = in_thread(serial, authority.context)
+    certfile, _keyfile = authority.files("localhost", "127.0.0.1")
+    server.reload_certificates()
+    assert in_thread(serial, authority.context) != before
+    assert b"200 OK" in in_thread(ask, sock)
+    with open(certfile, "w") as file:
+        file.write("broken")
+    with pytest.raises(ValueError, match=r"localhost\.pem"):
+        server.reload_certificates()
+    in_thread(serial, authority.context)
+    assert b"200 OK" in in_thread(ask, sock)
+    sock.close()
+
+
+def test_a_slow_handshake_blocks_nobody_and_is_cut(https, authority):
+    server = https(hello, greeting_seconds=0.3, defer_accept=False)
+    slow = [blocking.create_connection(server.address, timeout=5) for _ in range(50)]
+    for sock in slow[::2]:
+        sock.sendall(b"\x16\x03\x01")
+    for _ in range(3):
+        in_thread(lambda: connect(server, authority.context).close())
+    assert server.census()["connections"] >= 50
+    for sock in slow:
+        assert in_thread(sock.recv, 10) == b""
+        sock.close()
+
+
+def test_plain_http_on_a_tls_port(https, start):
+    client = start.client(https(hello))
+    client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    status, headers, body = client.response()
+    assert status == 400 and b"HTTPS" in body and headers["connection"] == "close" and client.at_end()
+
+
+def test_both_on_one_port(https, start, authority):
+    server = https(hello, plain_http=True)
+    client = start.client(server)
+    assert client.get()[2] == client.get()[2] == b"http None "
+    test_requests_over_one_connection(lambda app: server, authority)
+
+
+def test_tls_on_one_address_and_plain_on_another(start, authority):
+    certfile, keyfile = authority.files("localhost", "127.0.0.1")
+    server = start(hello, certfile=certfile, keyfile=keyfile, bind=["http://127.0.0.1:0", "https://127.0.0.1:0"])
+    assert [url.partition(":")[0] for url in server.urls] == ["http", "https"]
+    assert start.client(server).get()[2] == b"http None "
+
+
+@pytest.mark.parametrize("junk", [b"\x16", b"\x16\x03\x01\x00\x05hello", b"\x16\x03\x01\x02\x00" + bytes(600), b"\x16" * 5000])
+@pytest.mark.parametrize("reset", [False, True])
+def test_junk_instead_of_a_handshake(https, start, authority, junk, reset):
+    server = https(hello, greeting_seconds=0.1)
+    client = start.client(server)
+    client.send(junk)
+    syncless.sleep(0.01)
+    if reset:
+        client.sock.setsockopt(blocking.SOL_SOCKET, blocking.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+    test_requests_over_one_connection(lambda app: server, authority)
+
+
+def test_junk_after_the_handshake(https, authority):
+    server = https(hello)
+
+    def client():
+        with connect(server, authority.context) as sock:
+            raw = blocking.socket(fileno=os.dup(sock.fileno()))
+            raw.sendall(b"\x17\x03\x03\x00\x20" + bytes(32))
+            with pytest.raises(OSError):
+                while sock.recv(1000):
+                    pass
+            raw.close()
+
+    in_thread(client)
+
+
+def test_a_client_that_does_not_read_is_cut(https, authority):
+    blob = b"x" * 20_000_000
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return [blob]
+
+    server = https(app, write_seconds=0.1)
+    gone = threading.Event()
+
+    def client():
+        with connect(server, authority.context) as sock:
+            sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert gone.wait(10)
+
+    waiting = syncless.spawn(in_thread, client)
+    syncless.sleep(0.05)
+    for _ in range(100):
+        if server.census()["connections"] == 0:
+            break
+        syncless.sleep(0.05)
+    assert server.census()["connections"] == 0
+    gone.set()
+    waiting.join()
+
+
+def test_client_certificates(start, authority):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.files("localhost", "127.0.0.1"))
+    context.verify_mode = ssl.CERT_REQUIRED
+    authority.ca.configure_trust(context)
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return [f"{environ['SSL_CLIENT_VERIFY']} {environ['SSL_CLIENT_CERT'][:27]}".encode()]
+
+    server = start(app, ssl_context=context)
+
+    def client(context):
+        connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=10)
+        with contextlib.closing(connection):
+            connection.request("GET", "/")
+            return connection.getresponse().read()
+
+    assert in_thread(client, authority.client_context("me@example.org")) == b"SUCCESS -----BEGIN CERTIFICATE-----"
+    with pytest.raises(OSError):
+        in_thread(client, authority.context)
+
+
+def test_arguments_are_checked(authority):
+    certfile, keyfile = authority.files("localhost")
+    with pytest.raises(ValueError, match="not both"):
+        Server(hello, ssl_context=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certfile=certfile)
+    with pytest.raises(ValueError, match="needs its certfile"):
+        Server(hello, keyfile=keyfile)
+    with pytest.raises(ValueError, match="no certificate"):
+        Server(hello, bind="https://127.0.0.1:0")
+    with pytest.raises(ValueError, match="no certificate"):
+        Server(hello, plain_http=True)
+    with pytest.raises(OSError, match=r"missing\.pem"):
+        Server(hello, certfile="missing.pem")
+    with pytest.raises(ValueError, match="PEM"):
+        Server(hello, certfile=keyfile)
