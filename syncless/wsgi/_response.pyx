@@ -94,6 +94,8 @@ cdef class Response(Tasklet):
         cdef int known
         cdef int64_t declared
         cdef bint dated = False, served = False
+        if self.upgraded:
+            return 0                                # a framework's view has to return something
         if exc_info is not None:
             try:
                 if self.committed:

@@ -31,8 +31,8 @@ CLOSE_SECONDS = 5.0
 """For which close() waits for the client's own close frame."""
 
 
-class WebSocketClosed(ConnectionError):
-    """The WebSocket has been closed, by us or by the client: nothing can be sent any more."""
+class WebSocketClosed(ClientGone):
+    """The WebSocket has been closed, by us or by the client: nothing can be sent any more. An application may let it pass."""
 
 
 class WebSocket:
@@ -50,6 +50,8 @@ class WebSocket:
         self._parts: list[Any] = []
         self._size = 0
         self._pinged = False
+        self._gone = False
+        self._arrived: Iterator[Any] | None = None  # events of frames that have come, dealt with one message at a time
         self.close_code: int | None = None
         """Of the close frame that came or was sent first (RFC 6455, 7.4); 1006 if the client left without one; None while it is open."""
         self.close_reason = ""
@@ -153,12 +155,10 @@ class WebSocket:
         if self._receiving.locked():
             return  # whoever receives meets the answer
         with Timeout(CLOSE_SECONDS, False), self._receiving:
-            while self._connection.state.name != "CLOSED" and self._upgrade is not None and not self._gone:
+            while self._connection.state.name != "CLOSED" and not self._gone:
                 self._read()
 
     # -- inside --------------------------------------------------------------------------------------------------------------
-
-    _gone = False
 
     def _lost(self) -> None:
         self._gone = True
@@ -176,42 +176,54 @@ class WebSocket:
                 raise WebSocketClosed("the client has left") from None
 
     def _read(self) -> None:
-        """Waits for bytes and deals with the frames in them."""
+        """Deals with the frames that have come up to the end of a message, so that what was sent before a close frame can be answered;
+        waits for bytes if there are none."""
+        if self._arrived is None and not self._wait():
+            return
+        events = self._events
+        try:
+            for event in self._arrived or ():
+                if isinstance(event, events.Message):
+                    self._part(event)
+                elif isinstance(event, events.Ping):
+                    self._answer(event.response())
+                elif isinstance(event, events.CloseConnection) and self.close_code is None:
+                    self._answer(event.response())
+                    self.close_code, self.close_reason = int(event.code), event.reason or ""
+                if self._messages or self._gone:
+                    return
+        except Exception as error:  # wsproto's RemoteProtocolError, and what zlib and codecs make of bad bytes
+            self._fail(int(getattr(getattr(error, "event_hint", None), "code", 1002)), str(error))
+        self._arrived = None
+
+    def _wait(self) -> bool:
+        """Waits for bytes. Whether some have come."""
         try:
             data = self._upgrade.read()
         except BodyTimeout:
             if self._pinged:
                 self._lost()
-                return
+                return False
             self._pinged = True
             if not self.closed:
                 try:
                     self._send(self._events.Ping())
                 except WebSocketClosed:
                     pass
-            return
+            return False
         except ClientGone:
             data = b""
         if not data:
             self._lost()
-            return
+            return False
         self._pinged = False
-        events = self._events
         try:
             self._connection.receive_data(data)
-            for event in self._connection.events():
-                if isinstance(event, events.Message):
-                    self._part(event)
-                elif isinstance(event, events.Ping):
-                    self._answer(event.response())
-                elif isinstance(event, events.CloseConnection):
-                    if self.close_code is None:
-                        self._answer(event.response())
-                        self.close_code, self.close_reason = int(event.code), event.reason or ""
-                if self._gone:
-                    return
-        except Exception as error:  # wsproto's RemoteProtocolError, and what zlib and codecs make of bad bytes
-            self._fail(int(getattr(getattr(error, "event_hint", None), "code", 1002)), str(error))
+        except Exception as error:  # bytes after the client's close frame
+            self._fail(1002, str(error))
+            return False
+        self._arrived = self._connection.events()
+        return True
 
     def _part(self, event: Any) -> None:
         if self.closed:

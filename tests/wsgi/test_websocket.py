@@ -1,0 +1,440 @@
+"""WebSockets: raw frames, the websockets library as a client, and a real browser."""
+
+import io
+import os
+import pathlib
+import shutil
+import ssl
+import struct
+import subprocess
+import tempfile
+import urllib.request
+
+import pytest
+
+import syncless
+from syncless.wsgi import BadRequest, WebSocketClosed
+
+pytest.importorskip("wsproto", reason="WebSockets need wsproto: pip install 'syncless[websocket]'")
+client_library = pytest.importorskip("websockets.sync.client", reason="the websockets library is the client: pip install websockets")
+from websockets.exceptions import ConnectionClosed, InvalidStatus  # noqa: E402
+
+HANDSHAKE = (
+    "GET /ws HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+)
+
+
+def echo(environ, start_response):
+    websocket = environ.get("wsgi.websocket")
+    if websocket is None:
+        start_response("200 OK", [])
+        return [b"plain"]
+    for message in websocket:
+        websocket.send(message)
+    return []
+
+
+def frame(opcode, payload=b"", fin=True, masked=True):
+    head = bytes([opcode | (0x80 if fin else 0)])
+    size = len(payload)
+    bit = 0x80 if masked else 0
+    if size < 126:
+        head += bytes([size | bit])
+    elif size < 65536:
+        head += bytes([126 | bit]) + struct.pack("!H", size)
+    else:
+        head += bytes([127 | bit]) + struct.pack("!Q", size)
+    if not masked:
+        return head + payload
+    mask = b"\x01\x02\x03\x04"
+    return head + mask + bytes(byte ^ mask[i % 4] for i, byte in enumerate(payload))
+
+
+class Raw:
+    """A raw client after its handshake."""
+
+    def __init__(self, start, server, extra=""):
+        self.client = start.client(server)
+        self.client.send((HANDSHAKE + extra + "\r\n").encode())
+        self.status, self.headers, _ = self.client.response()
+
+    def send(self, *args, **kwargs):
+        self.client.send(frame(*args, **kwargs))
+
+    def receive(self):
+        """(opcode, payload) of the next frame; None at the end."""
+        head = self.client._exactly(2)
+        if head is None:
+            return None
+        size = head[1] & 0x7F
+        if size == 126:
+            (size,) = struct.unpack("!H", self.client._exactly(2))
+        elif size == 127:
+            (size,) = struct.unpack("!Q", self.client._exactly(8))
+        return head[0] & 0x0F, self.client._exactly(size)
+
+
+def closed_with(raw):
+    opcode, payload = raw.receive()
+    assert opcode == 8
+    return struct.unpack("!H", payload[:2])[0]
+
+
+def test_the_handshake_of_the_rfc(start):
+    raw = Raw(start, start(echo))
+    assert raw.status == 101 and raw.headers["sec-websocket-accept"] == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+    raw.send(1, b"hello")
+    assert raw.receive() == (1, b"hello")
+    raw.send(8, struct.pack("!H", 1000))
+    assert closed_with(raw) == 1000 and raw.client.at_end()
+
+
+def test_every_split_of_the_frames(start):
+    data = frame(1, b"one", fin=False) + frame(9, b"ping") + frame(0, b"two") + frame(2, b"\x00" * 300) + frame(8, struct.pack("!H", 1000))
+    server = start(echo)
+    for step in (1, 2, 3, 1000):
+        raw = Raw(start, server)
+        for i in range(0, len(data), step):
+            raw.client.send(data[i : i + step])
+            syncless.sleep(0)
+        assert [raw.receive() for _ in range(3)] == [(10, b"ping"), (1, b"onetwo"), (2, b"\x00" * 300)]
+        assert closed_with(raw) == 1000
+
+
+def test_frames_that_come_with_the_handshake(start):
+    client = start.client(start(echo))
+    client.send((HANDSHAKE + "\r\n").encode() + frame(1, b"early"))
+    assert client.response()[0] == 101
+    assert client._exactly(7) == b"\x81\x05early"
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        (("Version: 13", "Version: 12"), 426),
+        (("dGhlIHNhbXBsZSBub25jZQ==", "short"), 101),  # wsproto does not look into the key
+        (("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", ""), 400),
+        (("Connection: Upgrade", "Connection: close"), 400),
+        (("GET /ws", "POST /ws"), 400),
+    ],
+)
+def test_malformed_handshakes(start, change, status):
+    client = start.client(start(echo))
+    client.send((HANDSHAKE.replace(*change) + "\r\n").encode())
+    found, headers, _ = client.response()
+    assert found == status
+    if status == 426:
+        assert headers["sec-websocket-version"] == "13"
+
+
+def test_a_request_that_asks_for_no_websocket(start):
+    client = start.client(start(echo))
+    assert client.get()[2] == client.get("/", "Upgrade: h2c\r\nConnection: Upgrade\r\n")[2] == b"plain"
+
+
+def test_an_application_may_refuse(start):
+    def app(environ, start_response):
+        assert environ["wsgi.websocket"].origin == "http://evil"
+        start_response("403 Forbidden", [])
+        return [b"no"]
+
+    client = start.client(start(app))
+    client.send((HANDSHAKE + "Origin: http://evil\r\n\r\n").encode())
+    assert client.response()[0] == 403
+    assert client.get("/", "Origin: http://evil\r\nUpgrade: websocket\r\n")[0] == 403  # the connection goes on
+
+
+def test_a_framework_that_answers_after_all(start):
+    """Flask's view must return something; it is dropped, and so is a late start_response()."""
+
+    def app(environ, start_response):
+        environ["wsgi.websocket"].send("hello")
+        start_response("200 OK", [("Content-Length", "5")])(b"never")
+        return [b"sent"]
+
+    raw = Raw(start, start(app))
+    assert raw.receive() == (1, b"hello")
+    assert closed_with(raw) == 1000
+    raw.send(8, struct.pack("!H", 1000))
+    assert raw.client.at_end()
+
+
+def test_protocol_errors_close_with_their_code(start):
+    server = start(echo, websocket_bytes=1000)
+    for sent, code in (
+        (frame(1, b"unmasked", masked=False), 1002),
+        (frame(3, b"reserved opcode"), 1002),
+        (frame(1, b"\xff\xfe"), 1007),
+        (frame(0, b"continues nothing"), 1002),
+        (frame(9, b"x" * 126), 1002),
+        (frame(8, b"\x00"), 1002),
+        (frame(1, b"x" * 1001), 1009),
+        (frame(1, b"x" * 600, fin=False) + frame(0, b"x" * 600), 1009),
+        (bytes([0xF1, 0x80]) + bytes(4), 1002),  # bits of extensions that were not agreed on
+    ):
+        raw = Raw(start, server)
+        raw.client.send(sent)
+        assert closed_with(raw) == code, sent
+        assert raw.client.at_end()
+
+
+def test_errors_of_the_application(start):
+    log = io.StringIO()
+
+    def app(environ, start_response):
+        environ["wsgi.websocket"].accept()
+        raise RuntimeError("boom")
+
+    raw = Raw(start, start(app, error_log=log))
+    assert closed_with(raw) == 1011
+    raw.send(8, struct.pack("!H", 1011))
+    assert raw.client.at_end() and "boom" in log.getvalue()
+
+
+def test_the_client_leaves_without_a_word(start):
+    seen = []
+
+    def app(environ, start_response):
+        websocket = environ["wsgi.websocket"]
+        seen.append(websocket.receive())
+        seen.append(websocket.close_code)
+        with pytest.raises(WebSocketClosed):
+            websocket.send("too late")
+        return []
+
+    server = start(app)
+    client = start.client(server)
+    client.send((HANDSHAKE + "\r\n").encode())
+    assert client.response()[0] == 101
+    client.close()
+    for _ in range(200):
+        if len(seen) == 2:
+            break
+        syncless.sleep(0.005)
+    assert seen == [None, 1006]
+
+
+def test_silent_clients_are_pinged_and_then_closed(start):
+    server = start(echo, ping_seconds=0.05)
+    raw = Raw(start, server)
+    for _ in range(3):
+        assert raw.receive() == (9, b"")
+        raw.send(10)
+    assert raw.receive() == (9, b"")
+    assert raw.client.at_end()  # it has not answered
+
+
+def test_one_tasklet_receives_while_others_send(start):
+    def app(environ, start_response):
+        websocket = environ["wsgi.websocket"]
+        websocket.accept()
+
+        def many(name):
+            for number in range(50):
+                websocket.send(f"{name}{number}" + "x" * 5000)
+
+        senders = [syncless.spawn(many, name) for name in "abc"]
+        messages = list(websocket)
+        syncless.join_all(senders)
+        assert messages == ["bye"]
+        return []
+
+    raw = Raw(start, start(app))
+    syncless.sleep(0.05)  # the socket's buffers are full: they wait for one another
+    seen = [raw.receive()[1].decode().rstrip("x") for _ in range(150)]
+    for name in "abc":
+        assert [text for text in seen if text[0] == name] == [f"{name}{number}" for number in range(50)]
+    raw.send(1, b"bye")
+    raw.send(8, struct.pack("!H", 1000))
+    assert closed_with(raw) == 1000
+
+
+def test_stopping_the_server_says_goodbye(start):
+    server = start(echo)
+    raw = Raw(start, server)
+    server.stop(0.05)
+    assert closed_with(raw) == 1001
+
+
+def test_misuse_is_told(start):
+    seen = []
+
+    def app(environ, start_response):
+        websocket = environ["wsgi.websocket"]
+        with pytest.raises(ValueError, match="does not offer"):
+            websocket.accept(subprotocol="other")
+        with pytest.raises(ValueError, match="must not go out"):
+            websocket.accept(headers=[("X", "a\r\nb")])
+        with pytest.raises(TypeError, match="str or bytes"):
+            websocket.send(5)
+        websocket.accept(headers=[("X-Made", "yes")], subprotocol="chat")
+        with pytest.raises(RuntimeError, match="accepted already"):
+            websocket.accept()
+        assert websocket.subprotocol == "chat"
+        websocket.close(4000, "enough")
+        websocket.close()
+        seen.append((websocket.close_code, websocket.close_reason, websocket.receive()))
+        return []
+
+    log = io.StringIO()
+    raw = Raw(start, start(app, error_log=log), "Sec-WebSocket-Protocol: news, chat\r\n")
+    assert raw.headers["x-made"] == "yes" and raw.headers["sec-websocket-protocol"] == "chat"
+    assert raw.receive() == (8, struct.pack("!H", 4000) + b"enough")
+    raw.send(8, struct.pack("!H", 4000))
+    assert raw.client.at_end()
+    assert seen == [(4000, "enough", None)] and not log.getvalue()
+
+
+def test_an_upgrade_after_the_response_has_begun(start):
+    def app(environ, start_response):
+        start_response("200 OK", [])(b"begun")
+        with pytest.raises(RuntimeError, match="begun already"):
+            environ["wsgi.websocket"].accept()
+        return [b" and ended"]
+
+    client = start.client(start(app))
+    client.send((HANDSHAKE + "\r\n").encode())
+    assert client.response()[2] == b"begun and ended"
+
+
+def in_thread(function):
+    return syncless.run_in_thread(function)
+
+
+@pytest.mark.parametrize("compression", ["deflate", None])
+def test_the_websockets_library(start, compression):
+    server = start(echo)
+
+    def visit():
+        url = f"ws://127.0.0.1:{server.port}/"
+        with client_library.connect(url, compression=compression, max_size=None) as connection:
+            for message in ("", "hello", "\u00fc\u20ac" * 1000, b"", os.urandom(100_000), "x" * 900_000, ["a", "b", "c"]):
+                connection.send(message)
+                assert connection.recv() == ("".join(message) if isinstance(message, list) else message)
+            assert connection.ping().wait(5)
+            assert ("permessage-deflate" in connection.response.headers.get("Sec-WebSocket-Extensions", "")) is (compression == "deflate")
+
+    in_thread(visit)
+
+
+def test_a_small_message_that_decompresses_to_a_large_one(start):
+    server = start(echo, websocket_bytes=100_000)
+
+    def visit():
+        with client_library.connect(f"ws://127.0.0.1:{server.port}/", compression="deflate") as connection:
+            connection.send("x" * 50_000_000)
+            with pytest.raises(ConnectionClosed) as info:
+                connection.recv()
+            return info.value.rcvd.code
+
+    assert in_thread(visit) == 1009
+
+
+def test_over_tls(start):
+    trustme = pytest.importorskip("trustme", reason="trustme makes the certificate of this test: pip install trustme")
+    authority = trustme.CA()
+    context, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.configure_trust(trusting)
+    server = start(echo, ssl_context=context)
+
+    def visit():
+        with client_library.connect(f"wss://localhost:{server.port}/", ssl=trusting) as connection:
+            connection.send("x" * 200_000)
+            assert connection.recv() == "x" * 200_000
+
+    in_thread(visit)
+
+
+def test_a_refusal_reaches_the_client(start):
+    def app(environ, start_response):
+        raise BadRequest("not here")
+
+    server = start(app)
+
+    def visit():
+        with pytest.raises(InvalidStatus):
+            client_library.connect(f"ws://127.0.0.1:{server.port}/").__enter__()
+
+    in_thread(visit)
+
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+SCRIPT = b"""<!doctype html><script>
+const log = [], socket = new WebSocket("ws://" + location.host + "/ws");
+const big = "\\u00fc".repeat(200000);
+socket.binaryType = "arraybuffer";
+socket.onopen = () => { log.push("open " + socket.extensions); socket.send("hello"); };
+socket.onmessage = event => {
+  if (typeof event.data !== "string") { log.push("binary " + new Uint8Array(event.data).join()); socket.close(1000, "done"); }
+  else if (event.data === "hello") { log.push("hello"); socket.send(big); }
+  else { log.push("big " + (event.data === big)); socket.send(new Uint8Array([1, 2, 255])); }
+};
+socket.onerror = () => log.push("error");
+socket.onclose = event => { log.push("closed " + event.code + " " + event.wasClean); fetch("/report", {method: "POST", body: log.join("\\n")}); };
+</script>"""
+
+
+def browse(url):
+    """A headless browser on its way to the page; stop it by terminate()."""
+    folder = tempfile.mkdtemp()
+    options = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync"
+    options += " --disable-component-update --disable-dev-shm-usage"
+    return subprocess.Popen(
+        [BROWSER, *options.split(), f"--user-data-dir={folder}", "--remote-debugging-port=0", url],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ), folder
+
+
+def test_a_real_browser(start):
+    if BROWSER is None:
+        pytest.skip("there is no Chromium on this machine")
+    reported = syncless.Queue()
+
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/ws":
+            return echo(environ, start_response)
+        start_response("200 OK", [("Content-Type", "text/html")])
+        if environ["PATH_INFO"] == "/report":
+            reported.put(environ["wsgi.input"].read().decode())
+        return [SCRIPT]
+
+    server = start(app)
+    browser, folder = browse(server.url)
+    try:
+        lines = reported.get(timeout=45).split("\n")
+    finally:
+        browser.terminate()
+        in_thread(browser.wait)
+        shutil.rmtree(folder, ignore_errors=True)
+    assert lines[0].startswith("open permessage-deflate")
+    assert lines == [lines[0], "hello", "big true", "binary 1,2,255", "closed 1000 true"]
+
+
+def test_the_chat_page(start):
+    """examples/webchat.py with two clients, and its page."""
+    from examples import webchat
+
+    server = start(webchat.app)
+    page = in_thread(lambda: urllib.request.urlopen(server.url, timeout=10).read())
+    assert b"new WebSocket" in page and pathlib.Path(webchat.__file__).name == "webchat.py"
+
+    def visit():
+        url = f"ws://127.0.0.1:{server.port}/room"
+        with client_library.connect(url, subprotocols=["chat"]) as anna, client_library.connect(url) as ben:
+            assert anna.subprotocol == "chat"
+            anna.send("Anna")
+            assert "Anna is here, 1" in anna.recv()
+            ben.send("Ben")
+            assert "Ben is here, 2" in anna.recv() and "Ben is here, 2" in ben.recv()
+            ben.send("hello")
+            assert "Ben: hello" in anna.recv() and "Ben: hello" in ben.recv()
+            ben.close()
+            assert "Ben has left" in anna.recv()
+        with pytest.raises(InvalidStatus):
+            client_library.connect(url, origin="http://evil.example").__enter__()
+
+    in_thread(visit)
+    assert not webchat.members
