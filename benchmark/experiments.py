@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import socket
+import statistics
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from benchmark.loads import BROWSER, FEW, Load, ab, wrk
+from benchmark.measure import CORES, LOAD_CORE
 from benchmark.servers import Running
 
 HELLO = ("syncless", "floor", "node", "go nethttp", "go fasthttp", "bjoern", "meinheld", "gevent")
@@ -63,6 +67,49 @@ def _idle(server: Running, scale: Scale) -> Load:
     load.latency_ms["bytes per idle connection"] = used / max(1, wanted)
     load.latency_ms["cpu_us alone"] = cpu_alone
     return load
+
+
+def _hellos(port: int, number: int) -> list[float]:
+    """Seconds that each of so many new clients waits for its hello, one after the other."""
+    seconds = []
+    for _ in range(number):
+        started = time.perf_counter()
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            while client.recv(1000):
+                pass
+        seconds.append(time.perf_counter() - started)
+    return seconds
+
+
+def _half_sent(server: Running, scale: Scale) -> Load:
+    """New clients, one after the other, first alone, then beside many that have sent half of a request and no more."""
+    os.sched_setaffinity(0, {LOAD_CORE})
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(scale.idle, hard - 200)
+    if soft < wanted + 200:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted + 200, hard))
+    number = 2000 if scale.idle > 1000 else 100
+    _hellos(server.port, number // 10)
+    alone = statistics.median(_hellos(server.port, number))
+    before = server.private_bytes
+    clients = []
+    try:
+        for _ in range(wanted):
+            client = socket.create_connection(("127.0.0.1", server.port), timeout=10)
+            client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: half of a requ")
+            clients.append(client)
+        time.sleep(0.5)
+        used = server.private_bytes - before
+        server.measured_from = server.cpu_ns
+        found = sorted(_hellos(server.port, number))
+    finally:
+        for client in clients:
+            client.close()
+        os.sched_setaffinity(0, set(CORES))
+    latency = {"p50": found[number // 2] * 1e3, "p99": found[number * 99 // 100] * 1e3, "max": found[-1] * 1e3}
+    latency |= {"alone": alone * 1e3, "bytes per half-sent request": used / max(1, wanted)}
+    return Load(number, sum(found), 0, latency, "one client at a time, in Python")
 
 
 EXPERIMENTS = {
@@ -123,6 +170,20 @@ EXPERIMENTS = {
             ("syncless", "bjoern", "gevent"),
             lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
             {"bjoern": 1.0, "gevent": 0.5},
+        ),
+        Experiment(
+            "accesslog",
+            "Hello with the access log on, 3 request headers: `wrk -t1 -c50`",
+            "hello",
+            ("syncless", "syncless, access log"),
+            lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+        ),
+        Experiment(
+            "halfsent",
+            "Hello on a new connection beside 10,000 half-sent requests, one client at a time",
+            "hello",
+            ("syncless", "node", "go nethttp", "gevent"),
+            _half_sent,
         ),
         Experiment(
             "idle",

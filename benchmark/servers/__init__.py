@@ -101,6 +101,11 @@ PEERS = {
     peer.name: peer
     for peer in (
         _python("run_syncless.py", "syncless"),
+        Peer(
+            "syncless, access log",
+            lambda port, app: [sys.executable, str(HERE / "run_syncless.py"), str(port), app, str(BUILD / "access.log")],
+            lambda: "combined format, to a file",
+        ),
         Peer("floor", lambda port, app: [str(_compiled_c("floor")), str(port)], lambda: "C, epoll, parses nothing", ("hello",)),
         Peer(
             "floor, deferred accept",

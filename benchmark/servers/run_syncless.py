@@ -1,4 +1,4 @@
-"""syncless: run_syncless.py PORT APPLICATION"""
+"""syncless: run_syncless.py PORT APPLICATION [ACCESS LOG]"""
 
 import sys
 
@@ -7,4 +7,4 @@ from apps import named
 import syncless
 from syncless.wsgi import serve
 
-serve(named(sys.argv[2], syncless.sleep), port=int(sys.argv[1]), quiet=True)
+serve(named(sys.argv[2], syncless.sleep), port=int(sys.argv[1]), access_log=(sys.argv[3:] or [None])[0], quiet=True)
