@@ -51,7 +51,7 @@ __attribute__((constructor)) static void fill_tables(void) {
     }
     for (p = "!#$%&'*+-.^_`|~"; *p; p++)
         class_of[(unsigned char)*p] |= TOKEN;
-    for (p = "-._~!$&'()*+,;=%[]:"; *p; p++) /* RFC 3986: uri-host and port */
+    for (p = "-._~!$&'()*+,;=%"; *p; p++) /* RFC 3986: reg-name */
         class_of[(unsigned char)*p] |= HOST;
     for (i = 0x21; i < 256; i++) /* raw bytes above ASCII are sent by real clients; a fragment never is (RFC 9112, 3.2) */
         if (i != 0x7f && i != '#')
@@ -132,13 +132,37 @@ static int next_element(const char **p, const char *end, const char **word, size
     return 1;
 }
 
+static int is_hex(char c) {
+    return (c >= '0' && c <= '9') || (lower[(unsigned char)c] >= 'a' && lower[(unsigned char)c] <= 'f');
+}
+
+/* Whether the bytes are uri-host [":" port] (RFC 3986, 3.2.2 and 3.2.3; RFC 9110, 7.2), possibly empty. Addresses in brackets are not
+   looked into further. */
+static int is_host(const char *p, const char *end) {
+    if (p < end && *p == '[') {
+        for (p++; p < end && *p != ']'; p++)
+            if (!is_hex(*p) && *p != ':' && *p != '.' && *p != 'v' && *p != '%')
+                return 0;
+        if (p == end)
+            return 0;
+        p++;
+    } else {
+        for (; p < end && *p != ':'; p++) {
+            if (!(class_of[(unsigned char)*p] & HOST))
+                return 0;
+            if (*p == '%' && (end - p < 3 || !is_hex(p[1]) || !is_hex(p[2])))
+                return 0;
+        }
+    }
+    return p == end || (*p == ':' && skip(p + 1, end, DIGIT) == end);
+}
+
 /* Splits the target into path and query by its form (RFC 9112, 3.2): 0 or minus a status. */
 static long split_target(const char *data, struct head *head) {
     const char *p = data + head->target, *end = p + head->target_size, *mark;
     int options = head->method_size == 7 && !memcmp(data + head->method, "OPTIONS", 7);
     if (head->method_size == 7 && !memcmp(data + head->method, "CONNECT", 7)) {
-        const char *colon = skip(p, end, HOST);
-        return colon == end && memchr(p, ':', end - p) ? -501 : -400; /* authority-form: we are no proxy */
+        return is_host(p, end) && *p != ':' && end[-1] != ':' && memchr(p, ':', end - p) ? -501 : -400; /* authority-form: we are no proxy */
     }
     head->authority_size = 0;
     if (*p != '/') {
@@ -156,8 +180,9 @@ static long split_target(const char *data, struct head *head) {
             start = p + 8;
         else
             return -400;
-        p = skip(start, end, HOST);
-        if (p == start || (p < end && *p != '/' && *p != '?'))
+        for (p = start; p < end && *p != '/' && *p != '?'; p++)
+            ;
+        if (p == start || *start == ':' || !is_host(start, p))
             return -400;
         head->authority = start - data;
         head->authority_size = p - start;
@@ -197,7 +222,7 @@ static long request_line(const char *data, const char *start, const char *end, c
         !(class_of[(unsigned char)p[7]] & DIGIT) || p[8] != '\r')
         return -400;
     if (p[5] != '1')
-        return -505;
+        return p[5] == '0' ? -400 : -505; /* HTTP/0.9 has no such line */
     head->minor = p[7] != '0';
     if ((error = split_target(data, head)))
         return error;
@@ -215,7 +240,7 @@ static long framing_header(const char *value, size_t size, int known, struct hea
     size_t n;
     switch (known) {
     case K_HOST:
-        if (seen->hosts++ || skip(p, end, HOST) != end)
+        if (seen->hosts++ || !is_host(p, end))
             return -400;
         return 0;
     case K_CONTENT_LENGTH:
@@ -233,6 +258,8 @@ static long framing_header(const char *value, size_t size, int known, struct hea
             return 0;
         }
         /* a list of codings that we do not have is 501 (RFC 9112, 6.1); one that names chunked twice or not last, or no token, is 400 */
+        if (*p == ',' || end[-1] == ',')
+            return -400;
         for (n = 0; next_element(&p, end, &word, &n);)
             if (skip(word, word + n, TOKEN) != word + n || (is_word(word, n, "chunked") && p != end))
                 return -400;
@@ -405,6 +432,11 @@ long head_trailers(const char *data, size_t size, size_t limit) {
         p = skip(p, end, TOKEN);
         if (p < end && (*p != ':' || p == name))
             return -400;
+        if (p < end) {
+            int known = head_known(name, p - name);
+            if (known == K_HOST || known == K_CONTENT_LENGTH || known == K_TRANSFER_ENCODING)
+                return -400; /* RFC 9110, 6.5.1: a reader that merged them into the head would see another message */
+        }
         p = skip_value(p, end);
         if (p == end || (*p == '\r' && p + 1 == end))
             return (size_t)(end - data) > limit ? -431 : 0;
