@@ -63,7 +63,9 @@ def experiment_table(result: dict[str, Any]) -> str:
                 each = statistics.median(r["latency_ms"]["bytes per half-sent request"] for r in peer["rounds"])
                 times = statistics.median(r["latency_ms"]["p50"] / r["latency_ms"]["alone"] for r in peer["rounds"])
                 goal = " (at most 2)" if name == "syncless" else ""
-                lines.append(f"\n{name}: a hello takes {times:.2f} times as long as without them{goal}; {each:,.0f} bytes for each of them.")
+                lines.append(
+                    f"\n{name}: a hello takes {times:.2f} times as long as without them{goal}; {each:,.0f} bytes for each of them."
+                )
     if result["name"] == "accesslog":
         logged = result["peers"]["syncless, access log"]
         if "rounds" in logged:

@@ -54,7 +54,7 @@ def make_parser() -> argparse.ArgumentParser:
         action="append",
         metavar="ADDRESS",
         help="host:port, [ipv6]:port, :port (all addresses), unix:/path, unix:@abstract or fd:number, with http:// or https:// before it "
-        "where they differ; may be repeated (default: the sockets that systemd hands over, else 127.0.0.1:8000; port 0 lets the system choose)",
+        "where they differ; may be repeated (default: the sockets that systemd hands over, else 127.0.0.1:8000; the system chooses port 0)",
     )
     parser.add_argument("--fd", type=int, action="append", default=[], metavar="N", help="serve on this inherited listening socket, too")
     parser.add_argument("--unix-mode", type=lambda text: int(text, 8), metavar="MODE", help="of UNIX sockets, octal (660)")
@@ -67,7 +67,11 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--plain-http", action="store_true", help="answer plain HTTP on the HTTPS port, too")
     parser.add_argument(
-        "--trusted", action="append", default=[], metavar="PEER", help="believe what this proxy says of its clients: address, network, unix or *"
+        "--trusted",
+        action="append",
+        default=[],
+        metavar="PEER",
+        help="believe what this proxy says of its clients: address, network, unix or *",
     )
     parser.add_argument(
         "--trusted-field", action="append", metavar="NAME", help="which fields it sets (default x-forwarded-for and x-forwarded-proto)"

@@ -197,7 +197,8 @@ def close_connections(Service service not None, bint all_of_them) -> int:
             else:
                 connection.close(loop, True)
             closed += 1
-        elif connection.phase == GREETING or connection.phase == READING and connection.inbox.size == 0 and connection.out.size == 0 and connection.out_body is None:
+        elif connection.phase == GREETING or (
+                connection.phase == READING and connection.inbox.size == 0 and connection.out.size == 0 and connection.out_body is None):
             connection.close(loop, False)
             closed += 1
     return closed

@@ -250,8 +250,8 @@ cdef class AccessLog:
 
     def measure(self, dict environ not None, str status, int sent, int times) -> bytes:
         """Logs the same response so many times and takes the lines: for tests and for finding out what a line costs."""
-        cdef int i
+        cdef int _
         cdef int64_t now = monotonic_ns()
-        for i in range(times):
+        for _ in range(times):
             self.log(environ, status, sent, now, None)
         return self.take()

@@ -10,8 +10,8 @@
        +--> answer --> LINGERING <---------+                                   +--> CLOSED
 
 Reading happens when the loop says that there is something, into a receive buffer that all connections share; what is left over (a part
-of a head, a body, pipelined requests) is kept in a buffer of the connection's own, no larger than that. So an idle connection is one small object. Requests
-of one connection are answered one after the other, in a loop, never by recursion. Sending: see _service.pyx.
+of a head, a body, pipelined requests) is kept in a buffer of the connection's own, no larger than that. So an idle connection is one small
+object. Requests of one connection are answered one after the other, in a loop, never by recursion. Sending: see _service.pyx.
 
 A connection is registered with the poller only when it has to wait, so one that is answered and closed at once never is.
 """
@@ -27,7 +27,7 @@ from syncless._core.clock cimport NEVER
 from syncless._core.loop cimport Loop, get_loop
 from syncless._core.poller cimport HANGUP, READ, WRITE
 from syncless._core.scheduler cimport Scheduler
-from syncless.wsgi._greeting cimport NOT_TLS, greet
+from syncless.wsgi._greeting cimport NOT_TLS, greet_peer
 from syncless.wsgi._head cimport head
 from syncless.wsgi._input cimport Input
 from syncless.wsgi._peer cimport Peer
@@ -94,6 +94,8 @@ cdef class Connection(Peer):
             return self.process(<Loop> loop)
         if self.phase == GREETING:
             return self.greet(<Loop> loop)
+        if self.phase == LINGERING:
+            return self.linger(<Loop> loop)
         if self.phase == QUEUED:
             self.service.set_deadline(self, NO_DEADLINE)
             self.phase = RUNNING_APP
@@ -103,7 +105,7 @@ cdef class Connection(Peer):
         return 0
 
     cdef int greet(self, Loop loop) except -1:
-        cdef int outcome = greet(self)
+        cdef int outcome = greet_peer(self)
         if outcome == WANTS_READ:
             return self.arm(loop, READ)
         if outcome == WANTS_WRITE:
@@ -473,7 +475,7 @@ cdef class Connection(Peer):
                 break
             rounds += 1
         else:
-            return self.arm(loop, READ)
+            return loop.push(self)              # others first; there may be no further event for what is here already
         return self.close(loop, False)
 
     cdef int close(self, Loop loop, bint reset) except -1:

@@ -3,4 +3,4 @@ from syncless.wsgi._peer cimport Peer
 cdef enum:
     NOT_TLS = 3             # besides what a handshake can end in
 
-cdef int greet(Peer peer) except -2
+cdef int greet_peer(Peer peer) except -2

@@ -15,7 +15,7 @@ cdef enum:
     HANDSHAKE_RECORD = 0x16     # RFC 8446, 5.1: the first byte of a ClientHello
 
 
-cdef int greet(Peer peer) except -2:
+cdef int greet_peer(Peer peer) except -2:
     """Goes on as far as it can: READY for HTTP, WANTS_READ, WANTS_WRITE, FAILED, or NOT_TLS where it should be."""
     cdef Service service = peer.service
     cdef Py_ssize_t got

@@ -129,10 +129,10 @@ class LogFile:
 
     def __init__(self, to: str | os.PathLike[str] | TextIO):
         self.path = os.path.abspath(to) if isinstance(to, (str, os.PathLike)) else None
-        self.stream: TextIO = self._open() if self.path else to  # type: ignore[assignment]
+        self.stream: Any = self._open() if self.path else to
 
-    def _open(self) -> TextIO:
-        return open(self.path, "a", encoding="utf-8", errors="backslashreplace")  # type: ignore[arg-type]
+    def _open(self) -> Any:
+        return open(str(self.path), "a", encoding="utf-8", errors="backslashreplace")
 
     def write(self, text: str) -> None:
         self.stream.write(text)

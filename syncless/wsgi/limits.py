@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-
 MAY_BE_ZERO = {
     "connections",
     "requests",

@@ -119,7 +119,7 @@ class Server:
             self._close_listeners()
             self._close_logs()
             raise
-        for listener, secure in zip(self._listeners, self._secure):
+        for listener, secure in zip(self._listeners, self._secure, strict=True):
             service = Service(
                 self.application,
                 self._template(listener),
@@ -192,7 +192,8 @@ class Server:
     def addresses(self) -> list[Any]:
         """The addresses in use, in the order of `bind`; ephemeral ports as the system chose them."""
         return [
-            listener.getsockname()[:2] if listener.family != AF_UNIX else os.fsdecode(listener.getsockname()) for listener in self._listeners
+            listener.getsockname()[:2] if listener.family != AF_UNIX else os.fsdecode(listener.getsockname())
+            for listener in self._listeners
         ]
 
     @property
@@ -213,7 +214,7 @@ class Server:
     @property
     def urls(self) -> list[str]:
         """All addresses in use as text."""
-        return [show(address, secure) for address, secure in zip(self.addresses, self._secure)]
+        return [show(address, secure) for address, secure in zip(self.addresses, self._secure, strict=True)]
 
     @property
     def requests(self) -> int:
@@ -302,8 +303,8 @@ def serve(application: Any, host: str = "127.0.0.1", port: int = 8000, *, quiet:
     or ``ssl_context``, an SSLContext or a callable that makes one. ``plain_http``: the port speaks HTTP, too.
     ``trusted``: proxies, as addresses, networks, "unix" or "*"; ``trusted_fields``: what they may say of their clients (see `Forwarding`);
     ``proxy_protocol``: their connections begin with a PROXY header.
-    ``access_log``: True for stdout, a path, or a text stream; none by default. ``access_log_format``: "combined", "common", "json", a string
-    with Apache's atoms, or a mapping of JSON keys to atoms. ``error_log``: a path or a text stream, stderr by default.
+    ``access_log``: True for stdout, a path, or a text stream; none by default. ``access_log_format``: "combined", "common", "json", a
+    string with Apache's atoms, or a mapping of JSON keys to atoms. ``error_log``: a path or a text stream, stderr by default.
     ``limits``: a `Limits`; single limits may be given by name (``head_seconds=10``).
     ``defer_accept``: accept a connection only when its request has come (Linux TCP_DEFER_ACCEPT). ``reuse_port``: SO_REUSEPORT.
     ``quiet``: do not print where it listens.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping
-from typing import Union
 
-Files = Union[str, tuple[str, str]]
+Files = str | tuple[str, str]
 """A PEM file with certificate chain and private key, or a pair of files."""
 
 
@@ -20,7 +19,9 @@ def server_context(certificate: Files, password: str | Callable[[], str] | None 
     try:
         context.load_cert_chain(certfile, keyfile, password)
     except ssl.SSLError as error:
-        raise ValueError(f"{certfile}{' with ' + keyfile if keyfile else ''}: {error.reason or error}; it must be a PEM certificate and its key") from None
+        raise ValueError(
+            f"{certfile}{' with ' + keyfile if keyfile else ''}: {error.reason or error}; it must be a PEM certificate and its key"
+        ) from None
     except OSError as error:
         raise OSError(error.errno, error.strerror, certfile if keyfile is None else f"{certfile} or {keyfile}") from None
     return context

@@ -117,7 +117,7 @@ class Forwarding:
         place = self._client(environ, chain) - len(chain)  # from the end
 
         def same_place(key: str) -> str | None:
-            values = [value.strip() for value in environ.get(key, "").split(",")]
+            values: list[str] = [value.strip() for value in environ.get(key, "").split(",")]
             return values[place] if len(values) == len(chain) else values[-1]
 
         self._seen_as(

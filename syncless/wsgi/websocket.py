@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any, TextIO
+from typing import Any
 
 from syncless._core.sync import Lock
 from syncless._core.tasklet import TaskletExit
@@ -27,6 +27,15 @@ from syncless.wsgi._upgrade import Upgrade
 from syncless.wsgi.errors import BadRequest, BodyTimeout, ClientGone, UpgradeRequired
 from syncless.wsgi.limits import Limits
 
+HANDSHAKE_FIELDS = (
+    "Host",
+    "Upgrade",
+    "Connection",
+    "Sec-WebSocket-Key",
+    "Sec-WebSocket-Version",
+    "Sec-WebSocket-Protocol",
+    "Sec-WebSocket-Extensions",
+)
 CLOSE_SECONDS = 5.0
 """For which close() waits for the client's own close frame."""
 
@@ -60,7 +69,8 @@ class WebSocket:
 
     @property
     def origin(self) -> str | None:
-        """The page that opened it, as the browser says. Check it where a cookie identifies the user: other sites' pages can connect, too."""
+        """The page that opened it, as the browser says. Check it where a cookie identifies the user: other sites' pages can
+        connect, too."""
         origin: str | None = self._environ.get("HTTP_ORIGIN")
         return origin
 
@@ -79,7 +89,7 @@ class WebSocket:
         """Answers the handshake. BadRequest or UpgradeRequired if the client's is wrong: the server answers 400 or 426 to it."""
         import wsproto  # paid for by those who use it
         from wsproto import events
-        from wsproto.extensions import PerMessageDeflate
+        from wsproto.extensions import Extension, PerMessageDeflate
 
         if self._connection is not None:
             raise RuntimeError("this WebSocket has been accepted already")
@@ -90,14 +100,12 @@ class WebSocket:
             raise UpgradeRequired("only version 13 of the WebSocket protocol is spoken here (RFC 6455, 4.4)")
         if get("REQUEST_METHOD") != "GET":
             raise BadRequest("a WebSocket handshake must be a GET request (RFC 6455, 4.1)")
-        names = ("Host", "Upgrade", "Connection", "Sec-WebSocket-Key", "Sec-WebSocket-Version", "Sec-WebSocket-Protocol")
-        names += ("Sec-WebSocket-Extensions",)
-        lines = [(name.encode(), get("HTTP_" + name.upper().replace("-", "_"), "").encode("latin-1")) for name in names]
+        lines = [(name.encode(), get("HTTP_" + name.upper().replace("-", "_"), "").encode("latin-1")) for name in HANDSHAKE_FIELDS]
         connection = wsproto.WSConnection(wsproto.ConnectionType.SERVER)
         try:
             connection.initiate_upgrade_connection([line for line in lines if line[1]], get("PATH_INFO", "/"))
             next(iter(connection.events()))
-            extensions = [PerMessageDeflate()] if compression else []
+            extensions: list[Extension] = [PerMessageDeflate()] if compression else []
             extra = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers or []]
             if any(c in name + value for name, value in headers or [] for c in "\r\n\0"):
                 raise ValueError("a header of the handshake has characters that must not go out")
@@ -262,7 +270,7 @@ class WebSocket:
             self.close(1000 if failure is None else 1011)
 
 
-def websocket_maker(limits: Limits, log_errors: TextIO) -> Callable[[Upgrade, dict[str, Any]], WebSocket | None]:
+def websocket_maker(limits: Limits, log_errors: Any) -> Callable[[Upgrade, dict[str, Any]], WebSocket | None]:
     """What a Service calls for each request that asks for a WebSocket."""
     told = False
 

@@ -81,7 +81,7 @@ def test_clients_cannot_forge_lines_or_fields(start):
     log = io.StringIO()
     server = start(app, access_log=log)
     client = start.client(server)
-    client.send(("GET /%0a%22x%5c%20HTTP?q\"\\ HTTP/1.1\r\nHost: a\r\n" + HOSTILE + "\r\n").encode("latin-1"))
+    client.send(('GET /%0a%22x%5c%20HTTP?q"\\ HTTP/1.1\r\nHost: a\r\n' + HOSTILE + "\r\n").encode("latin-1"))
     client.response()
     client.close()
     server.stop()
@@ -91,7 +91,7 @@ def test_clients_cannot_forge_lines_or_fields(start):
 
 
 def test_json(start):
-    line = logged(start, "json", "/%22%0a\u00e9?q=%22", "User-Agent: a\"\\b\r\nReferer: \u00e9\r\n")
+    line = logged(start, "json", "/%22%0a\u00e9?q=%22", 'User-Agent: a"\\b\r\nReferer: \u00e9\r\n')
     entry = json.loads(line)
     assert line.count("\n") == 1 and line.isascii()
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d", entry.pop("time"))
@@ -135,7 +135,7 @@ def test_atoms(start, format, expected):
 
 @pytest.mark.parametrize("format", ["%Z", "%{x}q", "%", "100%", {"a": "%h %l"}, {"a": "text"}, {"a": "%%"}, "%{h}T"])
 def test_unknown_atoms_are_told_at_once(format):
-    with pytest.raises(ValueError, match="atom|lonely"):
+    with pytest.raises(ValueError, match=r"atom|lonely"):
         Server(app, access_log=True, access_log_format=format)
 
 

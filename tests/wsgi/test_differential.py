@@ -112,11 +112,9 @@ def test_what_we_accept_others_accept_alike(start, case):
     compare(case["name"], ours, data)
 
 
-PIECES = [
-    b"\r\n", b"\r", b"\n", b" ", b"\t", b":", b"0", b"1", b"3", b"a", b"f", b";", b",", b"\0", b"\x0b", b"\x7f", b"\xff", b"+", b"-", b"_",
-    b"chunked", b"Content-Length: 3\r\n", b"Transfer-Encoding: chunked\r\n", b"Host: b\r\n", b"Connection: close\r\n", b"0\r\n\r\n", b"HTTP/1.1",
-    b"HTTP/1.0", b"POST ", b"GET ", b"3\r\nabc\r\n",
-]  # fmt: skip
+PIECES = [bytes([byte]) for byte in b"\r\n \t:013af;,\0\x0b\x7f\xff+-_"]
+PIECES += [b"\r\n", b"chunked", b"Content-Length: 3\r\n", b"Transfer-Encoding: chunked\r\n", b"Host: b\r\n", b"Connection: close\r\n"]
+PIECES += [b"0\r\n\r\n", b"3\r\nabc\r\n", b"HTTP/1.1", b"HTTP/1.0", b"POST ", b"GET "]
 
 
 def mutate(data, choose):

@@ -38,9 +38,7 @@ def test_a_path_is_decoded_once(path, expected):
 
 
 def test_names_that_would_pass_for_others_are_left_out():
-    found = environ(
-        "GET / HTTP/1.1\r\nHost: h\r\nUser_Agent: evil\r\nUser-Agent: good\r\nProxy: evil\r\nContent_Length: 5\r\n\r\n"
-    )
+    found = environ("GET / HTTP/1.1\r\nHost: h\r\nUser_Agent: evil\r\nUser-Agent: good\r\nProxy: evil\r\nContent_Length: 5\r\n\r\n")
     assert found["HTTP_USER_AGENT"] == "good" and "HTTP_PROXY" not in found and "CONTENT_LENGTH" not in found
 
 

@@ -95,7 +95,7 @@ def test_large_bodies_both_ways_and_files(https, authority, tmp_path):
     def app(environ, start_response):
         start_response("200 OK", [])
         if environ["PATH_INFO"] == "/file":
-            return environ["wsgi.file_wrapper"](open(tmp_path / "blob", "rb"))  # noqa: SIM115
+            return environ["wsgi.file_wrapper"](open(tmp_path / "blob", "rb"))
         if environ["PATH_INFO"] == "/stream":
             return (blob[i : i + 100_000] for i in range(0, len(blob), 100_000))
         return [environ["wsgi.input"].read()]

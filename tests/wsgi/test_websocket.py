@@ -372,7 +372,10 @@ socket.onmessage = event => {
   else { log.push("big " + (event.data === big)); socket.send(new Uint8Array([1, 2, 255])); }
 };
 socket.onerror = () => log.push("error");
-socket.onclose = event => { log.push("closed " + event.code + " " + event.wasClean); fetch("/report", {method: "POST", body: log.join("\\n")}); };
+socket.onclose = event => {
+  log.push("closed " + event.code + " " + event.wasClean);
+  fetch("/report", {method: "POST", body: log.join("\\n")});
+};
 </script>"""
 
 

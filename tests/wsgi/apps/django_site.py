@@ -77,7 +77,7 @@ urlpatterns = [
     path("login", login),
     path("whoami", lambda request: JsonResponse({"user": request.session.get("user")})),
     path("etag", lambda request: HttpResponse("the same as before")),
-    path("file", lambda request: FileResponse(open(FOLDER / "blob", "rb"))),
+    path("file", lambda request: FileResponse((FOLDER / "blob").open("rb"))),
     path("regions", lambda request: HttpResponse(str(regions))),
     path("boom", boom),
 ]
