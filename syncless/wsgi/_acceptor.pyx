@@ -142,13 +142,18 @@ cdef class Acceptor(Watcher):
         """Closes the connection that has been idle for longest, or has said nothing since it came. Returns whether there was one."""
         cdef Service service = self.service
         cdef Connection connection
-        cdef int kind
+        cdef PyObject* link
+        cdef int kind, looked
         for kind in (IDLE_DEADLINE, HEAD_DEADLINE):
-            if service.lists[kind].first != NULL:
-                connection = <Connection> service.lists[kind].first
-                if kind == IDLE_DEADLINE or (connection.inbox.size == 0 and not connection.readable):
+            link = service.lists[kind].first
+            looked = 0
+            while link != NULL and looked < ACCEPT_BATCH:
+                connection = <Connection> link
+                if connection.inbox.size == 0 and not connection.readable and connection.out.size == 0 and connection.out_body is None:
                     connection.close(loop, False)
                     return True
+                link = connection.following     # its last answer is still to be sent, or its next request is there already
+                looked += 1
         return False
 
     cdef int shortage(self, Loop loop, int error) except -1:

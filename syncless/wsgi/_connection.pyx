@@ -211,10 +211,7 @@ cdef class Connection(Peer):
                 self.service.set_deadline(self, HEAD_DEADLINE)
         elif self.deadline_kind != HEAD_DEADLINE:       # a new connection keeps the one of its first head
             self.service.set_deadline(self, IDLE_DEADLINE)
-            if self.service.starved:            # somebody waits in the backlog, and this one could make room
-                self.service.starved = False
-                if self.service.acceptor is not None:
-                    loop.push(self.service.acceptor)
+            self.service.offer_room()
         return self.arm(loop, READ)
 
     cdef Request next_request(self, Loop loop):
@@ -442,6 +439,8 @@ cdef class Connection(Peer):
                 self.service.set_deadline(self, IDLE_DEADLINE)
             if self.inbox.size or self.readable or self.hung:
                 loop.push(self)                 # the next request waited for this response to be sent
+            else:
+                self.service.offer_room()
         return 0
 
     cdef int finish(self, Loop loop) except -1:

@@ -321,7 +321,9 @@ cdef class Peer(Link):
         return 0
 
     cdef int abort(self) except -1:
-        """Resets the connection: the client must not take what it has for the whole."""
+        """Resets the connection: the client must not take what it has for the whole. Whole answers to earlier requests go out before."""
+        if self.out.size > self.out_sent and not self.gone and self.writer is None:
+            self.transmit(self.out.data + self.out_sent, self.out.size - self.out_sent, NULL, 0)
         self.gone = True
         return self.close(self.service.loop, True)
 

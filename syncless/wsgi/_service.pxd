@@ -116,6 +116,7 @@ cdef class Service:
     cdef int reserve(self, Buffer* buffer, size_t size) except -1
     cdef int hold(self, Buffer* buffer, const char* data, size_t size) except -1
     cdef int relieve(self) except -1
+    cdef int offer_room(self) except -1
     cdef bint next_turn(self) except -1
     cdef void release(self, Buffer* buffer) noexcept
     cdef int status_code(self, object status) except -1
