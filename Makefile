@@ -8,7 +8,7 @@ BIND ?= 127.0.0.1:8000
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet
 NATIVE := $(shell find syncless -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h')
 
-.PHONY: help serve test lint bench bench-core clean sanitize
+.PHONY: help serve test lint bench bench-core clean fuzz sanitize soak
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -50,6 +50,12 @@ bench: $(VENV)/.benched  ## the 2009 experiment and its peers; results go to ben
 
 bench-core: $(VENV)/.benched  ## the engine against gevent
 	$(BIN)/python -m benchmark engine $(ARGS)
+
+fuzz: $(VENV)/.tested  ## random bytes for the web server, SECONDS=600 by default; SEED=number brings a run back
+	$(BIN)/python -X faulthandler -m tests.fuzz --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
+
+soak: $(VENV)/.tested  ## good and bad clients, kills and reloads, SECONDS=300 by default
+	$(BIN)/python -m tests.soak --seconds $(or $(SECONDS),300)
 
 sanitize: $(VENV)/.tested  ## the tests of the native code under AddressSanitizer and UndefinedBehaviorSanitizer
 	PYTHON=$(abspath $(BIN)/python) ./tests/sanitize.sh

@@ -28,6 +28,14 @@ def limit(text: str) -> tuple[str, float]:
     return name, number
 
 
+def octal(text: str) -> int:
+    """A --unix-mode argument."""
+    try:
+        return int(text, 8)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: write an octal number such as 660") from None
+
+
 def sni(text: str) -> tuple[str, str | tuple[str, str]]:
     """A --sni argument, NAME=CERT or NAME=CERT,KEY."""
     name, equals, files = text.partition("=")
@@ -57,7 +65,7 @@ def make_parser() -> argparse.ArgumentParser:
         "where they differ; may be repeated (default: the sockets that systemd hands over, else 127.0.0.1:8000; the system chooses port 0)",
     )
     parser.add_argument("--fd", type=int, action="append", default=[], metavar="N", help="serve on this inherited listening socket, too")
-    parser.add_argument("--unix-mode", type=lambda text: int(text, 8), metavar="MODE", help="of UNIX sockets, octal (660)")
+    parser.add_argument("--unix-mode", type=octal, metavar="MODE", help="of UNIX sockets, octal (660)")
     parser.add_argument("--unix-owner", metavar="USER:GROUP", help="of UNIX sockets")
     parser.add_argument("--ipv6-only", action="store_true", help="[::] does not take IPv4 connections, too")
     parser.add_argument("--cert", metavar="FILE", help="serve HTTPS with this PEM certificate chain (and private key, without --key)")

@@ -29,13 +29,17 @@ from syncless.wsgi import Server
 from syncless.wsgi.proxyheader import SIGNATURE, parse_proxy_header
 from syncless.wsgi.trust import Forwarding, Trust
 
-CASES = [
-    case["request"].encode("latin-1") for case in json.loads((pathlib.Path(__file__).parent / "wsgi" / "cases.json").read_text())
-]
+CASES = [case["request"].encode("latin-1") for case in json.loads((pathlib.Path(__file__).parent / "wsgi" / "cases.json").read_text())]
 STATUSES = {200, 204, 304, 400, 408, 413, 414, 417, 426, 431, 500, 501, 503, 505}
 WORDS = [bytes([byte]) for byte in range(256)]
 WORDS += [b"\r\n", b"\r\n\r\n", b"GET ", b"POST ", b"HEAD ", b" HTTP/1.1", b" HTTP/1.0", b"Host: a\r\n", b"Content-Length: ", b"0\r\n\r\n"]
-WORDS += [b"Transfer-Encoding: chunked\r\n", b"Expect: 100-continue\r\n", b"Connection: close\r\n", b"Connection: keep-alive\r\n", b"\xff" * 9]
+WORDS += [
+    b"Transfer-Encoding: chunked\r\n",
+    b"Expect: 100-continue\r\n",
+    b"Connection: close\r\n",
+    b"Connection: keep-alive\r\n",
+    b"\xff" * 9,
+]
 WORDS += [b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"]
 WORDS += [b"x" * 300, b"99999999999999999999", b"-1", b"0x1", b"1_0", b"\x16\x03\x01", b"PROXY TCP4 1.1.1.1 1.1.1.1 1 1\r\n", SIGNATURE]
 PATHS = [b"/", b"/echo", b"/stream", b"/empty", b"/error", b"/late", b"/unread", b"/short", b"/long", b"/%00", b"*", b"/lines", b"/write"]
@@ -261,7 +265,7 @@ class Fuzzer:
         whole = self.talk(data, [data])
         cuts = sorted(self.choose.randrange(len(data) + 1) for _ in range(self.choose.randint(1, 4)))
         pieces = [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
-        for split in ([pieces] if len(data) > 2000 else [pieces, [data[i : i + 1] for i in range(len(data))]]):
+        for split in [pieces] if len(data) > 2000 else [pieces, [data[i : i + 1] for i in range(len(data))]]:
             again = self.talk(data, split)
             # where the server resets at the end, the answers before it may or may not have been read: compare what both have
             shared = min(len(again), len(whole))
@@ -290,7 +294,9 @@ class Fuzzer:
 
     def pure(self) -> None:
         """The parsers that take a client's bytes in Python: they refuse with ValueError or give an answer, and it is the same twice."""
-        data = mutated(self.choose.choice((b"PROXY TCP4 1.1.1.1 2.2.2.2 3 4\r\n", SIGNATURE + b"\x21\x11\x00\x0c" + bytes(12))), self.choose)
+        data = mutated(
+            self.choose.choice((b"PROXY TCP4 1.1.1.1 2.2.2.2 3 4\r\n", SIGNATURE + b"\x21\x11\x00\x0c" + bytes(12))), self.choose
+        )
         try:
             found = parse_proxy_header(data)
             if found is not None and (found.size > len(data) or parse_proxy_header(data + b"more") != found):

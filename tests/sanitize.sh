@@ -18,3 +18,4 @@ export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export PYTHONMALLOC=malloc PYTHONPATH=$PWD SYNCLESS_TEST_SECONDS=300
 "$python" -c 'import syncless._core.loop as loop; assert "sanitize" in loop.__file__, loop.__file__'
 "$python" -m pytest tests/core tests/io tests/wsgi "$@"
+"$python" -m tests.fuzz --seconds 20

@@ -112,6 +112,7 @@ cdef class Connection(Peer):
             return self.arm(loop, WRITE)
         if outcome == READY or outcome == NOT_TLS:
             self.phase = READING
+            self.readable = True                # the layer may have the first request already
             self.service.set_deadline(self, HEAD_DEADLINE)
             return self.process(loop) if outcome == READY else self.refuse(loop, 400, "This port speaks HTTPS, and the request is plain HTTP.")
         return self.close(loop, False)

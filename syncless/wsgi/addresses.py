@@ -14,7 +14,7 @@ class Bind(NamedTuple):
     """An address as parse_bind() reads it. One of the three is set: `host` with `port`, `path` or `fd`."""
 
     tls: bool | None = None
-    """Whether it speaks TLS; None: if the server has a certificate."""
+    """Whether it speaks TLS; None: if the server has a certificate and it is no UNIX socket."""
     host: str | None = None
     """"*" stands for all addresses of both families."""
     port: int = 0

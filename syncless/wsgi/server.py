@@ -111,7 +111,7 @@ class Server:
         self._open_logs()
         try:
             for wanted in self._wanted:
-                secure = self.certificates is not None and wanted.tls is not False
+                secure = self.certificates is not None and (wanted.tls if wanted.tls is not None else wanted.path is None)
                 for listener in self._listening.open(wanted):
                     self._listeners.append(listener)
                     self._secure.append(secure)

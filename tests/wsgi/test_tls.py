@@ -372,3 +372,27 @@ def test_arguments_are_checked(authority):
         Server(hello, certfile="missing.pem")
     with pytest.raises(ValueError, match="PEM"):
         Server(hello, certfile=keyfile)
+
+
+def test_a_request_that_comes_with_the_end_of_the_handshake(https, authority):
+    """It is in the layer's hands when the handshake ends, and no event tells of it."""
+    server = https(hello, defer_accept=False, head_seconds=0.5)
+
+    def client():
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = authority.context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+        with blocking.create_connection(server.address, timeout=10) as sock:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                tls.do_handshake()
+            sock.sendall(outgoing.read())
+            incoming.write(sock.recv(100_000))
+            tls.do_handshake()
+            tls.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            sock.sendall(outgoing.read())
+            while True:
+                incoming.write(sock.recv(100_000))
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    return tls.read(1000)
+
+    for _ in range(30):
+        assert in_thread(client).startswith(b"HTTP/1.1 200 OK")

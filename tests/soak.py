@@ -1,0 +1,341 @@
+"""Invariant: after minutes of good and bad clients, kills and reloads nothing is lost and nothing is left.
+
+``python -m tests.soak --seconds 180`` starts a server (HTTP and HTTPS on one port, WebSockets, access log) and clients of every kind, and
+meanwhile reloads certificates, renames log files and kills requests. At the end:
+
+- every request of a client that behaves was answered, rightly;
+- the server owns no connection, buffer, deadline or running request but the one that asks;
+- its memory is what it was after the first quarter, give or take some megabytes;
+- each answered request has its line in the access logs;
+- it stops on SIGTERM with exit status 0 and has nothing to complain of.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import socket as blocking
+import ssl
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+
+import syncless
+from syncless.io import socket
+from syncless.wsgi import server as server_module
+
+GROWTH = 8 << 20
+"""Bytes of private memory that may come on top after the first quarter: allocators keep some pages."""
+
+
+def application(environ, start_response):
+    path, body = environ["PATH_INFO"], environ["wsgi.input"]
+    websocket = environ.get("wsgi.websocket")
+    if websocket is not None:
+        for message in websocket:
+            websocket.send(message)
+        return []
+    if path == "/census":
+        census = json.dumps(SERVERS[0].census()).encode()  # before the response's head is begun, which has a buffer
+        start_response("200 OK", [])
+        return [census]
+    if path == "/echo":
+        data = body.read()
+        start_response("200 OK", [])
+        return [data]
+    if path == "/sleep":
+        syncless.sleep(random.random() / 200)
+    if path == "/stream":
+        start_response("200 OK", [])
+        return (b"x" * 1000 for _ in range(200))
+    if path == "/big":
+        start_response("200 OK", [])
+        return [b"x" * 2_000_000]
+    if path == "/kill":
+        syncless.current().kill()
+        syncless.sleep(1)
+    start_response("200 OK", [])
+    return [b"hello"]
+
+
+SERVERS: list[server_module.Server] = []
+
+
+class Watched(server_module.Server):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        SERVERS.append(self)
+
+
+def serve(folder: str) -> None:
+    server_module.Server = Watched
+    server_module.serve(
+        application,
+        port=0,
+        certfile=f"{folder}/cert.pem",
+        keyfile=f"{folder}/key.pem",
+        plain_http=True,
+        access_log=f"{folder}/access.log",
+        access_log_format="%{X-Count}i %s",
+        defer_accept=False,
+        connections=400,
+        requests=50,
+        queued=400,
+        head_seconds=2,
+        write_seconds=2,
+        linger_seconds=0.5,
+        idle_seconds=5,
+    )
+
+
+# -- clients -----------------------------------------------------------------------------------------------------------------------
+
+
+class Soak:
+    def __init__(self, seconds: float, seed: int):
+        self.seconds = seconds
+        self.choose = random.Random(seed)
+        self.counts: Counter[str] = Counter()
+        self.folder = tempfile.mkdtemp()
+        self.certify()
+        command = [sys.executable, "-m", "tests.soak", "--serve", self.folder]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.port = int(re.search(r":(\d+)/", self.process.stdout.readline())[1])
+        self.ends = time.monotonic() + seconds
+
+    def certify(self) -> None:
+        import trustme  # only here: the tests that need it say so
+
+        authority = trustme.CA()
+        made = authority.issue_cert("localhost")
+        made.private_key_pem.write_to_path(f"{self.folder}/key.pem")
+        pathlib.Path(f"{self.folder}/cert.pem").write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
+
+    def connect(self):
+        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+
+    @staticmethod
+    def read_answer(client, buffer: bytes) -> tuple[int, bytes, bytes]:
+        def more():
+            block = client.recv(65536)
+            if not block:
+                raise ConnectionError("the server closed the connection before it had answered")
+            return block
+
+        while b"\r\n\r\n" not in buffer:
+            buffer += more()
+        head, _, buffer = buffer.partition(b"\r\n\r\n")
+        if b"Transfer-Encoding: chunked" in head:
+            while not buffer.endswith(b"0\r\n\r\n"):
+                buffer += more()
+            return int(head[9:12]), b"", b""
+        size = int(re.search(rb"Content-Length: (\d+)", head)[1])
+        parts, got = [buffer], len(buffer)
+        while got < size:
+            parts.append(more())
+            got += len(parts[-1])
+        whole = b"".join(parts)
+        return int(head[9:12]), whole[:size], whole[size:]
+
+    def good(self, client) -> None:
+        """Some requests on a connection; each must be answered, and rightly. The server may close between them."""
+        buffer = b""
+        for number in range(self.choose.randint(1, 20)):
+            path = self.choose.choice(("/", "/sleep", "/echo", "/stream", "/big" if number % 7 == 0 else "/"))
+            body = os.urandom(self.choose.choice((0, 10, 5000, 200_000))) if path == "/echo" else b""
+            head = f"POST {path} HTTP/1.1\r\nHost: a\r\nX-Count: yes\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            try:
+                client.sendall(head + body)
+                status, answer, buffer = self.read_answer(client, buffer)
+            except (ConnectionError, OSError) as error:
+                if number and isinstance(error, ConnectionError):  # closed as the oldest idle one: a client asks again then
+                    self.counts["idle connections closed"] += 1
+                    return
+                raise
+            if status != 200 or (path == "/echo" and answer != body):
+                raise AssertionError(f"{path}: {status}")
+            self.counts["good"] += 1
+            if self.choose.random() < 0.2:
+                syncless.sleep(self.choose.random() / 10)
+
+    def good_client(self) -> None:
+        with self.connect() as client:
+            self.good(client)
+
+    def pipelining_client(self) -> None:
+        number = self.choose.randint(2, 40)
+        with self.connect() as client:
+            client.sendall(b"GET /sleep HTTP/1.1\r\nHost: a\r\nX-Count: yes\r\n\r\n" * number)
+            buffer = b""
+            for _ in range(number):
+                status, _, buffer = self.read_answer(client, buffer)
+                assert status == 200
+                self.counts["good"] += 1
+
+    def tls_client(self) -> None:
+        """A blocking client in an OS thread."""
+
+        def visit():
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            with blocking.create_connection(("127.0.0.1", self.port), timeout=30) as sock, context.wrap_socket(sock) as client:
+                done = 0
+                for _ in range(5):
+                    client.sendall(b"GET /sleep HTTP/1.1\r\nHost: a\r\nX-Count: yes\r\n\r\n")
+                    status, answer, _ = self.read_answer(client, b"")
+                    assert status == 200, f"{status} {answer!r}"
+                    done += 1
+                return done
+
+        done = syncless.run_in_thread(visit)  # others count meanwhile
+        self.counts["good"] += done
+
+    def websocket_client(self) -> None:
+        key = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+        with self.connect() as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" + key + b"\r\n")
+            data = b""
+            while b"\r\n\r\n" not in data:
+                data += client.recv(1000)
+            for _ in range(5):
+                client.sendall(b"\x81\x85\0\0\0\0hello")
+                assert client.recv(7) == b"\x81\x05hello"
+                self.counts["messages"] += 1
+            if self.choose.random() < 0.5:
+                client.sendall(b"\x88\x82\0\0\0\0\x03\xe8")
+                client.recv(100)
+
+    def rude_client(self) -> None:
+        """Vanishes at some point: in its head, its body, its answer or its handshake; or drips; or never reads."""
+        kind = self.choose.randrange(8)
+        self.counts["rude"] += 1
+        with self.connect() as client:
+            try:
+                if kind == 0:
+                    client.sendall(b"GET / HTTP/1.1\r\nHo")
+                elif kind == 1:
+                    client.sendall(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nhalf")
+                elif kind == 2:
+                    client.sendall(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n" * 3)
+                    syncless.sleep(self.choose.random() * 3)
+                elif kind == 3:
+                    client.sendall(b"\x16\x03\x01\x02\x00\x01" + os.urandom(self.choose.randrange(600)))
+                elif kind == 4:
+                    for byte in b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 100:
+                        client.sendall(bytes([byte]))
+                        syncless.sleep(0.03)
+                elif kind == 5:
+                    client.sendall(os.urandom(300))
+                elif kind == 6:
+                    client.sendall(b"GET /kill HTTP/1.1\r\nHost: a\r\n\r\n")
+                    client.recv(1000)
+                else:
+                    client.sendall(b"GET /sleep HTTP/1.1\r\nHost: a\r\n\r\n")
+                if self.choose.random() < 0.5:
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            except OSError:
+                pass
+
+    def one_after_the_other(self, kinds) -> None:
+        while time.monotonic() < self.ends:
+            kind = self.choose.choice(kinds)
+            try:
+                kind()
+            except Exception as error:
+                raise AssertionError(f"{kind.__name__}: {error!r}") from error
+
+    def disturb(self) -> None:
+        """Reloads and renames, every second."""
+        number = 0
+        while time.monotonic() < self.ends - 1:
+            syncless.sleep(1)
+            number += 1
+            self.certify()
+            self.process.send_signal(signal.SIGHUP)
+            os.rename(f"{self.folder}/access.log", f"{self.folder}/access.log.{number}")
+            self.process.send_signal(signal.SIGUSR1)
+            while not os.path.exists(f"{self.folder}/access.log"):
+                syncless.sleep(0.01)
+            self.counts["reloads"] += 1
+
+    # -- the end -------------------------------------------------------------------------------------------------------------------
+
+    def memory(self) -> int:
+        total = 0
+        for line in pathlib.Path(f"/proc/{self.process.pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith(("Private_Clean:", "Private_Dirty:")):
+                total += int(line.split()[1]) * 1024
+        return total
+
+    def census(self) -> dict[str, int]:
+        with self.connect() as client:
+            client.sendall(b"GET /census HTTP/1.1\r\nHost: a\r\n\r\n")
+            return json.loads(self.read_answer(client, b"")[1])
+
+    def run(self, say=print) -> Counter[str]:
+        good = (self.good_client, self.good_client, self.pipelining_client, self.websocket_client)
+        tasklets = [syncless.spawn(self.one_after_the_other, good) for _ in range(40)]
+        tasklets += [syncless.spawn(self.one_after_the_other, (self.tls_client,)) for _ in range(4)]
+        tasklets += [syncless.spawn(self.one_after_the_other, (self.rude_client,)) for _ in range(30)]
+        tasklets.append(syncless.spawn(self.disturb))
+        try:
+            syncless.sleep(self.seconds / 4)
+            before = self.memory()
+            while running := [tasklet for tasklet in tasklets if not tasklet.done()]:
+                syncless.wait(running, timeout=10, count=len(running))
+                for tasklet in tasklets:
+                    if tasklet.done():
+                        tasklet.result()
+                say(", ".join(f"{count:,} {what}" for what, count in sorted(self.counts.items())))
+            for _ in range(400):
+                census = self.census()
+                if census["connections"] == 1:
+                    break
+                syncless.sleep(0.05)
+            owned = {"connections": 1, "active": 1, "queued": 0, "deadlines": 0, "buffers": 0, "buffered bytes": 0}
+            assert census == owned, f"the server still owns {census}"
+            grown = self.memory() - before
+            assert grown < GROWTH, f"memory has grown by {grown:,} bytes"
+        finally:
+            for tasklet in tasklets:
+                tasklet.kill()
+            self.process.terminate()
+            out, err = syncless.run_in_thread(self.process.communicate)
+        assert self.process.returncode == 0, f"exit status {self.process.returncode}\n{out}\n{err}"
+        assert not err, err
+        logged = Counter[str]()
+        for path in pathlib.Path(self.folder).glob("access.log*"):
+            logged.update(path.read_text().split("\n"))
+        assert logged["yes 200"] >= self.counts["good"], f"{self.counts['good']} were answered, {logged['yes 200']} are logged"
+        say(f"memory has changed by {grown:,} bytes; {logged['yes 200']:,} lines in {self.counts['reloads'] + 1} log files")
+        return self.counts
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=180, help="how long (default 180)")
+    parser.add_argument("--seed", type=int, default=1, help="of the random choices (default 1)")
+    parser.add_argument("--serve", metavar="FOLDER", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        serve(options.serve)
+        return 0
+    try:
+        Soak(options.seconds, options.seed).run(lambda line: print(line, flush=True))
+    except AssertionError as error:
+        print(f"the invariant does not hold: {error}", file=sys.stderr)
+        return 1
+    print("the invariant holds")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

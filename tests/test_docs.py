@@ -1,0 +1,75 @@
+"""The examples in docs/ and the README run: each Python block by itself, with a request for each `serve`."""
+
+import pathlib
+import re
+import sys
+
+import pytest
+
+import syncless
+import syncless.wsgi
+from syncless.io import socket
+from syncless.wsgi import Limits, Server, accesslog
+
+ROOT = pathlib.Path(__file__).parent.parent
+BLOCKS = [
+    pytest.param(block, id=f"{path.name}-{number}")
+    for path in [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
+    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL))
+    if "socket.create_server" not in block  # examples/echo.py is that one, and is visited by a test of its own
+]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_an_example_runs(block, tmp_path, monkeypatch, capsys):
+    if "certfile" in block or "load_cert_chain" in block:
+        trustme = pytest.importorskip("trustme", reason="trustme makes the certificates of the examples: pip install trustme")
+        authority = trustme.CA()
+        made = authority.issue_cert("localhost")
+        chain = b"".join(blob.bytes() for blob in made.cert_chain_pems)
+        (tmp_path / "cert.pem").write_bytes(chain)
+        (tmp_path / "key.pem").write_bytes(made.private_key_pem.bytes())
+        (tmp_path / "both.pem").write_bytes(chain + made.private_key_pem.bytes())
+        (tmp_path / "clients.pem").write_bytes(authority.cert_pem.bytes())
+    if "import Flask" in block:
+        pytest.importorskip("flask", reason="Flask is not installed")
+    served = []
+
+    def serve_once(app, *args, port=0, bind=None, **options):
+        """In place of serve(): the same arguments, on free ports, for one request."""
+        bind = [re.sub(r":\d+$", ":0", text) for text in bind] if bind else None
+        with Server(app, *args, port=0, bind=bind, **options) as server:
+            if not server.certificates and not options.get("proxy_protocol"):
+                with socket.create_connection(server.address, timeout=5) as client:
+                    client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                    answer = b""
+                    while data := client.recv(1000):
+                        answer += data
+                assert answer.startswith(b"HTTP/1.1 200 OK"), answer
+            served.append(server.urls)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(syncless.wsgi, "serve", serve_once)
+    before = set(sys.modules)
+    exec(compile(block, "example", "exec"), {"__name__": "example"})
+    assert served or "serve(" not in block
+    assert set(sys.modules) >= before and not capsys.readouterr().err
+
+
+def test_every_limit_is_in_the_documentation():
+    text = (
+        (ROOT / "docs" / "limits.md").read_text() + (ROOT / "docs" / "websocket.md").read_text() + (ROOT / "docs" / "server.md").read_text()
+    )
+    missing = [name for name in Limits.__dataclass_fields__ if f"`{name}`" not in text and name not in ("backlog", "retry_seconds")]
+    assert not missing
+
+
+def test_every_atom_is_in_the_documentation():
+    text = (ROOT / "docs" / "logging.md").read_text()
+    assert not [letter for letter in accesslog.PLAIN if f"`%{letter}`" not in text]
+
+
+def test_pages_that_are_linked_exist():
+    for path in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
+            assert (path.parent / target).exists(), f"{path.name} links {target}"
