@@ -1,6 +1,7 @@
 """``python -m syncless module:attribute``: serves an application from the shell.
 
-Exit status: 0 after a graceful stop, 1 if it cannot listen or write its log, 2 if the command line or the application named is wrong.
+Exit status: 0 after a graceful stop, 1 if it cannot listen or open a file, 2 if the command line or the application named is wrong, 3 if no
+worker could start.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import sys
 
 import syncless
-from syncless.wsgi import ApplicationNotFound, Limits, as_wsgi, serve
+from syncless.wsgi import ApplicationNotFound, Limits, WorkersFailed, as_wsgi, serve
 from syncless.wsgi.addresses import systemd_fds
 
 
@@ -96,6 +97,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--chdir", metavar="DIR", help="change to the directory before importing the application")
     parser.add_argument("--reuse-port", action="store_true", help="let several processes listen on the same port (SO_REUSEPORT)")
     parser.add_argument("--no-defer-accept", action="store_true", help="accept connections before their request has come")
+    parser.add_argument("--workers", "-w", type=int, default=0, metavar="N", help="so many processes serve, and this one supervises them")
+    parser.add_argument("--preload", action="store_true", help="import the application once, before the workers start")
+    parser.add_argument("--pid", metavar="FILE", help="write the process number there")
     parser.add_argument("--quiet", "-q", action="store_true", help="do not print where it listens")
     parser.add_argument("--version", action="version", version=f"syncless {syncless.__version__}")
     return parser
@@ -109,7 +113,7 @@ def main(arguments: list[str] | None = None) -> int:
             os.chdir(options.chdir)
         if "" not in sys.path and os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
-        application = as_wsgi(options.application)
+        application = options.application if options.workers and not options.preload else as_wsgi(options.application)
         limits = Limits(**dict(options.limit))
     except (ApplicationNotFound, TypeError, ValueError, OSError) as error:
         if isinstance(error, (ApplicationNotFound, OSError)) or error.__traceback__ is None or _is_ours(error):
@@ -137,8 +141,14 @@ def main(arguments: list[str] | None = None) -> int:
             limits=limits,
             defer_accept=not options.no_defer_accept,
             reuse_port=options.reuse_port,
+            workers=options.workers,
+            preload=options.preload,
+            pid_file=options.pid,
             quiet=options.quiet,
         )
+    except WorkersFailed as error:
+        print(f"syncless: {error}", file=sys.stderr)
+        return 3
     except ValueError as error:
         print(f"syncless: {error}", file=sys.stderr)
         return 2

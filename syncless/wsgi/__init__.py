@@ -4,8 +4,10 @@ from syncless.wsgi.adapt import ApplicationNotFound, as_wsgi
 from syncless.wsgi.client import client_gone, current_request, while_client_stays
 from syncless.wsgi.errors import BadRequest, BodyTimeout, BodyTooLarge, ClientError, ClientGone, RequestTimeout, UpgradeRequired
 from syncless.wsgi.limits import Limits
-from syncless.wsgi.server import Server, serve
+from syncless.wsgi.server import Server
+from syncless.wsgi.serving import serve
 from syncless.wsgi.websocket import WebSocket, WebSocketClosed
+from syncless.wsgi.workers import WorkersFailed
 
 __all__ = [
     "ApplicationNotFound",
@@ -20,6 +22,7 @@ __all__ = [
     "UpgradeRequired",
     "WebSocket",
     "WebSocketClosed",
+    "WorkersFailed",
     "as_wsgi",
     "client_gone",
     "current_request",

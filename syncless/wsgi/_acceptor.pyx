@@ -64,6 +64,7 @@ cdef extern from *:
 
 cdef enum:
     ACCEPT_BATCH = 64
+    JUST_COME = 1000000000      # ns in which a new connection is not yet taken for an idle one
 
 
 cdef void retry_accept(void* owner) noexcept:
@@ -204,6 +205,8 @@ def close_connections(Service service not None, bint all_of_them) -> int:
             closed += 1
         elif connection.phase == GREETING or (
                 connection.phase == READING and connection.inbox.size == 0 and connection.out.size == 0 and connection.out_body is None):
+            if not connection.kept and loop.now < connection.deadline - service.lists[connection.deadline_kind].length + JUST_COME:
+                continue                        # its first request is on its way
             connection.close(loop, False)
             closed += 1
     return closed

@@ -54,7 +54,6 @@ cdef extern from "Python.h":
 
 cdef enum:
     OUT_HIGH = 65536            # bytes waiting to be sent beyond which no further pipelined request is begun
-    LINGER_BYTES = 1 << 20      # thrown away at most
 
 cdef str INPUT = sys.intern("wsgi.input")     # the very object that is in the template: found without a comparison
 
@@ -471,7 +470,7 @@ cdef class Connection(Peer):
             if n == 0:
                 break
             self.lingered += n
-            if self.lingered > LINGER_BYTES:
+            if self.lingered > self.service.linger_bytes:
                 break
             rounds += 1
         else:

@@ -52,7 +52,7 @@ cdef class Service:
     cdef readonly object limits
     cdef head_limits head_limits
     cdef int64_t max_body
-    cdef Py_ssize_t drain_bytes
+    cdef Py_ssize_t drain_bytes, linger_bytes
     cdef int pipelined, chunk_line, trailer_bytes
     cdef int max_connections        # 0: as many as there are descriptors
     cdef Py_ssize_t max_active, max_queued  # requests at work and waiting; max_active 0: no bound

@@ -107,6 +107,7 @@ cdef class Service:
         self.head_limits.total = limits.head_bytes
         self.max_body = limits.body_bytes
         self.drain_bytes = limits.drain_bytes
+        self.linger_bytes = limits.linger_bytes
         self.pipelined = limits.pipelined
         self.chunk_line = limits.chunk_line
         self.trailer_bytes = limits.trailer_bytes

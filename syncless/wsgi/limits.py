@@ -16,6 +16,10 @@ MAY_BE_ZERO = {
     "retry_seconds",
     "linger_seconds",
     "stop_seconds",
+    "worker_requests",
+    "worker_requests_jitter",
+    "worker_seconds",
+    "worker_memory_bytes",
 }
 
 
@@ -50,6 +54,8 @@ class Limits:
     """Bytes held in the buffers of all connections of an address; beyond, those that take longest for their request head are cut off."""
     websocket_bytes: int = 1 << 20
     """Bytes of a WebSocket message, decompressed; the connection is closed with 1009 beyond (websockets: 1 MiB)."""
+    linger_bytes: int = 1 << 20
+    """Bytes that a client that was refused may go on sending before the connection is closed."""
     backlog: int = 1024
     """Connections that the system queues for accept() (listen(2); Node 511, gunicorn 2048)."""
 
@@ -79,6 +85,18 @@ class Limits:
     """Without a byte from a WebSocket before it is sent a ping; it is closed if it is silent for as long again (websockets: 20)."""
     linger_seconds: float = 2.0
     """For which a client that was refused may go on sending before the connection is closed (nginx lingering_timeout: 5)."""
+    worker_requests: int = 0
+    """Of a worker, after which it is replaced; 0: any number (gunicorn max_requests)."""
+    worker_requests_jitter: int = 0
+    """Up to so many more at random, so that workers are not replaced all at once."""
+    worker_seconds: float = 0.0
+    """A worker's age at which it is replaced; 0: any."""
+    worker_memory_bytes: int = 0
+    """Of a worker (resident set), at which it is replaced; 0: any."""
+    worker_stuck_seconds: float = 30.0
+    """For which a worker's loop may stand still before it is killed and replaced (gunicorn timeout)."""
+    worker_boot_seconds: float = 60.0
+    """For which a worker may import its application before it is killed."""
     stop_seconds: float = 30.0
     """For requests in flight when the server stops; they are interrupted afterwards (gunicorn graceful_timeout)."""
 

@@ -44,7 +44,7 @@ class Server:
         host: str = "127.0.0.1",
         port: int = 8000,
         *,
-        bind: str | Iterable[str] | None = None,
+        bind: str | Bind | Iterable[str | Bind] | None = None,
         access_log: bool | str | os.PathLike[str] | TextIO | None = None,
         access_log_format: str | Mapping[str, str] = "combined",
         error_log: str | os.PathLike[str] | TextIO | None = None,
@@ -62,6 +62,7 @@ class Server:
         ipv6_only: bool = False,
         defer_accept: bool = True,
         reuse_port: bool = False,
+        multiprocess: bool = False,
         **overrides: float,
     ):
         self.application = as_wsgi(application)
@@ -72,12 +73,13 @@ class Server:
             if unknown:
                 raise TypeError(f"there is no argument or limit {unknown[0]!r}; the limits are in syncless.wsgi.Limits") from None
             raise error
-        binds = [bind] if isinstance(bind, str) else list(bind or ())
-        self._wanted = [parse_bind(text) for text in binds] or [Bind(host=host, port=port)]
+        binds = [bind] if isinstance(bind, (str, Bind)) else list(bind or ())
+        self._wanted = [parse_bind(text) if isinstance(text, str) else text for text in binds] or [Bind(host=host, port=port)]
         self.certificates: Certificates | None = make_certificates(ssl_context, certfile, keyfile, certificates)
         if self.certificates is None and (plain_http or any(wanted.tls for wanted in self._wanted)):
             raise ValueError("TLS is asked for, but there is no certificate: give certfile, certificates or ssl_context")
         self._plain_http = plain_http
+        self._multiprocess = multiprocess
         peers = [trusted] if isinstance(trusted, str) else list(trusted)
         self._trust = Trust(peers) if peers else None
         if proxy_protocol and self._trust is None:
@@ -101,6 +103,7 @@ class Server:
         self._acceptors: list[Acceptor] = []
         self._services: list[Service] = []
         self._stopped = Event()
+        self._hurried = False
 
     # -- starting ------------------------------------------------------------------------------------------------------------
 
@@ -110,13 +113,10 @@ class Server:
             raise RuntimeError("this server has been started already")
         self._open_logs()
         try:
-            for wanted in self._wanted:
-                secure = self.certificates is not None and (wanted.tls if wanted.tls is not None else wanted.path is None)
-                for listener in self._listening.open(wanted):
-                    self._listeners.append(listener)
-                    self._secure.append(secure)
+            for listener, secure in self.listen():
+                self._listeners.append(listener)
+                self._secure.append(secure)
         except BaseException:
-            self._close_listeners()
             self._close_logs()
             raise
         for listener, secure in zip(self._listeners, self._secure, strict=True):
@@ -138,6 +138,29 @@ class Server:
         self._stopped.clear()
         return self
 
+    def listen(self) -> list[tuple[socket, bool]]:
+        """The listening sockets, and whether they speak TLS. OSError, with the address in it, if one cannot be had."""
+        opened: list[tuple[socket, bool]] = []
+        try:
+            for wanted in self._wanted:
+                secure = self.certificates is not None and (wanted.tls if wanted.tls is not None else wanted.path is None)
+                opened += [(listener, secure) for listener in self._listening.open(wanted)]
+        except BaseException:
+            self.close_listeners(opened)
+            raise
+        return opened
+
+    def close_listeners(self, listeners: Iterable[tuple[socket, bool]]) -> None:
+        """Closes what `listen` has opened, and removes the files of UNIX sockets that are not inherited."""
+        for listener, _ in listeners:
+            address = listener.getsockname()
+            listener.close()
+            if isinstance(address, str) and any(wanted.path == address for wanted in self._wanted):
+                try:
+                    os.unlink(address)
+                except OSError:
+                    pass
+
     def _template(self, listener: socket) -> dict[str, Any]:
         """What every environ of this listener begins with (PEP 3333, "environ Variables")."""
         address = listener.getsockname()
@@ -152,7 +175,7 @@ class Server:
             "wsgi.url_scheme": "http",
             "wsgi.errors": self._error_log,
             "wsgi.multithread": True,  # another request may run whenever one waits
-            "wsgi.multiprocess": False,
+            "wsgi.multiprocess": self._multiprocess,
             "wsgi.run_once": False,
             "wsgi.file_wrapper": FileWrapper,
             "wsgi.input_terminated": True,
@@ -241,9 +264,12 @@ class Server:
         for acceptor in self._acceptors:
             acceptor.close()
         self._acceptors.clear()
-        self._close_listeners()
+        self.close_listeners(zip(self._listeners, self._secure, strict=True))
+        self._listeners.clear()
+        self._secure.clear()
         for service in self._services:
             service.stopping = True
+        self._hurried = False
         try:
             self._wait_closed(grace, False)
             self._wait_closed(2.0, True)
@@ -254,99 +280,76 @@ class Server:
             self._close_logs()
             self._stopped.set()
 
-    def _wait_closed(self, seconds: float, all_of_them: bool) -> None:
+    def _wait_closed(self, seconds: float, interrupt: bool) -> None:
+        interrupted = interrupt
         waited = 0.0
         pause = 0.001
         while True:
             for service in self._services:
-                close_connections(service, all_of_them)
-            all_of_them = False  # a request is interrupted once
-            if not any(service.connections for service in self._services) or waited >= seconds:
+                close_connections(service, interrupt)
+            interrupt = False  # a request is interrupted once
+            if not any(service.connections for service in self._services) or waited >= seconds or (self._hurried and not interrupted):
                 return
             sleep(pause)
             waited += pause
             pause = min(pause * 2, 0.05)
 
-    def _close_listeners(self) -> None:
-        for listener in self._listeners:
-            address = listener.getsockname()
-            listener.close()
-            if isinstance(address, str) and any(wanted.path == address for wanted in self._wanted):  # not an inherited one
-                try:
-                    os.unlink(address)
-                except OSError:
-                    pass
-        self._listeners.clear()
-        self._secure.clear()
-
     def wait(self) -> None:
         """Waits until the server has stopped."""
         self._stopped.wait()
+
+    def run(self, *, quiet: bool = False, started: Callable[[], None] | None = None, worker: bool = False) -> None:
+        """Starts, and serves until a signal says stop: what `serve` does in one process. A worker leaves SIGINT to its master."""
+        asked = Event()
+        hurry = Event()
+
+        def on_signal(number: int, frame: FrameType | None) -> None:
+            (hurry if asked.is_set() else asked).set()
+
+        def reopen(number: int, frame: FrameType | None) -> None:
+            what, action = ("log files", self.reopen_logs) if number == signal.SIGUSR1 else ("certificates", self.reload_certificates)
+            try:
+                action()
+            except (OSError, ValueError) as error:
+                print(f"syncless: cannot open the {what} again, the old ones stay: {error}", file=sys.stderr, flush=True)
+
+        previous = {}
+        if threading.current_thread() is threading.main_thread():
+            interrupt = signal.SIG_IGN if worker else on_signal  # Ctrl-C reaches all processes of a terminal
+            for number, handler in (
+                (signal.SIGTERM, on_signal),
+                (signal.SIGINT, interrupt),
+                (signal.SIGUSR1, reopen),
+                (signal.SIGHUP, reopen),
+            ):
+                previous[number] = signal.signal(number, handler)
+        try:
+            self.start()
+            if started is not None:
+                started()
+            if not quiet:
+                for url in self.urls:
+                    print(
+                        f"syncless {syncless.__version__} serves on {url} (loop: {current_loop().backend}, pid {os.getpid()})", flush=True
+                    )
+            asked.wait()
+            if not quiet:
+                print(f"syncless stops: {self.census()['active']} requests in flight", flush=True)
+            stopping = spawn(self.stop)
+            stopping.name = "graceful stop"
+            both: list[Waitable] = [stopping, hurry]
+            syncless.wait(both, count=1)
+            self._hurried = hurry.is_set()
+            stopping.join()
+        except BaseException:
+            self.stop(0)
+            raise
+        finally:
+            for number, old in previous.items():
+                signal.signal(number, old)
 
     def __enter__(self) -> Server:
         return self.start()
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
-
-
-def serve(application: Any, host: str = "127.0.0.1", port: int = 8000, *, quiet: bool = False, **options: Any) -> None:
-    """Serves the application until SIGTERM or SIGINT (or the tasklet is killed), then stops gracefully.
-
-    ``application``: a WSGI callable, a web.py application, a CherryPy application, root object or class, a BaseHTTPRequestHandler
-    subclass, or "module:attribute".
-    ``host``, ``port``: where to listen; port 0 lets the system choose, host "*" is every address of both families. ``bind``: instead of
-    these one or more of "host:port", "[ipv6]:port", ":port", "unix:/path", "unix:@abstract", "fd:number" (an inherited socket), with
-    "http://" or "https://" before it where only some speak TLS. ``unix_mode`` (0o660), ``unix_owner`` ("user:group"): of UNIX sockets.
-    ``ipv6_only``: [::] does not take IPv4 connections, too.
-    ``certfile``, ``keyfile``: PEM files; ``certificates``: more of them by the name that the client asks for, {"example.org": (cert, key)};
-    or ``ssl_context``, an SSLContext or a callable that makes one. ``plain_http``: the port speaks HTTP, too.
-    ``trusted``: proxies, as addresses, networks, "unix" or "*"; ``trusted_fields``: what they may say of their clients (see `Forwarding`);
-    ``proxy_protocol``: their connections begin with a PROXY header.
-    ``access_log``: True for stdout, a path, or a text stream; none by default. ``access_log_format``: "combined", "common", "json", a
-    string with Apache's atoms, or a mapping of JSON keys to atoms. ``error_log``: a path or a text stream, stderr by default.
-    ``limits``: a `Limits`; single limits may be given by name (``head_seconds=10``).
-    ``defer_accept``: accept a connection only when its request has come (Linux TCP_DEFER_ACCEPT). ``reuse_port``: SO_REUSEPORT.
-    ``quiet``: do not print where it listens.
-
-    SIGUSR1 opens the log files anew, SIGHUP reads the certificates again.
-    The first signal lets requests in flight end (Limits.stop_seconds), a second one interrupts them. OSError if it cannot listen.
-    """
-    server = Server(application, host, port, **options).start()
-    asked = Event()
-    hurry = Event()
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        (hurry if asked.is_set() else asked).set()
-
-    def again(number: int, frame: FrameType | None) -> None:
-        what, action = ("log files", server.reopen_logs) if number == signal.SIGUSR1 else ("certificates", server.reload_certificates)
-        try:
-            action()
-        except (OSError, ValueError) as error:
-            print(f"syncless: cannot open the {what} again, the old ones stay: {error}", file=sys.stderr, flush=True)
-
-    previous = {}
-    if threading.current_thread() is threading.main_thread():
-        for number, handler in ((signal.SIGTERM, on_signal), (signal.SIGINT, on_signal), (signal.SIGUSR1, again), (signal.SIGHUP, again)):
-            previous[number] = signal.signal(number, handler)
-    try:
-        if not quiet:
-            for url in server.urls:
-                print(f"syncless {syncless.__version__} serves on {url} (loop: {current_loop().backend}, pid {os.getpid()})", flush=True)
-        asked.wait()
-        if not quiet:
-            print(f"syncless stops: {server.census()['active']} requests in flight", flush=True)
-        stopping = spawn(server.stop)
-        stopping.name = "graceful stop"
-        both: list[Waitable] = [stopping, hurry]
-        syncless.wait(both, count=1)
-        if not stopping.done():
-            stopping.kill()
-            server.stop(0)
-    except BaseException:
-        server.stop(0)
-        raise
-    finally:
-        for number, old in previous.items():
-            signal.signal(number, old)

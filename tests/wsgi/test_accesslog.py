@@ -43,7 +43,7 @@ def logged(start, format, path="/a?b=c", headers="", **options):
 
 
 def eventually(condition):
-    for _ in range(400):
+    for _ in range(2000):
         if condition():
             return True
         syncless.sleep(0.01)

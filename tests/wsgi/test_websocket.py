@@ -388,6 +388,7 @@ def browse(url):
         [BROWSER, *options.split(), f"--user-data-dir={folder}", "--remote-debugging-port=0", url],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        env={name: value for name, value in os.environ.items() if name != "LD_PRELOAD"},  # a sanitizer is not for the browser
     ), folder
 
 

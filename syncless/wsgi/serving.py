@@ -1,0 +1,70 @@
+"""serve(): one process that serves, or one that supervises several."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Any
+
+from syncless.wsgi.server import Server
+from syncless.wsgi.workers import Master
+
+
+class PidFile:
+    """A file with the number of this process, for as long as the block lasts."""
+
+    def __init__(self, path: str | os.PathLike[str] | None):
+        self.path = path
+
+    def __enter__(self) -> None:
+        if self.path is not None:
+            with open(self.path, "w", encoding="ascii") as file:
+                file.write(f"{os.getpid()}\n")
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        if self.path is not None:
+            try:
+                os.unlink(self.path)
+            except OSError:
+                pass
+
+
+def serve(
+    application: Any,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    *,
+    quiet: bool = False,
+    workers: int = 0,
+    preload: bool = False,
+    pid_file: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> None:
+    """Serves the application until SIGTERM or SIGINT (or the tasklet is killed), then stops gracefully.
+
+    ``application``: a WSGI callable, a web.py application, a CherryPy application, root object or class, a BaseHTTPRequestHandler
+    subclass, or "module:attribute".
+    ``host``, ``port``: where to listen; port 0 lets the system choose, host "*" is every address of both families. ``bind``: instead of
+    these one or more of "host:port", "[ipv6]:port", ":port", "unix:/path", "unix:@abstract", "fd:number" (an inherited socket), with
+    "http://" or "https://" before it where only some speak TLS. ``unix_mode`` (0o660), ``unix_owner`` ("user:group"): of UNIX sockets.
+    ``ipv6_only``: [::] does not take IPv4 connections, too.
+    ``certfile``, ``keyfile``: PEM files; ``certificates``: more of them by the name that the client asks for, {"example.org": (cert, key)};
+    or ``ssl_context``, an SSLContext or a callable that makes one. ``plain_http``: the port speaks HTTP, too.
+    ``trusted``: proxies, as addresses, networks, "unix" or "*"; ``trusted_fields``: what they may say of their clients (see `Forwarding`);
+    ``proxy_protocol``: their connections begin with a PROXY header.
+    ``access_log``: True for stdout, a path, or a text stream; none by default. ``access_log_format``: "combined", "common", "json", a
+    string with Apache's atoms, or a mapping of JSON keys to atoms. ``error_log``: a path or a text stream, stderr by default.
+    ``limits``: a `Limits`; single limits may be given by name (``head_seconds=10``).
+    ``defer_accept``: accept a connection only when its request has come (Linux TCP_DEFER_ACCEPT). ``reuse_port``: SO_REUSEPORT.
+    ``workers``: so many processes serve, and this one supervises them (see `Master`). ``preload``: the application is imported here, once,
+    and not by each of them. ``pid_file``: has the number of this process while it serves. ``quiet``: do not print where it listens.
+
+    SIGUSR1 opens the log files anew; SIGHUP reads the certificates again, and with workers starts new ones, which import the application
+    anew, before the old ones end. The first SIGTERM or SIGINT lets requests in flight end (Limits.stop_seconds), a second one interrupts
+    them. OSError if it cannot listen; WorkersFailed if no worker can start.
+    """
+    with PidFile(pid_file):
+        if workers:
+            Master(application, host, port, workers=workers, preload=preload, quiet=quiet, **options).run()
+        else:
+            Server(application, host, port, **options).run(quiet=quiet)

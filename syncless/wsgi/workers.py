@@ -1,0 +1,378 @@
+"""Master: a process that supervises others, which serve. It opens the sockets, starts the workers, and sees to it that there are enough.
+
+The sockets belong to the master, so connections that wait in a backlog survive every worker. A worker tells its master through a pipe that
+it is ready, or that it wants to be replaced; that its loop runs, it tells by a clock in shared memory. Nothing in the master uses the event
+loop: it must go on whatever happens to it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import mmap
+import os
+import random
+import select
+import signal
+import struct
+import sys
+import time
+import traceback
+from collections.abc import Iterable
+from socket import socket
+from types import FrameType
+from typing import Any
+
+import syncless
+from syncless._core.tasklet import sleep, spawn
+from syncless.wsgi.adapt import ApplicationNotFound, as_wsgi
+from syncless.wsgi.addresses import Bind, show
+from syncless.wsgi.limits import Limits
+from syncless.wsgi.server import Server
+
+READY, REPLACE_ME = b"r", b"x"
+"""What a worker says through its pipe."""
+GIVE_UP_AFTER = 3
+"""Workers that die before any has been ready."""
+LONGEST_BACK_OFF = 10.0
+"""Seconds between two attempts to start a worker."""
+CLOCKS = 1024
+BEAT = struct.Struct("d")
+
+
+class WorkersFailed(Exception):
+    """No worker could start; what went wrong stands on stderr."""
+
+
+class Worker:
+    """A process, as its master sees it."""
+
+    def __init__(self, pid: int, pipe: int, clock: int):
+        self.pid = pid
+        self.pipe = pipe
+        self.clock = clock
+        self.born = time.monotonic()
+        self.ready = False
+        self.unwanted = False
+        """To be replaced by another one."""
+        self.killed_at = 0.0
+        """When it is killed unless it has ended by then; 0: not yet decided."""
+
+
+class Slot:
+    """The place of one worker."""
+
+    def __init__(self) -> None:
+        self.current: Worker | None = None
+        self.next: Worker | None = None
+        self.failures = 0
+        self.not_before = 0.0
+
+
+class Master:
+    """Supervises ``workers`` processes until SIGTERM or SIGINT; arguments as for `serve`.
+
+    SIGHUP replaces all workers: new ones start, and when they are ready the old ones end gracefully. SIGUSR1 reaches all of them. SIGTTIN
+    and SIGTTOU add and take away one. A worker that dies is replaced, with back-off; one whose loop stands still for
+    Limits.worker_stuck_seconds is killed, and the stack that blocked it is written to stderr; Limits.worker_requests, worker_seconds and
+    worker_memory_bytes replace workers in time.
+    """
+
+    def __init__(
+        self, application: Any, host: str = "127.0.0.1", port: int = 8000, *, workers: int, preload: bool, quiet: bool, **options: Any
+    ):
+        if workers < 1 or workers > CLOCKS // 4:
+            raise ValueError(f"workers must be from 1 to {CLOCKS // 4}, not {workers}")
+        self.application = as_wsgi(application) if preload else application
+        self.preloaded = preload
+        self.quiet = quiet
+        self.options = options
+        # made only to check the arguments, and for the sockets: it never starts
+        self.pattern = Server(self.application if callable(self.application) else _nothing, host, port, **options)
+        self.limits: Limits = self.pattern.limits
+        self.slots = [Slot() for _ in range(workers)]
+        self.leaving: list[Worker] = []
+        self.stopping = False
+        self.ever_ready = False
+        self.signals: list[int] = []
+        self.clocks = mmap.mmap(-1, CLOCKS * BEAT.size)
+        self.listeners: list[tuple[socket, bool]] = []
+        self.pid = os.getpid()
+
+    # -- running -------------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Supervises until it is told to stop. OSError if it cannot listen; WorkersFailed."""
+        self.listeners = self.pattern.listen()
+        wake, self._wake = os.pipe()
+        for fd in (wake, self._wake):
+            os.set_blocking(fd, False)
+        handled = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCHLD)
+        previous = {number: signal.signal(number, self._note) for number in handled}
+        if self.preloaded:
+            gc.collect()
+            gc.freeze()  # so that a worker's collector does not copy the pages that it shares with us
+        if not self.quiet:
+            for listener, secure in self.listeners:
+                url = show(listener.getsockname(), secure)
+                print(f"syncless {syncless.__version__} serves on {url} ({len(self.slots)} workers, pid {self.pid})", flush=True)
+        try:
+            while self._step(wake):
+                pass
+        finally:
+            for worker in self._all():
+                self._signal(worker, signal.SIGKILL)
+            for number, old in previous.items():
+                signal.signal(number, old)
+            os.close(wake)
+            os.close(self._wake)
+            self.pattern.close_listeners(self.listeners)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.signals.append(number)
+        try:
+            os.write(self._wake, b"s")
+        except BlockingIOError:
+            pass  # full of reasons to wake up already
+
+    def _step(self, wake: int) -> bool:
+        """Waits for something to happen and deals with it. Whether there is anything left to supervise."""
+        pipes = {worker.pipe: worker for worker in self._all() if worker.pipe >= 0}
+        readable, _, _ = select.select([wake, *pipes], [], [], 0.1 if self.stopping or self._starting() else 1.0)
+        if wake in readable:
+            os.read(wake, 4096)
+        for fd in readable:
+            if fd != wake:
+                self._hear(pipes[fd])
+        while self.signals:
+            self._obey(self.signals.pop(0))
+        self._reap()
+        if self.stopping:
+            self._kill_late_ones()
+            return any(True for _ in self._all())
+        for slot in self.slots:
+            self._tend(slot)
+        self._kill_late_ones()
+        return True
+
+    def _all(self) -> Iterable[Worker]:
+        for slot in self.slots:
+            if slot.current is not None:
+                yield slot.current
+            if slot.next is not None:
+                yield slot.next
+        yield from list(self.leaving)
+
+    def _starting(self) -> bool:
+        return any(slot.current is None or slot.next is not None for slot in self.slots)
+
+    def _hear(self, worker: Worker) -> None:
+        said = os.read(worker.pipe, 100)
+        if not said:
+            os.close(worker.pipe)
+            worker.pipe = -1  # it ends; _reap() meets it
+        if READY in said:
+            worker.ready = self.ever_ready = True
+        if REPLACE_ME in said:
+            worker.unwanted = True
+
+    def _obey(self, number: int) -> None:
+        if number in (signal.SIGTERM, signal.SIGINT):
+            if not self.stopping and not self.quiet:
+                print("syncless stops", flush=True)
+            for worker in self._all():
+                self._signal(worker, signal.SIGTERM)  # once more means now to a worker, too
+                worker.killed_at = time.monotonic() + self.limits.stop_seconds + 5
+            self.stopping = True
+        elif number == signal.SIGHUP and not self.stopping:
+            for slot in self.slots:
+                slot.not_before = 0.0
+                if slot.current is not None:
+                    slot.current.unwanted = True
+        elif number == signal.SIGUSR1:
+            for worker in self._all():
+                if worker.ready:
+                    self._signal(worker, signal.SIGUSR1)
+        elif number == signal.SIGTTIN and len(self.slots) < CLOCKS // 4:
+            self.slots.append(Slot())
+        elif number == signal.SIGTTOU and len(self.slots) > 1:
+            slot = self.slots.pop()
+            for superfluous in (slot.current, slot.next):
+                if superfluous is not None:
+                    self._retire(superfluous)
+
+    # -- workers -------------------------------------------------------------------------------------------------------------
+
+    def _tend(self, slot: Slot) -> None:
+        """Sees to it that the slot has a worker that is wanted and alive."""
+        now = time.monotonic()
+        if slot.next is not None:
+            if slot.next.ready:
+                if slot.current is not None:
+                    self._retire(slot.current)
+                slot.current, slot.next = slot.next, None
+                slot.failures = 0
+            elif now - slot.next.born > self.limits.worker_boot_seconds and not slot.next.killed_at:
+                self._say(f"worker {slot.next.pid} was not ready after {self.limits.worker_boot_seconds:g} s and is killed")
+                slot.next.killed_at = now
+        elif (slot.current is None or slot.current.unwanted) and now >= slot.not_before:
+            slot.next = self._start()
+        worker = slot.current
+        if worker is not None and not worker.killed_at and now - self._beat(worker) > self.limits.worker_stuck_seconds:
+            self._say(f"the loop of worker {worker.pid} has stood still for {self.limits.worker_stuck_seconds:g} s; this is where:")
+            self._signal(worker, signal.SIGABRT)  # faulthandler writes the stack
+            worker.killed_at = now + 2
+
+    def _retire(self, worker: Worker) -> None:
+        self._signal(worker, signal.SIGTERM)
+        worker.killed_at = time.monotonic() + self.limits.stop_seconds + 5
+        self.leaving.append(worker)
+
+    def _kill_late_ones(self) -> None:
+        now = time.monotonic()
+        for worker in self._all():
+            if worker.killed_at and now > worker.killed_at:
+                self._signal(worker, signal.SIGKILL)
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            for worker in self._all():
+                if worker.pid == pid:
+                    self._ended(worker, status)
+
+    def _ended(self, worker: Worker, status: int) -> None:
+        if worker.pipe >= 0:
+            os.close(worker.pipe)
+        if worker in self.leaving:
+            self.leaving.remove(worker)
+            return
+        slot = next(slot for slot in self.slots if worker in (slot.current, slot.next))
+        failed_to_start = worker is slot.next
+        if failed_to_start:
+            slot.next = None
+        else:
+            slot.current = None
+        if self.stopping:
+            return
+        number = os.waitstatus_to_exitcode(status)
+        how = f"was killed by {signal.Signals(-number).name}" if number < 0 else f"ended with status {number}"
+        if failed_to_start and slot.current is not None:
+            slot.current.unwanted = False
+            self._say(f"the new worker {worker.pid} {how} before it was ready; the old one stays")
+            return
+        if failed_to_start or time.monotonic() - worker.born < 1:
+            slot.failures += 1
+        pause = min(LONGEST_BACK_OFF, 0.1 * 2**slot.failures) if slot.failures else 0.0
+        slot.not_before = time.monotonic() + pause
+        if not self.ever_ready and sum(slot.failures for slot in self.slots) >= GIVE_UP_AFTER:
+            raise WorkersFailed(f"worker {worker.pid} {how}, and so did others before it; none has been ready")
+        self._say(f"worker {worker.pid} {how}; another one starts{f' in {pause:.1f} s' if pause else ''}")
+
+    def _beat(self, worker: Worker) -> float:
+        """When the worker's loop has last been seen running, by the system's monotonic clock."""
+        (beat,) = BEAT.unpack_from(self.clocks, worker.clock * BEAT.size)
+        return max(float(beat), worker.born)
+
+    @staticmethod
+    def _signal(worker: Worker, number: int) -> None:
+        try:
+            os.kill(worker.pid, number)
+        except ProcessLookupError:
+            pass
+
+    @staticmethod
+    def _say(text: str) -> None:
+        print(f"syncless: {text}", file=sys.stderr, flush=True)
+
+    def _start(self) -> Worker:
+        taken = {worker.clock for worker in self._all()}
+        clock = next(number for number in range(CLOCKS) if number not in taken)
+        BEAT.pack_into(self.clocks, clock * BEAT.size, 0.0)
+        pipe, worker_end = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid:
+            os.close(worker_end)
+            return Worker(pid, pipe, clock)
+        code = 70
+        try:
+            os.close(pipe)
+            for worker in self._all():
+                if worker.pipe >= 0:
+                    os.close(worker.pipe)
+            code = self._work(worker_end, clock)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            try:
+                sys.stdout.flush()
+                sys.stderr.flush()
+            finally:
+                os._exit(code)
+
+    # -- in the worker -------------------------------------------------------------------------------------------------------
+
+    def _work(self, pipe: int, clock: int) -> int:
+        """The whole life of a worker. Returns its exit status."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        faulthandler.enable()
+        random.seed()
+        binds = [Bind(secure, fd=listener.detach()) for listener, secure in self.listeners]
+        try:
+            server = Server(self.application, **{**self.options, "bind": binds, "multiprocess": True})
+        except (ApplicationNotFound, OSError, ValueError) as error:
+            self._say(str(error))
+            return 2
+
+        def started() -> None:
+            tending = spawn(self._live, server, pipe, clock)
+            tending.name = "worker's pulse"
+            os.write(pipe, READY)
+
+        server.run(quiet=True, started=started, worker=True)
+        return 0
+
+    def _live(self, server: Server, pipe: int, clock: int) -> None:
+        """Tells the master that the loop runs, asks to be replaced in time, and ends with the master."""
+        limits = self.limits
+        born = time.monotonic()
+        most = limits.worker_requests + random.randint(0, limits.worker_requests_jitter) if limits.worker_requests else 0
+        asked = False
+        while True:
+            BEAT.pack_into(self.clocks, clock * BEAT.size, time.monotonic())
+            if not asked and (
+                (most and server.requests >= most)
+                or (limits.worker_seconds and time.monotonic() - born > limits.worker_seconds)
+                or (limits.worker_memory_bytes and memory() > limits.worker_memory_bytes)
+            ):
+                asked = True
+                os.write(pipe, REPLACE_ME)
+            if os.getppid() != self.pid:
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+            sleep(min(0.25, limits.worker_stuck_seconds / 4))
+
+
+def memory() -> int:
+    """Bytes of memory that this process has in use (resident set)."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        import resource  # the most that it has ever had is the best that others than Linux tell
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _nothing(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    """Stands for an application that only the workers import."""
+    raise RuntimeError("the master serves nobody")

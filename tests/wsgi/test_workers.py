@@ -1,0 +1,356 @@
+"""Workers and their master: death, replacement, reload, stuck loops; and that none of it loses a request."""
+
+import http.client
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+APP = """
+import os, time, syncless
+VERSION = {version}
+def app(environ, start_response):
+    path, query = environ["PATH_INFO"], environ["QUERY_STRING"]
+    if path == "/sleep":
+        syncless.sleep(float(query))
+    elif path == "/block":
+        time.sleep(float(query))
+    elif path == "/die":
+        os._exit(7)
+    elif path == "/eat":
+        globals().setdefault("eaten", []).append(bytearray(60_000_000))
+    start_response("200 OK", [("X-Pid", str(os.getpid())), ("X-Parallel", str(environ["wsgi.multiprocess"]))])
+    return [f"{{VERSION}}".encode()]
+"""
+
+
+class Program:
+    def __init__(self, folder, arguments, bind="127.0.0.1:0"):
+        self.folder = folder
+        command = [sys.executable, "-m", "syncless", "app:app", "--bind", bind, *arguments]
+        self.errors = open(folder / "errors", "w+")  # noqa: SIM115  (closed by end())
+        self.process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=self.errors, text=True)
+        self.line = self.process.stdout.readline()
+        found = re.search(r":(\d+)/", self.line)
+        self.port = int(found[1]) if found else None
+
+    def get(self, path="/"):
+        """(status, pid, body) by a connection of its own."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            return response.status, int(response.headers["X-Pid"]), response.read().decode()
+        finally:
+            connection.close()
+
+    def said(self):
+        return (self.folder / "errors").read_text()
+
+    def pids(self, number):
+        """The processes that answer, once there are so many."""
+        seen = set()
+        deadline = time.monotonic() + 20
+        while len(seen) < number and time.monotonic() < deadline:
+            seen.add(self.get("/sleep?0.01")[1])
+        return seen
+
+    def children(self):
+        return set(map(int, pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()))
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            out, _ = self.process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        finally:
+            self.errors.close()
+        return out
+
+
+@pytest.fixture
+def program(tmp_path):
+    running = []
+
+    def begin(*arguments, version=1, **options):
+        (tmp_path / "app.py").write_text(APP.format(version=version))
+        running.append(Program(tmp_path, arguments, **options))
+        return running[-1]
+
+    yield begin
+    for started in running:
+        started.end()
+
+
+def eventually(condition, seconds=15):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+class Load:
+    """Clients that ask all the time; every request must be answered."""
+
+    def __init__(self, program, path="/sleep?0.005", clients=4):
+        self.failures, self.answers = [], []
+        self.stop = threading.Event()
+        self.threads = [threading.Thread(target=self._ask, args=(program, path)) for _ in range(clients)]
+
+    def _ask(self, program, path):
+        while not self.stop.is_set():
+            try:
+                self.answers.append(program.get(path)[1:])
+            except Exception as error:
+                self.failures.append(repr(error))
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *error):
+        self.stop.set()
+        for thread in self.threads:
+            thread.join()
+
+
+def test_several_processes_serve_and_stop(program):
+    running = program("--workers", "3", "--pid", "app.pid")
+    assert "(3 workers, pid" in running.line
+    assert int((running.folder / "app.pid").read_text()) == running.process.pid
+    assert len(running.pids(2)) >= 2 and running.process.pid not in running.pids(1)
+    workers = running.children()
+    assert len(workers) == 3
+    out = running.end()
+    assert running.process.returncode == 0 and "syncless stops" in out and running.said() == ""
+    assert not any(alive(pid) for pid in workers) and not (running.folder / "app.pid").exists()
+
+
+def test_the_environ_says_that_there_are_several(program):
+    running = program("--workers", "2")
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=10)
+    connection.request("GET", "/")
+    assert connection.getresponse().headers["X-Parallel"] == "True"
+    connection.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+def test_a_worker_that_dies_is_replaced(program, number):
+    running = program("--workers", "2")
+    before = running.pids(2)
+    victim = min(before)
+    os.kill(victim, number)
+    assert eventually(lambda: len(running.children()) == 2 and victim not in running.children())
+    assert eventually(lambda: len(running.pids(2) - {victim}) == 2)
+    name = "ended with status 0" if number == signal.SIGTERM else f"killed by {number.name}"
+    assert f"worker {victim}" in running.said() and name in running.said()
+
+
+def test_a_request_that_kills_its_worker_harms_only_that_worker(program):
+    running = program("--workers", "2")
+    running.pids(2)
+    with pytest.raises((http.client.HTTPException, OSError)):
+        running.get("/die")
+    assert eventually(lambda: "ended with status 7" in running.said())
+    assert eventually(lambda: len(running.children()) == 2)
+    assert running.get()[0] == 200
+
+
+def test_reload_brings_the_new_code_and_loses_no_request(program):
+    running = program("--workers", "2")
+    old = running.pids(2)
+    with Load(running) as load:
+        for version in (2, 3):
+            (running.folder / "app.py").write_text(APP.format(version=version))
+            os.utime(running.folder / "app.py", (version * 1000, version * 1000))  # so that no stale byte code is taken for it
+            running.signal(signal.SIGHUP)
+            assert eventually(lambda version=version: running.get()[2] == str(version))
+            assert eventually(lambda: len(running.children()) == 2)
+        assert eventually(lambda: not any(alive(pid) for pid in old))
+    assert load.failures == [] and {body for _, body in load.answers} == {"1", "2", "3"}
+
+
+def test_a_request_in_flight_survives_the_reload(program):
+    running = program("--workers", "1")
+    answer = []
+    client = threading.Thread(target=lambda: answer.append(running.get("/sleep?1.5")))
+    (pid,) = running.pids(1)
+    client.start()
+    time.sleep(0.2)
+    running.signal(signal.SIGHUP)
+    assert eventually(lambda: running.get()[1] != pid)
+    client.join()
+    assert answer[0][:2] == (200, pid)
+
+
+def test_a_reload_that_fails_keeps_the_old_workers(program):
+    running = program("--workers", "2")
+    before = running.pids(2)
+    (running.folder / "app.py").write_text("raise RuntimeError('new code is broken')")
+    os.utime(running.folder / "app.py", (5000, 5000))
+    running.signal(signal.SIGHUP)
+    assert eventually(lambda: "the old one stays" in running.said() and "new code is broken" in running.said())
+    time.sleep(0.3)
+    assert running.pids(2) == before
+
+
+def test_workers_that_cannot_start_end_the_master(program, tmp_path):
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "app.py").write_text("import no_such_module_at_all")
+    command = [sys.executable, "-m", "syncless", "app:app", "--bind", "127.0.0.1:0", "--workers", "2"]
+    done = subprocess.run(command, cwd=tmp_path / "broken", capture_output=True, text=True, timeout=30)
+    assert done.returncode == 3 and "none has been ready" in done.stderr and "no_such_module_at_all" in done.stderr
+
+
+def test_recycling_by_number_of_requests(program):
+    running = program("--workers", "2", "-l", "worker_requests=50", "-l", "worker_requests_jitter=20")
+    first = running.pids(2)
+    with Load(running) as load:
+        assert eventually(lambda: len({pid for pid, _ in list(load.answers)}) >= 5)
+    assert load.failures == [] and eventually(lambda: not any(alive(pid) for pid in first))
+    assert running.said() == ""
+
+
+def test_recycling_by_age_and_by_memory(program):
+    running = program("--workers", "1", "-l", "worker_seconds=0.5")
+    (first,) = running.pids(1)
+    assert eventually(lambda: running.get()[1] != first)
+    running.end()
+    running = program("--workers", "1", "-l", "worker_memory_bytes=100000000")
+    (first,) = running.pids(1)
+    for _ in range(3):
+        running.get("/eat")
+    assert eventually(lambda: running.get()[1] != first)
+
+
+def test_a_loop_that_stands_still_is_told_with_its_stack_and_killed(program):
+    running = program("--workers", "1", "-l", "worker_stuck_seconds=0.6")
+    (first,) = running.pids(1)
+    with pytest.raises((http.client.HTTPException, OSError)):
+        running.get("/block?30")
+    assert eventually(lambda: running.get()[1] != first)
+    said = running.said()
+    assert "has stood still for 0.6 s" in said and "Fatal Python error: Aborted" in said and 'app.py", line 9 in app' in said
+
+
+def test_more_and_fewer_workers(program):
+    running = program("--workers", "1")
+    running.signal(signal.SIGTTIN)
+    assert eventually(lambda: len(running.children()) == 2)
+    assert len(running.pids(2)) == 2
+    for _ in range(3):
+        running.signal(signal.SIGTTOU)
+        time.sleep(0.1)
+    assert eventually(lambda: len(running.children()) == 1)
+    assert running.get()[0] == 200
+
+
+def test_stopping_waits_for_requests_and_a_second_signal_does_not(program):
+    for signals, expected in ((1, 200), (2, 503)):
+        running = program("--workers", "2")
+        running.pids(2)
+        statuses = []
+
+        def ask(running=running, statuses=statuses):
+            connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=20)
+            connection.request("GET", "/sleep?2")
+            statuses.append(connection.getresponse().status)
+            connection.close()
+
+        client = threading.Thread(target=ask)
+        client.start()
+        time.sleep(0.3)
+        started = time.monotonic()
+        for _ in range(signals):
+            running.signal(signal.SIGTERM)
+            time.sleep(0.2)
+        client.join()
+        running.process.wait(20)
+        assert statuses == [expected] and (time.monotonic() - started < 1.5) is (signals == 2)
+
+
+def test_ctrl_c_in_a_terminal_is_one_signal(program):
+    """It reaches the workers, too; they leave it to their master, so requests in flight still end."""
+    running = program("--workers", "2")
+    running.pids(2)
+    answer = []
+    client = threading.Thread(target=lambda: answer.append(running.get("/sleep?1")))
+    client.start()
+    time.sleep(0.3)
+    for pid in (*running.children(), running.process.pid):
+        os.kill(pid, signal.SIGINT)
+    client.join()
+    assert answer[0][0] == 200 and running.process.wait(20) == 0
+
+
+def test_workers_end_with_their_master(program):
+    running = program("--workers", "2")
+    running.pids(2)
+    workers = running.children()
+    running.process.kill()
+    assert eventually(lambda: not any(alive(pid) for pid in workers))
+    running.process.communicate()
+
+
+def test_preloaded_applications(program):
+    running = program("--workers", "2", "--preload")
+    before = running.pids(2)
+    (running.folder / "app.py").write_text(APP.format(version=2))
+    running.signal(signal.SIGHUP)
+    assert eventually(lambda: not running.pids(2) & before)
+    assert running.get()[2] == "1"  # the master's
+
+
+def test_unix_sockets_and_logs(program, tmp_path):
+    running = program("--workers", "2", "--access-log", "log", bind=f"unix:{tmp_path}/s")
+
+    def get():
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(f"{tmp_path}/s")
+            client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            data = b""
+            while piece := client.recv(1000):
+                data += piece
+            return data
+
+    for _ in range(20):
+        assert b"200 OK" in get()
+    assert eventually(lambda: (tmp_path / "log").read_text().count("\n") == 20)
+    (tmp_path / "log").rename(tmp_path / "old")
+    running.signal(signal.SIGUSR1)
+    assert eventually((tmp_path / "log").exists)
+    os.kill(min(running.children()), signal.SIGKILL)
+    assert b"200 OK" in get()
+    running.end()
+    assert not (tmp_path / "s").exists() and (tmp_path / "old").read_text().count("\n") == 20
+
+
+@pytest.mark.parametrize("number", ["-1", "1000", "x"])
+def test_wrong_numbers(number):
+    command = [sys.executable, "-m", "syncless", "examples.hello", "--bind", "127.0.0.1:0", "--workers", number]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2 and ("workers" in done.stderr) and "Traceback" not in done.stderr
