@@ -57,9 +57,7 @@ def test_an_example_runs(block, tmp_path, monkeypatch, capsys):
 
 
 def test_every_limit_is_in_the_documentation():
-    text = (
-        (ROOT / "docs" / "limits.md").read_text() + (ROOT / "docs" / "websocket.md").read_text() + (ROOT / "docs" / "server.md").read_text()
-    )
+    text = "".join((ROOT / "docs" / f"{page}.md").read_text() for page in ("limits", "websocket", "server", "workers"))
     missing = [name for name in Limits.__dataclass_fields__ if f"`{name}`" not in text and name not in ("backlog", "retry_seconds")]
     assert not missing
 
