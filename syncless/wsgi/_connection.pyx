@@ -65,8 +65,8 @@ cdef class Connection(Peer):
     cdef int on_ready(self, Loop loop, int bits) except -1:
         if bits & HANGUP:
             self.hung = True
-            if self.phase == RUNNING_APP and self.request.interruptible:
-                loop.throw(self.request, ClientGone("the client has left"))
+        if self.phase == RUNNING_APP and self.request.interruptible and self.request.left():
+            loop.throw(self.request, ClientGone("the client has left"))
         if bits & READ:
             self.readable = True
             if self.layer is not None:

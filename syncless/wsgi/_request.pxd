@@ -17,6 +17,7 @@ cdef class Request(Response):
     cdef int64_t body_waited        # ns that it has waited for its body
     cdef int64_t body_received      # bytes that came meanwhile
 
+    cdef bint left(self) noexcept
     cdef int serve(self, Loop loop) except -1
     cdef int renew_start(self) except -1
     cdef int respond(self) except -1

@@ -41,7 +41,7 @@ cdef extern from *:
     #endif
     }
     """
-    int hung_up "syncless_hung_up" (int fd) nogil
+    bint hung_up "syncless_hung_up" (int fd) nogil
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
@@ -235,10 +235,13 @@ cdef class Request(Response):
             self.keep_alive = False
         return 0
 
+    cdef bint left(self) noexcept:
+        return self.peer is None or self.peer.gone or hung_up(self.peer.fd)
+
     @property
     def client_gone(self) -> bool:
         """Whether the client has closed the connection, or at least its sending half; True after the request's end, too."""
-        return self.peer is None or self.peer.gone or bool(hung_up(self.peer.fd))
+        return self.left()
 
     def interrupt_when_client_leaves(self, bint wanted=True) -> None:
         """From now on ClientGone is raised in this request when its client closes the connection, wherever it waits."""
@@ -246,7 +249,7 @@ cdef class Request(Response):
         self.interruptible = wanted
         if wanted and self.peer is not None:
             self.peer.arm(loop, READ)
-            if self.client_gone:
+            if self.left():
                 raise ClientGone("the client has left")
 
     @property
