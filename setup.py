@@ -37,6 +37,7 @@ NATIVE = {
     "syncless.wsgi._response": [],  # what the application says -> bytes
     "syncless.wsgi._request": [],  # calls the application
     "syncless.wsgi._upgrade": [],  # a connection for another protocol
+    "syncless.wsgi._bodysource": [],  # a body's bytes
     "syncless.wsgi._connection": [],  # the life of a connection
     "syncless.wsgi._acceptor": [],  # new connections
 }

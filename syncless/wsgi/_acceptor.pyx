@@ -205,7 +205,7 @@ def close_connections(Service service not None, bint all_of_them) -> int:
             closed += 1
         elif connection.phase == GREETING or (
                 connection.phase == READING and connection.inbox.size == 0 and connection.out.size == 0 and connection.out_body is None):
-            if not connection.kept and loop.now < connection.deadline - service.lists[connection.deadline_kind].length + JUST_COME:
+            if connection.just_came(loop, JUST_COME):
                 continue                        # its first request is on its way
             connection.close(loop, False)
             closed += 1

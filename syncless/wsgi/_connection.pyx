@@ -21,12 +21,11 @@ import sys
 cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
-from libc.string cimport memcpy
 
-from syncless._core.clock cimport NEVER
-from syncless._core.loop cimport Loop, get_loop
+from syncless._core.loop cimport Loop
 from syncless._core.poller cimport HANGUP, READ, WRITE
 from syncless._core.scheduler cimport Scheduler
+from syncless.wsgi._bodysource cimport BodySource
 from syncless.wsgi._greeting cimport NOT_TLS, greet_peer
 from syncless.wsgi._head cimport head
 from syncless.wsgi._input cimport Input
@@ -39,7 +38,7 @@ from syncless.wsgi._service cimport (
 from syncless.wsgi._tls cimport READY, WANTS_READ, WANTS_WRITE
 from syncless.wsgi._upgrade cimport Upgrade
 
-from syncless.wsgi.errors import EXPLANATIONS, REASONS, BodyTimeout, ClientGone
+from syncless.wsgi.errors import EXPLANATIONS, REASONS, ClientGone
 
 cdef extern from *:
     """
@@ -59,13 +58,14 @@ cdef str INPUT = sys.intern("wsgi.input")     # the very object that is in the t
 
 
 @cython.no_gc           # its cycles with a Request end with the request; not being tracked makes it smaller and cheaper
-cdef class Connection(Peer):
+cdef class Connection(BodySource):
     # -- what the loop says --------------------------------------------------------------------------------------------------
 
     cdef int on_ready(self, Loop loop, int bits) except -1:
         if bits & HANGUP:
             self.hung = True
         if self.phase == RUNNING_APP and self.request.interruptible and self.request.left():
+            self.request.interruptible = False  # once
             loop.throw(self.request, ClientGone("the client has left"))
         if bits & READ:
             self.readable = True
@@ -128,9 +128,14 @@ cdef class Connection(Peer):
             return self.refuse(loop, 408)
         if kind == QUEUE_DEADLINE:
             self.service.queued -= 1
-            self.dismiss(self.request)
-            return self.refuse(loop, 503, "Too many requests are at work.")
+            return self.turn_away(loop)
         return self.close(loop, kind == WRITE_DEADLINE)
+
+    cdef bint just_came(self, Loop loop, int64_t age) noexcept:
+        """Whether it is younger than that (ns) and its first request may be on its way."""
+        if self.kept or self.deadline_kind == NO_DEADLINE:
+            return False
+        return loop.now - (self.deadline - self.service.lists[self.deadline_kind].length) < age
 
     # -- reading and answering -----------------------------------------------------------------------------------------------
 
@@ -194,13 +199,19 @@ cdef class Connection(Peer):
         """The request waits for another one to end, or is told to come back later."""
         cdef Service service = self.service
         if service.queued >= service.max_queued:
-            self.unread = not self.request.input.finished
-            self.dismiss(self.request)
-            return self.refuse(loop, 503, "Too many requests are at work.")
+            return self.turn_away(loop)
         self.phase = QUEUED
         service.queued += 1
         service.set_deadline(self, QUEUE_DEADLINE)
         return 0
+
+    cdef int turn_away(self, Loop loop) except -1:
+        """The client is told to come back later."""
+        cdef Request request = self.request
+        environ = request.environ
+        self.unread = not request.input.finished
+        self.dismiss(request)
+        return self.refuse(loop, 503, "Too many requests are at work.", environ)
 
     cdef int rest(self, Loop loop) except -1:
         """Nothing more to do now: waits for the client with the deadline that fits."""
@@ -318,97 +329,15 @@ cdef class Connection(Peer):
 
     # -- bytes that come -----------------------------------------------------------------------------------------------------
 
+    cdef bint holds(self) noexcept:
+        return self.inbox.size > 0
+
     cdef int keep(self, const char* data, size_t size) except -1:
         return self.service.hold(&self.inbox, data, size)
 
-    # -- the body's source (ByteSource) --------------------------------------------------------------------------------------
-
-    cdef Py_ssize_t available(self, char** data) except -1:
-        if self.inbox.size == 0 and self.more() == 0:
-            return 0
-        data[0] = self.inbox.data + self.inbox_start
-        return self.inbox.size - self.inbox_start
-
-    cdef Py_ssize_t more(self) except -1:
-        cdef Py_ssize_t n
-        while True:
-            n = self.receive_more()
-            if n >= 0:
-                if self.request is not None:
-                    self.request.body_received += n
-                return n
-            self.wait_readable()
-
-    cdef Py_ssize_t direct(self, char* into, Py_ssize_t n) except -1:
-        cdef Py_ssize_t got
-        if self.inbox.size:
-            got = min(n, <Py_ssize_t> (self.inbox.size - self.inbox_start))
-            memcpy(into, self.inbox.data + self.inbox_start, got)
-            self.consume(got)
-            return got
-        while True:
-            got = -1
-            if self.readable or self.hung:
-                got = self.receive(into, n)
-            if got >= 0:
-                if self.request is not None:
-                    self.request.body_received += got
-                return got
-            self.wait_readable()
-
-    cdef int expected(self) except -1:
-        if self.inbox.size == 0:                # else the client goes on by itself
-            self.send_all(b"HTTP/1.1 100 Continue\r\n\r\n", 25)
-        return 0
-
-    cdef int wait_readable(self) except -1:
-        """Parks the tasklet that reads a body until bytes come; BodyTimeout, ClientGone."""
-        cdef Loop loop = get_loop()
-        cdef Request request = self.request
-        cdef int64_t started
-        if request is None or self.phase == CLOSED or self.phase == LINGERING:
-            raise ClientGone("the connection is closed")
-        if self.reader is not None:
-            raise RuntimeError("another tasklet is reading this body already")
-        self.arm(loop, READ)
-        self.timed_out = False
-        self.reader = loop.current
-        if self.writer is None:                 # else the write deadline stays
-            self.service.set_deadline(self, self.reading_kind())
-        started = loop.now
-        try:
-            loop.park("request body", request, NEVER)
-        finally:
-            self.reader = None
-            if self.deadline_kind == BODY_DEADLINE or self.deadline_kind == PING_DEADLINE:
-                self.service.set_deadline(self, NO_DEADLINE)
-        if self.timed_out:
-            raise BodyTimeout(f"no byte of the request body came for {self.service.limits.body_seconds} s")
-        if self.request is not request:
-            raise ClientGone("the request has ended")
-        if not request.upgraded:
-            request.body_waited += loop.now - started
-            self.check_pace()
-        return 0
-
-    cdef int check_pace(self) except -1:
-        """BodyTimeout where the client has made the application wait for too long in all, or sends too slowly."""
-        cdef Service service = self.service
-        cdef double waited = self.request.body_waited / 1e9
-        if service.body_total and waited > service.body_total:
-            raise BodyTimeout(f"the request body took longer than {service.body_total} s")
-        if waited > service.body_grace and self.request.body_received < service.body_rate * waited:
-            raise BodyTimeout(f"the request body comes more slowly than {service.body_rate} bytes per second")
-        return 0
-
-    cdef int reading_kind(self) noexcept:
-        if self.reader is None:
-            return NO_DEADLINE
-        return PING_DEADLINE if self.request is not None and self.request.upgraded else BODY_DEADLINE
-
     # -- the end -------------------------------------------------------------------------------------------------------------
 
-    cdef int refuse(self, Loop loop, int status, str explanation=None) except -1:
+    cdef int refuse(self, Loop loop, int status, str explanation=None, dict environ=None) except -1:
         """Answers what is no request, or one that will not be run, and closes."""
         cdef bytes answer
         body = f"{status} {REASONS[status]}\n{explanation or EXPLANATIONS[status]}\n"
@@ -419,7 +348,8 @@ cdef class Connection(Peer):
         )
         self.service.append(&self.out, answer, len(answer))
         if self.service.log_access is not None:
-            self.service.log_access.log({"REMOTE_ADDR": self.remote_addr}, f"{status} {REASONS[status]}", len(body), loop.now, None)
+            self.service.log_access.log(
+                {"REMOTE_ADDR": self.remote_addr} if environ is None else environ, f"{status} {REASONS[status]}", len(body), loop.now, None)
         return self.close_when_sent(loop)
 
     cdef int close_when_sent(self, Loop loop) except -1:

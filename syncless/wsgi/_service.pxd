@@ -35,6 +35,7 @@ cdef class Link(ByteSource):
     cdef PyObject* following
     cdef int expired(self, Loop loop, int kind) except -1
     cdef int flush(self, Loop loop) except -1
+    cdef bint holds(self) noexcept
 
 
 cdef struct DeadlineList:

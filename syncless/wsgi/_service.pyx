@@ -51,6 +51,10 @@ cdef class Link(ByteSource):
     cdef int flush(self, Loop loop) except -1:
         raise NotImplementedError
 
+    cdef bint holds(self) noexcept:
+        """Whether received bytes are kept for it."""
+        return False
+
 
 cdef class Flusher(Runnable):
     """Sends what is pending before the loop polls."""
@@ -320,14 +324,13 @@ cdef class Service:
 
     cdef int relieve(self) except -1:
         """Too much is buffered: those that have taken the longest for their request's head are cut off."""
-        cdef PyObject* oldest
-        while self.buffered > self.max_buffered:
-            oldest = self.lists[HEAD_DEADLINE].first
-            if oldest == NULL:
-                break
-            (<Link> oldest).expired(self.loop, NO_DEADLINE)
-            if self.lists[HEAD_DEADLINE].first == oldest:
-                break
+        cdef PyObject* at = self.lists[HEAD_DEADLINE].first
+        cdef Link link
+        while at != NULL and self.buffered > self.max_buffered:
+            link = <Link> at
+            at = link.following
+            if link.holds():
+                link.expired(self.loop, NO_DEADLINE)
         return 0
 
     cdef int append(self, Buffer* buffer, const char* data, size_t size) except -1:

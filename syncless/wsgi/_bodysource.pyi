@@ -1,0 +1,3 @@
+from syncless.wsgi._peer import Peer
+
+class BodySource(Peer): ...
