@@ -164,7 +164,7 @@ cdef class Connection(BodySource):
         if not has_turn:
             service.active += 1
         request.serve(loop)                     # may park; others run meanwhile
-        if not service.next_turn():
+        if service.queued == 0 or not service.next_turn():
             service.active -= 1
         self.unread = not request.input.finished
         self.dismiss(request)
@@ -183,8 +183,11 @@ cdef class Connection(BodySource):
     cdef int dismiss(self, Request request) except -1:
         """The request has ended, or will never begin."""
         self.request = request.peer = None
-        request.environ = request.handler = None
-        request.input.source = None
+        if request.environ is not None:         # it was never served
+            request.environ = None
+            request.input.source = None
+        if request.handler is not None:
+            request.handler = None
         if self.reader is not None:             # another tasklet waits for the body of what is no request any more
             self.service.loop.wake(self.reader, None)
         self.busy = False
@@ -222,7 +225,8 @@ cdef class Connection(BodySource):
                 self.service.set_deadline(self, HEAD_DEADLINE)
         elif self.deadline_kind != HEAD_DEADLINE:       # a new connection keeps the one of its first head
             self.service.set_deadline(self, IDLE_DEADLINE)
-            self.service.offer_room()
+            if self.service.starved:
+                self.service.offer_room()
         return self.arm(loop, READ)
 
     cdef Request next_request(self, Loop loop):
@@ -266,7 +270,7 @@ cdef class Connection(BodySource):
                     self.close_when_sent(loop)
                 return None
             service.scratch = NULL
-            got = self.receive(borrowed, SCRATCH)
+            got = self.receive_raw(borrowed, SCRATCH) if self.layer is None else self.receive(borrowed, SCRATCH)
             service.scratch = borrowed
             if got <= 0:
                 if got == 0:
@@ -369,7 +373,7 @@ cdef class Connection(BodySource):
                 self.service.set_deadline(self, IDLE_DEADLINE)
             if self.inbox.size or self.readable or self.hung:
                 loop.push(self)                 # the next request waited for this response to be sent
-            else:
+            elif self.service.starved:
                 self.service.offer_room()
         return 0
 

@@ -208,9 +208,12 @@ cdef class Peer(Link):
                     break
                 if n < -1:
                     return self.close(loop, False)
+            elif self.layer is None:
+                n = syncless_send2(self.fd, self.out.data + self.out_sent, head_left,
+                                   PyBytes_AS_STRING(self.out_body) + self.body_sent if body_left else NULL, body_left)
             else:
-                n = self.transmit(self.out.data + self.out_sent, head_left,
-                                  PyBytes_AS_STRING(self.out_body) + self.body_sent if body_left else NULL, body_left)
+                n = self.layer.send(self.fd, self.out.data + self.out_sent, head_left,
+                                    PyBytes_AS_STRING(self.out_body) + self.body_sent if body_left else NULL, body_left)
             if n < 0:
                 if errno == EINTR:
                     continue

@@ -316,10 +316,9 @@ cdef class Service:
 
     cdef int offer_room(self) except -1:
         """A connection has become idle: if others wait in the backlog because there are too many, it can be closed for one of them."""
-        if self.starved:
-            self.starved = False
-            if self.acceptor is not None:
-                self.loop.push(self.acceptor)
+        self.starved = False
+        if self.acceptor is not None:
+            self.loop.push(self.acceptor)
         return 0
 
     cdef int relieve(self) except -1:
