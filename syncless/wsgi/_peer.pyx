@@ -100,6 +100,9 @@ cdef class Peer(Link):
         if self.ended:
             return 0
         n = self.layer.receive(self.fd, into, room, self.hung)
+        if self.fd < 0:                         # closed while Python code ran; the inbox was left for `into`
+            self.service.release(&self.inbox)
+            n = 0
         if n == 0:
             self.ended = True
         elif n < 0:
@@ -214,6 +217,8 @@ cdef class Peer(Link):
             else:
                 n = self.layer.send(self.fd, self.out.data + self.out_sent, head_left,
                                     PyBytes_AS_STRING(self.out_body) + self.body_sent if body_left else NULL, body_left)
+                if self.gone:
+                    return 0
             if n < 0:
                 if errno == EINTR:
                     continue
@@ -338,6 +343,8 @@ cdef class Peer(Link):
         if self.layer is not None and not reset and not self.gone:
             self.layer.goodbye(self.fd)
         self.gone = self.ended = True
+        if self.layer is not None:
+            self.layer.closed = True
         service.set_deadline(self, NO_DEADLINE)
         loop.forget_fd(self.fd)
         service.environs.forget(self.fd)
@@ -345,7 +352,8 @@ cdef class Peer(Link):
             syncless_reset(self.fd)
         os_close(self.fd)
         self.fd = -1
-        service.release(&self.inbox)
+        if self.layer is None or not self.layer.at_work:
+            service.release(&self.inbox)
         self.inbox_start = 0
         service.release(&self.out)
         self.out_body = None

@@ -13,6 +13,7 @@ cdef class TlsLayer:
     cdef Py_ssize_t unsent_from
     cdef bint drained               # the socket was empty when last asked, and no event has come since
     cdef bint at_work               # in OpenSSL: a finaliser that switched must not come back
+    cdef bint closed                # and the descriptor may be somebody else's by the time that it does
     cdef bint said_goodbye
     cdef readonly dict environ      # what the handshake adds to each environ
     cdef int feed(self, const char* data, Py_ssize_t size) except -1

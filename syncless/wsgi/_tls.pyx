@@ -23,7 +23,7 @@ cdef extern from *:
     ssize_t send(int fd, const void* data, size_t size, int flags) nogil
 
 cdef extern from "Python.h":
-    int PyBUF_READ, PyBUF_WRITE
+    int PyBUF_WRITE
 
 cdef enum:
     RECORD = 16384          # bytes of plain text in a TLS record, at most
@@ -98,6 +98,8 @@ cdef class TlsLayer:
         """Moves ciphertext from the socket to `incoming`: bytes, 0 at the end, -1 when there is none now."""
         cdef char room[RECORD]
         cdef ssize_t n
+        if self.closed:
+            return 0
         if self.drained and not hung:
             return -1
         while True:
@@ -141,6 +143,8 @@ cdef class TlsLayer:
         """Sends ciphertext: 1 when all of it is gone, 0 when the client has to take some first, -1 when it is gone."""
         cdef ssize_t n
         while True:
+            if self.closed:
+                return -1
             if self.unsent is None:
                 if not self.outgoing.pending:
                     return 1
@@ -158,24 +162,24 @@ cdef class TlsLayer:
 
     cdef Py_ssize_t send(self, int fd, const char* a, size_t na, const char* b, size_t nb) except -2:
         """As send(2) of a and then b: how many plain bytes were taken; -1 with errno. What was taken may still have to be pushed."""
-        cdef char joined[RECORD]
         cdef size_t n
+        cdef bytes plain                            # a copy: the buffers may be gone when Python code has run
         cdef int pushed = 0 if self.at_work else self.push(fd)
         if pushed <= 0:
             errno_is(EPIPE if pushed < 0 else EAGAIN)
             return -1
         if na and nb and na + nb <= RECORD:         # head and body in one record
-            memcpy(joined, a, na)
-            memcpy(joined + na, b, nb)
-            a = joined
-            na += nb
-        elif na == 0:
-            a = b
-            na = nb
-        n = na if na < AT_ONCE else AT_ONCE
+            plain = PyBytes_FromStringAndSize(NULL, na + nb)
+            memcpy(PyBytes_AS_STRING(plain), a, na)
+            memcpy(PyBytes_AS_STRING(plain) + na, b, nb)
+        else:
+            if na == 0:
+                a = b
+                na = nb
+            plain = PyBytes_FromStringAndSize(a, na if na < AT_ONCE else AT_ONCE)
         self.at_work = True
         try:
-            n = self.ssl.write(PyMemoryView_FromMemory(<char*> a, n, PyBUF_READ))
+            n = self.ssl.write(plain)
         except (OSError, ValueError):
             errno_is(EPIPE)
             return -1
