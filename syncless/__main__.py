@@ -1,4 +1,4 @@
-"""``python -m syncless module:attribute``: serves an application from the shell.
+"""``python -m syncless module:attribute`` serves an application; ``python -m syncless run program.py`` runs a program, patched.
 
 Exit status: 0 after a graceful stop, 1 if it cannot listen or open a file, 2 if the command line or the application named is wrong, 3 if no
 worker could start.
@@ -12,6 +12,7 @@ import os
 import sys
 
 import syncless
+from syncless.patches.program import run
 from syncless.wsgi import ApplicationNotFound, Limits, WorkersFailed, as_wsgi, serve
 from syncless.wsgi.addresses import systemd_fds
 
@@ -49,6 +50,7 @@ def sni(text: str) -> tuple[str, str | tuple[str, str]]:
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m syncless",
+        usage="python -m syncless [option ...] application\n       python -m syncless run program.py [argument ...]",
         description="Serves a WSGI callable, a web.py or CherryPy application or a BaseHTTPRequestHandler class.",
         epilog="Limits and their defaults: "
         + ", ".join(f"{field.name}={field.default}" for field in dataclasses.fields(Limits))
@@ -106,6 +108,9 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["run"]:
+        return run(arguments[1:])
     parser = make_parser()
     options = parser.parse_args(arguments)
     try:

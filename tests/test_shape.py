@@ -24,6 +24,7 @@ NATIVE = [module for module in MODULES if (ROOT / (module.replace(".", "/") + ".
 LAYERS = {
     "syncless._core": set(),
     "syncless.io": {"syncless._core"},
+    "syncless.patches": {"syncless._core", "syncless.io"},
     "syncless.wsgi": {"syncless._core", "syncless.io", "syncless"},
     "syncless": {"syncless._core"},
 }

@@ -166,7 +166,10 @@ cdef class Loop(Scheduler):
         self.polled(monotonic_ns())
         if self.timers.count:
             self.timers.fire_due(self.now)
-        PyErr_CheckSignals()        # Python handlers of signals run here; what they raise goes to the main tasklet, see _lead()
+        try:
+            PyErr_CheckSignals()    # Python handlers of signals run here
+        except BaseException as error:
+            self.throw(self.main, error)    # as in the interpreter, what they raise is raised in what the main thread does
         return 0
 
     # -- descriptors ---------------------------------------------------------------------------------------------------------

@@ -236,6 +236,30 @@ def call(socket self not None, method, bint reading, args, kwargs):
         await_ready(self, READ if reading else WRITE, &deadline)
 
 
+def ssl_call(socket self not None, want_read, want_write, method, *args):
+    """Runs a method of the socket's SSL object, whose descriptor does not block, until it succeeds. Timeouts are the socket's;
+    `want_read` and `want_write` are the exceptions that say what it waits for."""
+    cdef int64_t deadline = -2
+    cdef long long timeout = self.sock_timeout
+    cdef int bit
+    begin(self)
+    while True:
+        self.sock_timeout = 0                   # the SSL object looks there for whether it may wait
+        try:
+            return method(*args)
+        except want_read:
+            if timeout == 0:
+                raise
+            bit = READ
+        except want_write:
+            if timeout == 0:
+                raise
+            bit = WRITE
+        finally:
+            self.sock_timeout = timeout
+        await_ready(self, bit, &deadline)
+
+
 def connect_error(socket self not None, method, address) -> int:
     """Connects by the standard library's connect_ex(); parks until it is decided. Returns 0 or an errno; TimeoutError."""
     cdef int64_t deadline = -2

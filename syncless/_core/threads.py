@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import _thread
 import contextvars
 import os
-import threading
 from _queue import Empty, SimpleQueue
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -12,6 +12,10 @@ from typing import Any, TypeVar
 from syncless._core.sync import Event
 
 T = TypeVar("T")
+
+# The interpreter's own, whatever is put in their place later (syncless.patches).
+_start_new_thread = _thread.start_new_thread
+_put, _get = SimpleQueue.put, SimpleQueue.get
 
 IDLE_SECONDS = 10.0
 """A worker thread that has had nothing to do for so long ends."""
@@ -51,10 +55,10 @@ class ThreadPool:
         its end and its result is lost.
         """
         job = _Job(function, args, kwargs)
-        self._jobs.put(job)
+        _put(self._jobs, job)
         if self._idle < self._jobs.qsize() and self._threads < self.size:
             self._threads += 1
-            threading.Thread(target=self._work, name=f"syncless-thread-{self._threads}", daemon=True).start()
+            _start_new_thread(self._work, ())
         try:
             job.done.wait()
         except BaseException:
@@ -71,7 +75,7 @@ class ThreadPool:
         while True:
             self._idle += 1
             try:
-                job = self._jobs.get(timeout=IDLE_SECONDS)
+                job = _get(self._jobs, timeout=IDLE_SECONDS)
             except Empty:
                 self._threads -= 1
                 return

@@ -10,6 +10,10 @@ from typing import Any
 
 from syncless._core.threads import run_in_thread
 
+# The C library's own, whatever is put in their place later (syncless.patches).
+_getaddrinfo, _gethostbyname, _gethostbyname_ex = _stdlib.getaddrinfo, _stdlib.gethostbyname, _stdlib.gethostbyname_ex
+_gethostbyaddr, _getnameinfo, _getfqdn = _stdlib.gethostbyaddr, _stdlib.getnameinfo, _stdlib.getfqdn
+
 AddressInfo = list[tuple[Any, Any, int, str, Any]]
 """(family, type, protocol, canonical name, address) of each way to reach a host."""
 
@@ -34,33 +38,33 @@ def getaddrinfo(
 ) -> AddressInfo:
     """socket.getaddrinfo, cooperative."""
     if is_numeric(host) and (port is None or isinstance(port, int)):
-        return list(_stdlib.getaddrinfo(host, port, family, type, proto, flags))
-    return list(run_in_thread(_stdlib.getaddrinfo, host, port, family, type, proto, flags))
+        return list(_getaddrinfo(host, port, family, type, proto, flags))
+    return list(run_in_thread(_getaddrinfo, host, port, family, type, proto, flags))
 
 
 def gethostbyname(hostname: str) -> str:
     """socket.gethostbyname, cooperative."""
-    return run_in_thread(_stdlib.gethostbyname, hostname)
+    return run_in_thread(_gethostbyname, hostname)
 
 
 def gethostbyname_ex(hostname: str) -> tuple[str, list[str], list[str]]:
     """socket.gethostbyname_ex, cooperative."""
-    return run_in_thread(_stdlib.gethostbyname_ex, hostname)
+    return run_in_thread(_gethostbyname_ex, hostname)
 
 
 def gethostbyaddr(ip_address: str) -> tuple[str, list[str], list[str]]:
     """socket.gethostbyaddr, cooperative."""
-    return run_in_thread(_stdlib.gethostbyaddr, ip_address)
+    return run_in_thread(_gethostbyaddr, ip_address)
 
 
 def getnameinfo(sockaddr: Any, flags: int) -> tuple[str, str]:
     """socket.getnameinfo, cooperative."""
-    return run_in_thread(_stdlib.getnameinfo, sockaddr, flags)
+    return run_in_thread(_getnameinfo, sockaddr, flags)
 
 
 def getfqdn(name: str = "") -> str:
     """socket.getfqdn, cooperative."""
-    return run_in_thread(_stdlib.getfqdn, name)
+    return run_in_thread(_getfqdn, name)
 
 
 def resolved(sock: _stdlib.socket, address: Any) -> Any:

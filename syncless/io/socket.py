@@ -6,6 +6,7 @@ object made here is a real ``socket.socket``, so whatever takes one takes these.
 
 from __future__ import annotations
 
+import _socket
 import errno
 import io
 import os
@@ -21,6 +22,10 @@ __all__ = [*_stdlib.__all__, "socket"]
 _GLOBAL_DEFAULT_TIMEOUT: Any = _stdlib._GLOBAL_DEFAULT_TIMEOUT  # type: ignore[attr-defined]
 _SENDFILE_CHUNK = 1 << 20
 
+# The standard library's own methods, whatever is put in their place later (syncless.patches).
+_native = _socket.socket
+_init, _detach, _close = _stdlib.socket.__init__, _stdlib.socket.detach, _stdlib.socket._real_close  # type: ignore[attr-defined]
+
 
 class socket(_stdlib.socket):
     """socket.socket whose calls park the tasklet instead of blocking the thread."""
@@ -28,7 +33,7 @@ class socket(_stdlib.socket):
     __slots__ = ()
 
     def __init__(self, family: int = -1, type: int = -1, proto: int = -1, fileno: int | None = None):
-        super().__init__(family, type, proto, fileno)
+        _init(self, family, type, proto, fileno)
         sockcalls.forget(self.fileno())
 
     recv = sockcalls.recv
@@ -41,7 +46,7 @@ class socket(_stdlib.socket):
         # The address is asked of the new socket: the standard library then knows every family's form.
         fd = sockcalls.accept_fd(self)
         try:
-            sock = socket(self.family, self.type, self.proto, fileno=fd)
+            sock = (socket if isinstance(self, socket) else _stdlib.socket)(self.family, self.type, self.proto, fileno=fd)
         except BaseException:
             os.close(fd)
             raise
@@ -55,7 +60,7 @@ class socket(_stdlib.socket):
     def connect(self, address: Any) -> None:
         """connect(address); parks until connected. Raises OSError or TimeoutError."""
         try:
-            error = sockcalls.connect_error(self, _stdlib.socket.connect_ex, resolved(self, address))
+            error = sockcalls.connect_error(self, _native.connect_ex, resolved(self, address))
         except (TypeError, OverflowError) as wrong:
             raise type(wrong)(str(wrong).replace("connect_ex()", "connect()")) from None
         if error:
@@ -64,42 +69,42 @@ class socket(_stdlib.socket):
     def connect_ex(self, address: Any) -> int:
         """connect_ex(address) -> 0 or an errno; parks until it is decided."""
         try:
-            return sockcalls.connect_error(self, _stdlib.socket.connect_ex, resolved(self, address))
+            return sockcalls.connect_error(self, _native.connect_ex, resolved(self, address))
         except TimeoutError:
             return errno.EAGAIN
 
     def bind(self, address: Any) -> None:
         """bind(address)."""
-        super().bind(resolved(self, address))
+        _native.bind(self, resolved(self, address))
 
     def recvfrom(self, bufsize: int, flags: int = 0) -> tuple[bytes, Any]:
         """recvfrom(bufsize[, flags]) -> (bytes, address); parks until something comes."""
-        return sockcalls.call(self, _stdlib.socket.recvfrom, True, (bufsize, flags | _stdlib.MSG_DONTWAIT), {})
+        return sockcalls.call(self, _native.recvfrom, True, (bufsize, flags | _stdlib.MSG_DONTWAIT), {})
 
     def recvfrom_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> tuple[int, Any]:
         """recvfrom_into(buffer[, nbytes[, flags]]) -> (count, address); parks until something comes."""
-        return sockcalls.call(self, _stdlib.socket.recvfrom_into, True, (buffer, nbytes, flags | _stdlib.MSG_DONTWAIT), {})
+        return sockcalls.call(self, _native.recvfrom_into, True, (buffer, nbytes, flags | _stdlib.MSG_DONTWAIT), {})
 
     def recvmsg(self, bufsize: int, ancbufsize: int = 0, flags: int = 0) -> tuple[bytes, list[Any], int, Any]:
         """recvmsg(bufsize[, ancbufsize[, flags]]) -> (data, ancdata, msg_flags, address); parks until something comes."""
-        return sockcalls.call(self, _stdlib.socket.recvmsg, True, (bufsize, ancbufsize, flags | _stdlib.MSG_DONTWAIT), {})
+        return sockcalls.call(self, _native.recvmsg, True, (bufsize, ancbufsize, flags | _stdlib.MSG_DONTWAIT), {})
 
     def recvmsg_into(self, buffers: Any, ancbufsize: int = 0, flags: int = 0) -> tuple[int, list[Any], int, Any]:
         """recvmsg_into(buffers[, ancbufsize[, flags]]) -> (count, ancdata, msg_flags, address); parks until something comes."""
         buffers = list(buffers)
-        return sockcalls.call(self, _stdlib.socket.recvmsg_into, True, (buffers, ancbufsize, flags | _stdlib.MSG_DONTWAIT), {})
+        return sockcalls.call(self, _native.recvmsg_into, True, (buffers, ancbufsize, flags | _stdlib.MSG_DONTWAIT), {})
 
     def sendto(self, data: Any, *args: Any) -> int:  # type: ignore[override]
         """sendto(data[, flags], address) -> count; parks until it can be sent."""
         if not 1 <= len(args) <= 2:
             raise TypeError(f"sendto() takes 2 or 3 arguments ({len(args) + 1} given)")
         flags = args[0] if len(args) == 2 else 0
-        return sockcalls.call(self, _stdlib.socket.sendto, False, (data, flags | _stdlib.MSG_DONTWAIT, resolved(self, args[-1])), {})
+        return sockcalls.call(self, _native.sendto, False, (data, flags | _stdlib.MSG_DONTWAIT, resolved(self, args[-1])), {})
 
     def sendmsg(self, buffers: Any, ancdata: Any = (), flags: int = 0, address: Any = None) -> int:
         """sendmsg(buffers[, ancdata[, flags[, address]]]) -> count; parks until some can be sent."""
         args = (list(buffers), list(ancdata), flags | _stdlib.MSG_DONTWAIT)
-        return sockcalls.call(self, _stdlib.socket.sendmsg, False, args if address is None else (*args, resolved(self, address)), {})
+        return sockcalls.call(self, _native.sendmsg, False, args if address is None else (*args, resolved(self, address)), {})
 
     def sendfile(self, file: Any, offset: int = 0, count: int | None = None) -> int:
         """sendfile(file[, offset[, count]]) -> bytes sent, by os.sendfile where the file allows it; parks when the peer is slow."""
@@ -141,11 +146,11 @@ class socket(_stdlib.socket):
     def detach(self) -> int:
         """detach() -> the descriptor, which is the caller's from now on."""
         sockcalls.forget(self.fileno())
-        return super().detach()
+        return _detach(self)
 
     def _real_close(self, _ss: Any = _stdlib.socket) -> None:
         sockcalls.forget(self.fileno())
-        super()._real_close()  # type: ignore[misc]
+        _close(self)
 
 
 SocketType = socket

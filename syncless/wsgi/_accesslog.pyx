@@ -177,6 +177,8 @@ cdef class AccessLog:
         return 0
 
     cdef inline int put(self, const char* data, size_t size) except -1:
+        if size == 0:
+            return 0                            # there may be no buffer yet
         if self.room - self.size < size:
             self.grow(size)
         memcpy(self.data + self.size, data, size)

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import os
+import sys
 from types import TracebackType
 from typing import Any
 
 from syncless.wsgi.server import Server
 from syncless.wsgi.workers import Master
+
+BLOCKING = ("MySQLdb", "botocore", "httpx", "pg8000", "psycopg", "psycopg2", "pymongo", "pymysql", "redis", "requests", "urllib3")
+"""Modules whose calls wait in the standard library's sockets, or in their own."""
+
+
+def blocking_modules() -> list[str]:
+    """Those of BLOCKING that the application has imported, if sockets are not patched."""
+    patches = sys.modules.get("syncless.patches")
+    if patches is not None and patches.is_patched("socket"):
+        return []
+    return [name for name in BLOCKING if name in sys.modules]
 
 
 class PidFile:
@@ -67,4 +79,11 @@ def serve(
         if workers:
             Master(application, host, port, workers=workers, preload=preload, quiet=quiet, **options).run()
         else:
-            Server(application, host, port, **options).run(quiet=quiet)
+            server = Server(application, host, port, **options)
+            if not quiet and (found := blocking_modules()):
+                print(
+                    f"syncless: the application has imported {', '.join(found)}: while a call of it waits, all requests wait. Add this "
+                    "line before anything else: from syncless.patches import patch_all; patch_all()",
+                    file=sys.stderr,
+                )
+            server.run(quiet=quiet)

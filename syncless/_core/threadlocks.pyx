@@ -1,0 +1,372 @@
+"""The interpreter's own locks and queues, as functions that can stand in the place of their methods: who would block parks its tasklet.
+
+A thread without a loop blocks as it always did, so locks go on working between tasklets and OS threads. Whoever lets go of something wakes
+the tasklet that waits longest; it tries again, because an OS thread may have been faster.
+
+Fact: the types are immutable from Python, and modules hold locks that were made before anything is patched. Decision: the type's own
+dictionary is changed, which the interpreter allows in C, so that every lock, old or new, is cooperative; and owners are told apart by
+tasklet where the interpreter tells them apart by thread. The fields are read through the layout of _threadmodule.c of CPython 3.10 to 3.13;
+_check_layout() refuses any other.
+"""
+
+import _queue
+import _thread
+import threading
+from _queue import Empty
+from collections import deque
+
+from cpython.dict cimport PyDict_DelItem, PyDict_SetItem
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uintptr_t
+
+from syncless._core.clock cimport NEVER, monotonic_ns
+from syncless._core.loop cimport Loop, peek_loop
+from syncless._core.scheduler cimport deadline_after
+
+from syncless._core.sync import Event
+
+cdef extern from *:
+    """
+    #include "pythread.h"
+    typedef struct {
+        PyObject_HEAD
+        PyThread_type_lock lock;
+        PyObject *weakrefs;
+        char locked;
+    } SynclessLock;
+    typedef struct {
+        PyObject_HEAD
+        PyThread_type_lock lock;
+        unsigned long owner;
+        unsigned long count;
+        PyObject *weakrefs;
+    } SynclessRLock;
+    static PyObject *syncless_type_dict(PyObject *type) { return ((PyTypeObject *)type)->tp_dict; }
+    static void syncless_type_modified(PyObject *type) { PyType_Modified((PyTypeObject *)type); }
+    """
+    ctypedef void* PyThread_type_lock
+    ctypedef struct SynclessLock:
+        PyThread_type_lock lock
+        char locked
+    ctypedef struct SynclessRLock:
+        PyThread_type_lock lock
+        unsigned long owner
+        unsigned long count
+    PyObject* syncless_type_dict(object type)
+    void syncless_type_modified(object type)
+    int PyThread_acquire_lock(PyThread_type_lock lock, int wait)
+    void PyThread_release_lock(PyThread_type_lock lock)
+    unsigned long PyThread_get_thread_ident()
+
+LockType = _thread.LockType
+RLockType = _thread.RLock
+SimpleQueueType = _queue.SimpleQueue
+cdef object lock_type = LockType
+cdef object rlock_type = RLockType
+cdef object queue_type = SimpleQueueType
+cdef object original_lock_acquire = LockType.acquire
+cdef object original_rlock_acquire = RLockType.acquire
+cdef object original_put = SimpleQueueType.put
+cdef object original_get = SimpleQueueType.get
+cdef double longest = threading.TIMEOUT_MAX
+cdef dict waiting = {}      # id of a lock or queue -> deque of the Events of tasklets that wait for it, while there are any
+
+
+def _check_layout():
+    lock = _thread.allocate_lock()
+    for held in (False, True):
+        if bool((<SynclessLock*> <PyObject*> lock).locked) is not held:
+            raise ImportError("this Python's locks have an unknown layout; syncless supports CPython 3.10 to 3.13")
+        lock.acquire(False)
+    rlock = _thread.RLock()
+    rlock.acquire()
+    rlock.acquire()
+    if ((<SynclessRLock*> <PyObject*> rlock).owner, (<SynclessRLock*> <PyObject*> rlock).count) != (_thread.get_ident(), 2):
+        raise ImportError("this Python's RLocks have an unknown layout; syncless supports CPython 3.10 to 3.13")
+
+_check_layout()
+
+
+def set_in_type(type, name, value):
+    """Sets a member of a type, immutable or not; deletes it if the value is None. Returns what was there, or None."""
+    members = <object> syncless_type_dict(type)
+    old = members.get(name)
+    if value is None:
+        PyDict_DelItem(members, name)
+    else:
+        PyDict_SetItem(members, name, value)
+    syncless_type_modified(type)
+    return old
+
+
+cdef unsigned long ident() noexcept:
+    """The OS thread's, or in a tasklet other than main the tasklet's own."""
+    cdef Loop loop = peek_loop()
+    if loop is None or loop.current is None or loop.current is loop.main:
+        return PyThread_get_thread_ident()
+    return <unsigned long> <uintptr_t> <PyObject*> loop.current
+
+
+def get_ident() -> int:
+    """threading.get_ident(): a number that no other tasklet or thread has that is alive now."""
+    return ident()
+
+
+cdef bint may_park() noexcept:
+    cdef Loop loop = peek_loop()
+    return loop is not None and loop.current is not None
+
+
+cdef object join_queue(object thing):
+    """The Event of a tasklet that begins to wait for the lock or queue."""
+    turn = Event()
+    line = waiting.get(id(thing))
+    if line is None:
+        line = waiting[id(thing)] = deque()
+    line.append(turn)
+    return turn
+
+
+cdef int leave_queue(object thing, object turn) except -1:
+    line = waiting.get(id(thing))
+    if line is not None:
+        try:
+            line.remove(turn)
+        except ValueError:
+            pass
+        if not line:
+            del waiting[id(thing)]
+    return 0
+
+
+cdef int wake_first(object thing) except -1:
+    if waiting:
+        line = waiting.get(id(thing))
+        if line:
+            line.popleft().set()
+    return 0
+
+
+cdef int64_t check_timeout(bint blocking, object timeout) except -2:
+    """The deadline for the arguments of acquire(); errors as the interpreter raises them."""
+    cdef double seconds = timeout
+    if not blocking and seconds != -1:
+        raise ValueError("can't specify a timeout for a non-blocking call")
+    if seconds < 0 and seconds != -1:
+        raise ValueError("timeout value must be a non-negative number")
+    if seconds > longest:
+        raise OverflowError("timeout value is too large")
+    return NEVER if seconds == -1 else deadline_after(seconds)
+
+
+cdef object seconds_to(int64_t deadline):
+    return None if deadline == NEVER else max(0.0, (deadline - monotonic_ns()) / 1e9)
+
+
+# -- Lock --------------------------------------------------------------------------------------------------------------------------
+
+
+cdef bint try_lock(object self) noexcept:
+    cdef SynclessLock* lock = <SynclessLock*> <PyObject*> self
+    if not PyThread_acquire_lock(lock.lock, 0):
+        return False
+    lock.locked = 1
+    return True
+
+
+def lock_acquire(self, blocking=True, timeout=-1):
+    """acquire(blocking=True, timeout=-1) -> bool"""
+    cdef int64_t deadline
+    if type(self) is not lock_type:
+        raise TypeError(f"descriptor 'acquire' for '_thread.lock' objects doesn't apply to a '{type(self).__name__}' object")
+    if blocking is True and timeout == -1:
+        deadline = NEVER
+    else:
+        deadline = check_timeout(bool(blocking), timeout)
+    if try_lock(self):
+        return True
+    if not blocking or timeout == 0:
+        return False
+    if not may_park():
+        return original_lock_acquire(self, True, timeout)
+    while True:
+        turn = join_queue(self)
+        try:
+            if try_lock(self):
+                return True
+            if not turn.wait(seconds_to(deadline)):
+                if turn.is_set():
+                    wake_first(self)            # its turn came too late and goes to the next
+                return False
+        except BaseException:
+            if turn.is_set():
+                wake_first(self)                # its turn goes to the next
+            raise
+        finally:
+            leave_queue(self, turn)
+        if try_lock(self):
+            return True
+
+
+def lock_release(self):
+    """release()"""
+    cdef SynclessLock* lock = <SynclessLock*> <PyObject*> self
+    if type(self) is not lock_type:
+        raise TypeError(f"descriptor 'release' for '_thread.lock' objects doesn't apply to a '{type(self).__name__}' object")
+    if not lock.locked:
+        raise RuntimeError("release unlocked lock")
+    lock.locked = 0
+    PyThread_release_lock(lock.lock)
+    wake_first(self)
+
+
+def lock_exit(self, *exc_info):
+    """Releases the lock."""
+    lock_release(self)
+
+
+# -- RLock -------------------------------------------------------------------------------------------------------------------------
+
+
+cdef SynclessRLock* rlock_of(object self) except NULL:
+    if not isinstance(self, rlock_type):
+        raise TypeError(f"descriptor for '_thread.RLock' objects doesn't apply to a '{type(self).__name__}' object")
+    return <SynclessRLock*> <PyObject*> self
+
+
+cdef bint try_rlock(SynclessRLock* lock, unsigned long me) noexcept:
+    if lock.count > 0 and lock.owner == me:
+        lock.count += 1
+        return True
+    if not PyThread_acquire_lock(lock.lock, 0):
+        return False
+    lock.owner = me
+    lock.count = 1
+    return True
+
+
+def rlock_acquire(self, blocking=True, timeout=-1):
+    """acquire(blocking=True, timeout=-1) -> bool; the tasklet that has it may acquire it again"""
+    cdef SynclessRLock* lock = rlock_of(self)
+    cdef unsigned long me = ident()
+    cdef int64_t deadline = NEVER if blocking is True and timeout == -1 else check_timeout(bool(blocking), timeout)
+    if try_rlock(lock, me):
+        return True
+    if not blocking or timeout == 0:
+        return False
+    if not may_park():
+        return original_rlock_acquire(self, True, timeout)
+    while True:
+        turn = join_queue(self)
+        try:
+            if try_rlock(lock, me):
+                return True
+            if not turn.wait(seconds_to(deadline)):
+                if turn.is_set():
+                    wake_first(self)            # its turn came too late and goes to the next
+                return False
+        except BaseException:
+            if turn.is_set():
+                wake_first(self)
+            raise
+        finally:
+            leave_queue(self, turn)
+        if try_rlock(lock, me):
+            return True
+
+
+def rlock_release(self):
+    """release()"""
+    cdef SynclessRLock* lock = rlock_of(self)
+    if lock.count == 0 or lock.owner != ident():
+        raise RuntimeError("cannot release un-acquired lock")
+    lock.count -= 1
+    if lock.count == 0:
+        lock.owner = 0
+        PyThread_release_lock(lock.lock)
+        wake_first(self)
+
+
+def rlock_exit(self, *exc_info):
+    """Releases the lock."""
+    rlock_release(self)
+
+
+def rlock_is_owned(self):
+    """For threading.Condition."""
+    cdef SynclessRLock* lock = rlock_of(self)
+    return lock.count > 0 and lock.owner == ident()
+
+
+def rlock_recursion_count(self):
+    """For the interpreter's own tests."""
+    cdef SynclessRLock* lock = rlock_of(self)
+    return lock.count if lock.owner == ident() else 0
+
+
+def rlock_release_save(self):
+    """For threading.Condition."""
+    cdef SynclessRLock* lock = rlock_of(self)
+    if lock.count == 0:
+        raise RuntimeError("cannot release un-acquired lock")
+    state = (lock.count, lock.owner)
+    lock.count = 0
+    lock.owner = 0
+    PyThread_release_lock(lock.lock)
+    wake_first(self)
+    return state
+
+
+def rlock_acquire_restore(self, state):
+    """For threading.Condition."""
+    cdef SynclessRLock* lock = rlock_of(self)
+    rlock_acquire(self)
+    lock.count, lock.owner = state
+
+
+# -- SimpleQueue -------------------------------------------------------------------------------------------------------------------
+
+
+def queue_put(self, item, block=True, timeout=None):
+    """put(item): never blocks"""
+    original_put(self, item)
+    wake_first(self)
+
+
+def queue_put_nowait(self, item):
+    """put_nowait(item): the same as put(item)"""
+    original_put(self, item)
+    wake_first(self)
+
+
+def queue_get(self, block=True, timeout=None):
+    """get(block=True, timeout=None) -> item; queue.Empty"""
+    cdef int64_t deadline
+    if not block or not may_park():
+        return original_get(self, block, timeout)
+    if timeout is not None and timeout < 0:
+        raise ValueError("'timeout' must be a non-negative number")
+    try:
+        return original_get(self, False)
+    except Empty:
+        pass
+    deadline = deadline_after(timeout)
+    while True:
+        turn = join_queue(self)
+        try:
+            try:
+                return original_get(self, False)
+            except Empty:
+                pass
+            if not turn.wait(seconds_to(deadline)):
+                raise Empty
+        except BaseException:
+            if turn.is_set():
+                wake_first(self)
+            raise
+        finally:
+            leave_queue(self, turn)
+        try:
+            return original_get(self, False)
+        except Empty:
+            pass

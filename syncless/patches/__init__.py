@@ -1,0 +1,147 @@
+"""The standard library made cooperative, in place: whatever waits parks its tasklet, and unmodified blocking programs run concurrently.
+
+::
+
+    from syncless.patches import patch_all
+    patch_all()                         # before or after any import
+
+Nothing of the standard library is copied. A few primitives are replaced, and what stands on them (threading, queue, ssl, subprocess, http,
+selectors, asyncio ...) waits cooperatively by itself. `describe()` shows each of them; `patched()` takes everything back at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from syncless.patches import clock, polling, processes, signals, sockets, threads, tls
+from syncless.patches.registry import Change, Patcher, Registry
+
+AREAS: dict[str, Callable[[Patcher], None]] = {
+    "time": clock.patch,
+    "socket": sockets.patch,
+    "dns": sockets.patch_names,
+    "ssl": tls.patch,
+    "select": polling.patch,
+    "thread": threads.patch,
+    "queue": threads.patch_queue,
+    "subprocess": processes.patch,
+    "signal": signals.patch,
+}
+"""What can be patched, in the order in which patch_all() does it."""
+
+_registry = Registry()
+
+
+def patch_all(**choice: bool) -> list[str]:
+    """Patches all areas but those that are turned off by name (``thread=False``). Returns the areas that were not patched yet.
+
+    Idempotent. TypeError for an area that there is not.
+    """
+    for name in choice:
+        if name not in AREAS:
+            raise TypeError(f"there is no area {name!r}; there are {', '.join(AREAS)}")
+    return [area for area, patch in AREAS.items() if choice.get(area, True) and _registry.apply(area, patch)]
+
+
+def patch_time() -> bool:
+    """time.sleep. As all of these: False if it has been patched already."""
+    return _registry.apply("time", AREAS["time"])
+
+
+def patch_socket() -> bool:
+    """socket.socket, and with it every client and server that stands on it."""
+    return _registry.apply("socket", AREAS["socket"])
+
+
+def patch_dns() -> bool:
+    """socket.getaddrinfo and its kin."""
+    return _registry.apply("dns", AREAS["dns"])
+
+
+def patch_ssl() -> bool:
+    """ssl.SSLSocket."""
+    return _registry.apply("ssl", AREAS["ssl"])
+
+
+def patch_select() -> bool:
+    """select, poll and epoll, and with them selectors and asyncio."""
+    return _registry.apply("select", AREAS["select"])
+
+
+def patch_thread() -> bool:
+    """Threads are tasklets; locks of all kinds park; threading.local is per tasklet."""
+    return _registry.apply("thread", AREAS["thread"])
+
+
+def patch_queue() -> bool:
+    """queue.SimpleQueue; the other queues stand on locks."""
+    return _registry.apply("queue", AREAS["queue"])
+
+
+def patch_subprocess() -> bool:
+    """Waiting for child processes."""
+    return _registry.apply("subprocess", AREAS["subprocess"])
+
+
+def patch_signal() -> bool:
+    """Waiting for signals."""
+    return _registry.apply("signal", AREAS["signal"])
+
+
+def is_patched(area: str) -> bool:
+    """Whether the area's changes are in force. ValueError for one that there is not."""
+    if area not in AREAS:
+        raise ValueError(f"there is no area {area!r}; there are {', '.join(AREAS)}")
+    return area in _registry.areas()
+
+
+def unpatch(*areas: str) -> None:
+    """Takes changes back: of these areas, or all. Tasklets that wait in a patched call go on waiting there."""
+    for area in areas or reversed(_registry.areas()):
+        is_patched(area)
+        _registry.undo(area)
+
+
+@contextmanager
+def patched(**choice: bool) -> Iterator[list[str]]:
+    """patch_all() for as long as the block lasts; what was patched before stays so."""
+    areas = patch_all(**choice)
+    try:
+        yield areas
+    finally:
+        if areas:
+            unpatch(*reversed(areas))
+
+
+def changes() -> list[Change]:
+    """What is changed now, in order."""
+    return _registry.changes()
+
+
+def describe() -> str:
+    """The changes that are in force as a table: area, target, replacement, why."""
+    rows = [("area", "target", "replacement", "because the original"), *changes()]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    return "\n".join("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows)
+
+
+__all__ = [
+    "AREAS",
+    "Change",
+    "changes",
+    "describe",
+    "is_patched",
+    "patch_all",
+    "patch_dns",
+    "patch_queue",
+    "patch_select",
+    "patch_signal",
+    "patch_socket",
+    "patch_ssl",
+    "patch_subprocess",
+    "patch_thread",
+    "patch_time",
+    "patched",
+    "unpatch",
+]

@@ -1,0 +1,33 @@
+"""time.sleep."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from syncless._core.tasklet import sleep as park_for
+from syncless.patches.registry import Patcher
+
+_sleep = time.sleep
+
+
+def sleep(seconds: Any, /) -> None:
+    """time.sleep, cooperative: parks the tasklet; the others run."""
+    if not isinstance(seconds, (int, float)):
+        seconds = (
+            seconds.__float__() if hasattr(seconds, "__float__") else seconds.__index__() if hasattr(seconds, "__index__") else seconds
+        )
+        if not isinstance(seconds, (int, float)):
+            raise TypeError(f"'{type(seconds).__name__}' object cannot be interpreted as an integer")
+    if isinstance(seconds, float) and math.isnan(seconds):
+        raise ValueError("Invalid value NaN (not a number)")
+    if seconds < 0:
+        raise ValueError("sleep length must be non-negative")
+    if seconds > 9_000_000_000:
+        raise OverflowError("timestamp too large to convert to C _PyTime_t")
+    park_for(seconds)
+
+
+def patch(patcher: Patcher) -> None:
+    patcher.rebind(time, "sleep", sleep, "stops the thread")

@@ -1,0 +1,246 @@
+"""_thread, and with it threading, queue, concurrent.futures and whatever else stands on its locks and threads.
+
+A thread that is started from now on is a tasklet of the thread that starts it. Locks, RLocks and SimpleQueues, old and new, park instead of
+blocking (see _core/threadlocks.pyx), except in OS threads that have no loop, where they are what they were.
+"""
+
+from __future__ import annotations
+
+import _thread
+import gc
+import sys
+import threading
+import traceback
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from syncless._core import threadlocks
+from syncless._core.loop import current_loop
+from syncless._core.sync import Event
+from syncless._core.tasklet import MainTasklet, Tasklet, current, spawn
+from syncless.patches.registry import Patcher
+
+_dummy_init = threading._DummyThread.__init__  # type: ignore[attr-defined]
+_sentinels: weakref.WeakKeyDictionary[Tasklet, Any] = weakref.WeakKeyDictionary()
+"""Locks that are released when the thread that is a tasklet ends (threading waits for them up to Python 3.12)."""
+
+LOCK = {
+    "acquire": threadlocks.lock_acquire,
+    "acquire_lock": threadlocks.lock_acquire,
+    "__enter__": threadlocks.lock_acquire,
+    "release": threadlocks.lock_release,
+    "release_lock": threadlocks.lock_release,
+    "__exit__": threadlocks.lock_exit,
+}
+RLOCK = {
+    "acquire": threadlocks.rlock_acquire,
+    "__enter__": threadlocks.rlock_acquire,
+    "release": threadlocks.rlock_release,
+    "__exit__": threadlocks.rlock_exit,
+    "_is_owned": threadlocks.rlock_is_owned,
+    "_recursion_count": threadlocks.rlock_recursion_count,
+    "_release_save": threadlocks.rlock_release_save,
+    "_acquire_restore": threadlocks.rlock_acquire_restore,
+}
+QUEUE = {"put": threadlocks.queue_put, "put_nowait": threadlocks.queue_put_nowait, "get": threadlocks.queue_get}
+
+
+def this_tasklet() -> Tasklet:
+    """The tasklet that runs; main where the loop itself does, in a callback."""
+    loop = current_loop()
+    return current() or loop.main
+
+
+def _body(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """What a thread does, in a tasklet: errors are told as the interpreter tells them."""
+    try:
+        function(*args, **kwargs)
+    except SystemExit:
+        pass
+    except BaseException as error:
+        print(f"Exception ignored in thread started by: {function!r}", file=sys.stderr)
+        traceback.print_exception(error)
+    finally:
+        sentinel = _sentinels.pop(this_tasklet(), None)
+        if sentinel is not None and sentinel.locked():
+            sentinel.release()
+
+
+def start_new_thread(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, /) -> int:
+    """_thread.start_new_thread: the thread is a tasklet."""
+    if not callable(function):
+        raise TypeError("first arg must be callable")
+    if not isinstance(args, tuple):
+        raise TypeError("2nd arg must be a tuple")
+    if kwargs is not None and not isinstance(kwargs, dict):
+        raise TypeError("optional 3rd arg must be a dictionary")
+    return id(spawn(_body, function, args, kwargs or {}))
+
+
+def start_new(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, /) -> int:
+    """_thread.start_new, the old name."""
+    return start_new_thread(function, args, kwargs)
+
+
+def set_sentinel() -> Any:
+    """_thread._set_sentinel: a lock that is released when the calling thread ends."""
+    tasklet = this_tasklet()
+    if isinstance(tasklet, MainTasklet):
+        return _set_sentinel()
+    lock = _sentinels[tasklet] = _thread.allocate_lock()
+    return lock
+
+
+_set_sentinel: Any = getattr(_thread, "_set_sentinel", None)
+
+
+class ThreadHandle:
+    """_thread._ThreadHandle (Python 3.13), for a thread that is a tasklet."""
+
+    def __init__(self) -> None:
+        self.ident = 0
+        self._done = Event()
+
+    def is_done(self) -> bool:
+        return self._done.is_set()
+
+    def _set_done(self) -> None:
+        self._done.set()
+
+    def join(self, timeout: float | None = None) -> None:
+        if self.ident == threadlocks.get_ident():
+            raise RuntimeError("Cannot join current thread")
+        self._done.wait(None if timeout is None or timeout < 0 else timeout)
+
+
+def start_joinable_thread(function: Callable[[], object], *, handle: Any = None, daemon: bool = True) -> Any:
+    """_thread.start_joinable_thread (Python 3.13): the thread is a tasklet."""
+    made = handle if handle is not None else ThreadHandle()
+
+    def body() -> None:
+        try:
+            function()
+        finally:
+            made._set_done()
+
+    made.ident = start_new_thread(body, ())
+    return made
+
+
+_shutdown: Any = threading._shutdown  # type: ignore[attr-defined]
+
+
+def shutdown() -> None:
+    """threading._shutdown: the interpreter ends when all threads have ended that are no daemons."""
+    for thread in threading.enumerate():
+        if not thread.daemon and thread is not threading.main_thread() and thread is not threading.current_thread():
+            thread.join()
+    _shutdown()
+
+
+def dummy_init(self: Any, *args: Any) -> None:
+    """threading._DummyThread: one that stands for a tasklet is forgotten when the tasklet ends."""
+    _dummy_init(self, *args)
+    tasklet = this_tasklet()
+    if not isinstance(tasklet, MainTasklet):
+        number = threadlocks.get_ident()
+        tasklet.add_done_callback(lambda _: threading._active.pop(number, None))  # type: ignore[attr-defined]
+
+
+class local:
+    """threading.local: each tasklet has attributes of its own."""
+
+    def __new__(cls, /, *args: Any, **kwargs: Any) -> Any:
+        if (args or kwargs) and cls.__init__ is object.__init__:
+            raise TypeError("Initialization arguments are not supported")
+        self = object.__new__(cls)
+        object.__setattr__(self, "_local__worlds", weakref.WeakKeyDictionary())
+        object.__setattr__(self, "_local__arguments", (args, kwargs))
+        _world(self, first=True)
+        return self
+
+    def __getattribute__(self, name: str) -> Any:
+        world = _world(self)
+        if name == "__dict__":
+            return world
+        if name in world and not hasattr(type(self), name):
+            return world[name]
+        if name in world:
+            member = getattr(type(self), name)
+            if not (hasattr(type(member), "__set__") or hasattr(member, "__set__")):
+                return world[name]
+        return object.__getattribute__(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "__dict__":
+            raise AttributeError(f"{type(self).__name__!r} object attribute '__dict__' is read-only")
+        member = getattr(type(self), name, None)
+        if member is not None and hasattr(type(member), "__set__"):
+            object.__setattr__(self, name, value)
+        else:
+            _world(self)[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        if name == "__dict__":
+            raise AttributeError(f"{type(self).__name__!r} object attribute '__dict__' is read-only")
+        try:
+            del _world(self)[name]
+        except KeyError:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}") from None
+
+
+def _world(self: Any, first: bool = False) -> dict[str, Any]:
+    """The attributes that the present tasklet sees; made, and initialised as the class wants it, when it looks for the first time."""
+    worlds = object.__getattribute__(self, "_local__worlds")
+    tasklet = this_tasklet()
+    found: dict[str, Any] | None = worlds.get(tasklet)
+    if found is None:
+        found = worlds[tasklet] = {}
+        if not first:
+            args, kwargs = object.__getattribute__(self, "_local__arguments")
+            type(self).__init__(self, *args, **kwargs)
+    return found
+
+
+def _renew_conditions() -> None:
+    """A Condition keeps methods of its lock, bound when it was made: those of before belong to the OS thread."""
+    for made in gc.get_objects():
+        if issubclass(type(made), threading.Condition):
+            lock = made.__dict__.get("_lock")
+            for name in ("acquire", "release", "_release_save", "_acquire_restore", "_is_owned"):
+                if name in made.__dict__ and hasattr(lock, name):
+                    made.__dict__[name] = getattr(lock, name)
+
+
+def _in_place(patcher: Patcher, owner: type, members: dict[str, Any], why: str) -> None:
+    for name, new in members.items():
+        if name in vars(owner):
+            old = threadlocks.set_in_type(owner, name, new)
+            restore = lambda name=name, old=old: threadlocks.set_in_type(owner, name, old)  # noqa: E731
+            patcher.note(f"{owner.__module__}.{owner.__qualname__}.{name}", new, why, restore)
+
+
+def patch(patcher: Patcher) -> None:
+    current_loop()  # this thread has one from now on
+    # noted first, because it must be taken back last
+    patcher.note("threading.Condition.__dict__", _renew_conditions, "keeps methods of its lock", _renew_conditions)
+    _in_place(patcher, _thread.LockType, LOCK, "stops the thread")
+    _in_place(patcher, _thread.RLock, RLOCK, "stops the thread, and belongs to it")
+    _renew_conditions()
+    patcher.rebind(_thread, "get_ident", threadlocks.get_ident, "is the same for all tasklets of a thread")
+    patcher.rebind(_thread, "start_new_thread", start_new_thread, "starts an OS thread")
+    patcher.rebind(_thread, "start_new", start_new, "starts an OS thread")
+    patcher.rebind(_thread, "_set_sentinel", set_sentinel, "waits for the end of an OS thread")
+    patcher.rebind(_thread, "start_joinable_thread", start_joinable_thread, "starts an OS thread")
+    patcher.rebind(_thread, "_ThreadHandle", ThreadHandle, "waits for the end of an OS thread")
+    patcher.member(threading._DummyThread, "__init__", dummy_init, "stays in memory for ever")  # type: ignore[attr-defined]
+    patcher.rebind(threading, "local", local, "is the same for all tasklets of a thread")
+    if hasattr(_thread, "_ThreadHandle"):  # Python 3.13 waits in C for the threads that it has started itself
+        patcher.member_of_module(threading, "_shutdown", shutdown, "does not know of threads that are tasklets")
+
+
+def patch_queue(patcher: Patcher) -> None:
+    import _queue
+
+    _in_place(patcher, _queue.SimpleQueue, QUEUE, "stops the thread")

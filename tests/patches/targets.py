@@ -1,0 +1,286 @@
+"""What must not stop a ticker once patched: ``python -m tests.patches.targets NAME`` waits 0.3 s in one way and prints how well.
+
+Objects are made before the patch, so that it is shown that they work, too. Prints JSON: seconds, worst_stall (of a 5 ms ticker), result.
+"""
+
+import asyncio
+import concurrent.futures
+import json
+import multiprocessing
+import os
+import queue
+import select
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from socket import create_connection, create_server
+from time import sleep
+
+WAIT = 0.3
+LOCK, RLOCK, CONDITION, SIMPLE = threading.Lock(), threading.RLock(), threading.Condition(), queue.SimpleQueue()
+LEFT, RIGHT = socket.socketpair() if __name__ == "__main__" else (None, None)  # only the names are imported elsewhere
+
+import syncless  # noqa: E402
+from syncless.patches import patch_all  # noqa: E402
+
+
+def later(function, *args):
+    threading.Timer(WAIT, function, args).start()
+
+
+def the_thread(target):
+    thread = threading.Thread(target=target)
+    thread.start()
+    thread.join()
+    return thread.is_alive()
+
+
+def lock():
+    LOCK.acquire()
+    later(LOCK.release)
+    with LOCK:
+        return LOCK.locked()
+
+
+def held(thing):
+    def hold():
+        with thing:
+            time.sleep(WAIT)
+
+    threading.Thread(target=hold).start()
+    time.sleep(0.01)
+    with thing:
+        return "mine"
+
+
+def rlock_twice():
+    with RLOCK:
+        return held_by_others(RLOCK)
+
+
+def held_by_others(thing):
+    """Another thread cannot have an RLock that this one has, however often it tries."""
+    got = []
+    thread = threading.Thread(target=lambda: got.append(thing.acquire(timeout=WAIT)))
+    thread.start()
+    thread.join()
+    return got
+
+
+def condition():
+    def notify():
+        with CONDITION:
+            CONDITION.notify()
+
+    with CONDITION:
+        later(notify)
+        return CONDITION.wait(5)
+
+
+def barrier():
+    made = threading.Barrier(2)
+    later(made.wait)
+    return made.wait() in (0, 1)
+
+
+def then(start, wait):
+    later(*start)
+    return wait()
+
+
+def udp():
+    one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    one.bind(("127.0.0.1", 0))
+    two = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    later(two.sendto, b"x", one.getsockname())
+    data, _ = one.recvfrom(10)
+    one.close()
+    time.sleep(0)
+    return data.decode()
+
+
+def accept():
+    with create_server(("127.0.0.1", 0)) as server:
+        later(lambda: create_connection(server.getsockname()).close())
+        server.accept()[0].close()
+    return "accepted"
+
+
+def makefile():
+    later(RIGHT.send, b"line\n")
+    with LEFT.makefile("r") as lines:
+        return lines.readline()
+
+
+def socket_timeout():
+    LEFT.settimeout(WAIT)
+    try:
+        LEFT.recv(1)
+    except TimeoutError:
+        return "timed out"
+    finally:
+        LEFT.settimeout(None)
+
+
+def poll():
+    watched = select.poll()
+    watched.register(LEFT, select.POLLIN)
+    later(RIGHT.send, b"x")
+    return [fd == LEFT.fileno() for fd, _ in watched.poll()]
+
+
+def epoll():
+    with select.epoll() as watched:
+        watched.register(LEFT, select.EPOLLIN)
+        later(RIGHT.send, b"x")
+        return [fd == LEFT.fileno() for fd, _ in watched.poll()]
+
+
+def selector(kind):
+    with kind() as chosen:
+        chosen.register(LEFT, selectors.EVENT_READ)
+        later(RIGHT.send, b"x")
+        return len(chosen.select())
+
+
+def executor():
+    with concurrent.futures.ThreadPoolExecutor(5) as pool:
+        return list(pool.map(lambda number: (time.sleep(WAIT), number)[1], range(5)))
+
+
+async def nap():
+    await asyncio.sleep(WAIT)
+    return "slept"
+
+
+def asyncio_in_three():
+    seen = []
+    threads = [threading.Thread(target=lambda: seen.append(asyncio.run(nap()))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return seen
+
+
+def fork_and(wait):
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(WAIT)
+        os._exit(3)
+    return wait(pid)
+
+
+def sigwait():
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    later(os.kill, os.getpid(), signal.SIGUSR1)
+    return signal.sigwait([signal.SIGUSR1]).name
+
+
+def process():
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(WAIT,))
+    child.start()
+    child.join()
+    return child.exitcode
+
+
+def locals_of_their_own():
+    mine = threading.local()
+    mine.value = "main"
+    seen = []
+
+    def look():
+        seen.append(hasattr(mine, "value"))
+        mine.value = "other"
+        time.sleep(WAIT)
+        seen.append(mine.value)
+
+    the_thread(look)
+    return [*seen, mine.value]
+
+
+TARGETS = {
+    "time.sleep": (lambda: time.sleep(WAIT), None),
+    "from time import sleep": (lambda: sleep(WAIT), None),
+    "Thread.join": (lambda: the_thread(lambda: time.sleep(WAIT)), False),
+    "Lock made earlier": (lock, True),
+    "RLock made earlier": (lambda: held(RLOCK), "mine"),
+    "RLock belongs to one thread": (rlock_twice, [False]),
+    "Condition": (condition, True),
+    "Semaphore": (lambda: held(threading.Semaphore()), "mine"),
+    "Event": (lambda: (lambda event: then((event.set,), event.wait))(threading.Event()), True),
+    "Event, timeout": (lambda: threading.Event().wait(WAIT), False),
+    "Barrier": (barrier, True),
+    "SimpleQueue made earlier": (lambda: then((SIMPLE.put, 5), SIMPLE.get), 5),
+    "Queue": (lambda: (lambda made: then((made.put, 5), made.get))(queue.Queue()), 5),
+    "ThreadPoolExecutor": (executor, [0, 1, 2, 3, 4]),
+    "threading.local": (locals_of_their_own, [False, "other", "main"]),
+    "recv": (lambda: then((RIGHT.send, b"x"), lambda: LEFT.recv(10)).decode(), "x"),
+    "recv, timeout": (socket_timeout, "timed out"),
+    "recv_into": (lambda: then((RIGHT.send, b"x"), lambda: LEFT.recv_into(bytearray(10))), 1),
+    "recvmsg": (lambda: then((RIGHT.send, b"x"), lambda: LEFT.recvmsg(10)[0].decode()), "x"),
+    "recvfrom": (udp, "x"),
+    "accept": (accept, "accepted"),
+    "makefile": (makefile, "line\n"),
+    "select": (lambda: then((RIGHT.send, b"x"), lambda: len(select.select([LEFT], [], [])[0])), 1),
+    "select, timeout": (lambda: len(select.select([LEFT], [], [], WAIT)[0]), 0),
+    "poll": (poll, [True]),
+    "epoll": (epoll, [True]),
+    "SelectSelector": (lambda: selector(selectors.SelectSelector), 1),
+    "PollSelector": (lambda: selector(selectors.PollSelector), 1),
+    "EpollSelector": (lambda: selector(selectors.EpollSelector), 1),
+    "asyncio.run": (lambda: asyncio.run(nap()), "slept"),
+    "asyncio.run in three threads": (asyncio_in_three, ["slept"] * 3),
+    "subprocess.run": (lambda: subprocess.run(["sleep", str(WAIT)]).returncode, 0),
+    "subprocess, output": (lambda: subprocess.run(f"sleep {WAIT}; echo x", shell=True, capture_output=True, text=True).stdout, "x\n"),
+    "Popen.wait, timeout": (lambda: wait_too_short(), "timed out"),
+    "os.system": (lambda: os.system(f"sleep {WAIT}"), 0),
+    "os.waitpid": (lambda: fork_and(lambda pid: os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])), 3),
+    "os.wait": (lambda: fork_and(lambda pid: os.wait()[0] == pid), True),
+    "os.wait4": (lambda: fork_and(lambda pid: os.wait4(pid, 0)[0] == pid), True),
+    "os.waitid": (lambda: fork_and(lambda pid: os.waitid(os.P_PID, pid, os.WEXITED).si_status), 3),
+    "multiprocessing.Process": (process, 0),
+    "sigwait": (sigwait, "SIGUSR1"),
+    "sigtimedwait": (lambda: signal.sigtimedwait([signal.SIGUSR2], WAIT), None),
+    "getaddrinfo": (lambda: (time.sleep(WAIT), len(socket.getaddrinfo("127.0.0.1", 80)) > 0)[1], True),
+}
+
+
+def wait_too_short():
+    child = subprocess.Popen(["sleep", "5"])
+    try:
+        child.wait(timeout=WAIT)
+    except subprocess.TimeoutExpired:
+        return "timed out"
+    finally:
+        child.kill()
+        child.wait()
+
+
+def main(name):
+    patch_all()
+    stalls = []
+
+    def tick():
+        last = time.perf_counter()
+        while True:
+            syncless.sleep(0.005)
+            now = time.perf_counter()
+            stalls.append(now - last)
+            last = now
+
+    syncless.spawn(tick)
+    syncless.sleep(0.02)
+    stalls.clear()
+    started = time.perf_counter()
+    result = TARGETS[name][0]()
+    seconds = time.perf_counter() - started
+    print(json.dumps({"seconds": seconds, "worst_stall": max(stalls), "result": result}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

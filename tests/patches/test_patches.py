@@ -1,0 +1,288 @@
+"""The patch layer itself: what it changes and gives back, in any order; and `python -m syncless run`."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import syncless
+from syncless import patches
+from syncless.patches.registry import Patcher, Registry
+
+
+def run_python(program, *arguments, **options):
+    return subprocess.run([sys.executable, *arguments, "-c", program], capture_output=True, text=True, timeout=30, **options)
+
+
+def test_everything_is_given_back():
+    """In a fresh interpreter, with modules that have taken things over by name, before and after the patch."""
+    done = run_python("""
+import _thread, os, queue, select, selectors, signal, socket, ssl, sys, threading, time
+from time import sleep
+import logging
+def state():
+    found = {}
+    for owner in (socket.socket, ssl.SSLSocket, select.epoll, _thread.LockType, _thread.RLock, queue.SimpleQueue, threading._DummyThread,
+                  selectors.PollSelector, selectors.SelectSelector):
+        found.update({(owner.__qualname__, name): value for name, value in vars(owner).items() if name not in ("__dict__", "__weakref__")})
+    for module in (time, socket, ssl, select, selectors, signal, os, threading, _thread, logging):
+        found.update({(module.__name__, name): value for name, value in vars(module).items()})
+    return found, sleep
+before, _ = state()
+from syncless.patches import describe, patch_all, patched, is_patched, unpatch, AREAS
+assert describe().count("\\n") == 0
+with patched() as areas:
+    assert areas == list(AREAS) and patch_all() == []          # idempotent
+    assert sleep is time.sleep and sleep.__module__ == "syncless.patches.clock"
+    changed = {key for key, value in state()[0].items() if before.get(key) is not value}
+    assert len(changed) > 60, len(changed)
+    exec("from time import sleep as taken_inside", globals())
+    with patched() as again:
+        assert again == []
+    assert is_patched("time")
+after, slept = state()
+assert not is_patched("time") and slept is taken_inside is sleep
+different = {key for key in before.keys() | after.keys() if before.get(key) is not after.get(key)}
+assert not different, different
+lock = threading.Lock(); lock.acquire(); threading.Timer(0.05, lock.release).start()
+assert lock.acquire(timeout=5)
+print("given back")
+""")
+    assert done.stdout == "given back\n", done.stderr
+
+
+def test_areas_can_be_chosen():
+    done = run_python("""
+import time, threading
+from syncless.patches import patch_all, patch_time, is_patched, unpatch
+assert patch_time() is True and patch_time() is False
+assert "thread" not in patch_all(thread=False, queue=False) and not is_patched("thread") and is_patched("socket")
+for wrong, error in ((lambda: patch_all(nonsense=True), TypeError), (lambda: is_patched("nonsense"), ValueError)):
+    try:
+        wrong()
+    except error as told:
+        assert "there are time, socket" in str(told)
+    else:
+        raise AssertionError
+unpatch("socket")
+assert not is_patched("socket") and is_patched("time")
+seen = []
+thread = threading.Thread(target=lambda: seen.append(threading.get_native_id())); thread.start(); thread.join()
+assert seen[0] != threading.get_native_id()        # a real thread
+print("chosen")
+""")
+    assert done.stdout == "chosen\n", done.stderr
+
+
+def test_an_area_that_fails_leaves_nothing():
+    class Target:
+        member = "old"
+
+    def patch(patcher: Patcher):
+        patcher.member(Target, "member", "new", "why")
+        assert Target.member == "new"
+        raise RuntimeError("half way")
+
+    registry = Registry()
+    with pytest.raises(RuntimeError):
+        registry.apply("area", patch)
+    assert Target.member == "old" and registry.areas() == [] and registry.changes() == []
+
+
+def test_the_table_names_everything():
+    done = run_python("from syncless.patches import *; patch_all(); print(describe())")
+    for target in ("time.sleep", "socket.socket.recv", "ssl.SSLSocket.read", "select.epoll.poll", "_thread.lock.acquire", "os.waitpid"):
+        assert target in done.stdout
+    assert not done.stderr and set(patches.__all__) >= {f"patch_{area}" for area in patches.AREAS}
+
+
+def test_real_threads_go_on_beside_it():
+    """Threads of before stay threads; locks work between them and tasklets."""
+    done = run_python("""
+import threading, time
+lock, seen, go = threading.Lock(), [], threading.Event()
+def real():
+    go.wait()
+    with lock:
+        seen.append("real")
+        time.sleep(0.05)
+thread = threading.Thread(target=real); thread.start()
+import syncless
+from syncless.patches import patch_all
+patch_all()
+ticks = []
+def tick():
+    while True:
+        syncless.sleep(0.005); ticks.append(time.monotonic())
+syncless.spawn(tick)
+lock.acquire(); go.set()
+time.sleep(0.05)
+assert seen == []
+lock.release()
+time.sleep(0.02)
+with lock:                      # the real thread has it: a tasklet waits for an OS thread
+    seen.append("main")
+thread.join()
+assert seen == ["real", "main"] and len(ticks) > 8, (seen, len(ticks))
+assert syncless.run_in_thread(lambda: threading.get_ident()) != threading.get_ident()
+print("together")
+""")
+    assert done.stdout == "together\n", done.stderr
+
+
+def test_threads_in_numbers():
+    done = run_python("""
+from syncless.patches import patch_all
+patch_all()
+import threading, time, logging, sys
+logging.basicConfig(stream=sys.stdout, format="%(message)s")
+lock, count, idents = threading.Lock(), 0, set()
+def work():
+    global count
+    idents.add(threading.get_ident())
+    for _ in range(5):
+        with lock:
+            seen = count
+            time.sleep(0)
+            count = seen + 1
+    time.sleep(0.1)
+threads = [threading.Thread(target=work) for _ in range(1000)]
+for thread in threads: thread.start()
+assert threading.active_count() == 1001
+for thread in threads: thread.join()
+assert count == 5000 and len(idents) == 1000 and threading.active_count() == 1
+import syncless
+tasklets = [syncless.spawn(logging.warning, "x") for _ in range(100)]
+syncless.join_all(tasklets)
+assert len(threading._active) == 1, threading._active
+print("done")
+""")
+    assert done.stdout.count("x\n") == 100 and done.stdout.endswith("done\n"), done.stderr
+
+
+PROGRAM = """
+import sys, threading, time
+if __name__ == "__main__":
+    def late():
+        time.sleep(0.2)
+        print("late", flush=True)
+    threading.Thread(target=late).start()           # the interpreter waits for it
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()        # and not for this one
+    print(sys.argv, __name__, time.sleep.__module__, flush=True)
+    if "exit" in sys.argv:
+        sys.exit(7)
+    if "wait" in sys.argv:
+        time.sleep(60)
+"""
+
+
+def test_running_an_unchanged_program(tmp_path):
+    (tmp_path / "prog.py").write_text(PROGRAM)
+    for command in (["prog.py"], ["-m", "prog"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "syncless", "run", *command, "a", "exit"], cwd=tmp_path, capture_output=True, text=True, timeout=30
+        )
+        first, second = done.stdout.splitlines()
+        assert done.returncode == 7 and first.endswith("'a', 'exit'] __main__ syncless.patches.clock") and second == "late", done.stderr
+        assert not done.stderr
+    done = subprocess.run([sys.executable, "-m", "syncless", "run", "no.py"], cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2 and "there is no program 'no.py'" in done.stderr
+    done = subprocess.run([sys.executable, "-m", "syncless", "run"], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 2 and "usage:" in done.stderr
+
+
+def test_ctrl_c_in_a_program(tmp_path):
+    (tmp_path / "prog.py").write_text(PROGRAM)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "syncless", "run", "prog.py", "wait"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    process.stdout.readline()
+    started = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, errors = syncless.run_in_thread(process.communicate)
+    assert process.returncode in (-signal.SIGINT, 130, 1) and "KeyboardInterrupt" in errors and time.monotonic() - started < 5
+
+
+def test_tls_between_threads(tmp_path):
+    pytest.importorskip("trustme", reason="trustme makes the certificate of this test: pip install trustme")
+    done = run_python(
+        """
+import socket, ssl, threading, time, trustme
+authority = trustme.CA()
+server_context, client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+authority.issue_cert("localhost").configure_cert(server_context)
+authority.configure_trust(client_context)
+from syncless.patches import patch_all
+patch_all()
+blob = bytes(range(256)) * 20000
+def serve(listener):
+    while True:
+        sock, _ = listener.accept()
+        def talk():
+            with server_context.wrap_socket(sock, server_side=True) as tls:
+                size = int(tls.recv(100))
+                got = b""
+                while len(got) < size:
+                    got += tls.recv(65536)
+                time.sleep(0.1)
+                tls.sendall(got)
+                tls.unwrap().close()
+        threading.Thread(target=talk, daemon=True).start()
+def visit(port, results):
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        tls = client_context.wrap_socket(sock, server_hostname="localhost")
+        tls.sendall(b"%d" % len(blob))
+        time.sleep(0.01)
+        tls.sendall(blob)
+        got = b""
+        while len(got) < len(blob):
+            got += tls.recv(65536)
+        results.append(got == blob)
+        tls.settimeout(0.05)
+        try:
+            tls.recv(1)
+        except (TimeoutError, ssl.SSLError):
+            pass
+        tls.close()
+with socket.create_server(("127.0.0.1", 0)) as listener:
+    threading.Thread(target=serve, args=(listener,), daemon=True).start()
+    results = []
+    threads = [threading.Thread(target=visit, args=(listener.getsockname()[1], results)) for _ in range(20)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+print(results == [True] * 20)
+"""
+    )
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_the_server_says_when_an_application_would_block(tmp_path):
+    (tmp_path / "requests.py").write_text("")
+    (tmp_path / "site.py").write_text("")
+    (tmp_path / "blocks.py").write_text("import requests\ndef app(e, s):\n    s('200 OK', [])\n    return [b'x']\n")
+    (tmp_path / "patched.py").write_text("from syncless.patches import patch_all\npatch_all()\n" + (tmp_path / "blocks.py").read_text())
+    for name, told in (("blocks", 1), ("patched", 0)):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "syncless", f"{name}:app", "--bind", "127.0.0.1:0"],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        process.stdout.readline()
+        process.terminate()
+        _, errors = syncless.run_in_thread(process.communicate)
+        assert errors.count("patch_all()") == told, errors
+
+
+def test_this_process_is_not_patched():
+    assert not any(patches.is_patched(area) for area in patches.AREAS)
+    assert threading.get_ident() == threading.main_thread().ident and os.getpid()
