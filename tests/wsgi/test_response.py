@@ -1,11 +1,15 @@
 """What applications may do (PEP 3333) and what goes out (RFC 9110, RFC 9112)."""
 
 import io
+import os
+import struct
+import sys
 import wsgiref.validate
 
 import pytest
 
 import syncless
+from syncless.io import socket
 from syncless.wsgi import Server, serve
 
 from .conftest import Client
@@ -502,3 +506,44 @@ def test_the_tasklet_of_a_request_can_be_joined_and_killed(start):
     assert running[1].kill(timeout=5) is True
     assert isinstance(running[1].exception(), syncless.TaskletExit) and ended == running
     assert first.response()[0] == 200 and second.response()[0] == 503
+
+
+def data_segments(client):
+    """How many segments with data the client's kernel has received (tcp(7), TCP_INFO)."""
+    if not hasattr(socket, "TCP_INFO") or sys.platform != "linux":
+        pytest.skip("only Linux counts segments")
+    return struct.unpack_from("I", client.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256), 152)[0]
+
+
+@pytest.mark.parametrize(
+    ("body", "segments"),
+    [([HELLO], 1), ([HELLO, HELLO], 1), ([b"x" * 20_000], 1), (iter([HELLO]), 2)],  # a generator's last chunk comes when it ends
+    ids=["one part", "two parts", "a large part", "a generator"],
+)
+def test_head_and_first_part_leave_together(start, body, segments):
+    """One system call, one segment: on the loopback, whose segments take 64 kB, that is what the client's kernel counts."""
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return body
+
+    client = start.client(start(app))
+    before = data_segments(client)
+    assert client.get()[0] == 200
+    assert data_segments(client) - before == segments
+
+
+def test_nagle_is_off(start):
+    """A peer that leaves it on loses 40 ms with each request whose answer has two parts."""
+    client = start.client(start(lambda environ, start_response: start_response("200 OK", []) and [HELLO]))
+    client.get()
+    mine = client.sock.getsockname()
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            with socket.socket(fileno=os.dup(int(name))) as other:
+                if other.family == socket.AF_INET and other.getpeername()[:2] == mine:
+                    found.append(other.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        except OSError:
+            pass
+    assert len(found) == 1 and found[0]
