@@ -8,7 +8,7 @@ BIND ?= 127.0.0.1:8000
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet
 NATIVE := $(shell find syncless -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h')
 
-.PHONY: help serve test lint bench bench-core clean fuzz sanitize soak
+.PHONY: help serve test lint bench bench-core clean fidelity fuzz sanitize soak
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -56,6 +56,9 @@ fuzz: $(VENV)/.tested  ## random bytes for the web server, SECONDS=600 by defaul
 
 soak: $(VENV)/.tested  ## good and bad clients, kills and reloads, SECONDS=300 by default
 	$(BIN)/python -m tests.soak --seconds $(or $(SECONDS),300)
+
+fidelity: $(VENV)/.tested  ## the interpreter's own tests, patched, beside the unpatched baseline; ARGS="test_socket -v" chooses
+	$(BIN)/python -m tests.fidelity $(ARGS)
 
 sanitize: $(VENV)/.tested  ## the tests of the native code under AddressSanitizer and UndefinedBehaviorSanitizer
 	PYTHON=$(abspath $(BIN)/python) ./tests/sanitize.sh

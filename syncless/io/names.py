@@ -76,6 +76,6 @@ def resolved(sock: _stdlib.socket, address: Any) -> Any:
         and isinstance(address[0], (str, bytes))
         and not is_numeric(address[0])
     ):
-        found = getaddrinfo(address[0], address[1] if isinstance(address[1], int) else None, sock.family, sock.type)
+        found = getaddrinfo(address[0], None, sock.family, sock.type)  # the port is the call's own to judge
         return (found[0][4][0], *address[1:])
     return address

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import _thread
 import gc
-import sys
 import threading
-import traceback
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -52,6 +50,29 @@ def this_tasklet() -> Tasklet:
     return current() or loop.main
 
 
+running: set[Tasklet | None] = set()
+"""Threads that are tasklets and have not ended."""
+
+
+def _tell(function: Callable[..., object], error: BaseException) -> None:
+    """Hands an exception that nobody caught to sys.unraisablehook, as the interpreter does; only a finaliser's gets there."""
+
+    class Ended:
+        def __del__(self) -> None:
+            raise error
+
+    Ended.__del__.__qualname__ = f"thread started by {function!r}"
+    Ended()
+
+
+def count() -> int:
+    """_thread._count: the threads that run, be they the system's or tasklets."""
+    return int(_count()) + len(running)
+
+
+_count: Any = _thread._count
+
+
 def _body(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """What a thread does, in a tasklet: errors are told as the interpreter tells them."""
     try:
@@ -59,9 +80,9 @@ def _body(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[s
     except SystemExit:
         pass
     except BaseException as error:
-        print(f"Exception ignored in thread started by: {function!r}", file=sys.stderr)
-        traceback.print_exception(error)
+        _tell(function, error)
     finally:
+        running.discard(current())
         sentinel = _sentinels.pop(this_tasklet(), None)
         if sentinel is not None and sentinel.locked():
             sentinel.release()
@@ -75,7 +96,9 @@ def start_new_thread(function: Callable[..., object], args: tuple[Any, ...], kwa
         raise TypeError("2nd arg must be a tuple")
     if kwargs is not None and not isinstance(kwargs, dict):
         raise TypeError("optional 3rd arg must be a dictionary")
-    return id(spawn(_body, function, args, kwargs or {}))
+    tasklet = spawn(_body, function, args, kwargs or {})
+    running.add(tasklet)
+    return id(tasklet)
 
 
 def start_new(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, /) -> int:
@@ -231,6 +254,7 @@ def patch(patcher: Patcher) -> None:
     patcher.rebind(_thread, "get_ident", threadlocks.get_ident, "is the same for all tasklets of a thread")
     patcher.rebind(_thread, "start_new_thread", start_new_thread, "starts an OS thread")
     patcher.rebind(_thread, "start_new", start_new, "starts an OS thread")
+    patcher.rebind(_thread, "_count", count, "counts OS threads")
     patcher.rebind(_thread, "_set_sentinel", set_sentinel, "waits for the end of an OS thread")
     patcher.rebind(_thread, "start_joinable_thread", start_joinable_thread, "starts an OS thread")
     patcher.rebind(_thread, "_ThreadHandle", ThreadHandle, "waits for the end of an OS thread")

@@ -48,6 +48,12 @@ cdef extern from *:
     int SHUT_WR
     int shutdown(int fd, int how) nogil
 
+cdef extern from *:
+    """
+    static int syncless_has_weakrefs(PyObject *o) { return *PyObject_GET_WEAKREFS_LISTPTR(o) != NULL; }
+    """
+    bint has_weakrefs "syncless_has_weakrefs" (PyObject* o) nogil
+
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
 
@@ -193,7 +199,8 @@ cdef class Connection(BodySource):
         self.busy = False
         if self.phase != CLOSED:
             self.phase = READING
-        if Py_REFCNT(<PyObject*> request) == 1: # the caller's: the application has kept nothing of it
+        # the caller's: the application has kept nothing of it, and no tasklet-local data hangs on it that the next request would find
+        if Py_REFCNT(<PyObject*> request) == 1 and not has_weakrefs(<PyObject*> request):
             request._exception = None           # its traceback would keep the request's objects alive
             self.service.spare_request = request
         return 0

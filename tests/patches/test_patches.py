@@ -286,3 +286,27 @@ def test_the_server_says_when_an_application_would_block(tmp_path):
 def test_this_process_is_not_patched():
     assert not any(patches.is_patched(area) for area in patches.AREAS)
     assert threading.get_ident() == threading.main_thread().ident and os.getpid()
+
+
+def test_locals_of_one_request_are_not_those_of_the_next():
+    done = run_python("""
+from syncless.patches import patch_all
+patch_all()
+import http.client, threading, syncless
+from syncless.wsgi import Server
+mine = threading.local()
+def app(environ, start_response):
+    seen = getattr(mine, "user", "nobody")
+    mine.user = environ["PATH_INFO"]
+    start_response("200 OK", [])
+    return [seen.encode()]
+with Server(app, port=0) as server:
+    connection = http.client.HTTPConnection(*server.address)
+    seen = set()
+    for number in range(5):
+        connection.request("GET", f"/{number}")
+        seen.add(connection.getresponse().read())
+    connection.close()
+print(seen)
+""")
+    assert done.stdout == "{b'nobody'}\n", done.stdout + done.stderr
