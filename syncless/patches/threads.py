@@ -118,6 +118,9 @@ def set_sentinel() -> Any:
 _set_sentinel: Any = getattr(_thread, "_set_sentinel", None)
 
 
+_start_joinable_thread: Any = getattr(_thread, "start_joinable_thread", None)
+
+
 class ThreadHandle:
     """_thread._ThreadHandle (Python 3.13), for a thread that is a tasklet."""
 
@@ -138,7 +141,9 @@ class ThreadHandle:
 
 
 def start_joinable_thread(function: Callable[[], object], *, handle: Any = None, daemon: bool = True) -> Any:
-    """_thread.start_joinable_thread (Python 3.13): the thread is a tasklet."""
+    """_thread.start_joinable_thread (Python 3.13): the thread is a tasklet, unless its handle was made before the patch."""
+    if handle is not None and not isinstance(handle, ThreadHandle):
+        return _start_joinable_thread(function, handle=handle, daemon=daemon)
     made = handle if handle is not None else ThreadHandle()
 
     def body() -> None:
