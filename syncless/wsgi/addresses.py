@@ -88,7 +88,7 @@ class Listening:
         if bind.path is not None:
             return [self._listen(socket.AF_UNIX, bind.path)]
         assert bind.host is not None
-        if bind.host == "*":
+        if bind.host in ("*", ""):
             if socket.has_dualstack_ipv6() and not self.ipv6_only:
                 return [self._listen(socket.AF_INET6, ("::", bind.port))]
             return [self._listen(socket.AF_INET, ("0.0.0.0", bind.port))]

@@ -67,6 +67,7 @@ def test_addresses_are_shown_as_they_are_written():
 def test_all_addresses_of_both_families(start):
     if not blocking.has_dualstack_ipv6():
         pytest.skip("this machine has no dual-stack sockets")
+    assert len(start(hello, host="", port=0).addresses) == 1
     server = start(hello, bind="*:0")
     assert ask(("127.0.0.1", server.port)).endswith("|127.0.0.1")  # as IPv4, not ::ffff:127.0.0.1
     assert ask(("::1", server.port)).endswith("|::1")
