@@ -352,10 +352,11 @@ cdef class Connection(BodySource):
         """Answers what is no request, or one that will not be run, and closes."""
         cdef bytes answer
         body = f"{status} {REASONS[status]}\n{explanation or EXPLANATIONS[status]}\n"
+        shown = "" if environ is not None and environ.get("REQUEST_METHOD") == "HEAD" else body
         later = f"Retry-After: {self.service.retry_after:.0f}\r\n" if status == 503 else ""
         answer = (
             f"HTTP/1.1 {status} {REASONS[status]}\r\n".encode() + self.service.dates()
-            + f"{later}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode()
+            + f"{later}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{shown}".encode()
         )
         self.service.append(&self.out, answer, len(answer))
         if self.service.log_access is not None:

@@ -104,8 +104,8 @@ class Master:
     def run(self) -> None:
         """Supervises until it is told to stop. OSError if it cannot listen; WorkersFailed."""
         self.listeners = self.pattern.listen()
-        wake, self._wake = os.pipe()
-        for fd in (wake, self._wake):
+        self._wakers = wake, _ = os.pipe()
+        for fd in self._wakers:
             os.set_blocking(fd, False)
         handled = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCHLD)
         previous = {number: signal.signal(number, self._note) for number in handled}
@@ -124,14 +124,14 @@ class Master:
                 self._signal(worker, signal.SIGKILL)
             for number, old in previous.items():
                 signal.signal(number, old)
-            os.close(wake)
-            os.close(self._wake)
+            for fd in self._wakers:
+                os.close(fd)
             self.pattern.close_listeners(self.listeners)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signals.append(number)
         try:
-            os.write(self._wake, b"s")
+            os.write(self._wakers[1], b"s")
         except BlockingIOError:
             pass  # full of reasons to wake up already
 
@@ -303,7 +303,8 @@ class Master:
             return Worker(pid, pipe, clock)
         code = 70
         try:
-            os.close(pipe)
+            for fd in (pipe, *self._wakers):
+                os.close(fd)
             for worker in self._all():
                 if worker.pipe >= 0:
                     os.close(worker.pipe)

@@ -99,6 +99,17 @@ def test_too_many_requests_are_queued_and_then_refused(start):
     assert begun == ["/0", "/1", "/2", "/3"] and server.census()["active"] == 0
 
 
+def test_a_refused_head_request_has_no_body(start):
+    server = start(lambda environ, start_response: syncless.sleep(0.1) or hello(environ, start_response), requests=1, queued=0)
+    first, second = start.client(server), start.client(server)
+    first.send(GET)
+    syncless.sleep(0.01)
+    second.send(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
+    status, headers, _ = second.response(head_only=True)
+    assert status == 503 and int(headers["content-length"]) > 0 and second.at_end()
+    assert first.response()[0] == 200
+
+
 def test_no_more_run_than_may(start):
     running = most = 0
 
