@@ -163,6 +163,30 @@ cdef object seconds_to(int64_t deadline):
     return None if deadline == NEVER else max(0.0, (deadline - monotonic_ns()) / 1e9)
 
 
+ctypedef bint (*attempt_t)(object lock) noexcept
+
+
+cdef bint acquire_in_turn(object self, attempt_t attempt, int64_t deadline) except -1:
+    """Parks until the attempt succeeds (True) or the deadline has passed (False)."""
+    while True:
+        turn = join_queue(self)
+        try:
+            if attempt(self):
+                return True
+            if not turn.wait(seconds_to(deadline)):
+                if turn.is_set():
+                    wake_first(self)            # its turn came too late and goes to the next
+                return False
+        except BaseException:
+            if turn.is_set():
+                wake_first(self)
+            raise
+        finally:
+            leave_queue(self, turn)
+        if attempt(self):
+            return True
+
+
 # -- Lock --------------------------------------------------------------------------------------------------------------------------
 
 
@@ -189,23 +213,7 @@ def lock_acquire(self, blocking=True, timeout=-1):
         return False
     if not may_park():
         return original_lock_acquire(self, True, timeout)
-    while True:
-        turn = join_queue(self)
-        try:
-            if try_lock(self):
-                return True
-            if not turn.wait(seconds_to(deadline)):
-                if turn.is_set():
-                    wake_first(self)            # its turn came too late and goes to the next
-                return False
-        except BaseException:
-            if turn.is_set():
-                wake_first(self)                # its turn goes to the next
-            raise
-        finally:
-            leave_queue(self, turn)
-        if try_lock(self):
-            return True
+    return acquire_in_turn(self, try_lock, deadline)
 
 
 def lock_release(self):
@@ -234,7 +242,9 @@ cdef SynclessRLock* rlock_of(object self) except NULL:
     return <SynclessRLock*> <PyObject*> self
 
 
-cdef bint try_rlock(SynclessRLock* lock, unsigned long me) noexcept:
+cdef bint try_rlock(object self) noexcept:
+    cdef SynclessRLock* lock = <SynclessRLock*> <PyObject*> self
+    cdef unsigned long me = ident()
     if lock.count > 0 and lock.owner == me:
         lock.count += 1
         return True
@@ -247,32 +257,15 @@ cdef bint try_rlock(SynclessRLock* lock, unsigned long me) noexcept:
 
 def rlock_acquire(self, blocking=True, timeout=-1):
     """acquire(blocking=True, timeout=-1) -> bool; the tasklet that has it may acquire it again"""
-    cdef SynclessRLock* lock = rlock_of(self)
-    cdef unsigned long me = ident()
     cdef int64_t deadline = NEVER if blocking is True and timeout == -1 else check_timeout(bool(blocking), timeout)
-    if try_rlock(lock, me):
+    rlock_of(self)
+    if try_rlock(self):
         return True
     if not blocking or timeout == 0:
         return False
     if not may_park():
         return original_rlock_acquire(self, True, timeout)
-    while True:
-        turn = join_queue(self)
-        try:
-            if try_rlock(lock, me):
-                return True
-            if not turn.wait(seconds_to(deadline)):
-                if turn.is_set():
-                    wake_first(self)            # its turn came too late and goes to the next
-                return False
-        except BaseException:
-            if turn.is_set():
-                wake_first(self)
-            raise
-        finally:
-            leave_queue(self, turn)
-        if try_rlock(lock, me):
-            return True
+    return acquire_in_turn(self, try_rlock, deadline)
 
 
 def rlock_release(self):

@@ -50,7 +50,7 @@ def this_tasklet() -> Tasklet:
     return current() or loop.main
 
 
-running: set[Tasklet | None] = set()
+running: set[Tasklet] = set()
 """Threads that are tasklets and have not ended."""
 
 
@@ -82,7 +82,6 @@ def _body(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[s
     except BaseException as error:
         _tell(function, error)
     finally:
-        running.discard(current())
         sentinel = _sentinels.pop(this_tasklet(), None)
         if sentinel is not None and sentinel.locked():
             sentinel.release()
@@ -98,6 +97,7 @@ def start_new_thread(function: Callable[..., object], args: tuple[Any, ...], kwa
         raise TypeError("optional 3rd arg must be a dictionary")
     tasklet = spawn(_body, function, args, kwargs or {})
     running.add(tasklet)
+    tasklet.add_done_callback(running.discard)  # also if it is killed before it begins
     return id(tasklet)
 
 
