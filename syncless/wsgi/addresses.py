@@ -111,6 +111,10 @@ class Listening:
             raise failure
         return opened
 
+    def open_again(self, listener: socket.socket) -> socket.socket:
+        """Another listening socket on the same address, beside it (SO_REUSEPORT)."""
+        return self._listen(listener.family, listener.getsockname())
+
     def _listen(self, family: int, address: Any) -> socket.socket:
         if family == socket.AF_UNIX and not address.startswith("\0"):
             _remove_stale(address)

@@ -150,6 +150,10 @@ class Server:
             raise
         return opened
 
+    def listen_again(self, listener: socket) -> socket:
+        """Another socket on the address of one that `listen` has opened with reuse_port; the same one where there can be only one."""
+        return listener if listener.family == AF_UNIX else self._listening.open_again(listener)
+
     def close_listeners(self, listeners: Iterable[tuple[socket, bool]]) -> None:
         """Closes what `listen` has opened, and removes the files of UNIX sockets that are not inherited."""
         for listener, _ in listeners:

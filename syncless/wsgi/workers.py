@@ -67,6 +67,8 @@ class Slot:
         self.next: Worker | None = None
         self.failures = 0
         self.not_before = 0.0
+        self.listeners: list[tuple[socket, bool]] = []
+        """Its own with reuse_port, else those that all share."""
 
 
 class Master:
@@ -126,6 +128,8 @@ class Master:
                 signal.signal(number, old)
             for fd in self._wakers:
                 os.close(fd)
+            for slot in self.slots:
+                self._close_own(slot)
             self.pattern.close_listeners(self.listeners)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -200,6 +204,7 @@ class Master:
             for superfluous in (slot.current, slot.next):
                 if superfluous is not None:
                     self._retire(superfluous)
+            self._close_own(slot)
 
     # -- workers -------------------------------------------------------------------------------------------------------------
 
@@ -216,12 +221,18 @@ class Master:
                 self._say(f"worker {slot.next.pid} was not ready after {self.limits.worker_boot_seconds:g} s and is killed")
                 slot.next.killed_at = now
         elif (slot.current is None or slot.current.unwanted) and now >= slot.not_before:
-            slot.next = self._start()
+            slot.next = self._start(slot)
         worker = slot.current
         if worker is not None and not worker.killed_at and now - self._beat(worker) > self.limits.worker_stuck_seconds:
             self._say(f"the loop of worker {worker.pid} has stood still for {self.limits.worker_stuck_seconds:g} s; this is where:")
             self._signal(worker, signal.SIGABRT)  # faulthandler writes the stack
             worker.killed_at = now + 2
+
+    def _close_own(self, slot: Slot) -> None:
+        shared = {id(listener) for listener, _ in self.listeners}
+        for listener, _ in slot.listeners:
+            if id(listener) not in shared:
+                listener.close()
 
     def _retire(self, worker: Worker) -> None:
         self._signal(worker, signal.SIGTERM)
@@ -290,7 +301,15 @@ class Master:
     def _say(text: str) -> None:
         print(f"syncless: {text}", file=sys.stderr, flush=True)
 
-    def _start(self) -> Worker:
+    def _open_for(self, slot: Slot) -> list[tuple[socket, bool]]:
+        """The sockets of a slot, which stay those of its workers: what waits in their backlogs survives them. With reuse_port each slot has
+        its own, among which the system spreads connections; the first has those that were opened first."""
+        if not self.options.get("reuse_port") or slot is self.slots[0]:
+            return self.listeners
+        return [(self.pattern.listen_again(listener), secure) for listener, secure in self.listeners]
+
+    def _start(self, slot: Slot) -> Worker:
+        slot.listeners = slot.listeners or self._open_for(slot)
         taken = {worker.clock for worker in self._all()}
         clock = next(number for number in range(CLOCKS) if number not in taken)
         BEAT.pack_into(self.clocks, clock * BEAT.size, 0.0)
@@ -308,7 +327,7 @@ class Master:
             for worker in self._all():
                 if worker.pipe >= 0:
                     os.close(worker.pipe)
-            code = self._work(worker_end, clock)
+            code = self._work(worker_end, clock, slot)
         except BaseException:
             traceback.print_exc()
         finally:
@@ -320,14 +339,17 @@ class Master:
 
     # -- in the worker -------------------------------------------------------------------------------------------------------
 
-    def _work(self, pipe: int, clock: int) -> int:
+    def _work(self, pipe: int, clock: int, slot: Slot) -> int:
         """The whole life of a worker. Returns its exit status."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
         faulthandler.enable()
         random.seed()
-        binds = [Bind(secure, fd=listener.detach()) for listener, secure in self.listeners]
+        binds = [Bind(secure, fd=listener.detach()) for listener, secure in slot.listeners]
+        for other in self.slots:
+            for listener, _ in other.listeners:
+                listener.close()  # nobody would accept from it here; those that are shared have been detached
         try:
             server = Server(self.application, **{**self.options, "bind": binds, "multiprocess": True})
         except (ApplicationNotFound, OSError, ValueError) as error:

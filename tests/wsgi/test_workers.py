@@ -349,6 +349,30 @@ def test_unix_sockets_and_logs(program, tmp_path):
     assert not (tmp_path / "s").exists() and (tmp_path / "old").read_text().count("\n") == 20
 
 
+def test_a_socket_for_each_worker(program):
+    """SO_REUSEPORT: both accept, and a worker's successor has its socket."""
+    running = program("--workers", "2", "--reuse-port")
+
+    def sockets(pid):
+        links = {os.readlink(path) for path in pathlib.Path(f"/proc/{pid}/fd").iterdir() if path.exists()}
+        table = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        return {
+            row[9] for row in table if row[3] == "0A" and f"socket:[{row[9]}]" in links and int(row[1].split(":")[1], 16) == running.port
+        }
+
+    assert len(running.pids(2)) == 2
+    first = {pid: sockets(pid) for pid in running.children()}
+    assert [len(own) for own in first.values()] == [1, 1] and len(set.union(*first.values())) == 2
+    victim = min(first)
+    os.kill(victim, signal.SIGKILL)
+    assert eventually(lambda: len(running.children() - {victim}) == 2 and len(running.pids(2) - {victim}) == 2)
+    (successor,) = running.children() - set(first)
+    assert sockets(successor) == first[victim]
+    running.signal(signal.SIGTTOU)
+    assert eventually(lambda: len(running.children()) == 1)
+    assert all(running.get()[0] == 200 for _ in range(20))
+
+
 @pytest.mark.parametrize("number", ["-1", "1000", "x"])
 def test_wrong_numbers(number):
     command = [sys.executable, "-m", "syncless", "examples.hello", "--bind", "127.0.0.1:0", "--workers", number]
