@@ -2,50 +2,73 @@
 
 ``python -m tests.fidelity [MODULE ...]`` runs each module of Lib/test twice, in processes of their own, and prints per module what differs.
 `make fidelity` runs all of MODULES. What is known to differ stands in fidelity_known.json with a reason; anything else is exit status 1.
+A test that hangs or ends its process is one that fails; the module goes on behind it.
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import json
 import pathlib
 import subprocess
 import sys
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 KNOWN: dict[str, dict[str, Any]] = json.loads((pathlib.Path(__file__).parent / "fidelity_known.json").read_text())
-"""Test -> {"reason": ..., "hangs": true where it must not even be begun}. A name that ends with a dot stands for all tests below it."""
+"""Test -> {"reason": ..., "hangs": true where it must not even be begun, "baseline": true where it cannot be run without the patch either}.
+A name that ends with a dot stands for all tests below it."""
 
-MODULES = [
-    "test_time",
-    "test_epoll",
-    "test_select",
-    "test_poll",
-    "test_queue",
-    "test_thread",
-    "test_threading_local",
-    "test_socketserver",
-    "test_ssl",
-    "test_smtplib",
+QUICK = [
+    "test_time test_select test_poll test_epoll test_queue test_thread test_threading test_threading_local test_context test_contextlib",
+    "test_timeout test_socketserver test_popen test_posix test_wait3 test_wait4 test_fork1 test_sched test_smtplib test_poplib",
+    "test_httplib test_httpservers test_urllib2_localnet test_wsgiref test_xmlrpc test_docxmlrpc test_robotparser test_atexit test_pty",
+]
+MODULES = " ".join(QUICK).split()
+"""What `--quick` runs: about two minutes."""
+ALL = [
+    *MODULES,
+    *"test_selectors test_threadedtempfile test_threadsignals test_subprocess test_signal test_asyncore test_asynchat".split(),
 ]
 
 CHILD = """
-import json, sys, unittest
-patched, module, skipped = json.loads(sys.argv[1])
+import faulthandler, json, sys, unittest
+patch, module, skipped, seconds = json.loads(sys.argv[1])
 sys.argv = [module]
-if patched:
+dump_later, out = faulthandler.dump_traceback_later, sys.stdout
+if patch == "syncless":
     from syncless.patches import patch_all
     patch_all()
+elif patch == "gevent":
+    from gevent.monkey import patch_all
+    patch_all()
+
+def tell(*what):
+    out.write("\\n@@" + json.dumps(what) + "\\n")
+    out.flush()
 
 class Result(unittest.TestResult):
-    passed, failed = [], {}
     def startTest(self, test):
         super().startTest(test)
-        print("BEGIN", test.id(), flush=True)
+        dump_later(seconds, exit=True)
+        tell("begins", test.id())
+    def stopTest(self, test):
+        faulthandler.cancel_dump_traceback_later()
+        super().stopTest(test)
     def addSuccess(self, test):
         super().addSuccess(test)
-        self.passed.append(test.id())
+        tell("passes", test.id())
+    def addError(self, test, error):
+        super().addError(test, error)
+        tell("fails", test.id(), self.errors[-1][1])
+    def addFailure(self, test, error):
+        super().addFailure(test, error)
+        tell("fails", test.id(), self.failures[-1][1])
+    def addSubTest(self, test, subtest, error):
+        super().addSubTest(test, subtest, error)
+        if error is not None:
+            tell("fails", test.id(), (self.errors + self.failures)[-1][1])
 
 def chosen(suite):
     for test in suite:
@@ -54,30 +77,53 @@ def chosen(suite):
         elif not any(test.id() == name or name.endswith(".") and test.id().startswith(name) for name in skipped):
             yield test
 
-
-result = Result()
 whole = unittest.defaultTestLoader.loadTestsFromName("test." + module)
-unittest.TestSuite(chosen(whole)).run(result)
-for test, trace in result.errors + result.failures:
-    result.failed[test.id()] = trace
-print("RESULT" + json.dumps([result.passed, result.failed]), flush=True)
+unittest.TestSuite(chosen(whole)).run(Result())
+tell("ends")
 """
 
 
-def run(module: str, patched: bool, seconds: float) -> tuple[set[str], dict[str, str], str]:
-    """(passed, failed with tracebacks, what went wrong with the whole) of a module."""
-    skipped = [name for name, about in KNOWN.items() if patched and about.get("hangs")]
-    command = [sys.executable, "-W", "ignore", "-c", CHILD, json.dumps([patched, module, skipped])]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
-    except subprocess.TimeoutExpired as error:
-        begun = [line for line in (error.stdout or b"").decode(errors="replace").splitlines() if line.startswith("BEGIN ")]
-        return set(), {}, f"hangs in {begun[-1][6:]}" if begun else "hangs at its import"
-    for line in done.stdout.splitlines():
-        if line.startswith("RESULT"):
-            passed, failed = json.loads(line[6:])
-            return set(passed), failed, ""
-    return set(), {}, f"ended with status {done.returncode}: {done.stderr.strip().splitlines()[-1:]}"
+class Outcome(NamedTuple):
+    passed: set[str]
+    failed: dict[str, str]
+    """Test -> traceback."""
+    seconds: float
+
+
+def run(module: str, patch: str, test_seconds: float, module_seconds: float) -> Outcome:
+    """Runs a module; behind a test that hangs or ends the process it goes on in another one."""
+    skipped = [name for name, about in KNOWN.items() if about.get("baseline") or (patch == "syncless" and about.get("hangs"))]
+    passed: set[str] = set()
+    failed: dict[str, str] = {}
+    started = time.monotonic()
+    while True:
+        command = [sys.executable, "-W", "ignore", "-c", CHILD, json.dumps([patch, module, skipped, test_seconds])]
+        left = max(1.0, module_seconds - (time.monotonic() - started))
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=left)
+            output, errors = done.stdout, done.stderr
+        except subprocess.TimeoutExpired as error:
+            output, errors = (error.stdout or b"").decode(errors="replace"), "the module takes too long"
+        begun, ended = "", False
+        for line in output.splitlines():
+            if line.startswith("@@"):
+                what, *about = json.loads(line[2:])
+                ended = what == "ends"
+                if what == "begins":
+                    begun = about[0]
+                    skipped.append(begun)
+                elif what == "passes":
+                    passed.add(about[0])
+                elif what == "fails":
+                    failed[about[0]] = about[1]
+        if not ended and begun in passed | failed.keys():
+            begun = ""  # between two tests, or behind the last one
+        if not ended and begun:
+            failed[begun] = f"hangs, or ends its process:\n{errors[-3000:]}"
+        if not ended and not begun and not passed:
+            failed[f"test.{module}"] = errors[-3000:]
+        if ended or not begun or time.monotonic() - started > module_seconds:
+            return Outcome(passed - failed.keys(), failed, time.monotonic() - started)
 
 
 def is_known(test: str) -> bool:
@@ -86,34 +132,44 @@ def is_known(test: str) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fidelity", description=__doc__.splitlines()[0])
-    parser.add_argument("modules", nargs="*", default=MODULES, metavar="MODULE", help=f"of Lib/test (default: {' '.join(MODULES)})")
-    parser.add_argument("--seconds", type=float, default=120, help="that a module may take (default 120)")
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help="of Lib/test (default: all of the list in this file)")
+    parser.add_argument("--quick", action="store_true", help="the modules that take seconds")
+    parser.add_argument("--peer", default="syncless", choices=["syncless", "gevent"], help="whose patch (default: ours)")
+    parser.add_argument("--jobs", type=int, default=1, help="modules at a time (default 1)")
+    parser.add_argument("--test-seconds", type=float, default=60, help="that a test may take (default 60)")
+    parser.add_argument("--seconds", type=float, default=600, help="that a module may take (default 600)")
     parser.add_argument("--verbose", "-v", action="store_true", help="show the traceback of each new difference")
     options = parser.parse_args()
+    modules = options.modules or (MODULES if options.quick else ALL)
     print(f"| Python {sys.version.split()[0]} | passes unpatched | patched, too | known differences | new differences | seconds |")
     print("|---|---|---|---|---|---|")
+
+    def both(module: str) -> tuple[Outcome, Outcome]:
+        limits = (options.test_seconds, options.seconds)
+        before = run(module, "", *limits)
+        return before, run(module, options.peer, *limits) if before.passed else before
+
     new: dict[str, str] = {}
     all_before = all_kept = 0
-    for module in options.modules:
-        before, _, trouble = run(module, False, options.seconds)
-        if not before:
-            print(f"| {module} | {trouble or 'has no tests'} | | | | |", flush=True)
-            continue
-        started = time.monotonic()
-        after, failed, trouble = run(module, True, options.seconds)
-        lost = before - after
-        fresh = {test for test in lost if not is_known(test)}
-        new.update({test: failed.get(test, trouble or "it was skipped") for test in fresh})
-        all_before += len(before)
-        all_kept += len(before & after)
-        told = trouble or ", ".join(sorted(fresh)) or "none"
-        seconds = time.monotonic() - started
-        print(f"| {module} | {len(before)} | {len(before & after)} | {len(lost) - len(fresh)} | {told} | {seconds:.0f} |", flush=True)
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for module, (before, after) in zip(modules, pool.map(both, modules), strict=True):
+            if not before.passed:
+                print(f"| {module} | {'; '.join(before.failed) or 'is not installed'} | | | | |", flush=True)
+                continue
+            lost = before.passed - after.passed
+            fresh = {test for test in lost if not is_known(test)}
+            new.update({test: after.failed.get(test, "it was skipped, or never begun") for test in fresh})
+            all_before += len(before.passed)
+            all_kept += len(before.passed & after.passed)
+            told = ", ".join(sorted(test.removeprefix(f"test.{module}.") for test in fresh)) or "none"
+            kept = len(before.passed & after.passed)
+            times = f"{before.seconds:.0f}, {after.seconds:.0f}"
+            print(f"| {module} | {len(before.passed)} | {kept} | {len(lost) - len(fresh)} | {told} | {times} |", flush=True)
     if all_before:
         print(f"\n{all_kept} of {all_before} ({100 * all_kept / all_before:.1f} %) pass as they do without the patch.")
     if options.verbose:
         for test, trace in sorted(new.items()):
-            print(f"\n{test}\n{trace}")
+            print(f"\n=== {test}\n{trace}")
     return 1 if new else 0
 
 

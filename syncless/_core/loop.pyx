@@ -13,7 +13,7 @@ and whoever is the leader then goes on with them.
 
 import os
 import select as _select
-import signal as _signal
+from signal import set_wakeup_fd as _set_wakeup_fd     # the interpreter's own, whatever is put in its place later
 import threading
 
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
@@ -111,9 +111,9 @@ cdef class Loop(Scheduler):
         looks for signals, finds none, one comes, and it goes to sleep. Decision: the interpreter writes to the wake-up pipe. Price: one
         write per signal. Guarded by tests/core/test_loop.py::test_signals_are_never_overslept."""
         if self.thread_id == threading.main_thread().ident:
-            previous = _signal.set_wakeup_fd(self.poller.wake_fd, warn_on_full_buffer=False)
+            previous = _set_wakeup_fd(self.poller.wake_fd, warn_on_full_buffer=False)
             if previous != -1 and previous != self.poller.wake_fd and not self.forked:
-                _signal.set_wakeup_fd(previous)     # somebody else's, who wakes up by it
+                _set_wakeup_fd(previous)     # somebody else's, who wakes up by it
         return 0
 
     # -- a turn --------------------------------------------------------------------------------------------------------------

@@ -247,6 +247,13 @@ cdef class MainTasklet(Tasklet):
     def __init__(self):
         self._name = "main"
 
+    def interrupt(self, exception) -> bool:
+        """Raises the exception at the present or next wait of the main tasklet. False if another one is under way there already."""
+        if self.pending is not None:
+            return False
+        self.loop.throw(self, exception)
+        return True
+
 
 cdef void _end_process(BaseException exception) noexcept:
     """The tasklet that forked has ended in the child, where nothing else exists: so does the process."""

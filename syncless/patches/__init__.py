@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from syncless.patches import clock, polling, processes, signals, sockets, threads, tls
+from syncless.patches import clock, drivers, files, multiprocess, polling, processes, signals, sockets, threads, tls
 from syncless.patches.registry import Change, Patcher, Registry
 
 AREAS: dict[str, Callable[[Patcher], None]] = {
@@ -27,6 +27,9 @@ AREAS: dict[str, Callable[[Patcher], None]] = {
     "queue": threads.patch_queue,
     "subprocess": processes.patch,
     "signal": signals.patch,
+    "files": files.patch,
+    "multiprocessing": multiprocess.patch,
+    "drivers": drivers.patch,
 }
 """What can be patched, in the order in which patch_all() does it."""
 
@@ -89,6 +92,21 @@ def patch_signal() -> bool:
     return _registry.apply("signal", AREAS["signal"])
 
 
+def patch_files() -> bool:
+    """os.read and its kin, and io.FileIO, on pipes, FIFOs and terminals."""
+    return _registry.apply("files", AREAS["files"])
+
+
+def patch_multiprocessing() -> bool:
+    """The semaphores and connections of multiprocessing."""
+    return _registry.apply("multiprocessing", AREAS["multiprocessing"])
+
+
+def patch_drivers() -> bool:
+    """The hooks of database drivers that wait in C: psycopg2 and psycopg 3."""
+    return _registry.apply("drivers", AREAS["drivers"])
+
+
 def is_patched(area: str) -> bool:
     """Whether the area's changes are in force. ValueError for one that there is not."""
     if area not in AREAS:
@@ -134,6 +152,9 @@ __all__ = [
     "is_patched",
     "patch_all",
     "patch_dns",
+    "patch_drivers",
+    "patch_files",
+    "patch_multiprocessing",
     "patch_queue",
     "patch_select",
     "patch_signal",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
 from typing import Any
 
 from syncless._core.loop import wait_readable
@@ -80,13 +79,3 @@ def system(command: Any) -> int:
 def patch(patcher: Patcher) -> None:
     for function in (waitpid, wait, wait3, wait4, waitid, system):
         patcher.rebind(os, function.__name__, function, "waits for a child process")
-    # subprocess keeps the function in a default argument, which no rebinding reaches
-    patcher.member(subprocess.Popen, "_try_wait", _try_wait, "waits for a child process")
-
-
-def _try_wait(self: Any, wait_flags: int) -> tuple[int, int]:
-    """subprocess.Popen._try_wait, cooperative."""
-    try:
-        return waitpid(self.pid, wait_flags)
-    except ChildProcessError:
-        return self.pid, 0

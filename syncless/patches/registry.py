@@ -12,6 +12,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from syncless._core.threadlocks import set_in_type
+
 _ABSENT: Any = object()
 
 
@@ -31,18 +33,18 @@ class Registry:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self._changes: dict[str, list[tuple[Change, Callable[[], None]]]] = {}
+        self._patchers: dict[str, Patcher] = {}
 
     def areas(self) -> list[str]:
-        return list(self._changes)
+        return list(self._patchers)
 
     def changes(self) -> list[Change]:
-        return [change for made in self._changes.values() for change, _ in made]
+        return [change for patcher in self._patchers.values() for change in patcher.made]
 
     def apply(self, area: str, patch: Callable[[Patcher], None]) -> bool:
         """Makes an area's changes, all or none. False if they are in force already."""
         with self.lock:
-            if area in self._changes:
+            if area in self._patchers:
                 return False
             patcher = Patcher(area)
             try:
@@ -50,14 +52,14 @@ class Registry:
             except BaseException:
                 patcher.undo()
                 raise
-            self._changes[area] = patcher.made
+            self._patchers[area] = patcher
             return True
 
     def undo(self, area: str) -> None:
         """Takes an area's changes back, the last one first."""
         with self.lock:
-            for _, restore in reversed(self._changes.pop(area, [])):
-                restore()
+            if area in self._patchers:
+                self._patchers.pop(area).undo()
 
 
 class Patcher:
@@ -65,19 +67,25 @@ class Patcher:
 
     def __init__(self, area: str):
         self.area = area
-        self.made: list[tuple[Change, Callable[[], None]]] = []
+        self.made: list[Change] = []
+        self._restores: list[Callable[[], None]] = []
         self._bound: list[Any] = []
 
     def undo(self) -> None:
-        for _, restore in reversed(self.made):
-            restore()
+        while self._restores:
+            self._restores.pop()()
         self.made.clear()
+
+    def at_undo(self, restore: Callable[[], None]) -> None:
+        """What is to be done, last things first, when the changes are taken back."""
+        self._restores.append(restore)
 
     def note(self, target: str, new: Any, why: str, restore: Callable[[], None]) -> None:
         """Records a change that has been made by other means."""
         source = getattr(new, "__module__", None) or type(new).__module__
         name = getattr(new, "__qualname__", None) or type(new).__qualname__
-        self.made.append((Change(self.area, target, f"{source}.{name}", why), restore))
+        self.made.append(Change(self.area, target, f"{source}.{name}", why))
+        self.at_undo(restore)
 
     def member(self, owner: type, name: str, new: Any, why: str) -> None:
         """Replaces a member of a class in place."""
@@ -92,6 +100,18 @@ class Patcher:
         setattr(owner, name, new)
         self.note(f"{owner.__module__}.{owner.__qualname__}.{name}", new, why, restore)
 
+    def default(self, function: Any, old: Any, new: Any, why: str) -> None:
+        """Replaces what a function keeps as the default of an argument, where no rebinding reaches."""
+        before = function.__defaults__
+        function.__defaults__ = tuple(new if value is old else value for value in before)
+        target = f"{function.__module__}.{function.__qualname__}()"
+        self.note(target, new, why, lambda: setattr(function, "__defaults__", before))
+
+    def member_in_place(self, owner: type, name: str, new: Any, why: str) -> None:
+        """Replaces a member of a type that cannot be changed from Python."""
+        old = set_in_type(owner, name, new)
+        self.note(f"{owner.__module__}.{owner.__qualname__}.{name}", new, why, lambda: set_in_type(owner, name, old))
+
     def member_of_module(self, module: ModuleType, name: str, new: Any, why: str) -> None:
         """Binds a global of one module only."""
         old = getattr(module, name)
@@ -99,7 +119,10 @@ class Patcher:
         self.note(f"{module.__name__}.{name}", new, why, lambda: setattr(module, name, old))
 
     def rebind(self, module: ModuleType, name: str, new: Any, why: str) -> None:
-        """Binds a module's global to something else, everywhere where it has been taken over by name."""
+        """Binds a module's global to something else, everywhere where it has been taken over by name.
+
+        What stands in its place bears its name, so that it is pickled, and shown, as what it is for everybody else.
+        """
         old = getattr(module, name, _ABSENT)
         if old is _ABSENT or old is new:
             return
@@ -108,9 +131,19 @@ class Patcher:
                 f"{new!r} stands for something else already: what is {module.__name__}.{name} could not be told when it is undone"
             )
         self._bound.append(new)
+        names = {key: (getattr(new, key), getattr(old, key, None)) for key in ("__module__", "__name__", "__qualname__")}
+
+        def restore() -> None:
+            replace_globals(new, old)
+            for key, (own, _) in names.items():
+                setattr(new, key, own)
+
+        self.note(f"{module.__name__}.{name}", new, why, restore)
+        for key, (_, borrowed) in names.items():
+            if borrowed is not None:
+                setattr(new, key, borrowed)
         replace_globals(old, new)
         setattr(module, name, new)
-        self.note(f"{module.__name__}.{name}", new, why, lambda: replace_globals(new, old))
 
 
 def replace_globals(old: Any, new: Any) -> None:

@@ -244,9 +244,7 @@ def _renew_conditions() -> None:
 def _in_place(patcher: Patcher, owner: type, members: dict[str, Any], why: str) -> None:
     for name, new in members.items():
         if name in vars(owner):
-            old = threadlocks.set_in_type(owner, name, new)
-            restore = lambda name=name, old=old: threadlocks.set_in_type(owner, name, old)  # noqa: E731
-            patcher.note(f"{owner.__module__}.{owner.__qualname__}.{name}", new, why, restore)
+            patcher.member_in_place(owner, name, new, why)
 
 
 def patch(patcher: Patcher) -> None:

@@ -188,6 +188,166 @@ def process():
     return child.exitcode
 
 
+def fork_method():
+    return multiprocessing.get_context("fork")
+
+
+def square(number):
+    time.sleep(WAIT)
+    return number * number
+
+
+def process_pool():
+    with fork_method().Pool(2) as pool:
+        return pool.map(square, range(4), chunksize=1)
+
+
+def process_executor():
+    with concurrent.futures.ProcessPoolExecutor(2, mp_context=fork_method()) as pool:
+        return list(pool.map(square, range(4)))
+
+
+def process_queue():
+    made = fork_method().Queue()
+    child = fork_method().Process(target=lambda: (time.sleep(WAIT), made.put("x" * 100_000)))
+    child.start()
+    got = made.get()
+    child.join()
+    return len(got)
+
+
+def process_pipe(duplex):
+    mine, other = fork_method().Pipe(duplex)
+    child = fork_method().Process(target=lambda: (time.sleep(WAIT), other.send("x" * 1_000_000)))
+    child.start()
+    got = mine.recv()
+    child.join()
+    return len(got)
+
+
+def process_pipe_full():
+    """The other end begins to read late: a megabyte does not fit into a pipe."""
+    other, mine = fork_method().Pipe(False)
+    child = fork_method().Process(target=lambda: (time.sleep(WAIT), os._exit(len(other.recv()) // 1_000_000)))
+    child.start()
+    mine.send("x" * 1_000_000)
+    child.join()
+    return child.exitcode
+
+
+def process_lock(kind):
+    lock = getattr(fork_method(), kind)()
+    held = fork_method().Event()
+
+    def hold():
+        with lock:
+            held.set()
+            time.sleep(WAIT)
+
+    child = fork_method().Process(target=hold)
+    child.start()
+    held.wait()
+    with lock:
+        child.join()
+        return child.exitcode
+
+
+def process_rlock_twice():
+    lock = fork_method().RLock()
+    with lock, lock:
+        return held_by_others(lock)
+
+
+def pause():
+    seen = []
+    signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
+    later(os.kill, os.getpid(), signal.SIGUSR1)
+    signal.pause()
+    return len(seen)
+
+
+def pipe(read):
+    left, right = os.pipe()
+    later(os.write, right, b"line\n")
+    later(os.close, right)
+    with open(left, "rb") as file:
+        return read(file)
+
+
+def fill_pipe(write):
+    """Writes a megabyte into a pipe from which a child reads late."""
+    left, right = os.pipe()
+    child = subprocess.Popen(f"sleep {WAIT}; wc -c", shell=True, stdin=left, stdout=subprocess.PIPE)
+    os.close(left)
+    write(right, b"x" * 1_000_000)
+    os.close(right)
+    with child:
+        return int(child.stdout.read())
+
+
+def spawned():
+    pid = os.posix_spawn("/bin/sh", ["sh", "-c", f"sleep {WAIT}; exit 3"], os.environ)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def terminal():
+    import pty
+
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execv("/bin/sh", ["sh", "-c", f"sleep {WAIT}; echo here"])
+    got = os.read(fd, 100)
+    os.waitpid(pid, 0)
+    return got.decode().strip()
+
+
+def wait_all():
+    with socket.socketpair()[0] as one:
+        one.close()
+    later(RIGHT.sendall, b"x" * 5)
+    RIGHT.send(b"y" * 5)
+    return LEFT.recv(10, socket.MSG_WAITALL).decode()
+
+
+def full_backlog():
+    """connect() of a UNIX socket waits while the listener's backlog is full."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{folder}/s")
+        server.listen(0)
+        clients = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+        clients[0].connect(f"{folder}/s")
+        later(server.accept)
+        clients[1].connect(f"{folder}/s")
+        return "connected"
+
+
+def much(send):
+    """Fifty megabytes through a socket; whoever reads begins late and takes all of them."""
+    got = []
+
+    def read():
+        time.sleep(WAIT)
+        while piece := RIGHT.recv(1 << 16):
+            got.append(len(piece))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    send(LEFT)
+    LEFT.shutdown(socket.SHUT_WR)
+    reader.join()
+    return sum(got)
+
+
+def send_file(sock):
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        file.truncate(50_000_000)
+        sock.sendfile(file)
+
+
 def locals_of_their_own():
     mine = threading.local()
     mine.value = "main"
@@ -246,6 +406,32 @@ TARGETS = {
     "multiprocessing.Process": (process, 0),
     "sigwait": (sigwait, "SIGUSR1"),
     "sigtimedwait": (lambda: signal.sigtimedwait([signal.SIGUSR2], WAIT), None),
+    "pause": (pause, 1),
+    "recv, MSG_WAITALL": (wait_all, "yyyyyxxxxx"),
+    "connect, UNIX, backlog full": (full_backlog, "connected"),
+    "sendall, 50 MB": (lambda: much(lambda sock: sock.sendall(bytes(50_000_000))), 50_000_000),
+    "sendfile, 50 MB": (lambda: much(send_file), 50_000_000),
+    "sendmsg": (lambda: much(lambda sock: sock.sendmsg([b"x" * 50_000])), 50_000),
+    "subprocess, one pipe": (lambda: subprocess.check_output(["sh", "-c", f"sleep {WAIT}; echo x"], text=True), "x\n"),
+    "os.popen": (lambda: os.popen(f"sleep {WAIT}; echo x").read(), "x\n"),
+    "os.posix_spawn": (spawned, 3),
+    "pty": (terminal, "here"),
+    "os.read": (lambda: pipe(lambda file: os.read(file.fileno(), 100).decode()), "line\n"),
+    "os.readv": (lambda: pipe(lambda file: os.readv(file.fileno(), [bytearray(2), bytearray(10)])), 5),
+    "file.read": (lambda: pipe(lambda file: file.read().decode()), "line\n"),
+    "file.readline": (lambda: pipe(lambda file: file.readline().decode()), "line\n"),
+    "FileIO.readall": (lambda: pipe(lambda file: file.raw.readall().decode()), "line\n"),
+    "os.write": (lambda: fill_pipe(os.write), 1_000_000),
+    "os.writev": (lambda: fill_pipe(lambda fd, data: os.writev(fd, [data, b""])), 1_000_000),
+    "multiprocessing.Pool": (process_pool, [0, 1, 4, 9]),
+    "ProcessPoolExecutor": (process_executor, [0, 1, 4, 9]),
+    "multiprocessing.Queue": (process_queue, 100_000),
+    "multiprocessing.Pipe": (lambda: process_pipe(False), 1_000_000),
+    "multiprocessing.Pipe, both ways": (lambda: process_pipe(True), 1_000_000),
+    "multiprocessing.Pipe, full": (process_pipe_full, 1),
+    "multiprocessing.Lock": (lambda: process_lock("Lock"), 0),
+    "multiprocessing.RLock": (lambda: process_lock("RLock"), 0),
+    "multiprocessing.RLock belongs to one thread": (process_rlock_twice, [False]),
     "getaddrinfo": (lambda: (time.sleep(WAIT), len(socket.getaddrinfo("127.0.0.1", 80)) > 0)[1], True),
 }
 

@@ -1,0 +1,53 @@
+"""Changes to modules that may not have been imported yet: they are made as soon as they are."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from syncless.patches.registry import Patcher
+
+
+class _ChangesModule(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds one module as the others would, and changes it after it has been executed."""
+
+    def __init__(self, name: str, change: Callable[[Any], None]):
+        self.name = name
+        self.change = change
+        self._loader: Any = None
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != self.name:
+            return None
+        for finder in sys.meta_path:
+            if finder is not self and hasattr(finder, "find_spec"):
+                spec = finder.find_spec(name, path, target)
+                if spec is not None and spec.loader is not None:
+                    self._loader, spec.loader = spec.loader, self
+                    return spec
+        return None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> Any:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        assert module.__spec__ is not None
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        self.change(module)
+
+
+def when_imported(patcher: Patcher, name: str, change: Callable[[Patcher, Any], None]) -> None:
+    """Calls change(patcher, module) now, or when the module is imported for the first time."""
+    if name in sys.modules:
+        change(patcher, sys.modules[name])
+        return
+    finder = _ChangesModule(name, lambda module: change(patcher, module))
+    sys.meta_path.insert(0, finder)
+    patcher.at_undo(lambda: sys.meta_path.remove(finder))

@@ -1,0 +1,134 @@
+"""multiprocessing: semaphores shared between processes, and the pipes of its connections.
+
+Its queues, pools, managers and locks stand on the two. Processes that are forked are patched as their parent is; those of the start methods
+spawn and forkserver are fresh interpreters, patched if their main module says so.
+
+The kernel has no descriptor for a semaphore, so a tasklet that waits for one tries again and again, after 0.1 ms first and 5 ms at last; a
+process in which there is nothing else to do waits in the kernel.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+from typing import Any
+
+from syncless._core import fdcalls
+from syncless._core.loop import current_loop
+from syncless._core.tasklet import current, sleep
+from syncless._core.threadlocks import get_ident
+from syncless.patches.imports import when_imported
+from syncless.patches.registry import Patcher
+
+try:
+    from _multiprocessing import SemLock  # type: ignore[import-not-found]
+except ImportError:  # a system without semaphores between processes
+    SemLock = None
+
+FIRST_PAUSE, LAST_PAUSE = 0.0001, 0.005
+"""Seconds between two tries."""
+
+RECURSIVE = 0
+"""The kind of semaphore that belongs to who has it: an RLock."""
+
+_os_read, _os_write = os.read, os.write
+_acquire: Any = getattr(SemLock, "acquire", None)
+_release: Any = getattr(SemLock, "release", None)
+_is_mine: Any = getattr(SemLock, "_is_mine", None)
+_owners: dict[int, int] = {}
+"""id of an RLock that this OS thread has -> the tasklet to which it belongs."""
+
+
+def _of_another_tasklet(lock: Any) -> bool:
+    return lock.kind == RECURSIVE and _is_mine(lock) and _owners.get(id(lock), get_ident()) != get_ident()
+
+
+def _try(lock: Any) -> bool:
+    if _of_another_tasklet(lock) or not _acquire(lock, False):
+        return False
+    if lock.kind == RECURSIVE:
+        _owners[id(lock)] = get_ident()
+    return True
+
+
+def _alone() -> bool:
+    """Whether this thread has nothing to do but to wait."""
+    census = current_loop().census()
+    return census.pop("tasklets") == 1 and not any(census.values())
+
+
+def acquire(self: Any, block: bool = True, timeout: float | None = None) -> bool:
+    """multiprocessing's acquire, cooperative."""
+    if current() is None:
+        return bool(_acquire(self, block, timeout))
+    if _try(self):
+        return True
+    if not block or (timeout is not None and timeout <= 0):
+        return False
+    if _alone() and not _of_another_tasklet(self):
+        taken = bool(_acquire(self, True, timeout))
+        if taken and self.kind == RECURSIVE:
+            _owners[id(self)] = get_ident()
+        return taken
+    until = None if timeout is None else time.monotonic() + timeout
+    pause = FIRST_PAUSE
+    while True:
+        left = pause if until is None else until - time.monotonic()
+        if left <= 0:
+            return False
+        sleep(min(pause, left))
+        if _try(self):
+            return True
+        pause = min(2 * pause, LAST_PAUSE)
+
+
+def release(self: Any) -> None:
+    """multiprocessing's release."""
+    if _of_another_tasklet(self):
+        raise AssertionError("attempt to release recursive lock not owned by thread")
+    if self.kind == RECURSIVE and self._count() == 1:
+        _owners.pop(id(self), None)
+    _release(self)
+
+
+def enter(self: Any) -> bool:
+    """with lock: ..."""
+    return acquire(self)
+
+
+def leave(self: Any, *exc_info: Any) -> None:
+    """The end of a block."""
+    release(self)
+
+
+def is_mine(self: Any) -> bool:
+    """Whether this tasklet has it."""
+    return bool(_is_mine(self)) and not _of_another_tasklet(self)
+
+
+def _renew_methods() -> None:
+    """Locks keep methods of their semaphore, bound when they were made."""
+    synchronize = sys.modules.get("multiprocessing.synchronize")
+    if synchronize is not None:
+        for made in gc.get_objects():
+            if issubclass(type(made), synchronize.SemLock) and "_semlock" in vars(made):
+                made._make_methods()
+
+
+def _connections(patcher: Patcher, connection: Any) -> None:
+    if hasattr(os, "readv"):
+        patcher.default(connection.Connection._send, _os_write, fdcalls.write, "keeps os.write")
+        patcher.default(connection.Connection._recv, _os_read, fdcalls.read, "keeps os.read")
+
+
+def patch(patcher: Patcher) -> None:
+    if SemLock is not None:
+        # noted first, because it must be taken back last
+        patcher.note("multiprocessing.synchronize.SemLock.__dict__", _renew_methods, "keeps methods of its semaphore", _renew_methods)
+        members = {"acquire": acquire, "release": release, "__enter__": enter, "__exit__": leave, "_is_mine": is_mine}
+        for name, new in members.items():
+            patcher.member_in_place(SemLock, name, new, "stops the thread, or knows threads only")
+        _renew_methods()
+    when_imported(patcher, "multiprocessing.connection", _connections)

@@ -1,0 +1,188 @@
+"""Real clients under the patch: ``python -m tests.patches.clients NAME PORT before|after`` has fifty threads wait 0.2 s each in one way.
+
+The client library is imported before or after patch_all(). Prints JSON: seconds, results. The servers are those of servers.py.
+"""
+
+import importlib
+import json
+import sys
+import threading
+import time
+
+from syncless.patches import patch_all
+
+THREADS = 50
+WAIT = 0.2
+
+
+def redis(port):
+    from redis import Redis
+
+    client = Redis(port=port, max_connections=THREADS)
+    return lambda number: (client.blpop(["nothing"], timeout=WAIT), client.incr("count") > 0)[1]
+
+
+def pymysql(port):
+    import pymysql
+
+    connections = [pymysql.connect(host="127.0.0.1", port=port, user="root") for _ in range(THREADS)]
+
+    def wait(number):
+        with connections[number].cursor() as cursor:
+            cursor.execute("SELECT SLEEP(%s), 5", (WAIT,))
+            return cursor.fetchone()[1] == 5
+
+    return wait
+
+
+def in_postgresql(connections):
+    def wait(number):
+        cursor = connections[number].cursor()
+        cursor.execute(f"SELECT 5, pg_sleep({WAIT})")
+        return cursor.fetchone()[0] == 5
+
+    return wait
+
+
+def pg8000(port):
+    import pg8000.dbapi
+
+    return in_postgresql([pg8000.dbapi.connect(user="postgres", host="127.0.0.1", port=port) for _ in range(THREADS)])
+
+
+def psycopg2(port):
+    import psycopg2
+
+    return in_postgresql([psycopg2.connect(user="postgres", host="127.0.0.1", port=port) for _ in range(THREADS)])
+
+
+def psycopg(port):
+    import psycopg
+
+    return in_postgresql([psycopg.connect(user="postgres", host="127.0.0.1", port=port) for _ in range(THREADS)])
+
+
+def sqlalchemy(port):
+    import sqlalchemy
+
+    engine = sqlalchemy.create_engine(f"postgresql+psycopg2://postgres@127.0.0.1:{port}/postgres", pool_size=THREADS)
+
+    def wait(number):
+        with engine.connect() as connection:
+            return connection.execute(sqlalchemy.text(f"SELECT 5, pg_sleep({WAIT})")).first()[0] == 5
+
+    return wait
+
+
+def sqlalchemy_pool(port):
+    """Ten connections for fifty threads: a fifth of the time each, in turn."""
+    import sqlalchemy
+
+    engine = sqlalchemy.create_engine(f"postgresql+pg8000://postgres@127.0.0.1:{port}/postgres", pool_size=10, max_overflow=0)
+
+    def wait(number):
+        with engine.connect() as connection:
+            return connection.execute(sqlalchemy.text(f"SELECT 5, pg_sleep({WAIT / 5})")).first()[0] == 5
+
+    return wait
+
+
+def pymongo(port):
+    from pymongo import MongoClient
+
+    client = MongoClient("127.0.0.1", port, maxPoolSize=THREADS)
+    return lambda number: client.admin.command("slow", seconds=WAIT)["ok"] == 1
+
+
+def requests(port):
+    import requests
+
+    return lambda number: requests.get(f"http://127.0.0.1:{port}/{WAIT}").text == "slept"
+
+
+def urllib3(port):
+    import urllib3
+
+    pool = urllib3.PoolManager(maxsize=THREADS)
+    return lambda number: pool.request("GET", f"http://127.0.0.1:{port}/{WAIT}").data == b"slept"
+
+
+def httpx(port):
+    import httpx
+
+    client = httpx.Client(limits=httpx.Limits(max_connections=THREADS), trust_env=False)
+    return lambda number: client.get(f"http://127.0.0.1:{port}/{WAIT}").text == "slept"
+
+
+def boto3(port):
+    import boto3
+    from botocore.config import Config
+
+    client = boto3.client(
+        "s3",
+        endpoint_url=f"http://127.0.0.1:{port}",
+        region_name="eu-west-1",
+        aws_access_key_id="key",
+        aws_secret_access_key="secret",
+        config=Config(max_pool_connections=THREADS, s3={"addressing_style": "path"}),
+    )
+    return lambda number: client.get_object(Bucket=str(WAIT), Key="slow")["Body"].read() == b"slept"
+
+
+def http_client(port):
+    import http.client
+
+    def wait(number):
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        connection.request("GET", f"/{WAIT}")
+        with connection.getresponse() as response:
+            return response.read() == b"slept"
+
+    return wait
+
+
+def urllib_request(port):
+    import urllib.request
+
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    return lambda number: opener.open(f"http://127.0.0.1:{port}/{WAIT}").read() == b"slept"
+
+
+CLIENTS = {
+    "redis": (redis, "redis", "redis"),
+    "pymysql": (pymysql, "pymysql", "mariadb"),
+    "pg8000": (pg8000, "pg8000.dbapi", "postgresql"),
+    "psycopg2": (psycopg2, "psycopg2", "postgresql"),
+    "psycopg": (psycopg, "psycopg", "postgresql"),
+    "sqlalchemy": (sqlalchemy, "sqlalchemy", "postgresql"),
+    "sqlalchemy's pool": (sqlalchemy_pool, "sqlalchemy", "postgresql"),
+    "pymongo": (pymongo, "pymongo", "mongodb"),
+    "requests": (requests, "requests", "http"),
+    "urllib3": (urllib3, "urllib3", "http"),
+    "httpx": (httpx, "httpx", "http"),
+    "boto3": (boto3, "boto3", "http"),
+    "http.client": (http_client, "http.client", "http"),
+    "urllib.request": (urllib_request, "urllib.request", "http"),
+}
+"""Name -> (what makes a function that waits, the module to import, the server it needs)."""
+
+
+def main(name, port, order):
+    connect, module, _ = CLIENTS[name]
+    if order == "before":
+        importlib.import_module(module)
+    patch_all()
+    wait = connect(port)
+    wait(0)  # what is imported and compiled at the first call is no waiting
+    results = []
+    threads = [threading.Thread(target=lambda number=number: results.append(wait(number))) for number in range(THREADS)]
+    started = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(json.dumps({"seconds": time.perf_counter() - started, "results": results}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,174 @@
+"""Servers for the clients' tests: each a context manager that gives a port, or skips the test with the reason why it cannot be had."""
+
+import contextlib
+import glob
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import pytest
+
+SLOW_HTTP = """
+import sys, time, syncless
+from syncless.wsgi import Server
+def app(environ, start_response):
+    syncless.sleep(float(environ["PATH_INFO"].split("/")[1]))
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"slept"]
+server = Server(app, port=0)
+server.start()
+print(server.address[1], flush=True)
+syncless.sleep(3600)
+"""
+
+
+def program(*names):
+    """The path of the first of these programs that is there; database servers often are not on the PATH."""
+    for name in names:
+        found = shutil.which(name) or next(iter(sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), reverse=True)), None)
+        if found is None and os.path.exists(f"/usr/sbin/{name}"):
+            found = f"/usr/sbin/{name}"
+        if found:
+            return found
+    pytest.skip(f"{' or '.join(names)} is not installed")
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def running(command, port, **options):
+    """A server process, once it answers on its port; ended by its number."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **options)
+    try:
+        for _ in range(300):
+            if process.poll() is not None:
+                raise RuntimeError(f"{command[0]} ended: {process.stderr.read()[-2000:]}")
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            time.sleep(0.1)
+        yield port
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stderr.close()
+
+
+@contextlib.contextmanager
+def data_folder():
+    """An empty folder, and the user to run as: database servers refuse to be root."""
+    with tempfile.TemporaryDirectory() as folder:
+        user = None
+        if os.geteuid() == 0:
+            user = "nobody"
+            shutil.chown(folder, user)
+        yield folder, user
+
+
+@contextlib.contextmanager
+def redis():
+    port = free_port()
+    with running([program("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--save", ""], port, cwd="/"):
+        yield port
+
+
+@contextlib.contextmanager
+def postgresql():
+    initdb, postgres = program("initdb"), program("postgres")
+    with data_folder() as (folder, user):
+        subprocess.run(
+            [initdb, "-D", f"{folder}/db", "-U", "postgres", "--auth=trust", "--no-sync", "--no-locale", "-E", "UTF8"],
+            user=user,
+            check=True,
+            capture_output=True,
+            cwd=folder,
+        )
+        port = free_port()
+        options = {"port": port, "listen_addresses": "127.0.0.1", "unix_socket_directories": folder, "max_connections": 200, "fsync": "off"}
+        command = [postgres, "-D", f"{folder}/db", *(f"--{name}={value}" for name, value in options.items())]
+        with running(command, port, user=user, cwd=folder):
+            for _ in range(100):  # it listens before it is ready
+                ready = subprocess.run([program("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)])
+                if ready.returncode == 0:
+                    break
+                time.sleep(0.1)
+            yield port
+
+
+@contextlib.contextmanager
+def mariadb():
+    server, install = program("mariadbd", "mysqld"), program("mariadb-install-db", "mysql_install_db")
+    with data_folder() as (folder, user):
+        made = ["--no-defaults", f"--datadir={folder}/db", *([f"--user={user}"] if user else [])]
+        auth = ["--auth-root-authentication-method=normal", "--skip-test-db"]
+        subprocess.run([install, *made, *auth], check=True, capture_output=True, cwd=folder)
+        port = free_port()
+        options = [f"--port={port}", "--bind-address=127.0.0.1", f"--socket={folder}/socket", "--skip-name-resolve", "--thread-cache-size=60"]
+        with running([server, *made, *options], port, cwd=folder):
+            yield port
+
+
+@contextlib.contextmanager
+def mongodb():
+    """No MongoDB can be had everywhere: the few messages that a client needs, answered by a thread each (OP_MSG of the wire protocol)."""
+    bson = pytest.importorskip("bson", reason="pymongo is not installed: pip install pymongo")
+
+    def talk(sock):
+        with sock, sock.makefile("rb") as incoming:
+            while head := incoming.read(16):
+                length, number, _, opcode = struct.unpack("<iiii", head)
+                body = incoming.read(length - 16)
+                # OP_QUERY begins with flags, a name that ends with a zero, two numbers; OP_MSG with flags and a section's kind
+                start = 5 if opcode == 2013 else body.index(b"\0", 4) + 9
+                size = struct.unpack_from("<i", body, start)[0]
+                asked = bson.decode(body[start : start + size])
+                answer = {"ok": 1.0}
+                if "hello" in asked or "ismaster" in asked or "isMaster" in asked:
+                    answer.update(ismaster=True, helloOk=True, isWritablePrimary=True, minWireVersion=0, maxWireVersion=21)
+                    answer.update(maxBsonObjectSize=1 << 24, maxMessageSizeBytes=1 << 25, maxWriteBatchSize=1000)
+                elif "slow" in asked:
+                    time.sleep(asked["seconds"])
+                document = bson.encode(answer)
+                if opcode == 2013:
+                    sock.sendall(struct.pack("<iiiiiB", 21 + len(document), 0, number, 2013, 0, 0) + document)
+                else:
+                    sock.sendall(struct.pack("<iiiiiqii", 36 + len(document), 0, number, 1, 0, 0, 0, 1) + document)
+
+    def accept():
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=talk, args=(listener.accept()[0],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
+        accepting = threading.Thread(target=accept)
+        accepting.start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+        accepting.join()
+
+
+@contextlib.contextmanager
+def http():
+    process = subprocess.Popen([sys.executable, "-c", SLOW_HTTP], stdout=subprocess.PIPE, text=True)
+    try:
+        yield int(process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+SERVERS = {"redis": redis, "postgresql": postgresql, "mariadb": mariadb, "mongodb": mongodb, "http": http}
