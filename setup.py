@@ -26,6 +26,8 @@ NATIVE = {
     "syncless._core.sync": [],  # Event, Lock, Semaphore
     "syncless._core.queues": [],  # Queue, Channel
     "syncless._core.sockcalls": [],  # recv, send, accept, connect: try first, then park
+    "syncless._core.msgcalls": [],  # those with addresses: connect, recvfrom, sendmsg
+    "syncless._core.tlscalls": [],  # the same for TLS
     "syncless._core.fdcalls": [],  # read and write of pipes and other descriptors
     "syncless._core.threadlocks": [],  # the interpreter's locks, made cooperative in place
     "syncless.wsgi._head": ["syncless/wsgi/head.c"],  # request heads and chunk lines, scanned without Python

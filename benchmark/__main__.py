@@ -65,20 +65,24 @@ def run_experiment(experiment: Experiment, scale: Scale, only: list[str] | None)
     return {"name": experiment.name, "title": experiment.title, "peers": peers}
 
 
-def run_engine(scale: Scale, divisor: int) -> dict[str, Any]:
-    libraries: dict[str, dict[str, list[float]]] = {"syncless": {}, "gevent": {}}
+def run_calls(name: str, libraries: list[str], parts: list[str], scale: Scale, divisor: int) -> dict[str, Any]:
+    """An experiment within one process (engine, patched): the libraries take turns, each in processes of its own."""
+    found: dict[str, dict[str, list[float]]] = {library: {} for library in libraries}
     for number in range(scale.rounds):
-        for library, found in libraries.items():
-            say(f"engine: round {number + 1} of {scale.rounds}, {library}")
-            for what in ("time", "memory"):
-                command = ["taskset", "-c", str(SERVER_CORE), sys.executable, "-m", "benchmark.engine", library, what, str(divisor)]
+        for library, values in found.items():
+            say(f"{name}: round {number + 1} of {scale.rounds}, {library}")
+            for part in parts:
+                command = ["taskset", "-c", str(SERVER_CORE), sys.executable, "-m", f"benchmark.{name}", library, part, str(divisor)]
                 done = subprocess.run(command, capture_output=True, text=True)
                 if done.returncode:
                     raise SystemExit(f"{library} failed:\n{done.stderr}")
-                answer = json.loads(done.stdout)
-                for name, value in answer.items() if what == "time" else [("memory", answer)]:
-                    found.setdefault(name, []).append(value)
-    return {"name": "engine", "rounds": scale.rounds, "libraries": libraries}
+                for operation, value in json.loads(done.stdout).items():
+                    values.setdefault(operation, []).append(value)
+    return {"name": name, "rounds": scale.rounds, "libraries": found}
+
+
+CALLS = {"engine": (["syncless", "gevent"], ["time", "memory"]), "patched": (["unpatched", "syncless", "gevent"], ["time"])}
+"""Experiments within one process -> the libraries, and the parts that need a process each."""
 
 
 def versions() -> dict[str, str]:
@@ -93,7 +97,7 @@ def versions() -> dict[str, str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmark", description=__doc__)
-    choices = [*EXPERIMENTS, "engine", "report"]
+    choices = [*EXPERIMENTS, *CALLS, "report"]
     parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=f"{', '.join(choices)}; default: all")
     parser.add_argument("--peers", action="append", help="only this peer beside syncless; may be repeated")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default 5)")
@@ -108,12 +112,12 @@ def main() -> int:
     if len(CORES) < 2:
         say("There is one core only: server and load share it, so the figures say little.")
     scale = Scale(1, 3000, 1, 500) if options.quick else Scale(options.seconds, options.requests, options.rounds)
-    chosen = options.experiments or [*EXPERIMENTS, "engine"]
+    chosen = options.experiments or [*EXPERIMENTS, *CALLS]
     for name in chosen:
         if name == "report":
             continue
-        if name == "engine":
-            result = run_engine(scale, 20 if options.quick else 1)
+        if name in CALLS:
+            result = run_calls(name, *CALLS[name], scale, 20 if options.quick else 1)
         else:
             result = run_experiment(EXPERIMENTS[name], scale, options.peers)
         result.update(
@@ -123,7 +127,7 @@ def main() -> int:
             versions=versions(),
         )
         if options.quick:
-            print(report.engine_table(result) if name == "engine" else report.experiment_table(result), end="\n\n", flush=True)
+            print(report.table(result), end="\n\n", flush=True)
         else:
             report.RESULTS.mkdir(exist_ok=True)
             (report.RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")

@@ -1,6 +1,6 @@
 """The engine beside gevent: what a switch, a spawn, a wake-up cost. Each library runs in processes of its own, in turn.
 
-``python -m benchmark.engine LIBRARY`` prints one JSON object: nanoseconds of CPU per operation (bytes per tasklet for memory).
+``python -m benchmark.engine LIBRARY time|memory DIVISOR`` prints one JSON object: nanoseconds of CPU per operation (bytes per tasklet for memory).
 """
 
 from __future__ import annotations
@@ -180,6 +180,6 @@ def memory(library: Any, scale: int) -> float:
 if __name__ == "__main__":
     chosen = {"syncless": Syncless, "gevent": Gevent}[sys.argv[1]]()
     what, divisor = sys.argv[2], int(sys.argv[3])
-    print(json.dumps(memory(chosen, divisor) if what == "memory" else measure(chosen, divisor)), flush=True)
+    print(json.dumps({"memory": memory(chosen, divisor)} if what == "memory" else measure(chosen, divisor)), flush=True)
     sys.stdout.flush()
     __import__("os")._exit(0)  # ending 100,000 tasklets one by one is not what is measured

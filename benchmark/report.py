@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmark.engine import OPERATIONS
 from benchmark.experiments import EXPERIMENTS
+from benchmark.patched import OPERATIONS as CALLS
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 README = pathlib.Path(__file__).parent.parent / "README.md"
@@ -90,17 +91,35 @@ def engine_table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def patched_table(result: dict[str, Any]) -> str:
+    lines = [
+        f"**The standard library's calls where nothing has to wait** (CPU ns, the least of {result['rounds']} rounds; gevent "
+        f"{result['versions']['gevent']})",
+        "",
+        "| call | unpatched | syncless | gevent | syncless, of unpatched | of gevent |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, text in CALLS.items():
+        before, ours, theirs = (min(result["libraries"][library][name]) for library in ("unpatched", "syncless", "gevent"))
+        lines.append(f"| {text} | {before:,.0f} | {ours:,.0f} | {theirs:,.0f} | {ours / before:.2f} | {ours / theirs:.2f} |")
+    return "\n".join(lines)
+
+
+def table(result: dict[str, Any]) -> str:
+    special = {"engine": engine_table, "patched": patched_table}
+    return special.get(result["name"], experiment_table)(result)
+
+
 def tables() -> str:
     """All tables, from the last run of each experiment."""
     parts = []
-    for name in [*EXPERIMENTS, "engine"]:
+    for name in [*EXPERIMENTS, "engine", "patched"]:
         path = RESULTS / f"{name}.json"
         if path.exists():
             result = json.loads(path.read_text())
-            table = engine_table(result) if name == "engine" else experiment_table(result)
             machine = result["machine"]
             parts.append(
-                f"{table}\n\n<small>`{result['command']}`, {result['date']}, {machine['cpu']}, {machine['cores']} cores, "
+                f"{table(result)}\n\n<small>`{result['command']}`, {result['date']}, {machine['cpu']}, {machine['cores']} cores, "
                 f"{machine['system']} {machine['kernel']}, Python {result['versions']['python']}; "
                 f"raw: `benchmark/results/{name}.json`</small>"
             )

@@ -29,7 +29,7 @@ MODULES = " ".join(QUICK).split()
 """What `--quick` runs: about two minutes."""
 ALL = [
     *MODULES,
-    *"test_selectors test_threadedtempfile test_threadsignals test_subprocess test_signal test_asyncore test_asynchat".split(),
+    *["test_selectors", "test_threadedtempfile", "test_threadsignals", "test_subprocess", "test_signal", "test_asyncore", "test_asynchat"],
 ]
 
 CHILD = """

@@ -9,6 +9,7 @@ field says None, so that they go straight to the system call. Price: another OS 
 see no timeout. The fields are read through the layout that socketmodule.c has had since 3.5; _check_layout() refuses any other.
 """
 
+import _socket
 import socket as _stdlib
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -16,8 +17,9 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from libc.errno cimport EAGAIN, EALREADY, EINPROGRESS, EINTR, errno
 from libc.stdint cimport int64_t
-from libc.string cimport strerror
+from libc.string cimport memchr, memcpy, strcmp, strerror, strlen
 from posix.fcntl cimport F_GETFL, F_SETFL, O_NONBLOCK, fcntl
+from posix.unistd cimport close
 
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.loop cimport Loop, get_loop, peek_loop
@@ -27,6 +29,7 @@ from syncless._core.scheduler cimport TIMED_OUT
 cdef extern from "Python.h":
     int _PyBytes_Resize(PyObject** bytes, Py_ssize_t size) except -1
     int PyErr_CheckSignals() except -1
+    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
 
 cdef extern from *:
     """
@@ -36,38 +39,34 @@ cdef extern from *:
     #include <arpa/inet.h>
     #include <sys/un.h>
 
-    /* The beginning of PySocketSockObject. */
-    typedef struct {
-        PyObject_HEAD
-        int sock_fd;
-        int sock_family;
-        int sock_type;
-        int sock_proto;
-        PyObject *(*errorhandler)(void);
-        long long sock_timeout;             /* ns; -1 none, 0 non-blocking */
-    } SynclessSocket;
     static void syncless_set_errno(int error) { errno = error; }
     """
     void syncless_set_errno(int error) nogil
-    ctypedef struct SynclessSocket:
-        pass
     int MSG_DONTWAIT, MSG_NOSIGNAL, MSG_WAITALL, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM
     int AF_INET, AF_INET6, AF_UNIX, SOL_SOCKET, SO_ERROR
     ctypedef unsigned int socklen_t
-    struct sockaddr_storage:
-        unsigned short ss_family
+    struct sockaddr:
+        pass
+    struct sockaddr_in:
+        unsigned short sin_port
+        int sin_addr
+    struct sockaddr_in6:
+        unsigned short sin6_port
+        unsigned int sin6_flowinfo, sin6_scope_id
+        int sin6_addr
+    unsigned int ntohl(unsigned int number) nogil
+    unsigned short ntohs(unsigned short number) nogil
+    const char* inet_ntop(int family, void* address, char* text, socklen_t size) nogil
+    int inet_pton(int family, const char* text, void* address) nogil
     ssize_t c_recv "recv"(int fd, void* data, size_t size, int flags) nogil
     ssize_t c_send "send"(int fd, void* data, size_t size, int flags) nogil
-    int accept4(int fd, void* address, socklen_t* length, int flags) nogil
+    int accept4(int fd, sockaddr* address, socklen_t* length, int flags) nogil
     int getsockopt(int fd, int level, int option, void* value, socklen_t* length) nogil
 
-cdef extern from *:
-    ctypedef class _socket.socket [object SynclessSocket, check_size ignore]:
-        cdef int sock_fd
-        cdef int sock_family
-        cdef int sock_type
-        cdef int sock_proto
-        cdef long long sock_timeout
+
+cdef object original_init = _stdlib.socket.__init__
+cdef object original_detach = _stdlib.socket.detach
+cdef object native_close = _socket.socket.close
 
 cdef enum:
     SEND_SLICE = 1 << 20        # bytes that sendall() sends before others get a turn
@@ -83,7 +82,7 @@ def _check_layout():
 _check_layout()
 
 
-cdef inline int begin(socket self) except -1:
+cdef int begin(socket self) except -1:
     """A descriptor that is always ready must not starve the others: when a poll is due, they come first."""
     cdef Loop loop
     if self.sock_timeout != 0:
@@ -199,17 +198,49 @@ cdef int set_flags(int fd, int flags) noexcept nogil:
     return fcntl(fd, F_SETFL, flags)
 
 
-def accept_fd(socket self not None) -> int:
-    """Waits for a connection and returns its descriptor, close-on-exec and blocking."""
+cdef object peer_name(sockaddr_storage* address):
+    """The address as the standard library forms it, or None where it is to be asked for it."""
+    cdef char text[64]
+    cdef sockaddr_in* four = <sockaddr_in*> address
+    cdef sockaddr_in6* six = <sockaddr_in6*> address
+    if address.ss_family == AF_INET and inet_ntop(AF_INET, &four.sin_addr, text, sizeof(text)) != NULL:
+        return text.decode("ascii"), ntohs(four.sin_port)
+    if address.ss_family == AF_INET6 and inet_ntop(AF_INET6, &six.sin6_addr, text, sizeof(text)) != NULL:
+        return text.decode("ascii"), ntohs(six.sin6_port), ntohl(six.sin6_flowinfo), six.sin6_scope_id
+    return None
+
+
+def accept(socket self not None, kind):
+    """Waits for a connection; returns a socket of that class, close-on-exec and blocking, and the peer's address."""
+    cdef sockaddr_storage address
+    cdef int fd = accept_fd(self, &address)
+    try:
+        sock = kind(self.sock_family, self.sock_type, self.sock_proto, fileno=fd)
+    except BaseException:
+        close(fd)
+        raise
+    name = peer_name(&address)
+    if name is None:
+        try:
+            name = sock.getpeername()
+        except OSError:         # it has gone again: the caller learns by its first read
+            name = ""
+    return sock, name
+
+
+cdef int accept_fd(socket self, sockaddr_storage* address) except -1:
     cdef int64_t deadline = -2
     cdef int fd, flags, error
+    cdef socklen_t length
     begin(self)
     while True:
         # accept4 has no flag that forbids waiting; the listener's own is set for the moment of the call, as others may share it
         flags = fcntl(self.sock_fd, F_GETFL)
         if flags >= 0 and not flags & O_NONBLOCK:
             set_flags(self.sock_fd, flags | O_NONBLOCK)
-        fd = accept4(self.sock_fd, NULL, NULL, SOCK_CLOEXEC)
+        length = sizeof(address[0])
+        address.ss_family = 0
+        fd = accept4(self.sock_fd, <sockaddr*> address, &length, SOCK_CLOEXEC)
         if flags >= 0 and not flags & O_NONBLOCK:
             error = errno
             set_flags(self.sock_fd, flags)
@@ -236,28 +267,45 @@ def call(socket self not None, method, bint reading, args, kwargs):
         await_ready(self, READ if reading else WRITE, &deadline)
 
 
-def ssl_call(socket self not None, want_read, want_write, method, *args):
-    """Runs a method of the socket's SSL object, whose descriptor does not block, until it succeeds. Timeouts are the socket's;
-    `want_read` and `want_write` are the exceptions that say what it waits for."""
-    cdef int64_t deadline = -2
-    cdef long long timeout = self.sock_timeout
-    cdef int bit
-    begin(self)
-    while True:
-        self.sock_timeout = 0                   # the SSL object looks there for whether it may wait
-        try:
-            return method(*args)
-        except want_read:
-            if timeout == 0:
-                raise
-            bit = READ
-        except want_write:
-            if timeout == 0:
-                raise
-            bit = WRITE
-        finally:
-            self.sock_timeout = timeout
-        await_ready(self, bit, &deadline)
+cdef bint is_number(const char* text, Py_ssize_t size) noexcept:
+    cdef char room[16]
+    cdef char plain[64]
+    cdef const char* scope
+    if size == 0 or inet_pton(AF_INET, text, room) == 1:
+        return size == <Py_ssize_t> strlen(text)
+    scope = <const char*> memchr(text, 37, size)        # %
+    if scope != NULL:
+        size = scope - text
+        if size >= <Py_ssize_t> sizeof(plain):
+            return False
+        memcpy(plain, text, size)
+        plain[size] = 0
+        text = plain
+    return inet_pton(AF_INET6, text, room) == 1 or inet_pton(AF_INET, text, room) == 1 or strcmp(text, "<broadcast>") == 0
+
+
+def is_numeric(host) -> bool:
+    """Whether the C library answers for this host without asking anybody."""
+    cdef Py_ssize_t size
+    cdef const char* text
+    if host is None:
+        return True
+    if not isinstance(host, str):
+        host = bytes(host)
+        return is_number(PyBytes_AS_STRING(host), len(host))
+    try:
+        text = PyUnicode_AsUTF8AndSize(host, &size)
+    except UnicodeEncodeError:
+        return False
+    return is_number(text, size)
+
+
+def names_host(socket self not None, address) -> bool:
+    """Whether the address has a host name that must be looked up before it can be used with this socket."""
+    if (self.sock_family != AF_INET and self.sock_family != AF_INET6) or type(address) is not tuple or len(<tuple> address) < 2:
+        return False
+    host = (<tuple> address)[0]
+    return isinstance(host, (str, bytes)) and not is_numeric(host)
 
 
 def connect_error(socket self not None, method, address) -> int:
@@ -301,3 +349,21 @@ def forget(int fd) -> None:
     cdef Loop loop = peek_loop()
     if loop is not None:
         loop.forget_fd(fd)
+
+
+def init(self, family=-1, type=-1, proto=-1, fileno=None):
+    """socket.socket.__init__; the loop is told that the descriptor's number is somebody else's."""
+    original_init(self, family, type, proto, fileno)
+    forget((<socket> self).sock_fd)
+
+
+def real_close(self, _ss=None):
+    """socket.socket._real_close; the loop is told that the descriptor's number is nobody's."""
+    forget((<socket> self).sock_fd)
+    native_close(self)
+
+
+def detach(self) -> int:
+    """detach() -> the descriptor, which is the caller's from now on."""
+    forget((<socket> self).sock_fd)
+    return original_detach(self)

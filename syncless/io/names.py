@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket as _stdlib
 from typing import Any
 
+from syncless._core.sockcalls import is_numeric
 from syncless._core.threads import run_in_thread
 
 # The C library's own, whatever is put in their place later (syncless.patches).
@@ -16,21 +17,6 @@ _gethostbyaddr, _getnameinfo, _getfqdn = _stdlib.gethostbyaddr, _stdlib.getnamei
 
 AddressInfo = list[tuple[Any, Any, int, str, Any]]
 """(family, type, protocol, canonical name, address) of each way to reach a host."""
-
-
-def is_numeric(host: str | bytes | None) -> bool:
-    """Whether the C library answers for this host without asking anybody."""
-    if host is None or host in ("", "<broadcast>", b""):
-        return True
-    if isinstance(host, bytes):
-        host = host.decode("ascii", "replace")
-    for family in (_stdlib.AF_INET, _stdlib.AF_INET6):
-        try:
-            _stdlib.inet_pton(family, host.partition("%")[0])
-            return True
-        except (OSError, ValueError):
-            pass
-    return False
 
 
 def getaddrinfo(
@@ -69,13 +55,5 @@ def getfqdn(name: str = "") -> str:
 
 def resolved(sock: _stdlib.socket, address: Any) -> Any:
     """The address with its host name replaced by a number, so that the C library need not ask anybody."""
-    if (
-        sock.family in (_stdlib.AF_INET, _stdlib.AF_INET6)
-        and isinstance(address, tuple)
-        and len(address) >= 2
-        and isinstance(address[0], (str, bytes))
-        and not is_numeric(address[0])
-    ):
-        found = getaddrinfo(address[0], None, sock.family, sock.type)  # the port is the call's own to judge
-        return (found[0][4][0], *address[1:])
-    return address
+    found = getaddrinfo(address[0], None, sock.family, sock.type)  # the port is the call's own to judge
+    return (found[0][4][0], *address[1:])

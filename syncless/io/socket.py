@@ -6,7 +6,6 @@ object made here is a real ``socket.socket``, so whatever takes one takes these.
 
 from __future__ import annotations
 
-import _socket
 import errno
 import io
 import os
@@ -14,7 +13,7 @@ import socket as _stdlib
 from socket import *
 from typing import Any
 
-from syncless._core import sockcalls
+from syncless._core import msgcalls, sockcalls
 from syncless.io.names import getaddrinfo, getfqdn, gethostbyaddr, gethostbyname, gethostbyname_ex, getnameinfo, resolved
 
 __all__ = [*_stdlib.__all__, "socket"]
@@ -23,8 +22,6 @@ _GLOBAL_DEFAULT_TIMEOUT: Any = _stdlib._GLOBAL_DEFAULT_TIMEOUT  # type: ignore[a
 _SENDFILE_CHUNK = 1 << 20
 
 # The standard library's own methods, whatever is put in their place later (syncless.patches).
-_native = _socket.socket
-_init, _detach, _close = _stdlib.socket.__init__, _stdlib.socket.detach, _stdlib.socket._real_close  # type: ignore[attr-defined]
 
 
 class socket(_stdlib.socket):
@@ -32,79 +29,29 @@ class socket(_stdlib.socket):
 
     __slots__ = ()
 
-    def __init__(self, family: int = -1, type: int = -1, proto: int = -1, fileno: int | None = None):
-        _init(self, family, type, proto, fileno)
-        sockcalls.forget(self.fileno())
-
+    __init__ = sockcalls.init
     recv = sockcalls.recv
     recv_into = sockcalls.recv_into
     send = sockcalls.send
     sendall = sockcalls.sendall
+    recvfrom = msgcalls.recvfrom
+    recvfrom_into = msgcalls.recvfrom_into
+    recvmsg = msgcalls.recvmsg
+    recvmsg_into = msgcalls.recvmsg_into
+    sendto = msgcalls.sendto
+    sendmsg = msgcalls.sendmsg
+    connect = msgcalls.connect
+    connect_ex = msgcalls.connect_ex
+    bind = msgcalls.bind
+    detach = sockcalls.detach
+    _real_close = sockcalls.real_close
 
     def accept(self) -> tuple[socket, Any]:
         """accept() -> (socket, address); parks until somebody connects."""
-        # The address is asked of the new socket: the standard library then knows every family's form.
-        fd = sockcalls.accept_fd(self)
-        try:
-            sock = (socket if isinstance(self, socket) else _stdlib.socket)(self.family, self.type, self.proto, fileno=fd)
-        except BaseException:
-            os.close(fd)
-            raise
+        accepted: tuple[socket, Any] = sockcalls.accept(self, socket if isinstance(self, socket) else _stdlib.socket)
         if _stdlib.getdefaulttimeout() is None and self.gettimeout():
-            sock.setblocking(True)
-        try:
-            return sock, sock.getpeername()
-        except OSError:  # it has gone again: the caller learns by its first read
-            return sock, ("", 0) if self.family == _stdlib.AF_INET else ("", 0, 0, 0) if self.family == _stdlib.AF_INET6 else ""
-
-    def connect(self, address: Any) -> None:
-        """connect(address); parks until connected. Raises OSError or TimeoutError."""
-        try:
-            error = sockcalls.connect_error(self, _native.connect_ex, resolved(self, address))
-        except (TypeError, OverflowError) as wrong:
-            raise type(wrong)(str(wrong).replace("connect_ex()", "connect()")) from None
-        if error:
-            raise OSError(error, os.strerror(error))
-
-    def connect_ex(self, address: Any) -> int:
-        """connect_ex(address) -> 0 or an errno; parks until it is decided."""
-        try:
-            return sockcalls.connect_error(self, _native.connect_ex, resolved(self, address))
-        except TimeoutError:
-            return errno.EAGAIN
-
-    def bind(self, address: Any) -> None:
-        """bind(address)."""
-        _native.bind(self, resolved(self, address))
-
-    def recvfrom(self, bufsize: int, flags: int = 0) -> tuple[bytes, Any]:
-        """recvfrom(bufsize[, flags]) -> (bytes, address); parks until something comes."""
-        return sockcalls.call(self, _native.recvfrom, True, (bufsize, flags | _stdlib.MSG_DONTWAIT), {})
-
-    def recvfrom_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> tuple[int, Any]:
-        """recvfrom_into(buffer[, nbytes[, flags]]) -> (count, address); parks until something comes."""
-        return sockcalls.call(self, _native.recvfrom_into, True, (buffer, nbytes, flags | _stdlib.MSG_DONTWAIT), {})
-
-    def recvmsg(self, bufsize: int, ancbufsize: int = 0, flags: int = 0) -> tuple[bytes, list[Any], int, Any]:
-        """recvmsg(bufsize[, ancbufsize[, flags]]) -> (data, ancdata, msg_flags, address); parks until something comes."""
-        return sockcalls.call(self, _native.recvmsg, True, (bufsize, ancbufsize, flags | _stdlib.MSG_DONTWAIT), {})
-
-    def recvmsg_into(self, buffers: Any, ancbufsize: int = 0, flags: int = 0) -> tuple[int, list[Any], int, Any]:
-        """recvmsg_into(buffers[, ancbufsize[, flags]]) -> (count, ancdata, msg_flags, address); parks until something comes."""
-        buffers = list(buffers)
-        return sockcalls.call(self, _native.recvmsg_into, True, (buffers, ancbufsize, flags | _stdlib.MSG_DONTWAIT), {})
-
-    def sendto(self, data: Any, *args: Any) -> int:  # type: ignore[override]
-        """sendto(data[, flags], address) -> count; parks until it can be sent."""
-        if not 1 <= len(args) <= 2:
-            raise TypeError(f"sendto() takes 2 or 3 arguments ({len(args) + 1} given)")
-        flags = args[0] if len(args) == 2 else 0
-        return sockcalls.call(self, _native.sendto, False, (data, flags | _stdlib.MSG_DONTWAIT, resolved(self, args[-1])), {})
-
-    def sendmsg(self, buffers: Any, ancdata: Any = (), flags: int = 0, address: Any = None) -> int:
-        """sendmsg(buffers[, ancdata[, flags[, address]]]) -> count; parks until some can be sent."""
-        args = (list(buffers), list(ancdata), flags | _stdlib.MSG_DONTWAIT)
-        return sockcalls.call(self, _native.sendmsg, False, args if address is None else (*args, resolved(self, address)), {})
+            accepted[0].setblocking(True)
+        return accepted
 
     def sendfile(self, file: Any, offset: int = 0, count: int | None = None) -> int:
         """sendfile(file[, offset[, count]]) -> bytes sent, by os.sendfile where the file allows it; parks when the peer is slow."""
@@ -143,16 +90,8 @@ class socket(_stdlib.socket):
         sock.settimeout(self.gettimeout())
         return sock
 
-    def detach(self) -> int:
-        """detach() -> the descriptor, which is the caller's from now on."""
-        sockcalls.forget(self.fileno())
-        return _detach(self)
 
-    def _real_close(self, _ss: Any = _stdlib.socket) -> None:
-        sockcalls.forget(self.fileno())
-        _close(self)
-
-
+msgcalls.set_lookup(resolved)
 SocketType = socket
 
 

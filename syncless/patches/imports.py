@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from syncless.patches.registry import Patcher
 
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
 
-class _ChangesModule(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds one module as the others would, and changes it after it has been executed."""
+
+class _ChangesModule:
+    """Finds one module as the others would, and changes it after it has been executed: finder and loader of the import system."""
 
     def __init__(self, name: str, change: Callable[[Any], None]):
         self.name = name
         self.change = change
         self._loader: Any = None
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != self.name:
             return None
         for finder in sys.meta_path:
@@ -33,7 +32,7 @@ class _ChangesModule(importlib.abc.MetaPathFinder, importlib.abc.Loader):
                     return spec
         return None
 
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> Any:
+    def create_module(self, spec: ModuleSpec) -> Any:
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:

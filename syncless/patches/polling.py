@@ -52,11 +52,13 @@ def _number(thing: Any) -> int:
 
 def cooperative_select(rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None, /) -> Any:
     """select.select, cooperative."""
-    lists = [list(rlist), list(wlist), list(xlist)]
     if timeout is not None and timeout < 0:
         raise ValueError("timeout must be non-negative")
+    lists = rlist, wlist, xlist
+    if type(rlist) is not list or type(wlist) is not list or type(xlist) is not list:
+        lists = list(rlist), list(wlist), list(xlist)  # what is used up by looking at it must be looked at twice
     found = _select(*lists, 0)
-    if any(found) or timeout == 0 or _epoll is None:
+    if found[0] or found[1] or found[2] or timeout == 0 or _epoll is None:
         return found
     masks: dict[int, int] = {}
     for things, mask in zip(lists, (select.EPOLLIN, select.EPOLLOUT, select.EPOLLPRI), strict=True):

@@ -19,9 +19,9 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from syncless._core.loop import current_loop
 from syncless._core.sync import Event
 from syncless._core.tasklet import MainTasklet, current, sleep
-from syncless._core.loop import current_loop
 from syncless.patches.registry import Patcher
 
 PAUSE = 0.005
@@ -90,9 +90,8 @@ def set_wakeup_fd(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
     global _wakeup
     if threading.current_thread() is not threading.main_thread():
         raise ValueError("set_wakeup_fd only works in main thread of the main interpreter")
-    if fd != -1:
-        if stat.S_ISREG(os.fstat(fd).st_mode) or os.get_blocking(fd):
-            raise ValueError(f"the fd {fd} must be in non-blocking mode")
+    if fd != -1 and (stat.S_ISREG(os.fstat(fd).st_mode) or os.get_blocking(fd)):
+        raise ValueError(f"the fd {fd} must be in non-blocking mode")
     before, _wakeup = _wakeup[0], (fd, warn_on_full_buffer)
     return before
 

@@ -56,7 +56,7 @@ def running(command, port, **options):
                 socket.create_connection(("127.0.0.1", port), 1).close()
                 break
             time.sleep(0.1)
-        yield port
+        yield process
     finally:
         process.terminate()
         try:
@@ -116,7 +116,13 @@ def mariadb():
         auth = ["--auth-root-authentication-method=normal", "--skip-test-db"]
         subprocess.run([install, *made, *auth], check=True, capture_output=True, cwd=folder)
         port = free_port()
-        options = [f"--port={port}", "--bind-address=127.0.0.1", f"--socket={folder}/socket", "--skip-name-resolve", "--thread-cache-size=60"]
+        options = [
+            f"--port={port}",
+            "--bind-address=127.0.0.1",
+            f"--socket={folder}/socket",
+            "--skip-name-resolve",
+            "--thread-cache-size=60",
+        ]
         with running([server, *made, *options], port, cwd=folder):
             yield port
 

@@ -1,0 +1,34 @@
+"""The socket object of the standard library, and how calls on it wait. See sockcalls.pyx."""
+
+from libc.stdint cimport int64_t
+
+cdef extern from *:
+    """
+    #include <Python.h>
+    #include <sys/socket.h>
+
+    /* The beginning of PySocketSockObject. */
+    typedef struct {
+        PyObject_HEAD
+        int sock_fd;
+        int sock_family;
+        int sock_type;
+        int sock_proto;
+        PyObject *(*errorhandler)(void);
+        long long sock_timeout;             /* ns; -1 none, 0 non-blocking */
+    } SynclessSocket;
+    """
+    ctypedef class _socket.socket [object SynclessSocket, check_size ignore]:
+        cdef int sock_fd
+        cdef int sock_family
+        cdef int sock_type
+        cdef int sock_proto
+        cdef long long sock_timeout
+
+    struct sockaddr_storage:
+        unsigned short ss_family
+
+cdef object peer_name(sockaddr_storage* address)
+cdef int wait(socket self, int bit, int64_t* deadline) except -1
+cdef int begin(socket self) except -1
+cdef int await_ready(socket self, int bit, int64_t* deadline) except -1
