@@ -20,6 +20,7 @@ NATIVE = {
     "syncless._core.poll_epoll": [],
     "syncless._core.poll_select": [],
     "syncless._core.timers": [],  # a heap of deadlines
+    "syncless._core.threadlocal": [],  # threading.local per tasklet
     "syncless._core.scheduler": [],  # ready queue and carriers; park and wake
     "syncless._core.loop": [],  # descriptors, time, signals
     "syncless._core.tasklet": [],  # what users spawn

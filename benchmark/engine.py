@@ -1,6 +1,6 @@
 """The engine beside gevent: what a switch, a spawn, a wake-up cost. Each library runs in processes of its own, in turn.
 
-``python -m benchmark.engine LIBRARY time|memory DIVISOR`` prints one JSON object: nanoseconds of CPU per operation (bytes per tasklet for memory).
+``python -m benchmark.engine LIBRARY time|memory DIVISOR`` prints one JSON object: CPU ns per operation, or bytes per tasklet.
 """
 
 from __future__ import annotations

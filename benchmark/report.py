@@ -93,8 +93,7 @@ def engine_table(result: dict[str, Any]) -> str:
 
 def patched_table(result: dict[str, Any]) -> str:
     lines = [
-        f"**The standard library's calls where nothing has to wait** (CPU ns, the least of {result['rounds']} rounds; gevent "
-        f"{result['versions']['gevent']})",
+        f"**Calls where nothing has to wait** (CPU ns, the least of {result['rounds']} rounds; gevent {result['versions']['gevent']})",
         "",
         "| call | unpatched | syncless | gevent | syncless, of unpatched | of gevent |",
         "|---|---|---|---|---|---|",

@@ -47,3 +47,4 @@ cdef class Loop(Scheduler):
 cdef int wait_in(WaitQueue* queue, const char* why, object on, int64_t deadline) except -1
 cdef Loop get_loop()
 cdef Loop peek_loop()
+cdef int take_turns() except -1

@@ -116,6 +116,11 @@ cdef class Loop(Scheduler):
                 _set_wakeup_fd(previous)     # somebody else's, who wakes up by it
         return 0
 
+    def take_wakeup_fd(self) -> int:
+        """Makes the interpreter wake this loop when a signal comes; returns the descriptor that somebody else has set for it, or -1."""
+        previous = _set_wakeup_fd(self.poller.wake_fd, warn_on_full_buffer=False)
+        return -1 if previous == self.poller.wake_fd else previous
+
     # -- a turn --------------------------------------------------------------------------------------------------------------
 
     cdef int deliver(self) except -1:
@@ -281,6 +286,7 @@ cdef class Loop(Scheduler):
             return 0
         if syncless_tls_loop == mine:
             syncless_tls_loop = NULL
+        self.home = NULL
         self.end()
         self.poller.close()
         return 0
@@ -349,6 +355,7 @@ cdef Loop get_loop():
     owner = _LoopOwner()
     owner.loop = loop
     (<dict> PyThreadState_GetDict())["syncless"] = owner
+    loop.home = <PyObject*> PyThreadState_GetDict()
     syncless_tls_loop = <PyObject*> loop
     return loop
 
@@ -356,6 +363,19 @@ cdef Loop get_loop():
 def current_loop() -> Loop:
     """This thread's loop, made at the first call."""
     return get_loop()
+
+
+cdef int take_turns() except -1:
+    """For what never waits and may be called again and again: lets the others run when a poll is due."""
+    cdef Loop loop = peek_loop()
+    if loop is not None and loop.current is not None and loop._poll_due():
+        loop.yield_()
+    return 0
+
+
+def give_way() -> None:
+    """For what never waits and may be called again and again: lets the others run when a poll is due."""
+    take_turns()
 
 
 def wait_readable(fd, timeout=None) -> bool:

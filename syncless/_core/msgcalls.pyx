@@ -14,7 +14,7 @@ from libc.errno cimport EAGAIN
 from libc.stdint cimport int64_t
 
 from syncless._core.poller cimport READ, WRITE
-from syncless._core.sockcalls cimport await_ready, begin, peer_name, sockaddr_storage, socket, wait
+from syncless._core.sockcalls cimport NO_WAIT, UNKNOWN, await_ready, begin, peer_name, sockaddr_storage, socket, wait
 
 from syncless._core.sockcalls import connect_error, names_host
 
@@ -56,9 +56,9 @@ cdef inline object resolved(socket self, object address):
     return lookup(self, address) if names_host(self, address) else address
 
 
-cdef object run(socket self, int bit, object method, tuple args):
+cdef object run(socket self, int bit, int flags, object method, tuple args):
     """method(*args), as soon as it can be done without waiting."""
-    cdef int64_t deadline = -2
+    cdef int64_t deadline = UNKNOWN
     cdef long long timeout = self.sock_timeout
     cdef PyObject* result
     begin(self)
@@ -71,18 +71,18 @@ cdef object run(socket self, int bit, object method, tuple args):
             found = <object> result
             Py_DECREF(found)
             return found
-        raise_unless_it_must_wait(timeout == 0)
+        raise_unless_it_must_wait(timeout == 0 or flags & MSG_DONTWAIT)
         await_ready(self, bit, &deadline)
 
 
 def recvfrom(socket self not None, Py_ssize_t bufsize, int flags=0, /):
     """recvfrom(bufsize[, flags]) -> (bytes, address); parks until something comes."""
-    cdef int64_t deadline = -2
+    cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
     cdef sockaddr_storage address
     cdef socklen_t length
     cdef ssize_t n
     if self.sock_family != AF_INET and self.sock_family != AF_INET6:
-        return run(self, READ, native_recvfrom, (self, bufsize, flags | MSG_DONTWAIT))
+        return run(self, READ, flags, native_recvfrom, (self, bufsize, flags | MSG_DONTWAIT))
     if bufsize < 0:
         raise ValueError("negative buffersize in recvfrom")
     data = PyBytes_FromStringAndSize(NULL, bufsize)
@@ -98,17 +98,17 @@ def recvfrom(socket self not None, Py_ssize_t bufsize, int flags=0, /):
 
 def recvfrom_into(socket self not None, buffer, nbytes=0, int flags=0):
     """recvfrom_into(buffer[, nbytes[, flags]]) -> (count, address); parks until something comes."""
-    return run(self, READ, native_recvfrom_into, (self, buffer, nbytes, flags | MSG_DONTWAIT))
+    return run(self, READ, flags, native_recvfrom_into, (self, buffer, nbytes, flags | MSG_DONTWAIT))
 
 
 def recvmsg(socket self not None, bufsize, ancbufsize=0, int flags=0, /):
     """recvmsg(bufsize[, ancbufsize[, flags]]) -> (data, ancdata, msg_flags, address); parks until something comes."""
-    return run(self, READ, native_recvmsg, (self, bufsize, ancbufsize, flags | MSG_DONTWAIT))
+    return run(self, READ, flags, native_recvmsg, (self, bufsize, ancbufsize, flags | MSG_DONTWAIT))
 
 
 def recvmsg_into(socket self not None, buffers, ancbufsize=0, int flags=0, /):
     """recvmsg_into(buffers[, ancbufsize[, flags]]) -> (count, ancdata, msg_flags, address); parks until something comes."""
-    return run(self, READ, native_recvmsg_into, (self, list(buffers), ancbufsize, flags | MSG_DONTWAIT))
+    return run(self, READ, flags, native_recvmsg_into, (self, list(buffers), ancbufsize, flags | MSG_DONTWAIT))
 
 
 def sendto(socket self not None, data, *args):
@@ -117,7 +117,7 @@ def sendto(socket self not None, data, *args):
     if not 1 <= len(args) <= 2:
         raise TypeError(f"sendto() takes 2 or 3 arguments ({len(args) + 1} given)")
     flags = args[0] if len(args) == 2 else 0
-    return run(self, WRITE, native_sendto, (self, data, flags | MSG_DONTWAIT, resolved(self, args[len(args) - 1])))
+    return run(self, WRITE, flags, native_sendto, (self, data, flags | MSG_DONTWAIT, resolved(self, args[len(args) - 1])))
 
 
 def sendmsg(socket self not None, buffers, ancdata=(), int flags=0, address=None, /):
@@ -127,8 +127,8 @@ def sendmsg(socket self not None, buffers, ancdata=(), int flags=0, address=None
     if type(ancdata) is not tuple:
         ancdata = list(ancdata)
     if address is None:
-        return run(self, WRITE, native_sendmsg, (self, buffers, ancdata, flags | MSG_DONTWAIT))
-    return run(self, WRITE, native_sendmsg, (self, buffers, ancdata, flags | MSG_DONTWAIT, resolved(self, address)))
+        return run(self, WRITE, flags, native_sendmsg, (self, buffers, ancdata, flags | MSG_DONTWAIT))
+    return run(self, WRITE, flags, native_sendmsg, (self, buffers, ancdata, flags | MSG_DONTWAIT, resolved(self, address)))
 
 
 def connect(socket self not None, address, /):

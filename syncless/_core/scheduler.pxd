@@ -44,6 +44,7 @@ cdef class BaseTasklet(Runnable):
     cdef PyObject* prev_waiter
     cdef bint queued                # in such a queue
     cdef bint granted               # see wait_in()
+    cdef PyObject* locals           # owned: its values in threading.local while it does not run; None if there are none yet
     cdef PyObject* older            # borrowed: neighbours in the loop's list of live tasklets
     cdef PyObject* newer
 
@@ -108,6 +109,7 @@ cdef class Scheduler:
     cdef PyObject* newest           # borrowed: list of live tasklets
     cdef Py_ssize_t live_count
     cdef readonly Py_ssize_t parked_count
+    cdef PyObject* home             # borrowed: the main tasklet's values in threading.local; NULL when the thread ends
     cdef bint polling               # asleep, with the GIL released
     cdef bint closed
 

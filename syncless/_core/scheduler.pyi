@@ -1,13 +1,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from syncless._core.tasklet import Tasklet
+from syncless._core.tasklet import MainTasklet, Tasklet
 
 class Runnable: ...
 class BaseTasklet(Runnable): ...
 
 class Scheduler:
-    main: Tasklet
+    main: MainTasklet
     parked_count: int
     def tasklets(self) -> list[Tasklet]: ...
 

@@ -33,6 +33,7 @@ from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.greenlet cimport (
     PyGreenlet, PyGreenlet_GetCurrent, PyGreenlet_Import, PyGreenlet_New, PyGreenlet_Switch, fresh_recursion_depth,
 )
+from syncless._core.threadlocal cimport put_locals_away, take_locals_out
 from syncless._core.timers cimport TimerHeap, timer_init
 
 from syncless._core import chunkcache
@@ -82,6 +83,7 @@ cdef class BaseTasklet(Runnable):
         if self.loop is not None:
             self.loop.release(self)
         Py_XDECREF(<PyObject*> self.carrier)
+        Py_XDECREF(self.locals)
 
 
 cdef class _Carrier:
@@ -281,9 +283,11 @@ cdef class Scheduler:
             carrier = self._next_carrier(tasklet)
             if carrier != NULL:
                 tasklet.carrier = PyGreenlet_GetCurrent()
+                put_locals_away(self.home, &tasklet.locals, tasklet is self.main)
                 try:
                     self._switch(carrier)
                 finally:
+                    take_locals_out(self.home, &tasklet.locals)
                     carrier = tasklet.carrier
                     tasklet.carrier = NULL
                     Py_DECREF(<object> carrier)

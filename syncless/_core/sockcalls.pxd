@@ -28,6 +28,10 @@ cdef extern from *:
     struct sockaddr_storage:
         unsigned short ss_family
 
+cdef enum:
+    UNKNOWN = -2        # a deadline that has not been computed yet, because nothing has had to wait
+    NO_WAIT = -3        # for the call that must not wait, whatever the socket's timeout
+
 cdef object peer_name(sockaddr_storage* address)
 cdef int wait(socket self, int bit, int64_t* deadline) except -1
 cdef int begin(socket self) except -1

@@ -19,10 +19,11 @@ from libc.errno cimport EAGAIN, EALREADY, EINPROGRESS, EINTR, errno
 from libc.stdint cimport int64_t
 from libc.string cimport memchr, memcpy, strcmp, strerror, strlen
 from posix.fcntl cimport F_GETFL, F_SETFL, O_NONBLOCK, fcntl
+from posix.types cimport off_t
 from posix.unistd cimport close
 
 from syncless._core.clock cimport NEVER, monotonic_ns
-from syncless._core.loop cimport Loop, get_loop, peek_loop
+from syncless._core.loop cimport Loop, get_loop, peek_loop, take_turns
 from syncless._core.poller cimport READ, WRITE
 from syncless._core.scheduler cimport TIMED_OUT
 
@@ -38,6 +39,7 @@ cdef extern from *:
     #include <netinet/in.h>
     #include <arpa/inet.h>
     #include <sys/un.h>
+    #include <sys/sendfile.h>
 
     static void syncless_set_errno(int error) { errno = error; }
     """
@@ -60,6 +62,7 @@ cdef extern from *:
     int inet_pton(int family, const char* text, void* address) nogil
     ssize_t c_recv "recv"(int fd, void* data, size_t size, int flags) nogil
     ssize_t c_send "send"(int fd, void* data, size_t size, int flags) nogil
+    ssize_t c_sendfile "sendfile"(int fd, int source, off_t* offset, size_t count) nogil
     int accept4(int fd, sockaddr* address, socklen_t* length, int flags) nogil
     int getsockopt(int fd, int level, int option, void* value, socklen_t* length) nogil
 
@@ -93,18 +96,20 @@ cdef int begin(socket self) except -1:
 
 
 cdef int wait(socket self, int bit, int64_t* deadline) except -1:
-    """After a call failed: parks if that may help, otherwise raises. *deadline starts as -2: not computed yet."""
+    """After a call failed: parks if that may help, otherwise raises. *deadline starts as UNKNOWN or NO_WAIT."""
     cdef int error = errno
     if error == EINTR:
         PyErr_CheckSignals()
         return 0
-    if error != EAGAIN or self.sock_timeout == 0:
+    if error != EAGAIN or self.sock_timeout == 0 or deadline[0] == NO_WAIT:
+        if error == EAGAIN:
+            take_turns()
         raise OSError(error, strerror(error).decode())
     return await_ready(self, bit, deadline)
 
 
 cdef int await_ready(socket self, int bit, int64_t* deadline) except -1:
-    if deadline[0] == -2:
+    if deadline[0] == UNKNOWN:
         deadline[0] = NEVER if self.sock_timeout < 0 else monotonic_ns() + self.sock_timeout
     if get_loop().wait_fd(self.sock_fd, bit, deadline[0], "socket read" if bit == READ else "socket write", self) == TIMED_OUT:
         raise TimeoutError("timed out")
@@ -112,7 +117,7 @@ cdef int await_ready(socket self, int bit, int64_t* deadline) except -1:
 
 
 cdef Py_ssize_t receive(socket self, char* data, Py_ssize_t size, int flags) except -1:
-    cdef int64_t deadline = -2
+    cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
     cdef ssize_t n
     cdef Py_ssize_t done = 0
     begin(self)
@@ -154,7 +159,7 @@ def recv_into(socket self not None, buffer, Py_ssize_t nbytes=0, int flags=0) ->
 def send(socket self not None, data, int flags=0, /) -> int:
     """send(data[, flags]) -> bytes sent, as socket.socket.send; parks until some can be."""
     cdef Py_buffer view
-    cdef int64_t deadline = -2
+    cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
     cdef ssize_t n
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
@@ -171,7 +176,7 @@ def send(socket self not None, data, int flags=0, /) -> int:
 def sendall(socket self not None, data, int flags=0, /) -> None:
     """sendall(data[, flags]), as socket.socket.sendall; parks until all is sent, the timeout being for the whole."""
     cdef Py_buffer view
-    cdef int64_t deadline = -2
+    cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
     cdef Py_ssize_t done = 0, turn = 0
     cdef ssize_t n
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
@@ -229,7 +234,7 @@ def accept(socket self not None, kind):
 
 
 cdef int accept_fd(socket self, sockaddr_storage* address) except -1:
-    cdef int64_t deadline = -2
+    cdef int64_t deadline = UNKNOWN
     cdef int fd, flags, error
     cdef socklen_t length
     begin(self)
@@ -250,21 +255,26 @@ cdef int accept_fd(socket self, sockaddr_storage* address) except -1:
         wait(self, READ, &deadline)
 
 
-def call(socket self not None, method, bint reading, args, kwargs):
-    """Runs one of the standard library's own methods of the socket, made not to block by the caller's flags, until it succeeds."""
-    cdef int64_t deadline = -2
-    cdef long long timeout = self.sock_timeout
+def sendfile(socket self not None, int source, int64_t offset, Py_ssize_t count) -> int:
+    """Sends a piece of a file; parks until some of it can be sent. Returns the number of bytes; 0 at the file's end."""
+    cdef int64_t deadline = UNKNOWN
+    cdef off_t position
+    cdef ssize_t n
+    cdef int flags, error
     begin(self)
     while True:
-        self.sock_timeout = -1
-        try:
-            return method(self, *args, **kwargs)
-        except BlockingIOError:
-            if timeout == 0:
-                raise
-        finally:
-            self.sock_timeout = timeout
-        await_ready(self, READ if reading else WRITE, &deadline)
+        position = offset
+        flags = fcntl(self.sock_fd, F_GETFL)
+        if flags >= 0 and not flags & O_NONBLOCK:
+            set_flags(self.sock_fd, flags | O_NONBLOCK)
+        n = c_sendfile(self.sock_fd, source, &position, count)
+        if flags >= 0 and not flags & O_NONBLOCK:
+            error = errno
+            set_flags(self.sock_fd, flags)
+            syncless_set_errno(error)
+        if n >= 0:
+            return n
+        wait(self, WRITE, &deadline)
 
 
 cdef bint is_number(const char* text, Py_ssize_t size) noexcept:
@@ -310,7 +320,7 @@ def names_host(socket self not None, address) -> bool:
 
 def connect_error(socket self not None, method, address) -> int:
     """Connects by the standard library's connect_ex(); parks until it is decided. Returns 0 or an errno; TimeoutError."""
-    cdef int64_t deadline = -2
+    cdef int64_t deadline = UNKNOWN
     cdef long long timeout = self.sock_timeout
     cdef int flags, error, fd = self.sock_fd
     cdef socklen_t length = sizeof(int)
@@ -336,7 +346,7 @@ def connect_error(socket self not None, method, address) -> int:
         if error != EAGAIN:
             return error
         # a UNIX socket whose peer's backlog is full: no event tells when there is room
-        if deadline == -2:
+        if deadline == UNKNOWN:
             deadline = NEVER if timeout < 0 else monotonic_ns() + timeout
         if deadline != NEVER and monotonic_ns() >= deadline:
             raise TimeoutError("timed out")

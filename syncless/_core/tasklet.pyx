@@ -14,6 +14,7 @@ from libc.stdint cimport int64_t
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.loop cimport Loop, get_loop, wait_in
 from syncless._core.scheduler cimport DONE, NEW, RUNNING, WOKEN, BaseTasklet, Scheduler, deadline_after, wake_all
+from syncless._core.threadlocal cimport end_locals, start_locals
 from syncless._core.timers cimport timer_init
 
 from syncless._core import loop as _loop_module
@@ -75,6 +76,7 @@ cdef class Tasklet(BaseTasklet):
             return 0
         loop.current = self
         self.state = RUNNING
+        start_locals(loop.home)
         PyContext_Enter(context)
         try:
             if self.pending is not None:
@@ -84,6 +86,7 @@ cdef class Tasklet(BaseTasklet):
         except BaseException as error:
             exception = error
         PyContext_Exit(context)
+        end_locals(loop.home)
         loop.current = None
         return self.finish(loop, result, exception)
 

@@ -20,7 +20,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uintptr_t
 
 from syncless._core.clock cimport NEVER, monotonic_ns
-from syncless._core.loop cimport Loop, peek_loop
+from syncless._core.loop cimport Loop, peek_loop, take_turns
 from syncless._core.scheduler cimport deadline_after
 
 from syncless._core.sync import Event
@@ -210,6 +210,7 @@ def lock_acquire(self, blocking=True, timeout=-1):
     if try_lock(self):
         return True
     if not blocking or timeout == 0:
+        take_turns()
         return False
     if not may_park():
         return original_lock_acquire(self, True, timeout)
@@ -262,6 +263,7 @@ def rlock_acquire(self, blocking=True, timeout=-1):
     if try_rlock(self):
         return True
     if not blocking or timeout == 0:
+        take_turns()
         return False
     if not may_park():
         return original_rlock_acquire(self, True, timeout)

@@ -102,6 +102,11 @@ def run_in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     return _pool.run(function, *args, **kwargs)
 
 
+def thread_count() -> int:
+    """The OS threads of the shared pool that there are now."""
+    return _pool._threads
+
+
 def _after_fork_in_child() -> None:
     global _pool
     _pool = ThreadPool(_pool.size)  # its threads did not come along

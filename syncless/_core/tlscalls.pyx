@@ -9,8 +9,9 @@ import ssl
 
 from libc.stdint cimport int64_t
 
+from syncless._core.loop cimport take_turns
 from syncless._core.poller cimport READ, WRITE
-from syncless._core.sockcalls cimport await_ready, begin, socket
+from syncless._core.sockcalls cimport UNKNOWN, await_ready, begin, socket
 
 cdef object want_read = ssl.SSLWantReadError
 cdef object want_write = ssl.SSLWantWriteError
@@ -23,7 +24,7 @@ cdef object plain_send = ssl.socket.send
 
 cdef object run(socket self, object tls, object method, object first, object second):
     """tls.method(first, second) as long as it takes; None stands for no argument."""
-    cdef int64_t deadline = -2
+    cdef int64_t deadline = UNKNOWN
     cdef long long timeout = self.sock_timeout
     cdef dict members = self.__dict__
     cdef int bit
@@ -39,10 +40,12 @@ cdef object run(socket self, object tls, object method, object first, object sec
             return method(first) if second is None else method(first, second)
         except want_read:
             if timeout == 0:
+                take_turns()
                 raise
             bit = READ
         except want_write:
             if timeout == 0:
+                take_turns()
                 raise
             bit = WRITE
         finally:

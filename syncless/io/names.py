@@ -45,6 +45,9 @@ def gethostbyaddr(ip_address: str) -> tuple[str, list[str], list[str]]:
 
 def getnameinfo(sockaddr: Any, flags: int) -> tuple[str, str]:
     """socket.getnameinfo, cooperative."""
+    numbers = _stdlib.NI_NUMERICHOST | _stdlib.NI_NUMERICSERV
+    if flags & numbers == numbers or not isinstance(sockaddr, tuple):
+        return _getnameinfo(sockaddr, flags)
     return run_in_thread(_getnameinfo, sockaddr, flags)
 
 

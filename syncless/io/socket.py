@@ -20,6 +20,7 @@ __all__ = [*_stdlib.__all__, "socket"]
 
 _GLOBAL_DEFAULT_TIMEOUT: Any = _stdlib._GLOBAL_DEFAULT_TIMEOUT  # type: ignore[attr-defined]
 _SENDFILE_CHUNK = 1 << 20
+_GiveUp: Any = _stdlib._GiveupOnSendfile  # type: ignore[attr-defined]
 
 # The standard library's own methods, whatever is put in their place later (syncless.patches).
 
@@ -53,27 +54,27 @@ class socket(_stdlib.socket):
             accepted[0].setblocking(True)
         return accepted
 
-    def sendfile(self, file: Any, offset: int = 0, count: int | None = None) -> int:
-        """sendfile(file[, offset[, count]]) -> bytes sent, by os.sendfile where the file allows it; parks when the peer is slow."""
+    def _sendfile_use_sendfile(self, file: Any, offset: int = 0, count: int | None = None) -> int:
+        """What sendfile() does with a regular file; parks when the peer is slow."""
         self._check_sendfile_params(file, offset, count)  # type: ignore[attr-defined]
         if self.gettimeout() == 0:
             raise ValueError("non-blocking sockets are not supported")
         try:
             fileno = file.fileno()
             size = os.fstat(fileno).st_size
-        except (AttributeError, io.UnsupportedOperation, OSError):
-            return self._sendfile_use_send(file, offset, count)  # type: ignore[attr-defined, no-any-return]
-        if not size:
-            return 0
+        except (AttributeError, io.UnsupportedOperation, OSError) as error:
+            raise _GiveUp(error) from None
         start = offset
         remaining = max(0, size - offset) if count is None else count
         try:
-            while remaining > 0:
+            while size and remaining > 0:
                 try:
-                    sent = sockcalls.call(self, _sendfile, False, (fileno, offset, min(remaining, _SENDFILE_CHUNK)), {})
+                    sent = sockcalls.sendfile(self, fileno, offset, min(remaining, _SENDFILE_CHUNK))
+                except TimeoutError:
+                    raise
                 except OSError as error:
-                    if offset == start and error.errno in (errno.EINVAL, errno.ENOSYS, errno.ENOTSOCK):
-                        return self._sendfile_use_send(file, offset, count)  # type: ignore[attr-defined, no-any-return]
+                    if offset == start:
+                        raise _GiveUp(error) from None
                     raise
                 if sent == 0:
                     break
@@ -93,19 +94,6 @@ class socket(_stdlib.socket):
 
 msgcalls.set_lookup(resolved)
 SocketType = socket
-
-
-def _sendfile(sock: socket, fileno: int, offset: int, count: int) -> int:
-    """One os.sendfile() that does not block, whatever the descriptor's own mode is."""
-    fd = sock.fileno()
-    blocking = os.get_blocking(fd)
-    if blocking:
-        os.set_blocking(fd, False)
-    try:
-        return os.sendfile(fd, fileno, offset, count)
-    finally:
-        if blocking:
-            os.set_blocking(fd, True)
 
 
 def fromfd(fd: int, family: int, type: int, proto: int = 0) -> socket:

@@ -28,7 +28,7 @@ class _ChangesModule:
             if finder is not self and hasattr(finder, "find_spec"):
                 spec = finder.find_spec(name, path, target)
                 if spec is not None and spec.loader is not None:
-                    self._loader, spec.loader = spec.loader, self
+                    self._loader, spec.loader = spec.loader, self  # type: ignore[assignment]
                     return spec
         return None
 

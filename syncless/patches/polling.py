@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any
 
-from syncless._core.loop import wait_readable
+from syncless._core.loop import give_way, wait_readable
 from syncless.patches.registry import Patcher
 
 _select: Any = select.select
@@ -57,6 +57,7 @@ def cooperative_select(rlist: Any, wlist: Any, xlist: Any, timeout: float | None
     lists = rlist, wlist, xlist
     if type(rlist) is not list or type(wlist) is not list or type(xlist) is not list:
         lists = list(rlist), list(wlist), list(xlist)  # what is used up by looking at it must be looked at twice
+    give_way()  # a loop around it may never find anything to wait for
     found = _select(*lists, 0)
     if found[0] or found[1] or found[2] or timeout == 0 or _epoll is None:
         return found
@@ -78,6 +79,7 @@ def cooperative_select(rlist: Any, wlist: Any, xlist: Any, timeout: float | None
 
 def epoll_poll(self: Any, timeout: float | None = None, maxevents: int = -1) -> Any:
     """select.epoll.poll, cooperative."""
+    give_way()
     found = _epoll_poll(self, 0, maxevents)
     if found or timeout == 0:
         return found
@@ -109,6 +111,7 @@ class Poll:
         self._masks.pop(_number(fd), None)
 
     def poll(self, timeout: float | None = None, /) -> Any:
+        give_way()
         found = self._poll.poll(0)
         if found or timeout == 0 or _epoll is None:
             return found

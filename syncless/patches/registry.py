@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from _thread import get_ident  # the interpreter's own, whatever is put in its place later
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -42,10 +43,15 @@ class Registry:
         return [change for patcher in self._patchers.values() for change in patcher.made]
 
     def apply(self, area: str, patch: Callable[[Patcher], None]) -> bool:
-        """Makes an area's changes, all or none. False if they are in force already."""
+        """Makes an area's changes, all or none. False if they are in force already. RuntimeError in another thread than the main one."""
         with self.lock:
             if area in self._patchers:
                 return False
+            if get_ident() != threading.main_thread().ident:
+                raise RuntimeError(
+                    "the standard library can be patched in the main thread only: it alone hears signals, and threads that are started "
+                    "from then on are tasklets of it"
+                )
             patcher = Patcher(area)
             try:
                 patch(patcher)

@@ -15,7 +15,6 @@ import stat
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -151,13 +150,12 @@ def _restore_handlers() -> None:
 
 
 def patch(patcher: Patcher) -> None:
+    global _wakeup
     for function in (sigtimedwait, sigwaitinfo, sigwait):
         if _sigtimedwait is not None:
             patcher.rebind(signal, function.__name__, function, "stops the thread")
     patcher.rebind(signal, "pause", pause, "stops the thread")
-    if threading.current_thread() is not threading.main_thread():
-        warnings.warn("signals go to the main thread, where patch_all() has not been called: handlers are left as they are", stacklevel=2)
-        return
+    _wakeup = (current_loop().take_wakeup_fd(), True)
     patcher.rebind(signal, "signal", set_signal, "lets a handler interrupt whichever tasklet runs")
     patcher.rebind(signal, "getsignal", getsignal, "shows what stands in a handler's place")
     patcher.rebind(signal, "set_wakeup_fd", set_wakeup_fd, "takes away what wakes the loop")

@@ -23,10 +23,10 @@ METHODS = (
     "recvmsg_into",
     "send",
     "sendall",
-    "sendfile",
     "sendmsg",
     "sendto",
     "_real_close",
+    "_sendfile_use_sendfile",
 )
 NAMES = ("getaddrinfo", "gethostbyaddr", "gethostbyname", "gethostbyname_ex", "getnameinfo")
 

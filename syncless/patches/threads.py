@@ -17,6 +17,8 @@ from syncless._core import threadlocks
 from syncless._core.loop import current_loop
 from syncless._core.sync import Event
 from syncless._core.tasklet import MainTasklet, Tasklet, current, spawn
+from syncless._core.threadlocal import separate_thread_locals
+from syncless._core.threads import thread_count
 from syncless.patches.registry import Patcher
 
 _dummy_init = threading._DummyThread.__init__  # type: ignore[attr-defined]
@@ -66,8 +68,8 @@ def _tell(function: Callable[..., object], error: BaseException) -> None:
 
 
 def count() -> int:
-    """_thread._count: the threads that run, be they the system's or tasklets."""
-    return int(_count()) + len(running)
+    """_thread._count: the threads of the program, be they the system's or tasklets; those of run_in_thread are none."""
+    return int(_count()) - thread_count() + len(running)
 
 
 _count: Any = _thread._count
@@ -176,61 +178,6 @@ def dummy_init(self: Any, *args: Any) -> None:
         tasklet.add_done_callback(lambda _: threading._active.pop(number, None))  # type: ignore[attr-defined]
 
 
-class local:
-    """threading.local: each tasklet has attributes of its own."""
-
-    def __new__(cls, /, *args: Any, **kwargs: Any) -> Any:
-        if (args or kwargs) and cls.__init__ is object.__init__:
-            raise TypeError("Initialization arguments are not supported")
-        self = object.__new__(cls)
-        object.__setattr__(self, "_local__worlds", weakref.WeakKeyDictionary())
-        object.__setattr__(self, "_local__arguments", (args, kwargs))
-        _world(self, first=True)
-        return self
-
-    def __getattribute__(self, name: str) -> Any:
-        world = _world(self)
-        if name == "__dict__":
-            return world
-        if name in world and not hasattr(type(self), name):
-            return world[name]
-        if name in world:
-            member = getattr(type(self), name)
-            if not (hasattr(type(member), "__set__") or hasattr(member, "__set__")):
-                return world[name]
-        return object.__getattribute__(self, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "__dict__":
-            raise AttributeError(f"{type(self).__name__!r} object attribute '__dict__' is read-only")
-        member = getattr(type(self), name, None)
-        if member is not None and hasattr(type(member), "__set__"):
-            object.__setattr__(self, name, value)
-        else:
-            _world(self)[name] = value
-
-    def __delattr__(self, name: str) -> None:
-        if name == "__dict__":
-            raise AttributeError(f"{type(self).__name__!r} object attribute '__dict__' is read-only")
-        try:
-            del _world(self)[name]
-        except KeyError:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}") from None
-
-
-def _world(self: Any, first: bool = False) -> dict[str, Any]:
-    """The attributes that the present tasklet sees; made, and initialised as the class wants it, when it looks for the first time."""
-    worlds = object.__getattribute__(self, "_local__worlds")
-    tasklet = this_tasklet()
-    found: dict[str, Any] | None = worlds.get(tasklet)
-    if found is None:
-        found = worlds[tasklet] = {}
-        if not first:
-            args, kwargs = object.__getattribute__(self, "_local__arguments")
-            type(self).__init__(self, *args, **kwargs)
-    return found
-
-
 def _renew_conditions() -> None:
     """A Condition keeps methods of its lock, bound when it was made: those of before belong to the OS thread."""
     for made in gc.get_objects():
@@ -262,7 +209,10 @@ def patch(patcher: Patcher) -> None:
     patcher.rebind(_thread, "start_joinable_thread", start_joinable_thread, "starts an OS thread")
     patcher.rebind(_thread, "_ThreadHandle", ThreadHandle, "waits for the end of an OS thread")
     patcher.member(threading._DummyThread, "__init__", dummy_init, "stays in memory for ever")  # type: ignore[attr-defined]
-    patcher.rebind(threading, "local", local, "is the same for all tasklets of a thread")
+    patcher.note(
+        "threading.local", separate_thread_locals, "is the same for all tasklets of a thread", lambda: separate_thread_locals(False)
+    )
+    separate_thread_locals(True)
     if hasattr(_thread, "_ThreadHandle"):  # Python 3.13 waits in C for the threads that it has started itself
         patcher.member_of_module(threading, "_shutdown", shutdown, "does not know of threads that are tasklets")
 

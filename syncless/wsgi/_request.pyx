@@ -15,6 +15,7 @@ from syncless._core.loop cimport Loop, get_loop
 from syncless._core.poller cimport READ
 from syncless._core.scheduler cimport DONE, RUNNING
 from syncless._core.tasklet cimport Alarm
+from syncless._core.threadlocal cimport end_locals, start_locals
 from syncless.wsgi._input cimport Input
 from syncless.wsgi._response cimport Response, StartResponse, Write
 from syncless.wsgi._service cimport Service
@@ -78,6 +79,7 @@ cdef class Request(Response):
         loop.adopt(self)
         loop.current = self
         self.state = RUNNING
+        start_locals(loop.home)
         PyContext_Enter(context)
         if self.service.request_seconds:
             alarm = Alarm(RequestTimeout(f"the request took longer than {self.service.request_seconds} s"))
@@ -103,6 +105,7 @@ cdef class Request(Response):
             self.keep_alive = False
             loop.report(self, error)
         PyContext_Exit(context)
+        end_locals(loop.home)
         loop.current = None
         loop.release(self)
         self.state = DONE

@@ -1,4 +1,7 @@
-"""Servers written by others, on threads: ``python -m syncless run -m tests.patches.serving KIND PORT`` runs one with an application that sleeps."""
+"""Servers written by others, on threads: ``python -m syncless run -m tests.patches.serving KIND PORT`` runs one.
+
+Its application sleeps for as many seconds as the path says.
+"""
 
 import sys
 import time

@@ -312,3 +312,98 @@ with Server(app, port=0) as server:
 print(seen)
 """)
     assert done.stdout == "{b'nobody'}\n", done.stdout + done.stderr
+
+
+def test_patching_inside_a_tasklet_is_right_and_in_another_thread_refused():
+    done = run_python("""
+import threading, time, _thread
+real = threading.Thread
+import syncless
+from syncless.patches import AREAS, patch_all, unpatch
+def inside():
+    assert patch_all() == list(AREAS)
+    started = time.monotonic()
+    threads = [threading.Thread(target=time.sleep, args=(0.1,)) for _ in range(20)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    assert time.monotonic() - started < 0.3
+    assert syncless.run_in_thread(threading.get_native_id) != threading.get_native_id()
+    return threading.get_native_id()
+assert syncless.spawn(inside).result() == threading.get_native_id()
+unpatch()
+found = []
+def patch():
+    try:
+        patch_all()
+    except RuntimeError as error:
+        found.append(str(error))
+thread = threading.Thread(target=patch)
+thread.start()
+thread.join()
+assert "main thread only" in found[0], found
+print("patched")
+""")
+    assert done.stdout == "patched\n", done.stderr
+
+
+def test_loops_that_never_wait_let_others_run():
+    """Programs that ask again and again without waiting: threads would take turns."""
+    done = run_python("""
+from syncless.patches import patch_all
+patch_all()
+import queue, select, socket, threading
+left, right = socket.socketpair()
+left.setblocking(False)
+lock = threading.Lock()
+lock.acquire()
+def until(ask):
+    came = []
+    threading.Timer(0.05, came.append, [1]).start()
+    while not came:
+        ask()
+def receive():
+    try:
+        left.recv(1)
+    except BlockingIOError:
+        pass
+def get():
+    try:
+        queue.Queue().get_nowait()
+    except queue.Empty:
+        pass
+until(lambda: select.select([], [left], []))
+until(lambda: select.select([left], [], [], 0))
+with select.epoll() as watched:
+    watched.register(left, select.EPOLLOUT)
+    until(watched.poll)
+polled = select.poll()
+polled.register(left, select.POLLOUT)
+until(polled.poll)
+until(receive)
+until(lambda: lock.acquire(blocking=False))
+print("took turns")
+""")
+    assert done.stdout == "took turns\n", done.stderr
+
+
+def test_flags_of_a_call_are_heeded():
+    done = run_python("""
+from syncless.patches import patch_all
+patch_all()
+import socket
+left, right = socket.socketpair()
+for call in (lambda: left.recv(1, socket.MSG_DONTWAIT), lambda: left.recvfrom(1, socket.MSG_DONTWAIT),
+             lambda: left.recvmsg(1, 0, socket.MSG_DONTWAIT), lambda: left.recv_into(bytearray(1), 1, socket.MSG_DONTWAIT)):
+    try:
+        call()
+    except BlockingIOError:
+        pass
+    else:
+        raise AssertionError
+try:
+    while True:
+        left.sendmsg([bytes(100_000)], [], socket.MSG_DONTWAIT)
+except BlockingIOError:
+    print("did not wait")
+""")
+    assert done.stdout == "did not wait\n", done.stderr

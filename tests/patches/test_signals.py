@@ -1,0 +1,146 @@
+"""Signals under the patch: what a handler raises goes to the main tasklet, wherever the OS thread was; waiting for signals parks."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+def run_python(program, **options):
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, **options)
+    assert not done.stderr, done.stderr
+    return done.stdout
+
+
+def test_ctrl_c_while_a_thread_computes_stops_main():
+    """The thread would print a KeyboardInterrupt and end, and the program would go on."""
+    assert (
+        run_python("""
+from syncless.patches import patch_all
+patch_all()
+import os, signal, threading, time
+seen = []
+def compute():
+    for number in range(200):
+        if number == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        sum(range(1000))
+        time.sleep(0)
+    seen.append("computed")
+thread = threading.Thread(target=compute)
+thread.start()
+try:
+    time.sleep(10)
+except KeyboardInterrupt:
+    seen.append("main")
+thread.join()
+print(seen)
+""")
+        == "['main', 'computed']\n"
+    )
+
+
+def test_a_second_ctrl_c_stops_the_thread_that_holds_all():
+    assert (
+        run_python("""
+from syncless.patches import patch_all
+patch_all()
+import os, signal, threading
+seen = []
+def hog():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        while True:
+            pass
+    except KeyboardInterrupt:
+        seen.append("hog")
+thread = threading.Thread(target=hog)
+try:
+    thread.start()
+    thread.join()
+except KeyboardInterrupt:
+    seen.append("main")
+thread.join()
+print(seen)
+""")
+        == "['hog', 'main']\n"
+    )
+
+
+def test_handlers_are_shown_as_they_were_set():
+    assert (
+        run_python("""
+import signal
+def early(number, frame): pass
+signal.signal(signal.SIGUSR1, early)
+from syncless.patches import patch_all, unpatch
+patch_all()
+def late(number, frame): pass
+assert signal.getsignal(signal.SIGUSR1) is early and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+assert signal.signal(signal.SIGUSR1, late) is early and signal.getsignal(signal.SIGUSR1) is late
+assert signal.signal(signal.SIGUSR2, signal.SIG_IGN) is signal.SIG_DFL and signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN
+unpatch()
+assert signal.getsignal(signal.SIGUSR1) is late and signal.signal(signal.SIGUSR1, signal.SIG_DFL) is late
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+print("shown")
+""")
+        == "shown\n"
+    )
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_the_programs_own_wakeup_descriptor(when):
+    """It gets its bytes, and the loop goes on hearing signals."""
+    assert (
+        run_python(f"""
+import os, signal, socket, time
+left, right = socket.socketpair()
+right.setblocking(False)
+def take():
+    assert signal.set_wakeup_fd(right.fileno()) == -1
+from syncless.patches import patch_all
+if {when == "after"}:
+    patch_all(); take()
+else:
+    take(); patch_all()
+import syncless
+signal.signal(signal.SIGUSR1, lambda number, frame: None)
+syncless.spawn(lambda: (syncless.sleep(0.02), os.kill(os.getpid(), signal.SIGUSR1)))
+assert left.recv(10) == bytes([signal.SIGUSR1])
+assert signal.set_wakeup_fd(-1) == right.fileno() and signal.set_wakeup_fd(-1) == -1
+for wrong in (left, open(os.devnull)):
+    try:
+        signal.set_wakeup_fd(wrong.fileno())
+    except ValueError as error:
+        assert "non-blocking" in str(error)
+    else:
+        raise AssertionError
+print("woken")
+""")
+        == "woken\n"
+    )
+
+
+def test_signals_are_heard_after_asyncio():
+    """asyncio.run() in the main thread takes the wake-up descriptor for itself, and takes it away at its end."""
+    assert (
+        run_python("""
+from syncless.patches import patch_all
+patch_all()
+import asyncio, os, signal, threading, time
+async def nothing():
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, lambda: None)
+    await asyncio.sleep(0.01)
+asyncio.run(nothing())
+came = []
+signal.signal(signal.SIGUSR1, lambda number, frame: came.append(time.monotonic()))
+os.system(f"(sleep 0.2; kill -USR1 {os.getpid()}) &")
+sent = time.monotonic() + 0.2
+from syncless import Event
+Event().wait(1)             # nothing else happens meanwhile
+assert came and came[0] - sent < 0.5, (came, sent)
+print("heard")
+""")
+        == "heard\n"
+    )
