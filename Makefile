@@ -25,6 +25,10 @@ $(VENV)/.tested: $(VENV)/.built
 	$(INSTALL) --editable '.[test]'
 	@touch $@
 
+$(VENV)/.clients: $(VENV)/.tested
+	$(INSTALL) --editable '.[clients]'
+	@touch $@
+
 $(VENV)/.linted: $(VENV)/.built
 	$(INSTALL) --editable '.[lint]'
 	@touch $@

@@ -1,18 +1,22 @@
 """The interpreter's own tests under patch_all(), beside the unpatched baseline: what passes without the patch must pass with it.
 
 ``python -m tests.fidelity [MODULE ...]`` runs each module of Lib/test twice, in processes of their own, and prints per module what differs.
-`make fidelity` runs all of ALL. What is known to differ stands in fidelity_known.json with a reason; anything else is exit status 1.
-A test that hangs or ends its process is one that fails; the module goes on behind it.
+`make fidelity` runs all of fidelity_modules.json. What is known to differ stands in fidelity_known.json with a reason; anything else is
+exit status 1. A test that hangs or ends its process is one that fails; the module goes on behind it.
 """
 
 from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
+import os
 import pathlib
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from typing import Any, NamedTuple
 
@@ -20,23 +24,8 @@ KNOWN: dict[str, dict[str, Any]] = json.loads((pathlib.Path(__file__).parent / "
 """Test -> {"reason": ..., "hangs": true where it must not even be begun, "baseline": true where it cannot be run without the patch either}.
 A name that ends with a dot stands for all tests below it."""
 
-QUICK = """
-    test_time test_select test_poll test_epoll test_queue test_thread test_threading test_threading_local test_context test_contextlib
-    test_timeout test_socketserver test_popen test_posix test_wait3 test_wait4 test_fork1 test_sched test_atexit test_pty test_wsgiref
-    test_urllib test_urllib2 test_httplib test_httpservers test_telnetlib test_asyncore test_asynchat test_robotparser test_functools
-""".split()
-"""What `--quick` runs, in CI: modules that take seconds."""
-
-ALL = [
-    *QUICK,
-    *"""
-    test_socket test_ssl test_selectors test_threadsignals test_threadedtempfile test_signal test_eintr test_subprocess test_logging
-    test_smtplib test_smtpd test_poplib test_imaplib test_ftplib test_nntplib test_urllib2_localnet test_xmlrpc test_docxmlrpc
-    test_concurrent_futures test_asyncio test_contextlib_async test_multiprocessing_fork test_multiprocessing_spawn
-    test_multiprocessing_forkserver test_multiprocessing_main_handling test_decimal test_sys test_faulthandler test_weakref test_gc
-    test_fcntl test_tty test_mailbox test_uuid
-    """.split(),
-]
+MODULES: dict[str, list[str]] = json.loads((pathlib.Path(__file__).parent / "fidelity_modules.json").read_text())
+"""Those of Lib/test that are run: "quick" ones, a second or ten each, by CI, too."""
 
 CHILD = """
 import faulthandler, json, sys, unittest
@@ -96,6 +85,24 @@ class Outcome(NamedTuple):
     seconds: float
 
 
+def run_child(what: list[Any], seconds: float) -> tuple[str, str]:
+    """What CHILD wrote to stdout and stderr. Processes that it leaves behind are ended with it."""
+    command = [sys.executable, "-W", "ignore", "-c", CHILD, json.dumps(what)]
+    with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
+        process = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL, start_new_session=True)
+        late = ""
+        try:
+            process.wait(max(1.0, seconds))
+        except subprocess.TimeoutExpired:
+            late = "the module takes too long"
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        out.seek(0)
+        err.seek(0)
+        return out.read(), late or err.read()
+
+
 def run(module: str, patch: str, test_seconds: float, module_seconds: float) -> Outcome:
     """Runs a module; behind a test that hangs or ends the process it goes on in another one."""
     skipped = [name for name, about in KNOWN.items() if about.get("baseline") or (patch == "syncless" and about.get("hangs"))]
@@ -103,13 +110,7 @@ def run(module: str, patch: str, test_seconds: float, module_seconds: float) -> 
     failed: dict[str, str] = {}
     started = time.monotonic()
     while True:
-        command = [sys.executable, "-W", "ignore", "-c", CHILD, json.dumps([patch, module, skipped, test_seconds])]
-        left = max(1.0, module_seconds - (time.monotonic() - started))
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=left)
-            output, errors = done.stdout, done.stderr
-        except subprocess.TimeoutExpired as error:
-            output, errors = (error.stdout or b"").decode(errors="replace"), "the module takes too long"
+        output, errors = run_child([patch, module, skipped, test_seconds], module_seconds - (time.monotonic() - started))
         begun, ended = "", False
         for line in output.splitlines():
             if line.startswith("@@"):
@@ -146,7 +147,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600, help="that a module may take (default 600)")
     parser.add_argument("--verbose", "-v", action="store_true", help="show the traceback of each new difference")
     options = parser.parse_args()
-    modules = options.modules or (QUICK if options.quick else ALL)
+    modules = options.modules or [*MODULES["quick"], *([] if options.quick else MODULES["slow"])]
     print(f"| Python {sys.version.split()[0]} | passes unpatched | patched, too | known differences | new differences | seconds |")
     print("|---|---|---|---|---|---|")
 

@@ -13,13 +13,15 @@ from syncless._core.loop cimport take_turns
 from syncless._core.poller cimport READ, WRITE
 from syncless._core.sockcalls cimport UNKNOWN, await_ready, begin, socket
 
+from syncless._core import sockcalls
+
 cdef object want_read = ssl.SSLWantReadError
 cdef object want_write = ssl.SSLWantWriteError
 cdef object ssl_error = ssl.SSLError
 cdef object eof = ssl.SSL_ERROR_EOF
 cdef object set_blocking = os.set_blocking
-cdef object plain_recv = ssl.socket.recv
-cdef object plain_send = ssl.socket.send
+cdef object plain_recv = sockcalls.recv
+cdef object plain_send = sockcalls.send
 
 
 cdef object run(socket self, object tls, object method, object first, object second):

@@ -44,67 +44,71 @@ def patch_all(**choice: bool) -> list[str]:
     for name in choice:
         if name not in AREAS:
             raise TypeError(f"there is no area {name!r}; there are {', '.join(AREAS)}")
-    return [area for area, patch in AREAS.items() if choice.get(area, True) and _registry.apply(area, patch)]
+    return _registry.apply({area: patch for area, patch in AREAS.items() if choice.get(area, True)})
+
+
+def _apply(area: str) -> bool:
+    return bool(_registry.apply({area: AREAS[area]}))
 
 
 def patch_time() -> bool:
     """time.sleep. As all of these: False if it has been patched already."""
-    return _registry.apply("time", AREAS["time"])
+    return _apply("time")
 
 
 def patch_socket() -> bool:
     """socket.socket, and with it every client and server that stands on it."""
-    return _registry.apply("socket", AREAS["socket"])
+    return _apply("socket")
 
 
 def patch_dns() -> bool:
     """socket.getaddrinfo and its kin."""
-    return _registry.apply("dns", AREAS["dns"])
+    return _apply("dns")
 
 
 def patch_ssl() -> bool:
     """ssl.SSLSocket."""
-    return _registry.apply("ssl", AREAS["ssl"])
+    return _apply("ssl")
 
 
 def patch_select() -> bool:
     """select, poll and epoll, and with them selectors and asyncio."""
-    return _registry.apply("select", AREAS["select"])
+    return _apply("select")
 
 
 def patch_thread() -> bool:
     """Threads are tasklets; locks of all kinds park; threading.local is per tasklet."""
-    return _registry.apply("thread", AREAS["thread"])
+    return _apply("thread")
 
 
 def patch_queue() -> bool:
     """queue.SimpleQueue; the other queues stand on locks."""
-    return _registry.apply("queue", AREAS["queue"])
+    return _apply("queue")
 
 
 def patch_subprocess() -> bool:
     """Waiting for child processes."""
-    return _registry.apply("subprocess", AREAS["subprocess"])
+    return _apply("subprocess")
 
 
 def patch_signal() -> bool:
     """Waiting for signals."""
-    return _registry.apply("signal", AREAS["signal"])
+    return _apply("signal")
 
 
 def patch_files() -> bool:
     """os.read and its kin, and io.FileIO, on pipes, FIFOs and terminals."""
-    return _registry.apply("files", AREAS["files"])
+    return _apply("files")
 
 
 def patch_multiprocessing() -> bool:
     """The semaphores and connections of multiprocessing."""
-    return _registry.apply("multiprocessing", AREAS["multiprocessing"])
+    return _apply("multiprocessing")
 
 
 def patch_drivers() -> bool:
     """The hooks of database drivers that wait in C: psycopg2 and psycopg 3."""
-    return _registry.apply("drivers", AREAS["drivers"])
+    return _apply("drivers")
 
 
 def is_patched(area: str) -> bool:
@@ -116,9 +120,9 @@ def is_patched(area: str) -> bool:
 
 def unpatch(*areas: str) -> None:
     """Takes changes back: of these areas, or all. Tasklets that wait in a patched call go on waiting there."""
-    for area in areas or reversed(_registry.areas()):
-        is_patched(area)
-        _registry.undo(area)
+    for area in areas:
+        is_patched(area)  # says so if there is no such area
+    _registry.undo(*(areas or reversed(_registry.areas())))
 
 
 @contextmanager

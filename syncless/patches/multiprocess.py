@@ -9,7 +9,6 @@ process in which there is nothing else to do waits in the kernel.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import time
@@ -20,7 +19,7 @@ from syncless._core.loop import current_loop
 from syncless._core.tasklet import current, sleep
 from syncless._core.threadlocks import get_ident
 from syncless.patches.imports import when_imported
-from syncless.patches.registry import Patcher
+from syncless.patches.registry import Patcher, instances_of
 
 try:
     from _multiprocessing import SemLock  # type: ignore[import-not-found]
@@ -112,8 +111,8 @@ def _renew_methods() -> None:
     """Locks keep methods of their semaphore, bound when they were made."""
     synchronize = sys.modules.get("multiprocessing.synchronize")
     if synchronize is not None:
-        for made in gc.get_objects():
-            if issubclass(type(made), synchronize.SemLock) and "_semlock" in vars(made):
+        for made in instances_of(synchronize.SemLock):
+            if "_semlock" in vars(made):
                 made._make_methods()
 
 

@@ -1,20 +1,23 @@
 """What has been patched: one record for each change, by which it is described and undone.
 
-Two ways to change something, and no others: a member of a class is replaced in place, so that objects made earlier have it, too; and a
-module's global is bound to something else, in that module and in every other one that has taken it over by ``from ... import``.
+Three ways to change something, and no others: a member of a class is replaced in place, so that objects made earlier have it, too; a
+module's global is bound to something else, in that module and in every other one that has taken it over by ``from ... import``; and the
+default of a function's argument, where no rebinding reaches.
 """
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from _thread import get_ident  # the interpreter's own, whatever is put in its place later
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from syncless._core.threadlocks import set_in_type
 
+T = TypeVar("T")
 _ABSENT: Any = object()
 
 
@@ -35,6 +38,7 @@ class Registry:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self._patchers: dict[str, Patcher] = {}
+        self._globals = Globals()
 
     def areas(self) -> list[str]:
         return list(self._patchers)
@@ -42,39 +46,69 @@ class Registry:
     def changes(self) -> list[Change]:
         return [change for patcher in self._patchers.values() for change in patcher.made]
 
-    def apply(self, area: str, patch: Callable[[Patcher], None]) -> bool:
-        """Makes an area's changes, all or none. False if they are in force already. RuntimeError in another thread than the main one."""
+    def apply(self, areas: Mapping[str, Callable[[Patcher], None]]) -> list[str]:
+        """Makes the changes of all these areas or, if one fails, of none. Returns those that were not in force yet.
+
+        RuntimeError in another thread than the main one.
+        """
         with self.lock:
-            if area in self._patchers:
-                return False
-            if get_ident() != threading.main_thread().ident:
+            new = {area: Patcher(area, self._globals) for area in areas if area not in self._patchers}
+            if new and get_ident() != threading.main_thread().ident:
                 raise RuntimeError(
                     "the standard library can be patched in the main thread only: it alone hears signals, and threads that are started "
                     "from then on are tasklets of it"
                 )
-            patcher = Patcher(area)
             try:
-                patch(patcher)
+                for area, patcher in new.items():
+                    areas[area](patcher)
             except BaseException:
-                patcher.undo()
+                for patcher in reversed(new.values()):
+                    patcher.undo()
                 raise
-            self._patchers[area] = patcher
-            return True
+            finally:
+                self._globals.replace()
+            self._patchers.update(new)
+            return list(new)
 
-    def undo(self, area: str) -> None:
-        """Takes an area's changes back, the last one first."""
+    def undo(self, *areas: str) -> None:
+        """Takes the changes of these areas back, the last one first."""
         with self.lock:
-            if area in self._patchers:
-                self._patchers.pop(area).undo()
+            for area in areas:
+                if area in self._patchers:
+                    self._patchers.pop(area).undo()
+            self._globals.replace()
+
+
+class Globals:
+    """Globals of any module that are to be bound to something else, gathered so that all modules are looked through once."""
+
+    def __init__(self) -> None:
+        self._wanted: dict[int, tuple[Any, Any]] = {}
+
+    def add(self, old: Any, new: Any) -> None:
+        if id(new) in self._wanted and self._wanted[id(new)][1] is old:
+            del self._wanted[id(new)]  # it was to be the other way round, and has not been done
+        else:
+            self._wanted[id(old)] = old, new
+
+    def replace(self) -> None:
+        """Our own modules keep what they have."""
+        wanted, self._wanted = self._wanted, {}
+        for module in list(sys.modules.values()) if wanted else ():
+            if isinstance(module, ModuleType) and module.__name__.partition(".")[0] != "syncless":
+                names = vars(module)
+                for name, value in [item for item in list(names.items()) if id(item[1]) in wanted]:
+                    names[name] = wanted[id(value)][1]
 
 
 class Patcher:
     """Makes the changes of one area and keeps how to take them back."""
 
-    def __init__(self, area: str):
+    def __init__(self, area: str, module_globals: Globals):
         self.area = area
         self.made: list[Change] = []
         self._restores: list[Callable[[], None]] = []
+        self._globals = module_globals
         self._bound: list[Any] = []
 
     def undo(self) -> None:
@@ -106,17 +140,17 @@ class Patcher:
         setattr(owner, name, new)
         self.note(f"{owner.__module__}.{owner.__qualname__}.{name}", new, why, restore)
 
-    def default(self, function: Any, old: Any, new: Any, why: str) -> None:
-        """Replaces what a function keeps as the default of an argument, where no rebinding reaches."""
-        before = function.__defaults__
-        function.__defaults__ = tuple(new if value is old else value for value in before)
-        target = f"{function.__module__}.{function.__qualname__}()"
-        self.note(target, new, why, lambda: setattr(function, "__defaults__", before))
-
     def member_in_place(self, owner: type, name: str, new: Any, why: str) -> None:
         """Replaces a member of a type that cannot be changed from Python."""
         old = set_in_type(owner, name, new)
         self.note(f"{owner.__module__}.{owner.__qualname__}.{name}", new, why, lambda: set_in_type(owner, name, old))
+
+    def default(self, function: Any, old: Any, new: Any, why: str) -> None:
+        """Replaces what a function keeps as the default of an argument."""
+        before = function.__defaults__
+        function.__defaults__ = tuple(new if value is old else value for value in before)
+        target = f"{function.__module__}.{function.__qualname__}()"
+        self.note(target, new, why, lambda: setattr(function, "__defaults__", before))
 
     def member_of_module(self, module: ModuleType, name: str, new: Any, why: str) -> None:
         """Binds a global of one module only."""
@@ -140,7 +174,8 @@ class Patcher:
         names = {key: (getattr(new, key), getattr(old, key, None)) for key in ("__module__", "__name__", "__qualname__")}
 
         def restore() -> None:
-            replace_globals(new, old)
+            self._globals.add(new, old)
+            setattr(module, name, old)
             for key, (own, _) in names.items():
                 setattr(new, key, own)
 
@@ -148,15 +183,13 @@ class Patcher:
         for key, (_, borrowed) in names.items():
             if borrowed is not None:
                 setattr(new, key, borrowed)
-        replace_globals(old, new)
+        self._globals.add(old, new)
         setattr(module, name, new)
 
 
-def replace_globals(old: Any, new: Any) -> None:
-    """Binds every module's globals that are bound to `old` to `new`; our own modules keep what they have."""
-    for module in list(sys.modules.values()):
-        if not isinstance(module, ModuleType) or module.__name__.partition(".")[0] == "syncless":
-            continue
-        names = vars(module)
-        for name in [name for name, value in list(names.items()) if value is old]:
-            names[name] = new
+def instances_of(kind: type[T]) -> list[T]:
+    """All objects of a class written in Python, and of its subclasses: each refers to its class."""
+    classes: list[type] = [kind]
+    for each in classes:
+        classes.extend(each.__subclasses__())
+    return [found for found in gc.get_referrers(*classes) if type(found) in classes]

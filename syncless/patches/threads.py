@@ -7,7 +7,6 @@ blocking (see _core/threadlocks.pyx), except in OS threads that have no loop, wh
 from __future__ import annotations
 
 import _thread
-import gc
 import threading
 import weakref
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from syncless._core.sync import Event
 from syncless._core.tasklet import MainTasklet, Tasklet, current, spawn
 from syncless._core.threadlocal import separate_thread_locals
 from syncless._core.threads import thread_count
-from syncless.patches.registry import Patcher
+from syncless.patches.registry import Patcher, instances_of
 
 _dummy_init = threading._DummyThread.__init__  # type: ignore[attr-defined]
 _sentinels: weakref.WeakKeyDictionary[Tasklet, Any] = weakref.WeakKeyDictionary()
@@ -180,12 +179,11 @@ def dummy_init(self: Any, *args: Any) -> None:
 
 def _renew_conditions() -> None:
     """A Condition keeps methods of its lock, bound when it was made: those of before belong to the OS thread."""
-    for made in gc.get_objects():
-        if issubclass(type(made), threading.Condition):
-            lock = made.__dict__.get("_lock")
-            for name in ("acquire", "release", "_release_save", "_acquire_restore", "_is_owned"):
-                if name in made.__dict__ and hasattr(lock, name):
-                    made.__dict__[name] = getattr(lock, name)
+    for made in instances_of(threading.Condition):
+        lock = made.__dict__.get("_lock")
+        for name in ("acquire", "release", "_release_save", "_acquire_restore", "_is_owned"):
+            if name in made.__dict__ and hasattr(lock, name):
+                made.__dict__[name] = getattr(lock, name)
 
 
 def _in_place(patcher: Patcher, owner: type, members: dict[str, Any], why: str) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import ModuleType
 
 import pytest
 
@@ -80,19 +81,30 @@ print("chosen")
     assert done.stdout == "chosen\n", done.stderr
 
 
-def test_an_area_that_fails_leaves_nothing():
+def test_an_area_that_fails_leaves_nothing(monkeypatch):
+    owner, taker = ModuleType("owner"), ModuleType("taker")
+    owner.function = taker.taken = original = lambda: "old"
+    monkeypatch.setitem(sys.modules, "taker", taker)
+    replacement = lambda: "new"  # noqa: E731
+
     class Target:
         member = "old"
 
     def patch(patcher: Patcher):
         patcher.member(Target, "member", "new", "why")
+        patcher.rebind(owner, "function", replacement, "why")
         assert Target.member == "new"
         raise RuntimeError("half way")
 
     registry = Registry()
     with pytest.raises(RuntimeError):
-        registry.apply("area", patch)
+        registry.apply({"area": patch})
     assert Target.member == "old" and registry.areas() == [] and registry.changes() == []
+    assert owner.function is taker.taken is original
+    registry.apply({"area": lambda patcher: patcher.rebind(owner, "function", replacement, "why")})
+    assert owner.function is taker.taken is replacement
+    registry.undo("area")
+    assert owner.function is taker.taken is original
 
 
 def test_the_table_names_everything():

@@ -1,0 +1,53 @@
+"""docs/moving.md: each line of its table runs, in the order in which they stand there."""
+
+import importlib.util
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+PAGE = pathlib.Path(__file__).parent.parent.parent / "docs" / "moving.md"
+ROWS = [
+    [re.findall("`([^`]*)`", cell) for cell in line.split("|")[1:-1]] for line in PAGE.read_text().splitlines() if line.startswith("| `")
+]
+PROGRAM = """
+import concurrent.futures, socket, subprocess, sys, threading, time
+{imports}
+listener = socket.create_server(("127.0.0.1", 0))
+sock, peer = socket.socketpair()
+names = dict(globals(), address=listener.getsockname(), f=lambda number: number + 1, slow=lambda: time.sleep(5), done=lambda tasklet: None,
+             app=lambda environ, start_response: [])
+for line in {lines!r}:
+    names.setdefault("event", {event} if {event_needs!r} in sys.modules else None)
+    started = time.monotonic()
+    exec(line, names)
+    assert time.monotonic() - started < 2, line
+print("ran", len({lines!r}))
+sys.stdout.flush()
+__import__("os")._exit(0)
+"""
+
+
+def run(lines, imports, event, event_needs):
+    program = PROGRAM.format(lines=lines, imports=imports, event=event, event_needs=event_needs)
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"ran {len(lines)}\n", done.stderr
+
+
+def test_the_table_is_whole():
+    assert len(ROWS) > 25 and all(len(row) == 3 and len(row[0]) == len(row[2]) == 1 for row in ROWS)
+
+
+def test_our_column():
+    imports = "import syncless, syncless.io.socket, syncless.patches, syncless.wsgi"
+    run([row[2][0] for row in ROWS], imports, "syncless.Event()", "syncless")
+
+
+def test_the_column_of_gevent():
+    if importlib.util.find_spec("gevent") is None:
+        pytest.skip("gevent is not installed: pip install gevent")
+    modules = ("event", "local", "lock", "monkey", "pool", "pywsgi", "queue", "socket", "subprocess")
+    imports = "import gevent, " + ", ".join(f"gevent.{name}" for name in modules)
+    run([row[0][0] for row in ROWS], imports, "gevent.event.Event()", "gevent")
