@@ -171,7 +171,8 @@ class Patcher:
                 f"{new!r} stands for something else already: what is {module.__name__}.{name} could not be told when it is undone"
             )
         self._bound.append(new)
-        names = {key: (getattr(new, key), getattr(old, key, None)) for key in ("__module__", "__name__", "__qualname__")}
+        names = {key: (getattr(new, key), getattr(old, key, None)) for key in ("__name__", "__qualname__")}
+        names["__module__"] = new.__module__, module.__name__
 
         def restore() -> None:
             self._globals.add(new, old)

@@ -9,18 +9,20 @@ The standard library has no descriptor for a blocked signal, so sigwait and its 
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import stat
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 from syncless._core.loop import current_loop
 from syncless._core.sync import Event
-from syncless._core.tasklet import MainTasklet, current, sleep
+from syncless._core.tasklet import MainTasklet, Tasklet, current, sleep
 from syncless.patches.registry import Patcher
 
 PAUSE = 0.005
@@ -29,6 +31,10 @@ PAUSE = 0.005
 _signal, _getsignal = signal.signal, signal.getsignal
 _set_wakeup_fd = signal.set_wakeup_fd
 _sigtimedwait: Any = getattr(signal, "sigtimedwait", None)
+_pthread_sigmask: Any = getattr(signal, "pthread_sigmask", None)
+_named_signals = {int(number) for number in signal.Signals}
+_masks: weakref.WeakKeyDictionary[Tasklet, set[Any]] = weakref.WeakKeyDictionary()
+"""What other tasklets than the main one have blocked."""
 _came: list[Event] = []
 """One for each tasklet in pause()."""
 _wakeup: tuple[int, bool] = (-1, True)
@@ -95,6 +101,24 @@ def set_wakeup_fd(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
     return before
 
 
+def pthread_sigmask(how: int, mask: Any, /) -> set[Any]:
+    """signal.pthread_sigmask: signals go to the main tasklet, so what any other one blocks is noted for it and nothing else."""
+    tasklet = current()
+    if tasklet is None or isinstance(tasklet, MainTasklet):
+        return set(_pthread_sigmask(how, mask))
+    named = {signal.Signals(number) if number in _named_signals else number for number in mask}
+    before: set[Any] = _masks.get(tasklet) or set(_pthread_sigmask(signal.SIG_BLOCK, []))
+    if how == signal.SIG_BLOCK:
+        _masks[tasklet] = before | named
+    elif how == signal.SIG_UNBLOCK:
+        _masks[tasklet] = before - named
+    elif how == signal.SIG_SETMASK:
+        _masks[tasklet] = named
+    else:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+    return set(before)
+
+
 def pause() -> None:
     """signal.pause, cooperative: parks until a handler has been called."""
     came = Event()
@@ -156,6 +180,7 @@ def patch(patcher: Patcher) -> None:
             patcher.rebind(signal, function.__name__, function, "stops the thread")
     patcher.rebind(signal, "pause", pause, "stops the thread")
     _wakeup = (current_loop().take_wakeup_fd(), True)
+    patcher.rebind(signal, "pthread_sigmask", pthread_sigmask, "blocks signals for all tasklets")
     patcher.rebind(signal, "signal", set_signal, "lets a handler interrupt whichever tasklet runs")
     patcher.rebind(signal, "getsignal", getsignal, "shows what stands in a handler's place")
     patcher.rebind(signal, "set_wakeup_fd", set_wakeup_fd, "takes away what wakes the loop")

@@ -10,6 +10,7 @@ import _thread
 import threading
 import weakref
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any
 
 from syncless._core import threadlocks
@@ -96,7 +97,7 @@ def start_new_thread(function: Callable[..., object], args: tuple[Any, ...], kwa
         raise TypeError("2nd arg must be a tuple")
     if kwargs is not None and not isinstance(kwargs, dict):
         raise TypeError("optional 3rd arg must be a dictionary")
-    tasklet = spawn(_body, function, args, kwargs or {})
+    tasklet = Context().run(spawn, _body, function, args, kwargs or {})  # a thread begins without context variables
     running.add(tasklet)
     tasklet.add_done_callback(running.discard)  # also if it is killed before it begins
     return id(tasklet)

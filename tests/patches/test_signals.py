@@ -122,6 +122,33 @@ print("woken")
     )
 
 
+def test_a_thread_blocks_signals_for_itself_only():
+    """As multiprocessing's resource sharer does: its children must be killable all the same."""
+    assert (
+        run_python("""
+from syncless.patches import patch_all
+patch_all()
+import signal, threading
+seen = []
+def block():
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, 40]) == set()
+    assert signal.pthread_sigmask(signal.SIG_UNBLOCK, [40]) == {signal.SIGTERM, 40}
+    assert signal.pthread_sigmask(signal.SIG_SETMASK, [signal.SIGUSR1]) == {signal.SIGTERM}
+    try:
+        signal.pthread_sigmask(77, [])
+    except OSError as error:
+        seen.append(error.errno)
+thread = threading.Thread(target=block)
+thread.start()
+thread.join()
+assert signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2]) == set()
+assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == {signal.SIGUSR2}
+print(seen)
+""")
+        == "[22]\n"
+    )
+
+
 def test_signals_are_heard_after_asyncio():
     """asyncio.run() in the main thread takes the wake-up descriptor for itself, and takes it away at its end."""
     assert (
