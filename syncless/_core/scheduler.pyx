@@ -61,7 +61,6 @@ cdef int wake_all(WaitQueue* queue) except -1:
 # Who is told of an exception that nobody caught: called with (where, exception). None: print to stderr.
 error_handler = None
 
-
 cdef class Runnable:
     cdef int run(self, Scheduler loop) except -1:
         raise NotImplementedError("a Runnable defines run()")
