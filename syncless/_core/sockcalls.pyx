@@ -17,7 +17,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from libc.errno cimport EAGAIN, EALREADY, EINPROGRESS, EINTR, errno
 from libc.stdint cimport int64_t
-from libc.string cimport memchr, memcpy, strcmp, strerror, strlen
+from libc.string cimport memchr, memcpy, strcmp, strerror, strlen, strspn
 from posix.fcntl cimport F_GETFL, F_SETFL, O_NONBLOCK, fcntl
 from posix.types cimport off_t
 from posix.unistd cimport close
@@ -41,6 +41,7 @@ cdef extern from *:
     #include <sys/un.h>
     #include <sys/sendfile.h>
 
+    static int syncless_inet_aton(const char *text) { struct in_addr address; return inet_aton(text, &address); }
     static void syncless_set_errno(int error) { errno = error; }
     """
     void syncless_set_errno(int error) nogil
@@ -60,6 +61,7 @@ cdef extern from *:
     unsigned short ntohs(unsigned short number) nogil
     const char* inet_ntop(int family, void* address, char* text, socklen_t size) nogil
     int inet_pton(int family, const char* text, void* address) nogil
+    int syncless_inet_aton(const char* text) nogil
     ssize_t c_recv "recv"(int fd, void* data, size_t size, int flags) nogil
     ssize_t c_send "send"(int fd, void* data, size_t size, int flags) nogil
     ssize_t c_sendfile "sendfile"(int fd, int source, off_t* offset, size_t count) nogil
@@ -291,7 +293,10 @@ cdef bint is_number(const char* text, Py_ssize_t size) noexcept:
         memcpy(plain, text, size)
         plain[size] = 0
         text = plain
-    return inet_pton(AF_INET6, text, room) == 1 or inet_pton(AF_INET, text, room) == 1 or strcmp(text, "<broadcast>") == 0
+    if inet_pton(AF_INET6, text, room) == 1 or inet_pton(AF_INET, text, room) == 1 or strcmp(text, "<broadcast>") == 0:
+        return True
+    # the old forms, 127.1 and 0x7f000001
+    return strspn(text, "0123456789abcdefABCDEFxX.") == <size_t> size and syncless_inet_aton(text) != 0
 
 
 def is_numeric(host) -> bool:

@@ -14,7 +14,8 @@ from socket import *
 from typing import Any
 
 from syncless._core import msgcalls, sockcalls
-from syncless.io.names import getaddrinfo, getfqdn, gethostbyaddr, gethostbyname, gethostbyname_ex, getnameinfo, resolved
+from syncless.io.dns import getaddrinfo, getfqdn, gethostbyaddr, gethostbyname, gethostbyname_ex, getnameinfo
+from syncless.io.names import resolved
 
 __all__ = [*_stdlib.__all__, "socket"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from syncless.io import names
+from syncless.io import dns
 from syncless.io import socket as cooperative
 from syncless.patches.registry import Patcher
 
@@ -41,4 +41,4 @@ def patch(patcher: Patcher) -> None:
 
 def patch_names(patcher: Patcher) -> None:
     for name in NAMES:
-        patcher.rebind(socket, name, getattr(names, name), "asks the C library, which waits for a name server")
+        patcher.rebind(socket, name, getattr(dns, name), "asks the C library, which waits for a name server")

@@ -1,0 +1,131 @@
+"""Looking up names: ours beside the C library in threads and gevent's resolver on dnspython.
+
+``python -m benchmark.names LIBRARY time DIVISOR`` prints one JSON object. Each runs in a mount and network namespace of its own, where
+/etc/resolv.conf names a server on 127.0.0.1 that answers any name; so it must be run as root.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmark.measure import LOAD_CORE, SERVER_CORE
+
+OPERATIONS = {
+    "concurrent": ("1,000 names at once, a server that takes 100 ms", "s"),
+    "threads": ("OS threads for that", ""),
+    "uncached": ("a name for the first time, CPU", "µs"),
+    "cached": ("a name once more, CPU", "µs"),
+    "hosts": ("a name of /etc/hosts, CPU", "µs"),
+    "numeric": ("a numeric address, CPU", "µs"),
+    "first": ("the very first name: longest pause of a 5 ms ticker", "ms"),
+}
+"""operation -> what it is, and its unit"""
+
+
+class Syncless:
+    def __init__(self, resolver: str = "dns"):
+        import syncless
+        from syncless.io import dns
+
+        dns.use(resolver)  # type: ignore[arg-type]
+        self.spawn, self.sleep, self.getaddrinfo = syncless.spawn, syncless.sleep, dns.getaddrinfo
+
+
+class Gevent:
+    def __init__(self) -> None:
+        os.environ["GEVENT_RESOLVER"] = "dnspython"
+        import gevent
+        import gevent.socket
+
+        self.spawn, self.sleep, self.getaddrinfo = gevent.spawn, gevent.sleep, gevent.socket.getaddrinfo
+
+
+LIBRARIES: dict[str, Callable[[], Any]] = {"syncless": Syncless, "in threads": lambda: Syncless("thread"), "gevent": Gevent}
+
+
+def measure(library: Any, divisor: int) -> dict[str, float]:
+    import socket
+
+    def look(name: str) -> None:
+        assert library.getaddrinfo(name, 80, 0, socket.SOCK_STREAM)
+
+    def cpu(function: Callable[[int], object], n: int) -> float:
+        started = time.process_time_ns()
+        for number in range(n):
+            function(number)
+        return (time.process_time_ns() - started) / n / 1000
+
+    stalls: list[float] = []
+
+    def tick() -> None:
+        last = time.perf_counter()
+        while True:
+            library.sleep(0.005)
+            now = time.perf_counter()
+            stalls.append(now - last)
+            last = now
+
+    ticker = library.spawn(tick)
+    library.sleep(0.1)
+    stalls.clear()
+    look("first.example.")
+    found = {"first": max([*stalls, 0.0]) * 1000}
+    ticker.kill()
+    count = 1000 // divisor
+    started = time.perf_counter()
+    waiting = [library.spawn(look, f"slow{number}.example.") for number in range(count)]
+    library.sleep(0.05)
+    found["threads"] = float(len(os.listdir("/proc/self/task")) - 1)
+    for tasklet in waiting:
+        tasklet.join()
+    found["concurrent"] = time.perf_counter() - started
+    found["uncached"] = cpu(lambda number: look(f"name{number}.example."), 2000 // divisor)
+    found["cached"] = cpu(lambda number: look("name1.example."), 5000 // divisor)
+    found["hosts"] = cpu(lambda number: look("inhosts.example"), 5000 // divisor)
+    found["numeric"] = cpu(lambda number: look("192.0.2.1"), 5000 // divisor)
+    return found
+
+
+def in_namespace(library: str, divisor: str) -> None:
+    """Becomes the network that the measuring process sees."""
+    from tests.io.compare_names import loopback_up
+
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in {
+            "hosts": "127.0.0.1 localhost\n192.0.2.7 inhosts.example\n",
+            "nsswitch.conf": "hosts: files dns\n",
+            "resolv.conf": "nameserver 127.0.0.1\n",
+        }.items():
+            with open(f"{folder}/{name}", "w", encoding="ascii") as file:
+                file.write(text)
+            subprocess.run(["mount", "--bind", f"{folder}/{name}", f"/etc/{name}"], check=True)
+        loopback_up()
+        command = ["taskset", "-c", str(LOAD_CORE), sys.executable, "-m", "tests.io.nameserver", "53"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
+            assert server.stdout is not None and server.stdout.readline()
+            measured = ["taskset", "-c", str(SERVER_CORE), sys.executable, "-m", "benchmark.names", library, "measure", divisor]
+            done = subprocess.run(measured, capture_output=True, text=True)
+            server.kill()
+    sys.stdout.write(done.stdout)
+    sys.stderr.write(done.stderr)
+
+
+if __name__ == "__main__":
+    if sys.argv[2] == "measure":
+        print(json.dumps(measure(LIBRARIES[sys.argv[1]](), int(sys.argv[3]))), flush=True)
+        os._exit(0)
+    elif sys.argv[2] == "namespace":
+        in_namespace(sys.argv[1], sys.argv[3])
+    else:
+        sys.exit(
+            subprocess.run(
+                ["unshare", "--mount", "--net", sys.executable, "-m", "benchmark.names", sys.argv[1], "namespace", sys.argv[3]]
+            ).returncode
+        )

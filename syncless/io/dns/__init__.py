@@ -1,0 +1,304 @@
+"""Host names without waiting and without threads: getaddrinfo and its kin, as the C library answers them.
+
+The order of sources is that of the system's nsswitch.conf. /etc/hosts is looked at here; name servers are asked by our own sockets,
+while dnspython builds and reads the messages; what only the C library knows (mDNS, systemd-resolved, NIS ...) is asked of it in a thread.
+Numeric addresses and names of /etc/hosts never touch the network or a thread.
+
+``SYNCLESS_RESOLVER=thread`` in the environment, or `use("thread")`, asks the C library for everything, in a pool of threads.
+"""
+
+from __future__ import annotations
+
+import os
+import socket as _stdlib
+import time
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from syncless._core.sockcalls import is_numeric
+from syncless._core.threads import run_in_thread
+from syncless.io.dns import wire
+from syncless.io.dns.local import families_here, is_known_here
+from syncless.io.dns.order import ordered
+from syncless.io.dns.resolver import AAAA, PTR, A, Resolver, error
+from syncless.io.dns.system import Host
+
+# The C library's own, whatever is put in their place later (syncless.patches).
+_getaddrinfo, _gethostbyname, _gethostbyname_ex = _stdlib.getaddrinfo, _stdlib.gethostbyname, _stdlib.gethostbyname_ex
+_gethostbyaddr, _getnameinfo, _getfqdn, _gethostname = _stdlib.gethostbyaddr, _stdlib.getnameinfo, _stdlib.getfqdn, _stdlib.gethostname
+
+AddressInfo = list[tuple[Any, Any, int, str, Any]]
+"""(family, type, protocol, canonical name, address) of each way to reach a host."""
+
+AF_INET, AF_INET6, AF_UNSPEC = int(_stdlib.AF_INET), int(_stdlib.AF_INET6), int(_stdlib.AF_UNSPEC)
+CANONNAME, NUMERICHOST = int(_stdlib.AI_CANONNAME), int(_stdlib.AI_NUMERICHOST)
+OF_FAMILY = {AF_INET: A, AF_INET6: AAAA}
+V4MAPPED, ALL, ADDRCONFIG = (int(getattr(_stdlib, name, 0)) for name in ("AI_V4MAPPED", "AI_ALL", "AI_ADDRCONFIG"))
+OURS = CANONNAME | V4MAPPED | ALL | ADDRCONFIG
+"""The flags that are heeded here and not left to the C library."""
+RESULTS = 1000
+"""Results of getaddrinfo that are kept."""
+HOST_NOT_FOUND, TRY_AGAIN = (1, "Unknown host"), (2, "Host name lookup failure")
+
+_resolver = Resolver("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", 53)
+_in_thread = os.environ.get("SYNCLESS_RESOLVER", "") == "thread"
+_results: dict[Any, tuple[float, tuple[int, int, int], AddressInfo]] = {}
+
+
+def use(resolver: Literal["dns", "thread"]) -> None:
+    """Who answers from now on: this module, or the C library in threads. ValueError for another word."""
+    global _in_thread
+    if resolver not in ("dns", "thread"):
+        raise ValueError(f"there is no resolver {resolver!r}; there are 'dns' and 'thread'")
+    _in_thread = resolver == "thread"
+
+
+def configure(
+    *, hosts: str = "/etc/hosts", nsswitch: str = "/etc/nsswitch.conf", resolv_conf: str = "/etc/resolv.conf", port: int = 53
+) -> None:
+    """Other files than the system's, and another port of the name servers than 53; forgets what it has learnt."""
+    global _resolver
+    _resolver = Resolver(hosts, nsswitch, resolv_conf, port)
+    _results.clear()
+
+
+class _AskTheCLibrary(Exception):
+    """A source that only the C library knows comes first."""
+
+
+class _Found:
+    """What a source says of a name: addresses by family, the best source's first."""
+
+    def __init__(self, canonical: str, aliases: Sequence[str], addresses: dict[int, list[str]], expires: float):
+        self.canonical = canonical
+        self.aliases = list(aliases)
+        self.addresses = addresses
+        self.expires = expires
+
+
+def is_loopback(line: Host) -> bool:
+    return line.address == "::1"
+
+
+def _in_hosts(name: str, families: tuple[int, ...]) -> _Found | None:
+    only_four = families == (AF_INET,)
+    lines: list[Host] = [line for line in _resolver.hosts.named(name) if line.family in families or (is_loopback(line) and only_four)]
+    if not lines:
+        return None
+    first = lines[0].name
+    aliases = [each for line in lines for each in (line.name, *line.aliases) if each != first]
+    addresses = {family: [line.address for line in lines if line.family == family] for family in families}
+    if only_four:  # who asks for IPv4 only gets the loopback address for IPv6's, as from the C library
+        addresses = {AF_INET: ["127.0.0.1" if is_loopback(line) else line.address for line in lines]}
+    return _Found(first, list(dict.fromkeys(aliases)), addresses, time.monotonic() + 3600)
+
+
+def _by_servers(name: str, families: tuple[int, ...]) -> _Found:
+    found = _resolver.search(name, tuple(OF_FAMILY[family] for family in families))
+    addresses = {family: [rdata.address for rdata in records.data] for family, records in zip(families, found, strict=True)}
+    best = next(records for records in found if records.data)
+    return _Found(best.canonical, best.aliases, addresses, min(records.expires for records in found))
+
+
+def _find(name: str, families: tuple[int, ...]) -> _Found:
+    """Asks one source after the other. gaierror if none knows it, _AskTheCLibrary if that must be asked."""
+    failure = error(_stdlib.EAI_NONAME)
+    for source in _resolver.sources:
+        if source.name == "files":
+            found = _in_hosts(name, families)
+            if found is not None:
+                return found
+            status = "notfound"
+        elif source.name == "dns":
+            try:
+                return _by_servers(name, families)
+            except _stdlib.gaierror as told:
+                failure = told
+                status = "tryagain" if told.errno == _stdlib.EAI_AGAIN else "notfound"
+        elif is_known_here(source.name, name):
+            raise _AskTheCLibrary
+        else:
+            status = "unavail" if source.name.startswith("mdns") else "notfound"
+        if source.actions.get(status) == "return":
+            break
+    raise failure
+
+
+def _plain(host: str | bytes) -> str:
+    """The name as it is asked for; UnicodeError as the standard library raises it."""
+    if isinstance(host, (bytes, bytearray)):
+        return bytes(host).decode("ascii", "surrogateescape")
+    if not isinstance(host, str):
+        raise TypeError("getaddrinfo() argument 1 must be string or None")
+    labels = host.removesuffix(".").split(".")
+    if host.isascii() and all(1 <= len(label) <= 63 for label in labels):
+        return host
+    return host.encode("idna").decode("ascii")
+
+
+def getaddrinfo(
+    host: str | bytes | None, port: str | bytes | int | None, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
+) -> AddressInfo:
+    """socket.getaddrinfo, cooperative."""
+    if host is None or flags & NUMERICHOST or is_numeric(host):
+        return list(_getaddrinfo(host, port, family, type, proto, flags))
+    if _in_thread:
+        return list(run_in_thread(_getaddrinfo, host, port, family, type, proto, flags))
+    key = host, port, family, type, proto, flags
+    known = _results.get(key)
+    if known is not None and known[0] > time.monotonic() and known[1] == _resolver.generation:
+        return known[2].copy()
+    name = _plain(host)
+    if family not in (AF_UNSPEC, AF_INET, AF_INET6) or "\0" in name:
+        return list(_getaddrinfo(host, port, family, type, proto, flags))  # which says what is wrong
+    if not isinstance(port, int) or proto or type not in (0, 1, 2):  # what there is not is an error before any name is asked for
+        _getaddrinfo("::" if family == AF_INET6 else "0.0.0.0", port, family, type, proto, flags & ~OURS)
+    try:
+        found, addresses = _addresses(name, family, flags)
+    except _AskTheCLibrary:
+        return list(run_in_thread(_getaddrinfo, host, port, family, type, proto, flags))
+    result: AddressInfo = []
+    for address in addresses:
+        result += _getaddrinfo(address, port, AF_UNSPEC, type, proto, (flags & ~OURS) | NUMERICHOST)
+    if flags & CANONNAME:
+        result[0] = (*result[0][:3], found.canonical, result[0][4])
+    if len(_results) >= RESULTS:
+        del _results[next(iter(_results))]
+    _results[key] = found.expires, _resolver.generation, result
+    return result.copy()
+
+
+def _addresses(name: str, family: int, flags: int) -> tuple[_Found, list[str]]:
+    """The addresses in the order in which they should be tried."""
+    here = families_here() if flags & ADDRCONFIG else {AF_INET, AF_INET6}
+    mapped = family == AF_INET6 and flags & V4MAPPED
+    wanted: tuple[int, ...] = (AF_INET, AF_INET6) if family == AF_UNSPEC or mapped else (family,)
+    wanted = tuple(each for each in wanted if each in here or (mapped and each == AF_INET)) or wanted
+    found = _find(name, wanted)
+    addresses = [address for each in wanted for address in found.addresses[each]]
+    if mapped:
+        six = found.addresses.get(AF_INET6, [])
+        if not six or flags & ALL:
+            six = [*six, *(f"::ffff:{address}" for address in found.addresses.get(AF_INET, []))]
+        addresses = six
+    return found, ordered(addresses)
+
+
+def gethostbyname(hostname: str) -> str:
+    """socket.gethostbyname, cooperative."""
+    if is_numeric(hostname):
+        return _gethostbyname(hostname)
+    if _in_thread:
+        return run_in_thread(_gethostbyname, hostname)
+    return str(getaddrinfo(hostname, None, AF_INET, _stdlib.SOCK_STREAM)[0][4][0])
+
+
+def gethostbyname_ex(hostname: str) -> tuple[str, list[str], list[str]]:
+    """socket.gethostbyname_ex, cooperative."""
+    if is_numeric(hostname):
+        return _gethostbyname_ex(hostname)
+    name = _plain(hostname)
+    try:
+        if _in_thread:
+            raise _AskTheCLibrary
+        found = _find(name, (AF_INET,))
+    except _AskTheCLibrary:
+        return run_in_thread(_gethostbyname_ex, hostname)
+    return found.canonical, found.aliases, found.addresses[AF_INET]
+
+
+def _name_of(address: str) -> tuple[str, list[str]]:
+    """The name of a numeric address and its other names. gaierror, _AskTheCLibrary."""
+    failure = error(_stdlib.EAI_NONAME)
+    plain = address.partition("%")[0]
+    for source in _resolver.sources:
+        if source.name == "files":
+            line = _resolver.hosts.at(address) or _resolver.hosts.at(plain)
+            if line is not None:
+                return line.name, list(line.aliases)
+        elif source.name == "dns":
+            wire.load()
+            try:
+                found = _resolver.search(wire.dns.reversename.from_address(plain).to_text(), (PTR,))[0]
+                first, *others = [rdata.target.to_text(omit_final_dot=True) for rdata in found.data]
+                return first, others
+            except _stdlib.gaierror as told:
+                failure = told
+        elif is_known_here(source.name, ""):
+            raise _AskTheCLibrary
+    raise failure
+
+
+def gethostbyaddr(ip_address: str) -> tuple[str, list[str], list[str]]:
+    """socket.gethostbyaddr, cooperative."""
+    if not isinstance(ip_address, (str, bytes)) or _in_thread:
+        return run_in_thread(_gethostbyaddr, ip_address)
+    address = str(getaddrinfo(ip_address, None, 0, _stdlib.SOCK_STREAM)[0][4][0])
+    try:
+        name, aliases = _name_of(address)
+    except _AskTheCLibrary:
+        return run_in_thread(_gethostbyaddr, ip_address)
+    except _stdlib.gaierror as told:
+        raise _stdlib.herror(*(TRY_AGAIN if told.errno == _stdlib.EAI_AGAIN else HOST_NOT_FOUND)) from None
+    return name, aliases, [address]
+
+
+def getnameinfo(sockaddr: Any, flags: int) -> tuple[str, str]:
+    """socket.getnameinfo, cooperative."""
+    numeric = int(_stdlib.NI_NUMERICHOST)
+    if not isinstance(sockaddr, tuple) or flags & numeric:
+        return _getnameinfo(sockaddr, flags)
+    required = int(_stdlib.NI_NAMEREQD)
+    host, service = _getnameinfo(sockaddr, (flags & ~required) | numeric)
+    try:
+        if _in_thread or flags & _stdlib.NI_NOFQDN:
+            raise _AskTheCLibrary
+        return _name_of(host)[0], service
+    except _AskTheCLibrary:
+        return run_in_thread(_getnameinfo, sockaddr, flags)
+    except _stdlib.gaierror as told:
+        if told.errno == _stdlib.EAI_AGAIN or flags & required:
+            raise
+        return host, service
+
+
+def getfqdn(name: str = "") -> str:
+    """socket.getfqdn, cooperative."""
+    name = name.strip()
+    if name in ("", "0.0.0.0", "::"):
+        name = _gethostname()
+    try:
+        hostname, aliases, _ = gethostbyaddr(name)
+    except OSError:
+        return name
+    return next((each for each in [hostname, *aliases] if "." in each), hostname)
+
+
+def query(name: str, rdtype: str | int = "A") -> list[Any]:
+    """The records of a name: dnspython's rdata objects of that type ("MX", "TXT", "SRV" ...), aliases followed, the search list heeded.
+
+    socket.gaierror: EAI_NONAME if there is no such name, EAI_NODATA if it has no such records, EAI_AGAIN if no server has answered.
+    ValueError for a type that there is not.
+    """
+    wire.load()
+    try:
+        number = int(wire.dns.rdatatype.RdataType.make(rdtype))
+    except Exception as wrong:
+        raise ValueError(f"there is no record type {rdtype!r}") from wrong
+    return _resolver.search(_plain(name), (number,))[0].data
+
+
+__all__ = [
+    "A",
+    "AAAA",
+    "AddressInfo",
+    "configure",
+    "getaddrinfo",
+    "getfqdn",
+    "gethostbyaddr",
+    "gethostbyname",
+    "gethostbyname_ex",
+    "getnameinfo",
+    "query",
+    "use",
+]

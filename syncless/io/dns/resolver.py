@@ -1,0 +1,201 @@
+"""Names to records: the search list, a cache, and one query for all who ask the same at the same time."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from syncless._core.sync import Event
+from syncless.io.dns import wire
+from syncless.io.dns.system import Hosts, ResolvConf, Source, Watched, parse_nsswitch
+from syncless.io.dns.transport import NXDOMAIN, NoAnswer, exchange
+
+CACHE_ENTRIES = 10_000
+LONGEST_SECONDS = 86_400
+"""What a record says it may be kept for is believed up to a day."""
+LONGEST_NEGATIVE_SECONDS = 300
+"""The same for a name that there is not (RFC 2308)."""
+UNMARKED_NEGATIVE_SECONDS = 5
+"""The same where the server does not say how long."""
+RESTING_SECONDS = 1.0
+"""A name that no server has answered is not asked for again at once."""
+
+A, CNAME, SOA, PTR, AAAA = 1, 5, 6, 12, 28
+MOST_ALIASES = 16
+
+_ERRORS = {
+    socket.EAI_NONAME: "Name or service not known",
+    socket.EAI_AGAIN: "Temporary failure in name resolution",
+    socket.EAI_FAIL: "Non-recoverable failure in name resolution",
+    socket.EAI_NODATA: "No address associated with hostname",
+}
+
+
+def error(code: int) -> socket.gaierror:
+    """The exception that the C library's code makes."""
+    return socket.gaierror(code, _ERRORS[code])
+
+
+class Records(NamedTuple):
+    """What name servers say of a name and a type."""
+
+    exists: bool
+    """False if there is no such name at all."""
+    canonical: str
+    """The name at the end of the aliases, without its last dot."""
+    aliases: list[str]
+    """The names that led there."""
+    data: list[Any]
+    """dnspython's rdata; empty if the name has none of that type."""
+    expires: float
+
+
+class _Pending:
+    """A query under way."""
+
+    def __init__(self) -> None:
+        self.done = Event()
+        self.found: list[Records] | None = None
+
+
+class Resolver:
+    """Asks name servers. Paths and port are the system's unless a test says otherwise."""
+
+    def __init__(self, hosts: str, nsswitch: str, resolv_conf: str, port: int):
+        self.port = port
+        self._hosts = Watched(hosts, Hosts)
+        self._sources = Watched(nsswitch, parse_nsswitch)
+        self._text = Watched(resolv_conf, str)
+        self._conf: tuple[int, ResolvConf] = (-1, ResolvConf())
+        self._cache: dict[tuple[str, int], Records] = {}
+        self._failed: dict[tuple[str, tuple[int, ...]], float] = {}
+        self._pending: dict[tuple[str, tuple[int, ...]], _Pending] = {}
+
+    @property
+    def hosts(self) -> Hosts:
+        return self._hosts.get()
+
+    @property
+    def sources(self) -> list[Source]:
+        return self._sources.get()
+
+    @property
+    def generation(self) -> tuple[int, int, int]:
+        """Changes whenever one of the system's files has changed."""
+        for watched in (self._hosts, self._sources, self._text):
+            watched.get()
+        return self._hosts.generation, self._sources.generation, self._text.generation
+
+    @property
+    def conf(self) -> ResolvConf:
+        """resolv.conf; what was learnt from other servers is forgotten when it changes."""
+        text = self._text.get()
+        if self._conf[0] != self._text.generation:
+            wire.load()
+            self._conf = self._text.generation, wire.read_resolv_conf(text)
+            self._cache.clear()
+            self._failed.clear()
+        return self._conf[1]
+
+    def candidates(self, name: str) -> Iterator[str]:
+        """The absolute names for which a name may stand, in the order of resolv.conf(5)."""
+        if name.endswith("."):
+            yield name
+            return
+        conf = self.conf
+        as_it_is = name.count(".") >= conf.ndots
+        if as_it_is:
+            yield name + "."
+        for domain in conf.search:
+            yield f"{name}.{domain}."
+        if not as_it_is:
+            yield name + "."
+
+    def search(self, name: str, types: tuple[int, ...]) -> list[Records]:
+        """The records of the first candidate that has any. socket.gaierror as the C library says why there are none."""
+        no_data = failed = False
+        for candidate in self.candidates(name):
+            try:
+                found = self.lookup(candidate, types)
+            except NoAnswer:
+                failed = True
+                continue
+            except ValueError:
+                continue  # with this domain it would be too long
+            if any(records.data for records in found):
+                return found
+            no_data = no_data or any(records.exists for records in found)
+        raise error(socket.EAI_AGAIN if failed else socket.EAI_NODATA if no_data else socket.EAI_NONAME)
+
+    def lookup(self, name: str, types: tuple[int, ...]) -> list[Records]:
+        """The records of an absolute name, for each of the types. NoAnswer; ValueError if it cannot be a name."""
+        key = name.lower(), types
+        while True:
+            now = time.monotonic()
+            known = [self._cache.get((key[0], rdtype)) for rdtype in types]
+            if all(records is not None and records.expires > now for records in known):
+                return known  # type: ignore[return-value]
+            if self._failed.get(key, 0.0) > now:
+                raise NoAnswer
+            pending = self._pending.get(key)
+            if pending is None:
+                return self._ask(key)
+            pending.done.wait()
+            if pending.found is not None:
+                return pending.found
+            # it failed, which is remembered; or who asked was killed, and somebody else takes over
+
+    def _ask(self, key: tuple[str, tuple[int, ...]]) -> list[Records]:
+        name, types = key
+        pending = self._pending[key] = _Pending()
+        try:
+            conf = self.conf
+            asked = wire.name_from(name)
+            try:
+                answers = exchange(wire.ask(asked, types, conf.edns), conf, self.port)
+            except NoAnswer:
+                self._remember(self._failed, key, time.monotonic() + RESTING_SECONDS)
+                raise
+            pending.found = [records_of(answer, asked, name, rdtype) for answer, rdtype in zip(answers, types, strict=True)]
+            for rdtype, records in zip(types, pending.found, strict=True):
+                self._remember(self._cache, (name, rdtype), records)
+            return pending.found
+        finally:
+            del self._pending[key]
+            pending.done.set()
+
+    @staticmethod
+    def _remember(cache: dict[Any, Any], key: Any, value: Any) -> None:
+        cache.pop(key, None)
+        while len(cache) >= CACHE_ENTRIES:
+            del cache[next(iter(cache))]  # the oldest
+        cache[key] = value
+
+
+def records_of(answer: wire.Answer, asked: Any, text: str, rdtype: int) -> Records:
+    """What an answer says, its aliases followed."""
+    name, aliases, seconds = asked, [], LONGEST_SECONDS
+    for _ in range(MOST_ALIASES):
+        here = [record for record in answer.answers if record.name is name or record.name == name]
+        data = [record for record in here if record.rdtype == rdtype]
+        alias = next((record for record in here if record.rdtype == CNAME), None)
+        if data or alias is None:
+            break
+        aliases.append(_text(name))
+        seconds = min(seconds, alias.seconds)
+        name = alias.data.target
+    else:
+        return Records(False, text.removesuffix("."), [], [], 0.0)  # aliases without end lead to no name
+    if data:
+        seconds = min(seconds, *(record.seconds for record in data))
+    else:
+        marks = [min(record.seconds, record.data.minimum) for record in answer.authority if record.rdtype == SOA]
+        seconds = min(seconds, LONGEST_NEGATIVE_SECONDS, *(marks or [UNMARKED_NEGATIVE_SECONDS]))
+    canonical = _text(name) if aliases else text.removesuffix(".")
+    return Records(answer.rcode != NXDOMAIN, canonical, aliases, [record.data for record in data], time.monotonic() + seconds)
+
+
+def _text(name: Any) -> str:
+    return str(name.to_text(omit_final_dot=True))

@@ -1,0 +1,160 @@
+"""DNS messages and resolv.conf, by dnspython. It is imported when the first name is asked for, in a thread, because that takes long."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import struct
+from typing import Any, NamedTuple
+
+from syncless._core.sync import Lock
+from syncless._core.threads import run_in_thread
+from syncless.io.dns.system import ResolvConf, options_of
+
+PAYLOAD = 1232
+"""Bytes of an answer by UDP that are asked for with EDNS: what passes everywhere without fragments."""
+
+dns: Any = None
+_loading = Lock()
+
+
+def load() -> None:
+    """Imports dnspython."""
+    global dns
+    if dns is None:
+        with _loading:
+            if dns is None:
+                modules = (
+                    "dns.flags",
+                    "dns.message",
+                    "dns.name",
+                    "dns.rcode",
+                    "dns.rdatatype",
+                    "dns.renderer",
+                    "dns.resolver",
+                    "dns.reversename",
+                )
+                for module in modules:
+                    run_in_thread(importlib.import_module, module)
+                dns = importlib.import_module("dns")
+
+
+def read_resolv_conf(text: str) -> ResolvConf:
+    """Reads a resolv.conf; RES_OPTIONS and LOCALDOMAIN are heeded."""
+    conf = ResolvConf()
+    domains = os.environ.get("LOCALDOMAIN", "").split()
+    if domains:
+        text += f"\nsearch {' '.join(domains)}\n"
+    read = dns.resolver.Resolver(configure=False)
+    try:
+        read.read_resolv_conf(io.StringIO(text))
+        conf.nameservers = [str(server) for server in read.nameservers][:3]  # as many as the C library asks (MAXNS)
+    except dns.resolver.NoResolverConfiguration:
+        pass
+    domain = [read.domain] if read.domain is not None and read.domain != dns.name.root else []
+    conf.search = [name.to_text(omit_final_dot=True) for name in read.search or domain]
+    options = options_of(text)
+
+    def number(name: str, default: int, most: int) -> int:
+        return min(int(options[name]), most) if options.get(name, "").isdecimal() else default
+
+    conf.ndots, conf.attempts = number("ndots", 1, 15), number("attempts", 2, 5)
+    conf.timeout = float(max(1, number("timeout", 5, 30)))
+    conf.rotate, conf.edns = "rotate" in options, "edns0" in options
+    return conf
+
+
+HEADER, RECORD, TYPE, NUMBER = struct.Struct("!HHHHHH"), struct.Struct("!HHIH"), struct.Struct("!HH"), struct.Struct("!H")
+IS_ANSWER, TRUNCATED, RECURSION_DESIRED = 0x8000, 0x0200, 0x0100
+IN, OPT = 1, 41
+
+
+class Question(NamedTuple):
+    """One question, ready to be sent."""
+
+    number: int
+    name: Any
+    rdtype: int
+    wire: bytes
+    end: int
+    """Where the question section ends in the message."""
+
+
+def ask(name: Any, types: tuple[int, ...], edns: bool) -> list[Question]:
+    """The same question for each of the types (RFC 1035 section 4.1); the name is put into bytes by dnspython."""
+    asked = name.to_wire()
+    extra = b"\0" + RECORD.pack(OPT, PAYLOAD, 0, 0) if edns else b""  # RFC 6891 section 6.1.2
+    questions = []
+    for rdtype in types:
+        (number,) = NUMBER.unpack(os.urandom(2))
+        head = HEADER.pack(number, RECURSION_DESIRED, 1, 0, 0, 1 if edns else 0) + asked + TYPE.pack(rdtype, IN)
+        questions.append(Question(number, name, rdtype, head + extra, len(head)))
+    return questions
+
+
+class Record(NamedTuple):
+    """A resource record."""
+
+    name: Any
+    rdtype: int
+    seconds: int
+    """That it may be kept."""
+    data: Any
+    """dnspython's rdata."""
+
+
+class Answer(NamedTuple):
+    """What a name server says."""
+
+    rcode: int
+    truncated: bool
+    answers: list[Record]
+    authority: list[Record]
+
+
+TO_THE_QUESTION = b"\xc0\x0c"
+"""A compressed name that is the question's (RFC 1035 section 4.1.4)."""
+
+
+def parse(data: bytes, question: Question) -> Answer | None:
+    """What a message says, or None if it is not an answer to this question and no other (RFC 5452 section 9.1), or cannot be understood.
+
+    Names and records are read by dnspython; its Message would cost three times as much.
+    """
+    try:
+        number, flags, asked, answers, authority, _ = HEADER.unpack_from(data)
+        if number != question.number or not flags & IS_ANSWER or asked != 1:
+            return None
+        if data[12 : question.end] != question.wire[12 : question.end]:
+            name, size = dns.name.from_wire(data, 12)  # a server may have changed upper and lower case
+            if name != question.name or data[12 + size : 16 + size] != question.wire[question.end - 4 : question.end]:
+                return None
+        records, end = _records(data, question.end, answers, question.name)
+        others = [] if records or flags & TRUNCATED else _records(data, end, authority, question.name)[0]
+        return Answer(flags & 15, bool(flags & TRUNCATED), records, others)
+    except Exception:  # a hostile server may send anything; dnspython raises more than its own exceptions
+        return None
+
+
+def _records(data: bytes, at: int, count: int, asked: Any) -> tuple[list[Record], int]:
+    found = []
+    for _ in range(count):
+        if data[at : at + 2] == TO_THE_QUESTION:
+            name, size = asked, 2
+        else:
+            name, size = dns.name.from_wire(data, at)
+        at += size
+        rdtype, rdclass, seconds, length = RECORD.unpack_from(data, at)
+        at += RECORD.size
+        found.append(Record(name, rdtype, seconds, dns.rdata.from_wire(rdclass, rdtype, data, at, length)))
+        at += length
+    return found, at
+
+
+def name_from(text: str) -> Any:
+    """An absolute name; ValueError if the text cannot be one."""
+    try:
+        return dns.name.from_text(text)
+    except (dns.exception.DNSException, UnicodeError) as error:
+        raise ValueError(f"{text!r} is no domain name: {error}") from None

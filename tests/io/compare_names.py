@@ -1,0 +1,87 @@
+"""Our answers beside the C library's, with the same configuration: run by test_dns.py in a mount and network namespace of its own.
+
+``unshare --mount --net python -m tests.io.compare_names FOLDER``: FOLDER/{hosts,nsswitch.conf,resolv.conf} become those of /etc, and a name
+server listens on 127.0.0.1:53. Prints JSON: how many calls were compared, and those that differ.
+"""
+
+import fcntl
+import json
+import socket
+import struct
+import subprocess
+import sys
+
+import syncless
+from syncless.io import dns
+from tests.io.nameserver import ZONE, NameServer
+
+STREAM = socket.SOCK_STREAM
+NAMES = [name for name in ZONE if "arpa" not in name and name not in ("slow.example.", "late.example.", "forged.example.")]
+HOSTS = ["inhosts.example", "INHOSTS.Example", "alias1", "twice.example", "sixonly.example", "localhost", "commented", "padded.example"]
+NUMBERS = ["1.2.3", "0x7f.1", "127.1", "::1", "192.0.2.1", "<broadcast>", "fe80::1%lo", ""]
+ODD = ["nowhere.example", "nowhere", "host", "host.corp.example", "one", "x" * 63, "-a.example", "bücher.example", b"one.example"]
+ODD += ["one.example.", "a" * 64, "x..y", ".", "servfail.example", "example", *NUMBERS]
+ANY_ORDER = ("many.example.", "large.example.")
+"""The name server changes the order of their addresses."""
+ENDLESS = ("loop.example.", "loop2.example.")
+"""The C library says one thing where one family is asked for and another where both are."""
+CALLS = [
+    *(("getaddrinfo", (name, 80, 0, STREAM)) for name in [*NAMES, *HOSTS, *ODD]),
+    *(("getaddrinfo", (name, None)) for name in ["one.example", "localhost", "inhosts.example"]),
+    *(("getaddrinfo", (name, "http", family, 0, 0, 0)) for name in ["both.example", "localhost"] for family in (2, 10)),
+    *(("getaddrinfo", ("both.example", "80", 0, kind, proto)) for kind in (0, 1, 2, 3) for proto in (0, 6, 17)),
+    *(("getaddrinfo", ("one.example", port, 0, STREAM)) for port in ("nosuchservice", "", b"http", "65536", -1, 1.5)),
+    *(
+        ("getaddrinfo", (name, 80, family, STREAM, 0, socket.AI_CANONNAME))
+        for name in ["alias.example", "one", "alias1"]
+        for family in (0, 2)
+    ),
+    *(("getaddrinfo", (name, 80, 10, STREAM, 0, socket.AI_V4MAPPED)) for name in ["one.example", "both.example", "nowhere.example"]),
+    ("getaddrinfo", ("both.example", 80, 10, STREAM, 0, socket.AI_V4MAPPED | socket.AI_ALL)),
+    *(("getaddrinfo", (name, 80, 0, STREAM, 0, socket.AI_NUMERICHOST)) for name in ["one.example", "192.0.2.1"]),
+    *(("getaddrinfo", (name, 80, 0, STREAM, 0, socket.AI_PASSIVE)) for name in [None, "one.example", "192.0.2.1"]),
+    ("getaddrinfo", (None, None)),
+    ("getaddrinfo", ("one.example", 80, 99)),
+    ("getaddrinfo", ("one.example", 80, 0, 77)),
+    *(("gethostbyname", (name,)) for name in [*NAMES, *HOSTS, *ODD] if name not in ANY_ORDER + ENDLESS),
+    *(("gethostbyname_ex", (name,)) for name in [*NAMES, *HOSTS, "nowhere.example", "192.0.2.1", "host"] if name not in ENDLESS),
+    *(("gethostbyaddr", (name,)) for name in ["192.0.2.99", "192.0.2.77", "2001:db8::6", "127.0.0.1", "one.example", "inhosts.example"]),
+    *(("getnameinfo", ((host, 80), flags)) for host in ["192.0.2.99", "192.0.2.77", "2001:db8::6"] for flags in range(32)),
+    *(("getnameinfo", (what, 0)) for what in [("one.example", 80), ("192.0.2.1",), "x", ("::1", 80, 0, 0)]),
+    *(("getfqdn", (name,)) for name in ["192.0.2.99", "192.0.2.77", "alias1", "nowhere", "one"]),
+]
+
+
+def loopback_up():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        request = struct.pack("16sh14x", b"lo", 0x1 | 0x40)  # IFF_UP, IFF_RUNNING
+        fcntl.ioctl(sock, 0x8914, request)  # SIOCSIFFLAGS
+
+
+def outcome(function, args):
+    """What a call returns or raises, in a form that can be compared; the order of equally good addresses is the name server's."""
+    try:
+        found = function(*args)
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+    if isinstance(found, list):
+        return sorted(repr((int(row[0]), int(row[1]), *row[2:])) for row in found)
+    return repr((found[0], sorted(found[1]), sorted(found[2])) if isinstance(found, tuple) and len(found) == 3 else found)
+
+
+def main(folder):
+    for name in ("hosts", "nsswitch.conf", "resolv.conf"):
+        subprocess.run(["mount", "--bind", f"{folder}/{name}", f"/etc/{name}"], check=True)
+    loopback_up()
+    different = []
+    with NameServer(53):
+        for name, args in CALLS:
+            theirs = syncless.run_in_thread(outcome, getattr(socket, name), args)
+            ours = outcome(getattr(dns, name), args)
+            if ours != theirs:
+                different.append([name, repr(args), theirs, ours])
+    print(json.dumps({"compared": len(CALLS), "different": different}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
