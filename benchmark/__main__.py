@@ -68,20 +68,30 @@ def run_experiment(experiment: Experiment, scale: Scale, only: list[str] | None)
 def run_calls(name: str, libraries: list[str], parts: list[str], scale: Scale, divisor: int) -> dict[str, Any]:
     """An experiment within one process (engine, patched): the libraries take turns, each in processes of its own."""
     found: dict[str, dict[str, list[float]]] = {library: {} for library in libraries}
+    absent: dict[str, str] = {}
     for number in range(scale.rounds):
         for library, values in found.items():
+            if library in absent:
+                continue
             say(f"{name}: round {number + 1} of {scale.rounds}, {library}")
             for part in parts:
                 command = ["taskset", "-c", str(SERVER_CORE), sys.executable, "-m", f"benchmark.{name}", library, part, str(divisor)]
                 done = subprocess.run(command, capture_output=True, text=True)
-                if done.returncode:
-                    raise SystemExit(f"{library} failed:\n{done.stderr}")
+                if done.returncode or not done.stdout:
+                    reason = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+                    say(f"{name}: {library} cannot be measured: {reason}")
+                    absent[library] = reason
+                    continue
                 for operation, value in json.loads(done.stdout).items():
                     values.setdefault(operation, []).append(value)
-    return {"name": name, "rounds": scale.rounds, "libraries": found}
+    return {"name": name, "rounds": scale.rounds, "libraries": found, "absent": absent}
 
 
-CALLS = {"engine": (["syncless", "gevent"], ["time", "memory"]), "patched": (["unpatched", "syncless", "gevent"], ["time"])}
+CALLS: dict[str, tuple[list[str], list[str]]] = {
+    "engine": (["syncless", "gevent"], ["time", "memory"]),
+    "patched": (["unpatched", "syncless", "gevent"], ["time"]),
+    "names": (["syncless", "in threads", "gevent"], ["time"]),
+}
 """Experiments within one process -> the libraries, and the parts that need a process each."""
 
 

@@ -41,8 +41,13 @@ class Syncless:
 class Gevent:
     def __init__(self) -> None:
         os.environ["GEVENT_RESOLVER"] = "dnspython"
+        # its resolver lacks what dnspython 2 calls: with 2.2 one method is enough
+        sys.path.insert(0, os.environ["BENCHMARK_DNSPYTHON_2_2"])
         import gevent
         import gevent.socket
+        from gevent.resolver import dnspython
+
+        dnspython._DualResolver.resolve = dnspython._DualResolver.query  # type: ignore[attr-defined]
 
         self.spawn, self.sleep, self.getaddrinfo = gevent.spawn, gevent.sleep, gevent.socket.getaddrinfo
 
@@ -80,12 +85,14 @@ def measure(library: Any, divisor: int) -> dict[str, float]:
     ticker.kill()
     count = 1000 // divisor
     started = time.perf_counter()
+    if isinstance(library, Gevent):
+        count = 0  # it asks one after the other, two tenths of a second each
     waiting = [library.spawn(look, f"slow{number}.example.") for number in range(count)]
     library.sleep(0.05)
     found["threads"] = float(len(os.listdir("/proc/self/task")) - 1)
     for tasklet in waiting:
         tasklet.join()
-    found["concurrent"] = time.perf_counter() - started
+    found["concurrent"] = time.perf_counter() - started if count else float("inf")
     found["uncached"] = cpu(lambda number: look(f"name{number}.example."), 2000 // divisor)
     found["cached"] = cpu(lambda number: look("name1.example."), 5000 // divisor)
     found["hosts"] = cpu(lambda number: look("inhosts.example"), 5000 // divisor)

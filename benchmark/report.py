@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmark.engine import OPERATIONS
 from benchmark.experiments import EXPERIMENTS
+from benchmark.names import OPERATIONS as NAMES
 from benchmark.patched import OPERATIONS as CALLS
 
 RESULTS = pathlib.Path(__file__).parent / "results"
@@ -104,15 +105,26 @@ def patched_table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def names_table(result: dict[str, Any]) -> str:
+    libraries, lines = result["libraries"], ["**Looking up names**", "", "| | " + " | ".join(result["libraries"]) + " |"]
+    lines.append("|---|" + "---|" * len(libraries))
+    for name, (text, unit) in NAMES.items():
+        cells = [min(values[name]) if name in values else float("inf") for values in libraries.values()]
+        shown = ["-" if value == float("inf") else f"{value:,.2f} {unit}" for value in cells]
+        lines.append(f"| {text} | {' | '.join(shown)} |")
+    lines += [f"\n{library}: absent: {reason}" for library, reason in result["absent"].items()]
+    return "\n".join(lines)
+
+
 def table(result: dict[str, Any]) -> str:
-    special = {"engine": engine_table, "patched": patched_table}
+    special = {"engine": engine_table, "patched": patched_table, "names": names_table}
     return special.get(result["name"], experiment_table)(result)
 
 
 def tables() -> str:
     """All tables, from the last run of each experiment."""
     parts = []
-    for name in [*EXPERIMENTS, "engine", "patched"]:
+    for name in [*EXPERIMENTS, "engine", "patched", "names"]:
         path = RESULTS / f"{name}.json"
         if path.exists():
             result = json.loads(path.read_text())

@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 import socket as _stdlib
 import time
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
 
 from syncless._core.sockcalls import is_numeric
 from syncless._core.threads import run_in_thread
@@ -27,6 +27,7 @@ from syncless.io.dns.system import Host
 _getaddrinfo, _gethostbyname, _gethostbyname_ex = _stdlib.getaddrinfo, _stdlib.gethostbyname, _stdlib.gethostbyname_ex
 _gethostbyaddr, _getnameinfo, _getfqdn, _gethostname = _stdlib.gethostbyaddr, _stdlib.getnameinfo, _stdlib.getfqdn, _stdlib.gethostname
 
+T = TypeVar("T")
 AddressInfo = list[tuple[Any, Any, int, str, Any]]
 """(family, type, protocol, canonical name, address) of each way to reach a host."""
 
@@ -100,21 +101,20 @@ def _by_servers(name: str, families: tuple[int, ...]) -> _Found:
     return _Found(best.canonical, best.aliases, addresses, min(records.expires for records in found))
 
 
-def _find(name: str, families: tuple[int, ...]) -> _Found:
-    """Asks one source after the other. gaierror if none knows it, _AskTheCLibrary if that must be asked."""
+def _first_that_knows(name: str, in_hosts: Callable[[], T | None], by_servers: Callable[[], T]) -> T:
+    """Asks one source after the other. What the last one said if none knows: gaierror; _AskTheCLibrary if that must be asked."""
     failure = error(_stdlib.EAI_NONAME)
     for source in _resolver.sources:
         if source.name == "files":
-            found = _in_hosts(name, families)
+            found = in_hosts()
             if found is not None:
                 return found
-            status = "notfound"
+            failure, status = error(_stdlib.EAI_NONAME), "notfound"
         elif source.name == "dns":
             try:
-                return _by_servers(name, families)
+                return by_servers()
             except _stdlib.gaierror as told:
-                failure = told
-                status = "tryagain" if told.errno == _stdlib.EAI_AGAIN else "notfound"
+                failure, status = told, "tryagain" if told.errno == _stdlib.EAI_AGAIN else "notfound"
         elif is_known_here(source.name, name):
             raise _AskTheCLibrary
         else:
@@ -122,6 +122,10 @@ def _find(name: str, families: tuple[int, ...]) -> _Found:
         if source.actions.get(status) == "return":
             break
     raise failure
+
+
+def _find(name: str, families: tuple[int, ...]) -> _Found:
+    return _first_that_knows(name, lambda: _in_hosts(name, families), lambda: _by_servers(name, families))
 
 
 def _plain(host: str | bytes) -> str:
@@ -151,7 +155,9 @@ def getaddrinfo(
     name = _plain(host)
     if family not in (AF_UNSPEC, AF_INET, AF_INET6) or "\0" in name:
         return list(_getaddrinfo(host, port, family, type, proto, flags))  # which says what is wrong
-    if not isinstance(port, int) or proto or type not in (0, 1, 2):  # what there is not is an error before any name is asked for
+    if (
+        not isinstance(port, int) or port < 0 or proto or type not in (0, 1, 2)
+    ):  # what there is not is an error before any name is asked for
         _getaddrinfo("::" if family == AF_INET6 else "0.0.0.0", port, family, type, proto, flags & ~OURS)
     try:
         found, addresses = _addresses(name, family, flags)
@@ -209,24 +215,19 @@ def gethostbyname_ex(hostname: str) -> tuple[str, list[str], list[str]]:
 
 def _name_of(address: str) -> tuple[str, list[str]]:
     """The name of a numeric address and its other names. gaierror, _AskTheCLibrary."""
-    failure = error(_stdlib.EAI_NONAME)
     plain = address.partition("%")[0]
-    for source in _resolver.sources:
-        if source.name == "files":
-            line = _resolver.hosts.at(address) or _resolver.hosts.at(plain)
-            if line is not None:
-                return line.name, list(line.aliases)
-        elif source.name == "dns":
-            wire.load()
-            try:
-                found = _resolver.search(wire.dns.reversename.from_address(plain).to_text(), (PTR,))[0]
-                first, *others = [rdata.target.to_text(omit_final_dot=True) for rdata in found.data]
-                return first, others
-            except _stdlib.gaierror as told:
-                failure = told
-        elif is_known_here(source.name, ""):
-            raise _AskTheCLibrary
-    raise failure
+
+    def in_hosts() -> tuple[str, list[str]] | None:
+        line = _resolver.hosts.at(address) or _resolver.hosts.at(plain)
+        return (line.name, list(line.aliases)) if line is not None else None
+
+    def by_servers() -> tuple[str, list[str]]:
+        wire.load()
+        found = _resolver.search(wire.dns.reversename.from_address(plain).to_text(), (PTR,))[0]
+        first, *others = [rdata.target.to_text(omit_final_dot=True) for rdata in found.data]
+        return first, others
+
+    return _first_that_knows("", in_hosts, by_servers)
 
 
 def gethostbyaddr(ip_address: str) -> tuple[str, list[str], list[str]]:

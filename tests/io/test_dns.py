@@ -1,0 +1,358 @@
+"""syncless.io.dns against a name server of our own, and beside the C library with the same configuration."""
+
+import json
+import os
+import pathlib
+import shutil
+import socket as standard
+import subprocess
+import sys
+import time
+
+import pytest
+
+import syncless
+from syncless.io import dns
+from syncless.io.dns import local, order, system, wire
+from syncless.io.dns.resolver import Resolver
+
+pytest.importorskip("dns", reason="dnspython is not installed")
+from tests.io.nameserver import NameServer
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+STREAM = standard.SOCK_STREAM
+HOSTS = """127.0.0.1 localhost
+::1 localhost ip6-localhost
+192.0.2.99 inhosts.example alias1 alias2 # a comment commented
+# 192.0.2.98 commented
+192.0.2.91 twice.example
+192.0.2.92 twice.example second
+2001:db8::99 sixonly.example
+  192.0.2.93\t padded.example
+"""
+
+
+class Files:
+    """hosts, nsswitch.conf and resolv.conf in a folder of the test."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.write(hosts=HOSTS, nsswitch="hosts: files dns\n", resolv="nameserver 127.0.0.1\nsearch corp.example\noptions timeout:1\n")
+
+    def write(self, **texts):
+        for name, text in texts.items():
+            path = self.folder / name
+            path.write_text(text)
+            os.utime(path, ns=(time.time_ns(), time.time_ns()))
+        time.sleep(system.LOOK_SECONDS * 1.1)
+
+    def configure(self, port):
+        dns.configure(
+            hosts=str(self.folder / "hosts"), nsswitch=str(self.folder / "nsswitch"), resolv_conf=str(self.folder / "resolv"), port=port
+        )
+
+
+@pytest.fixture
+def files(tmp_path):
+    yield Files(tmp_path)
+    dns.configure()
+    dns.use("dns")
+
+
+@pytest.fixture
+def server(files):
+    with NameServer() as running:
+        files.configure(running.port)
+        yield running
+
+
+def addresses(name, *more):
+    return sorted(row[4][0] for row in dns.getaddrinfo(name, 80, *(more or (0, STREAM))))
+
+
+def fails(name, code, *more):
+    with pytest.raises(standard.gaierror) as told:
+        dns.getaddrinfo(name, 80, *(more or (0, STREAM)))
+    return told.value.errno == code and bool(told.value.strerror)
+
+
+def test_both_families_are_asked_together_and_the_answer_is_kept(server):
+    assert addresses("both.example") == ["192.0.2.2", "2001:db8::2"]
+    assert sorted(server.asked) == [("both.example.", "A", "udp"), ("both.example.", "AAAA", "udp")]
+    for _ in range(3):
+        assert addresses("both.example") == addresses("BOTH.example.") == ["192.0.2.2", "2001:db8::2"]
+    assert dns.gethostbyname("both.example") == "192.0.2.2"
+    assert len(server.asked) == 2
+
+
+def test_what_there_is_not(server):
+    assert fails("nowhere.example", standard.EAI_NONAME) and fails("text.example", standard.EAI_NODATA)
+    asked = len(server.asked)
+    assert fails("nowhere.example", standard.EAI_NONAME) and len(server.asked) == asked  # a negative answer is kept, too
+    assert fails("loop.example", standard.EAI_NONAME) and fails("dangling.example", standard.EAI_NONAME)
+    assert fails("servfail.example", standard.EAI_AGAIN)
+    asked = len(server.asked)
+    assert fails("servfail.example", standard.EAI_AGAIN) and len(server.asked) == asked  # and not asked for again at once
+
+
+def test_names_in_other_letters(server):
+    assert addresses("bücher.example") == addresses(b"xn--bcher-kva.example") == ["192.0.2.40"]
+    for wrong in ("a" * 64, "x..y"):
+        with pytest.raises(UnicodeError):
+            dns.getaddrinfo(wrong, 80)
+    with pytest.raises(TypeError):
+        dns.getaddrinfo(5, 80)
+    assert fails("a\0b", standard.EAI_NONAME)
+
+
+def test_the_search_list(server, files):
+    assert addresses("host") == ["192.0.2.30"] and ("host.corp.example.", "A", "udp") in server.asked
+    assert fails("host.", standard.EAI_NONAME)
+    files.write(resolv="nameserver 127.0.0.1\nsearch nowhere.example example\noptions ndots:2 timeout:1\n")
+    server.asked.clear()
+    assert addresses("host.corp") == ["192.0.2.30"]  # fewer dots than two: the list first, and "host.corp." is not needed
+    assert [name for name, kind, _ in server.asked if kind == "A"] == ["host.corp.nowhere.example.", "host.corp.example."]
+
+
+def test_a_long_answer_comes_by_tcp(server):
+    assert len(addresses("large.example", standard.AF_INET, STREAM)) == 100
+    assert ("large.example.", "A", "tcp") in server.asked
+
+
+def test_what_was_not_asked_for_is_not_believed(server):
+    assert addresses("forged.example") == ["192.0.2.52"]
+
+
+def test_a_question_that_gets_lost_is_repeated(server):
+    started = time.monotonic()
+    assert addresses("late.example", standard.AF_INET, STREAM) == ["192.0.2.51"]
+    assert time.monotonic() - started > 0.9 and server.seen["late.example."] == 2
+
+
+def test_the_next_server_is_asked(server, files):
+    files.write(resolv="nameserver 127.0.0.9\nnameserver 127.0.0.1\noptions timeout:1\n")
+    started = time.monotonic()
+    assert addresses("one.example") == ["192.0.2.1"]  # where nobody listens is known at once
+    assert time.monotonic() - started < 0.9
+
+
+def test_silence(server):
+    started = time.monotonic()
+    assert fails("silent.example", standard.EAI_AGAIN, standard.AF_INET, STREAM)
+    assert time.monotonic() - started > 1.9  # one second, then two
+
+
+def test_names_of_the_hosts_file_ask_nobody(server, files):
+    assert addresses("inhosts.example") == addresses("Alias1") == ["192.0.2.99"]
+    assert addresses("localhost") == ["127.0.0.1", "::1"] and dns.gethostbyname("localhost") == "127.0.0.1"
+    assert dns.gethostbyname_ex("twice.example") == ("twice.example", ["second"], ["192.0.2.91", "192.0.2.92"])
+    assert dns.gethostbyaddr("192.0.2.99") == ("inhosts.example", ["alias1", "alias2"], ["192.0.2.99"])
+    assert server.asked == []
+    files.write(hosts="192.0.2.77 inhosts.example\n")
+    assert addresses("inhosts.example") == ["192.0.2.77"]  # it is read again when it has changed
+    files.write(nsswitch="hosts: dns [NOTFOUND=return] files\n")
+    assert fails("inhosts.example", standard.EAI_NONAME)
+
+
+def test_numbers_ask_nobody(files):
+    files.configure(1)  # where no name server is
+    for number in ("192.0.2.1", "::1", "127.1", "0x7f000001", "fe80::1%lo", "<broadcast>", ""):
+        try:
+            expected = standard.getaddrinfo(number, 80, 0, STREAM)
+        except standard.gaierror as error:
+            expected = error.errno
+        try:
+            found = dns.getaddrinfo(number, 80, 0, STREAM)
+        except standard.gaierror as error:
+            found = error.errno
+        assert found == expected
+    assert dns.getaddrinfo(None, 80, 0, STREAM) == standard.getaddrinfo(None, 80, 0, STREAM)
+
+
+def test_what_was_learnt_is_forgotten_with_the_servers(server, files):
+    assert addresses("one.example") == ["192.0.2.1"]
+    files.write(resolv="nameserver 127.0.0.1\noptions timeout:2\n")
+    assert addresses("one.example") == ["192.0.2.1"] and len(server.asked) == 4
+
+
+def test_the_time_to_live(server):
+    assert addresses("short.example", standard.AF_INET, STREAM) == addresses("short.example", standard.AF_INET, STREAM) == ["192.0.2.53"]
+    assert server.asked.count(("short.example.", "A", "udp")) == 2  # zero seconds: not kept
+
+
+def test_who_asks_at_the_same_time_shares_a_query(server):
+    tasklets = [syncless.spawn(addresses, "slow.example") for _ in range(50)]
+    first = tasklets[0]
+    syncless.sleep(0.03)
+    first.kill()  # who has asked for all goes: another one takes over
+    assert [tasklet.result() for tasklet in tasklets[1:]] == [["192.0.2.50"]] * 49
+    assert len(server.asked) == 4
+
+
+def test_many_names_at_once(server):
+    server.fill = lambda answer, name, rdtype: syncless.sleep(0.1)
+    started = time.monotonic()
+    tasklets = [syncless.spawn(fails, f"name{number}.example.", standard.EAI_NODATA, standard.AF_INET, STREAM) for number in range(200)]
+    assert all(tasklet.result() for tasklet in tasklets)
+    assert time.monotonic() - started < 5  # one after the other would take twenty
+
+
+def test_the_cache_is_bounded(files, monkeypatch):
+    monkeypatch.setattr("syncless.io.dns.resolver.CACHE_ENTRIES", 5)
+    cache = {}
+    for number in range(20):
+        Resolver._remember(cache, number, number)
+    assert list(cache) == [15, 16, 17, 18, 19]
+
+
+def test_names_of_addresses(server):
+    name, aliases, numbers = dns.gethostbyaddr("192.0.2.5")
+    assert {name, *aliases} == {"five.example", "cinq.example"} and numbers == ["192.0.2.5"]
+    with pytest.raises(standard.herror) as told:
+        dns.gethostbyaddr("192.0.2.77")
+    assert told.value.args == (1, "Unknown host")
+    assert dns.getnameinfo(("2001:db8::6", 80), 0) == ("six.example", "http")
+    assert dns.getnameinfo(("192.0.2.77", 80), standard.NI_NUMERICSERV) == ("192.0.2.77", "80")
+    with pytest.raises(standard.gaierror):
+        dns.getnameinfo(("192.0.2.77", 80), standard.NI_NAMEREQD)
+    assert dns.getfqdn("192.0.2.99") == "inhosts.example" and dns.getfqdn("nowhere.example") == "nowhere.example"
+
+
+def test_any_type_of_record(server):
+    assert [(rdata.preference, str(rdata.exchange)) for rdata in dns.query("text.example", "MX")] == [(10, "one.example.")]
+    assert dns.query("text.example", "TXT")[0].strings == (b"some text",)
+    assert [rdata.address for rdata in dns.query("alias.example")] == ["192.0.2.2"]
+    with pytest.raises(ValueError, match="no record type 'NOPE'"):
+        dns.query("one.example", "NOPE")
+    with pytest.raises(standard.gaierror):
+        dns.query("one.example", "MX")
+
+
+def test_sources_that_only_the_c_library_knows(server, files, monkeypatch):
+    asked = []
+    monkeypatch.setattr(dns, "_getaddrinfo", lambda *args: asked.append(args) or [("from", "the", 0, "C", "library")])
+    files.write(nsswitch="hosts: files mdns4_minimal [NOTFOUND=return] resolve dns\n")
+    assert dns.getaddrinfo("printer.local", 80)[0][3] == "C" and dns.getaddrinfo("one.example", 80)[0][3] == "C"
+    assert len(asked) >= 2 and server.asked == []
+    dns.use("thread")
+    assert dns.getaddrinfo("inhosts.example", 80)[0][3] == "C"
+    with pytest.raises(ValueError, match="'dns' and 'thread'"):
+        dns.use("other")
+
+
+def test_the_hosts_line_of_nsswitch():
+    parse = system.parse_nsswitch
+    text = "passwd: files\nhosts: files mdns4 [NOTFOUND=return] dns # more\n"
+    assert [source.name for source in parse(text)] == ["files", "mdns4", "dns"]
+    assert parse("hosts: dns [!UNAVAIL=return SUCCESS=continue] files")[0].actions == {
+        "success": "continue",
+        "notfound": "return",
+        "tryagain": "return",
+    }
+    assert [source.name for source in parse("")] == ["files", "dns"]
+    assert local.is_known_here("mdns4", "printer.local.") and not local.is_known_here("mdns4_minimal", "example.com")
+    assert local.is_known_here("myhostname", "a.localhost") and not local.is_known_here("myhostname", "example.com")
+    assert local.is_known_here("nis", "example.com")
+
+
+def test_resolv_conf(monkeypatch):
+    wire.load()
+    monkeypatch.setenv("RES_OPTIONS", "attempts:4 ndots:99")
+    conf = wire.read_resolv_conf("nameserver 192.0.2.1\nnameserver ::1\nsearch a.example b.example.\noptions timeout:7 rotate edns0\n")
+    assert (conf.nameservers, conf.search) == (["192.0.2.1", "::1"], ["a.example", "b.example"])
+    assert (conf.timeout, conf.attempts, conf.ndots, conf.rotate, conf.edns) == (7.0, 4, 15, True, True)
+    monkeypatch.setenv("LOCALDOMAIN", "c.example")
+    assert wire.read_resolv_conf("search a.example\n").search == ["c.example"]
+    assert wire.read_resolv_conf("").nameservers == ["127.0.0.1"]
+    question = wire.ask(wire.name_from("a.example"), (1,), True)[0]
+    asked = wire.dns.message.from_wire(question.wire)
+    assert asked.edns == 0 and asked.payload == wire.PAYLOAD and str(asked.question[0]) == "a.example. IN A"
+    with pytest.raises(ValueError, match="no domain name"):
+        wire.name_from("a" * 64)
+
+
+def test_no_bytes_can_hurt():
+    """What a hostile server sends: each prefix and each changed byte of a good answer is an answer or none, never an error."""
+    wire.load()
+    question = wire.ask(wire.name_from("a.example"), (1,), False)[0]
+    answer = question.wire[:2] + b"\x81\x80\0\1\0\1\0\0\0\0" + question.wire[12:] + b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4\xc0\0\2\1"
+    assert wire.parse(answer, question).answers[0].data.address == "192.0.2.1"
+    for size in range(len(answer)):
+        assert wire.parse(answer[:size], question) is None
+    for at in range(len(answer)):
+        for value in (0, 1, 0x40, 0xC0, 0xFF):
+            wire.parse(answer[:at] + bytes([value]) + answer[at + 1 :], question)
+
+
+def test_the_order_of_addresses(monkeypatch):
+    """The examples of RFC 6724 section 10.2, in their form for sources that are given."""
+    sources = {
+        "2001:db8:1::1": "2001:db8:1::2",
+        "198.51.100.121": "198.51.100.117",
+        "fe80::1": "fe80::2",
+        "2001:db8:ffff::1": "2001:db8:1::2",
+        "10.1.2.3": "198.51.100.117",
+        "unreachable": None,
+    }
+    monkeypatch.setattr(order, "source_of", lambda address: sources.get(address))
+    assert order.ordered(["198.51.100.121", "2001:db8:1::1"]) == ["2001:db8:1::1", "198.51.100.121"]  # higher precedence
+    assert order.ordered(["2001:db8:1::1", "fe80::1"]) == ["fe80::1", "2001:db8:1::1"]  # smaller scope
+    assert order.ordered(["2001:db8:ffff::1", "2001:db8:1::1"]) == ["2001:db8:1::1", "2001:db8:ffff::1"]  # longest prefix
+    assert order.ordered(["2001:db8:7::7", "10.1.2.3"]) == ["10.1.2.3", "2001:db8:7::7"]  # there is no way to the first
+    assert order.scope("169.254.1.1") == 2 and order.scope("ff05::1") == 5 and order.policy("2002::1") == (30, 2)
+
+
+@pytest.mark.parametrize(
+    ("nsswitch", "resolv"),
+    [
+        ("hosts: files dns\n", "nameserver 127.0.0.1\nsearch corp.example example\noptions timeout:1 attempts:1\n"),
+        ("hosts: dns files\n", "nameserver 127.0.0.1\noptions timeout:1 attempts:1 ndots:3 edns0\ndomain example\n"),
+        ("hosts: files [NOTFOUND=return] dns\n", "nameserver 127.0.0.1\n"),
+    ],
+)
+def test_as_the_c_library_answers(nsswitch, resolv, tmp_path):
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("a name server on port 53 and files of /etc of its own need root and unshare")
+    for name, text in {"hosts": HOSTS, "nsswitch.conf": nsswitch, "resolv.conf": resolv}.items():
+        (tmp_path / name).write_text(text)
+    command = ["unshare", "--mount", "--net", sys.executable, "-W", "ignore", "-m", "tests.io.compare_names", str(tmp_path)]
+    done = syncless.run_in_thread(subprocess.run, command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    if "unshare" in done.stderr or "mount" in done.stderr:
+        pytest.skip(f"no namespaces here: {done.stderr.strip().splitlines()[-1]}")
+    told = json.loads(done.stdout or "{}") or done.stderr
+    assert told["compared"] > 200 and told["different"] == [], told
+
+
+FIRST = """
+import sys, time, syncless
+from syncless.io import dns
+from tests.io.nameserver import NameServer
+for name in [name for name in sys.modules if name == "dns" or name.startswith("dns.")]:
+    del sys.modules[name]                       # as in a program that has not imported it
+dns.configure(hosts=sys.argv[1] + "/hosts", nsswitch=sys.argv[1] + "/nsswitch", resolv_conf=sys.argv[1] + "/resolv", port=int(sys.argv[2]))
+stalls, last = [], time.perf_counter()
+def tick():
+    global last
+    while True:
+        syncless.sleep(0.005)
+        stalls.append(time.perf_counter() - last)
+        last = time.perf_counter()
+syncless.spawn(tick)
+syncless.sleep(0.05)
+stalls.clear()
+assert dns.getaddrinfo("one.example.", 80)
+print(max(stalls) if stalls else 0.0)
+"""
+
+
+def test_the_first_name_stops_nobody(server, files):
+    """dnspython takes a tenth of a second to import."""
+    worst = []
+    for _ in range(3):
+        command = [sys.executable, "-c", FIRST, str(files.folder), str(server.port)]
+        done = syncless.run_in_thread(subprocess.run, command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+        assert not done.stderr, done.stderr
+        worst.append(float(done.stdout))
+        if worst[-1] < 0.05:
+            return
+    raise AssertionError(worst)
