@@ -163,6 +163,22 @@ cdef object seconds_to(int64_t deadline):
     return None if deadline == NEVER else max(0.0, (deadline - monotonic_ns()) / 1e9)
 
 
+cdef enum:
+    TURN = 64           # locks that are taken before others may have their turn
+
+cdef int taken = 0
+
+
+cdef int take_turns_at_times() except -1:
+    """Programs that take locks and never wait, such as a loop around Queue.get_nowait(), must not keep the others from running."""
+    global taken
+    taken += 1
+    if taken >= TURN:
+        taken = 0
+        take_turns()
+    return 0
+
+
 ctypedef bint (*attempt_t)(object lock) noexcept
 
 
@@ -207,6 +223,7 @@ def lock_acquire(self, blocking=True, timeout=-1):
         deadline = NEVER
     else:
         deadline = check_timeout(bool(blocking), timeout)
+    take_turns_at_times()
     if try_lock(self):
         return True
     if not blocking or timeout == 0:
@@ -260,6 +277,7 @@ def rlock_acquire(self, blocking=True, timeout=-1):
     """acquire(blocking=True, timeout=-1) -> bool; the tasklet that has it may acquire it again"""
     cdef int64_t deadline = NEVER if blocking is True and timeout == -1 else check_timeout(bool(blocking), timeout)
     rlock_of(self)
+    take_turns_at_times()
     if try_rlock(self):
         return True
     if not blocking or timeout == 0:

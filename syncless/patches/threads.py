@@ -134,9 +134,15 @@ class ThreadHandle:
         return self._done.is_set()
 
     def _set_done(self) -> None:
+        self._must_be_started()
         self._done.set()
 
+    def _must_be_started(self) -> None:
+        if not self.ident:
+            raise RuntimeError("thread not started")
+
     def join(self, timeout: float | None = None) -> None:
+        self._must_be_started()
         if self.ident == threadlocks.get_ident():
             raise RuntimeError("Cannot join current thread")
         self._done.wait(None if timeout is None or timeout < 0 else timeout)
@@ -147,6 +153,8 @@ def start_joinable_thread(function: Callable[[], object], *, handle: Any = None,
     if handle is not None and not isinstance(handle, ThreadHandle):
         return _start_joinable_thread(function, handle=handle, daemon=daemon)
     made = handle if handle is not None else ThreadHandle()
+    if made.ident:
+        raise RuntimeError("thread already started")
 
     def body() -> None:
         try:

@@ -393,6 +393,7 @@ polled.register(left, select.POLLOUT)
 until(polled.poll)
 until(receive)
 until(lambda: lock.acquire(blocking=False))
+until(get)
 print("took turns")
 """)
     assert done.stdout == "took turns\n", done.stderr
