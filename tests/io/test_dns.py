@@ -189,6 +189,21 @@ def test_who_asks_at_the_same_time_shares_a_query(server):
     assert len(server.asked) == 4
 
 
+def test_a_child_does_not_wait_for_who_was_asking(server):
+    """Forked while a query is under way, it asks for itself."""
+    asking = syncless.spawn(addresses, "slow.example", standard.AF_INET, STREAM)
+    syncless.sleep(0.02)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            with syncless.Timeout(5):
+                os._exit(7 if addresses("slow.example", standard.AF_INET, STREAM) == ["192.0.2.50"] else 1)
+        finally:
+            os._exit(2)
+    _, status = syncless.run_in_thread(os.waitpid, pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 7 and asking.result() == ["192.0.2.50"]
+
+
 def test_many_names_at_once(server):
     server.fill = lambda answer, name, rdtype: syncless.sleep(0.1)
     started = time.monotonic()

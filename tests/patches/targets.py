@@ -181,8 +181,8 @@ def sigwait():
     return signal.sigwait([signal.SIGUSR1]).name
 
 
-def process():
-    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(WAIT,))
+def process(method):
+    child = multiprocessing.get_context(method).Process(target=time.sleep, args=(WAIT,))
     child.start()
     child.join()
     return child.exitcode
@@ -403,7 +403,9 @@ TARGETS = {
     "os.wait": (lambda: fork_and(lambda pid: os.wait()[0] == pid), True),
     "os.wait4": (lambda: fork_and(lambda pid: os.wait4(pid, 0)[0] == pid), True),
     "os.waitid": (lambda: fork_and(lambda pid: os.waitid(os.P_PID, pid, os.WEXITED).si_status), 3),
-    "multiprocessing.Process": (process, 0),
+    "multiprocessing.Process": (lambda: process("fork"), 0),
+    "multiprocessing.Process, spawn": (lambda: process("spawn"), 0),
+    "multiprocessing.Process, forkserver": (lambda: process("forkserver"), 0),
     "sigwait": (sigwait, "SIGUSR1"),
     "sigtimedwait": (lambda: signal.sigtimedwait([signal.SIGUSR2], WAIT), None),
     "pause": (pause, 1),

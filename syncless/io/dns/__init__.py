@@ -130,8 +130,8 @@ def _find(name: str, families: tuple[int, ...]) -> _Found:
 
 def _plain(host: str | bytes) -> str:
     """The name as it is asked for; UnicodeError as the standard library raises it."""
-    if isinstance(host, (bytes, bytearray)):
-        return bytes(host).decode("ascii", "surrogateescape")
+    if isinstance(host, bytes):
+        return host.decode("ascii", "surrogateescape")
     if not isinstance(host, str):
         raise TypeError("getaddrinfo() argument 1 must be string or None")
     labels = host.removesuffix(".").split(".")
@@ -289,9 +289,9 @@ def query(name: str, rdtype: str | int = "A") -> list[Any]:
     return _resolver.search(_plain(name), (number,))[0].data
 
 
+os.register_at_fork(after_in_child=lambda: _resolver.forget_others())
+
 __all__ = [
-    "A",
-    "AAAA",
     "AddressInfo",
     "configure",
     "getaddrinfo",

@@ -73,6 +73,10 @@ class Resolver:
         self._failed: dict[tuple[str, tuple[int, ...]], float] = {}
         self._pending: dict[tuple[str, tuple[int, ...]], _Pending] = {}
 
+    def forget_others(self) -> None:
+        """In a child after fork: who was asking is not here."""
+        self._pending.clear()
+
     @property
     def hosts(self) -> Hosts:
         return self._hosts.get()

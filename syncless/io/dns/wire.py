@@ -40,6 +40,14 @@ def load() -> None:
                 dns = importlib.import_module("dns")
 
 
+def _after_fork_in_child() -> None:
+    global _loading
+    _loading = Lock()  # who held it is not here
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
 def read_resolv_conf(text: str) -> ResolvConf:
     """Reads a resolv.conf; RES_OPTIONS and LOCALDOMAIN are heeded."""
     conf = ResolvConf()
