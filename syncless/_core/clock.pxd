@@ -17,3 +17,18 @@ cdef inline int64_t monotonic_ns() noexcept nogil:
     cdef timespec ts
     clock_gettime(CLOCK_MONOTONIC, &ts)
     return <int64_t> ts.tv_sec * 1000000000 + ts.tv_nsec
+
+
+cdef inline int64_t deadline_after(object seconds) except -2:
+    """NEVER for None, else the monotonic time in that many seconds (float or int)."""
+    cdef double s
+    if seconds is None:
+        return NEVER
+    s = seconds
+    if s != s:
+        raise ValueError("a timeout must be a number of seconds, not NaN")
+    if s <= 0:
+        return monotonic_ns()
+    if s > 9e9:         # 285 years: int64 nanoseconds end there
+        return NEVER
+    return monotonic_ns() + <int64_t> (s * 1e9)

@@ -21,12 +21,12 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
-from syncless._core.clock cimport NEVER, monotonic_ns
+from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.poll_epoll cimport EpollPoller
 from syncless._core.poll_select cimport SelectPoller
 from syncless._core.poller cimport READ, WRITE, Poller, PollEvent
 from syncless._core.scheduler cimport (
-    RUNNING, WOKEN, BaseTasklet, Runnable, Scheduler, WaitQueue, deadline_after, queue_add, queue_remove, wake_all,
+    RUNNING, WOKEN, BaseTasklet, Py_IsFinalizing, Runnable, Scheduler, WaitQueue, queue_add, queue_remove, wake_all,
 )
 from syncless._core.timers cimport next_deadline
 
@@ -34,13 +34,8 @@ cdef extern from *:
     """
     /* The one C global of the engine: which Loop this thread has. The reference is owned by the thread's state dict. */
     static __thread PyObject *syncless_tls_loop;
-
-    #if PY_VERSION_HEX < 0x030D0000
-    #define Py_IsFinalizing _Py_IsFinalizing
-    #endif
     """
     PyObject* syncless_tls_loop
-    bint Py_IsFinalizing()
 
 cdef extern from "Python.h":
     int PyErr_CheckSignals() except -1
@@ -286,7 +281,6 @@ cdef class Loop(Scheduler):
             return 0
         if syncless_tls_loop == mine:
             syncless_tls_loop = NULL
-        self.home = NULL
         self.end()
         self.poller.close()
         return 0
@@ -355,7 +349,6 @@ cdef Loop get_loop():
     owner = _LoopOwner()
     owner.loop = loop
     (<dict> PyThreadState_GetDict())["syncless"] = owner
-    loop.home = <PyObject*> PyThreadState_GetDict()
     syncless_tls_loop = <PyObject*> loop
     return loop
 

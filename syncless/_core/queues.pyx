@@ -9,8 +9,9 @@ from queue import Empty, Full
 
 from libc.stdint cimport int64_t
 
+from syncless._core.clock cimport deadline_after
 from syncless._core.loop cimport get_loop, wait_in
-from syncless._core.scheduler cimport WOKEN, BaseTasklet, deadline_after, queue_pop
+from syncless._core.scheduler cimport WOKEN, BaseTasklet, queue_pop
 
 
 cdef class Queue:

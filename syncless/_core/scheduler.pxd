@@ -4,7 +4,16 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from syncless._core.greenlet cimport PyGreenlet
+from syncless._core.threadlocal cimport Locals
 from syncless._core.timers cimport Timer, TimerHeap
+
+cdef extern from *:
+    """
+    #if PY_VERSION_HEX < 0x030D0000
+    #define Py_IsFinalizing _Py_IsFinalizing
+    #endif
+    """
+    bint Py_IsFinalizing()
 
 cdef enum State:
     NEW         # not started; in the ready queue if `queued`
@@ -44,7 +53,8 @@ cdef class BaseTasklet(Runnable):
     cdef PyObject* prev_waiter
     cdef bint queued                # in such a queue
     cdef bint granted               # see wait_in()
-    cdef PyObject* locals           # owned: its values in threading.local while it does not run; None if there are none yet
+    cdef Locals locals              # its values in threading.local
+    cdef object switch_hook         # called with True before others run in its place, with False when it goes on; or None
     cdef PyObject* older            # borrowed: neighbours in the loop's list of live tasklets
     cdef PyObject* newer
 
@@ -109,7 +119,6 @@ cdef class Scheduler:
     cdef PyObject* newest           # borrowed: list of live tasklets
     cdef Py_ssize_t live_count
     cdef readonly Py_ssize_t parked_count
-    cdef PyObject* home             # borrowed: the main tasklet's values in threading.local; NULL when the thread ends
     cdef bint polling               # asleep, with the GIL released
     cdef bint closed
 
@@ -146,4 +155,3 @@ cdef class Scheduler:
 
 
 cdef int wake_all(WaitQueue* queue) except -1
-cdef int64_t deadline_after(object seconds) except -2

@@ -33,7 +33,7 @@ from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.greenlet cimport (
     PyGreenlet, PyGreenlet_GetCurrent, PyGreenlet_Import, PyGreenlet_New, PyGreenlet_Switch, fresh_recursion_depth,
 )
-from syncless._core.threadlocal cimport put_locals_away, take_locals_out
+from syncless._core.threadlocal cimport drop_locals, exchange_locals
 from syncless._core.timers cimport TimerHeap, timer_init
 
 from syncless._core import chunkcache
@@ -82,7 +82,7 @@ cdef class BaseTasklet(Runnable):
         if self.loop is not None:
             self.loop.release(self)
         Py_XDECREF(<PyObject*> self.carrier)
-        Py_XDECREF(self.locals)
+        drop_locals(&self.locals)
 
 
 cdef class _Carrier:
@@ -219,6 +219,8 @@ cdef class Scheduler:
         if tasklet is None:
             raise RuntimeError("the event loop itself cannot wait: a signal handler or callback called something that blocks; "
                                "let it spawn a tasklet instead")
+        if Py_IsFinalizing():
+            raise RuntimeError("nothing can wait any more: the interpreter is ending")     # a destructor tried to
         if tasklet.pending is not None:
             exception, tasklet.pending = tasklet.pending, None
             raise exception
@@ -264,6 +266,8 @@ cdef class Scheduler:
         cdef BaseTasklet tasklet = self.current
         if tasklet is None:
             raise RuntimeError("the event loop itself cannot yield: a signal handler or callback called something that switches")
+        if Py_IsFinalizing():
+            return 0
         if tasklet.pending is None:
             tasklet.state = READY
             self.push(tasklet)
@@ -282,11 +286,17 @@ cdef class Scheduler:
             carrier = self._next_carrier(tasklet)
             if carrier != NULL:
                 tasklet.carrier = PyGreenlet_GetCurrent()
-                put_locals_away(self.home, &tasklet.locals, tasklet is self.main)
+                if tasklet.switch_hook is not None:
+                    tasklet.switch_hook(True)
+                if tasklet.locals.own:
+                    exchange_locals(&tasklet.locals)
                 try:
                     self._switch(carrier)
                 finally:
-                    take_locals_out(self.home, &tasklet.locals)
+                    if tasklet.locals.own:
+                        exchange_locals(&tasklet.locals)
+                    if tasklet.switch_hook is not None:
+                        tasklet.switch_hook(False)
                     carrier = tasklet.carrier
                     tasklet.carrier = NULL
                     Py_DECREF(<object> carrier)
@@ -476,21 +486,6 @@ cdef class Scheduler:
             self._pop()
         self.timers.clear()
         return 0
-
-
-cdef int64_t deadline_after(object seconds) except -2:
-    """NEVER for None, else the monotonic time in that many seconds (float or int)."""
-    cdef double s
-    if seconds is None:
-        return NEVER
-    s = seconds
-    if s != s:
-        raise ValueError("a timeout must be a number of seconds, not NaN")
-    if s <= 0:
-        return monotonic_ns()
-    if s > 9e9:         # 285 years: int64 nanoseconds end there
-        return NEVER
-    return monotonic_ns() + <int64_t> (s * 1e9)
 
 
 def set_error_handler(handler):

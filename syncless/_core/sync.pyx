@@ -10,9 +10,9 @@ timeout may run Python code; so both come before the look that counts.
 
 from libc.stdint cimport int64_t
 
-from syncless._core.clock cimport NEVER
+from syncless._core.clock cimport NEVER, deadline_after
 from syncless._core.loop cimport get_loop, wait_in
-from syncless._core.scheduler cimport WOKEN, BaseTasklet, deadline_after, queue_pop, wake_all
+from syncless._core.scheduler cimport WOKEN, BaseTasklet, queue_pop, wake_all
 
 
 cdef class Event:

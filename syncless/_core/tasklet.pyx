@@ -11,9 +11,9 @@ from cpython.object cimport PyObject_Call, PyObject_CallObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
 
-from syncless._core.clock cimport NEVER, monotonic_ns
+from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.loop cimport Loop, get_loop, wait_in
-from syncless._core.scheduler cimport DONE, NEW, RUNNING, WOKEN, BaseTasklet, Scheduler, deadline_after, wake_all
+from syncless._core.scheduler cimport DONE, NEW, RUNNING, WOKEN, BaseTasklet, Scheduler, wake_all
 from syncless._core.threadlocal cimport end_locals, start_locals
 from syncless._core.timers cimport timer_init
 
@@ -76,7 +76,7 @@ cdef class Tasklet(BaseTasklet):
             return 0
         loop.current = self
         self.state = RUNNING
-        start_locals(loop.home)
+        start_locals(&self.locals)
         PyContext_Enter(context)
         try:
             if self.pending is not None:
@@ -86,7 +86,7 @@ cdef class Tasklet(BaseTasklet):
         except BaseException as error:
             exception = error
         PyContext_Exit(context)
-        end_locals(loop.home)
+        end_locals(&self.locals)
         loop.current = None
         return self.finish(loop, result, exception)
 
@@ -179,6 +179,10 @@ cdef class Tasklet(BaseTasklet):
         before = len(self.callbacks)
         self.callbacks = [other for other in self.callbacks if other != callback]
         return before - len(self.callbacks)
+
+    def set_switch_hook(self, hook) -> None:
+        """hook(True) is called before others run in this tasklet's place, hook(False) before it goes on. It must not wait. None: no more."""
+        self.switch_hook = hook
 
     # -- ending it -----------------------------------------------------------------------------------------------------------
 

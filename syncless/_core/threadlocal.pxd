@@ -2,7 +2,11 @@
 
 from cpython.object cimport PyObject
 
-cdef void start_locals(PyObject* home) noexcept
-cdef void end_locals(PyObject* home) noexcept
-cdef void put_locals_away(PyObject* home, PyObject** kept, bint main) noexcept
-cdef void take_locals_out(PyObject* home, PyObject** kept) noexcept
+cdef struct Locals:
+    bint own                # whether the tasklet has values of its own
+    PyObject* held[3]       # owned: while it runs the thread's, otherwise its own
+
+cdef void start_locals(Locals* locals) noexcept
+cdef void exchange_locals(Locals* locals) noexcept
+cdef void end_locals(Locals* locals) noexcept
+cdef void drop_locals(Locals* locals) noexcept

@@ -19,9 +19,8 @@ from cpython.dict cimport PyDict_DelItem, PyDict_SetItem
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uintptr_t
 
-from syncless._core.clock cimport NEVER, monotonic_ns
+from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.loop cimport Loop, peek_loop, take_turns
-from syncless._core.scheduler cimport deadline_after
 
 from syncless._core.sync import Event
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from syncless.patches import clock, drivers, files, multiprocess, polling, processes, signals, sockets, threads, tls
+from syncless.patches import clock, drivers, eventloops, files, multiprocess, polling, processes, signals, sockets, threads, tls
 from syncless.patches.registry import Change, Patcher, Registry
 
 AREAS: dict[str, Callable[[Patcher], None]] = {
@@ -23,6 +23,7 @@ AREAS: dict[str, Callable[[Patcher], None]] = {
     "dns": sockets.patch_names,
     "ssl": tls.patch,
     "select": polling.patch,
+    "asyncio": eventloops.patch,
     "thread": threads.patch,
     "queue": threads.patch_queue,
     "subprocess": processes.patch,
@@ -74,6 +75,11 @@ def patch_ssl() -> bool:
 def patch_select() -> bool:
     """select, poll and epoll, and with them selectors and asyncio."""
     return _apply("select")
+
+
+def patch_asyncio() -> bool:
+    """Which loop of asyncio runs is noted per tasklet."""
+    return _apply("asyncio")
 
 
 def patch_thread() -> bool:
@@ -155,6 +161,7 @@ __all__ = [
     "describe",
     "is_patched",
     "patch_all",
+    "patch_asyncio",
     "patch_dns",
     "patch_drivers",
     "patch_files",

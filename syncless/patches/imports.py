@@ -47,6 +47,11 @@ def when_imported(patcher: Patcher, name: str, change: Callable[[Patcher, Any], 
     if name in sys.modules:
         change(patcher, sys.modules[name])
         return
-    finder = _ChangesModule(name, lambda module: change(patcher, module))
+
+    def change_now(module: Any) -> None:
+        change(patcher, module)
+        patcher.rebind_now()
+
+    finder = _ChangesModule(name, change_now)
     sys.meta_path.insert(0, finder)
     patcher.at_undo(lambda: sys.meta_path.remove(finder))

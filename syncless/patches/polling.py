@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import select
 import selectors
-import sys
 import time
 from typing import Any
 
@@ -31,18 +30,10 @@ def _wait(fd: int, until: float) -> bool:
     left = until - time.monotonic()
     if left <= 0:
         return False
-    # asyncio notes in the OS thread which of its loops runs; while this one waits, another tasklet may run one of its own
-    events: Any = sys.modules.get("asyncio.events")
-    running = events._get_running_loop() if events is not None else None
-    if running is not None:
-        events._set_running_loop(None)
     try:
         wait_readable(fd, None if left == math.inf else left)
     except TimeoutError:
         return False
-    finally:
-        if running is not None:
-            events._set_running_loop(running)
     return True
 
 

@@ -120,6 +120,10 @@ class Patcher:
         """What is to be done, last things first, when the changes are taken back."""
         self._restores.append(restore)
 
+    def rebind_now(self) -> None:
+        """For changes that are made later than those of the area: rebinds what rebind() has gathered."""
+        self._globals.replace()
+
     def note(self, target: str, new: Any, why: str, restore: Callable[[], None]) -> None:
         """Records a change that has been made by other means."""
         source = getattr(new, "__module__", None) or type(new).__module__

@@ -79,7 +79,7 @@ cdef class Request(Response):
         loop.adopt(self)
         loop.current = self
         self.state = RUNNING
-        start_locals(loop.home)
+        start_locals(&self.locals)
         PyContext_Enter(context)
         if self.service.request_seconds:
             alarm = Alarm(RequestTimeout(f"the request took longer than {self.service.request_seconds} s"))
@@ -105,7 +105,7 @@ cdef class Request(Response):
             self.keep_alive = False
             loop.report(self, error)
         PyContext_Exit(context)
-        end_locals(loop.home)
+        end_locals(&self.locals)
         loop.current = None
         loop.release(self)
         self.state = DONE

@@ -167,6 +167,28 @@ def asyncio_in_three():
     return seen
 
 
+def asyncio_that_blocks():
+    """Coroutines that call what blocks: the tasklet parks in the middle of its loop, and another one runs a loop of its own."""
+
+    async def bad():
+        time.sleep(WAIT / 2)
+        generator = numbers()
+        return [number async for number in generator], asyncio.get_running_loop() is not None
+
+    async def numbers():
+        for number in range(3):
+            time.sleep(WAIT / 6)
+            yield number
+
+    seen = []
+    threads = [threading.Thread(target=lambda: seen.append(asyncio.run(bad()))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return seen
+
+
 def fork_and(wait):
     pid = os.fork()
     if pid == 0:
@@ -395,6 +417,7 @@ TARGETS = {
     "EpollSelector": (lambda: selector(selectors.EpollSelector), 1),
     "asyncio.run": (lambda: asyncio.run(nap()), "slept"),
     "asyncio.run in three threads": (asyncio_in_three, ["slept"] * 3),
+    "asyncio.run of what blocks": (asyncio_that_blocks, [[[0, 1, 2], True]] * 3),
     "subprocess.run": (lambda: subprocess.run(["sleep", str(WAIT)]).returncode, 0),
     "subprocess, output": (lambda: subprocess.run(f"sleep {WAIT}; echo x", shell=True, capture_output=True, text=True).stdout, "x\n"),
     "Popen.wait, timeout": (lambda: wait_too_short(), "timed out"),

@@ -420,3 +420,28 @@ except BlockingIOError:
     print("did not wait")
 """)
     assert done.stdout == "did not wait\n", done.stderr
+
+
+def test_destructors_at_the_end_of_the_interpreter():
+    """Modules are torn down when nothing can run any more: what takes locks goes on, what would wait says so, and the process ends."""
+    done = run_python("""
+from syncless.patches import patch_all
+patch_all()
+import threading, time
+lock = threading.Lock()
+class Late:
+    def __del__(self, lock=lock, sleep=time.sleep):
+        for _ in range(1000):
+            with lock:
+                pass
+        try:
+            sleep(1)
+        except RuntimeError as error:
+            print("the interpreter is ending" in str(error))
+for _ in range(5):
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+time.sleep(0.01)
+import builtins
+builtins.late = Late()
+""")
+    assert done.stdout == "True\n" and done.returncode == 0 and not done.stderr, done.stderr
