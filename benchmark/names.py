@@ -42,6 +42,8 @@ class Gevent:
     def __init__(self) -> None:
         os.environ["GEVENT_RESOLVER"] = "dnspython"
         # its resolver lacks what dnspython 2 calls: with 2.2 one method is enough
+        if "BENCHMARK_DNSPYTHON_2_2" not in os.environ:
+            raise SystemExit("gevent's resolver needs dnspython 2.2, in a folder that BENCHMARK_DNSPYTHON_2_2 names")
         sys.path.insert(0, os.environ["BENCHMARK_DNSPYTHON_2_2"])
         import gevent
         import gevent.socket
