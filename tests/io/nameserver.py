@@ -1,6 +1,7 @@
 """A name server for the tests, in tasklets: answers from a table, and misbehaves where the name asks for it.
 
-``python -m tests.io.nameserver PORT`` runs one for ever that answers any name, after 0.1 s if it begins with "slow".
+``python -m tests.io.nameserver PORT`` runs one for ever that answers any name, after 0.1 s if it begins with "slow";
+``python -m tests.io.nameserver PORT zone`` one that answers from the table.
 """
 
 import socket as stdlib
@@ -152,7 +153,7 @@ class AnyName(NameServer):
 
 
 if __name__ == "__main__":
-    with AnyName(int(sys.argv[1])) as server:
+    with (NameServer if sys.argv[2:] == ["zone"] else AnyName)(int(sys.argv[1])) as server:
         server.udp.setsockopt(stdlib.SOL_SOCKET, stdlib.SO_RCVBUF, 1 << 22)
         print(server.port, flush=True)
         syncless.sleep(1e9)

@@ -320,8 +320,8 @@ def test_the_order_of_addresses(monkeypatch):
 @pytest.mark.parametrize(
     ("nsswitch", "resolv"),
     [
-        ("hosts: files dns\n", "nameserver 127.0.0.1\nsearch corp.example example\noptions timeout:1 attempts:1\n"),
-        ("hosts: dns files\n", "nameserver 127.0.0.1\noptions timeout:1 attempts:1 ndots:3 edns0\ndomain example\n"),
+        ("hosts: files dns\n", "nameserver 127.0.0.1\nsearch corp.example example\noptions timeout:5 attempts:2\n"),
+        ("hosts: dns files\n", "nameserver 127.0.0.1\noptions timeout:5 attempts:2 ndots:3 edns0\ndomain example\n"),
         ("hosts: files [NOTFOUND=return] dns\n", "nameserver 127.0.0.1\n"),
     ],
 )
