@@ -165,7 +165,7 @@ def getaddrinfo(
         return list(run_in_thread(_getaddrinfo, host, port, family, type, proto, flags))
     result: AddressInfo = []
     for address in addresses:
-        result += _getaddrinfo(address, port, AF_UNSPEC, type, proto, (flags & ~OURS) | NUMERICHOST)
+        result += _getaddrinfo(address.encode(), port, AF_UNSPEC, type, proto, (flags & ~OURS) | NUMERICHOST)
     if flags & CANONNAME:
         result[0] = (*result[0][:3], found.canonical, result[0][4])
     if len(_results) >= RESULTS:
@@ -286,7 +286,8 @@ def query(name: str, rdtype: str | int = "A") -> list[Any]:
         number = int(wire.dns.rdatatype.RdataType.make(rdtype))
     except Exception as wrong:
         raise ValueError(f"there is no record type {rdtype!r}") from wrong
-    return _resolver.search(_plain(name), (number,))[0].data
+    found = _resolver.search(_plain(name), (number,))[0].data
+    return [data.rdata() if isinstance(data, wire.Address) else data for data in found]
 
 
 os.register_at_fork(after_in_child=lambda: _resolver.forget_others())

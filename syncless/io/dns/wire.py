@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import os
+import socket
 import struct
 from typing import Any, NamedTuple
 
@@ -109,7 +110,21 @@ class Record(NamedTuple):
     seconds: int
     """That it may be kept."""
     data: Any
-    """dnspython's rdata."""
+    """dnspython's rdata; an Address for A and AAAA."""
+
+
+class Address(NamedTuple):
+    """The data of a record of type A or AAAA."""
+
+    address: str
+
+    def rdata(self) -> Any:
+        """The same as dnspython has it."""
+        return dns.rdata.from_text(IN, 28 if ":" in self.address else 1, self.address)
+
+
+FAMILY_OF = {(1, IN, 4): socket.AF_INET, (28, IN, 16): socket.AF_INET6}
+"""(type, class, length) of a record that holds an address."""
 
 
 class Answer(NamedTuple):
@@ -155,7 +170,11 @@ def _records(data: bytes, at: int, count: int, asked: Any) -> tuple[list[Record]
         at += size
         rdtype, rdclass, seconds, length = RECORD.unpack_from(data, at)
         at += RECORD.size
-        found.append(Record(name, rdtype, seconds, dns.rdata.from_wire(rdclass, rdtype, data, at, length)))
+        family = FAMILY_OF.get((rdtype, rdclass, length))
+        if family is not None:  # by far the most frequent ones, and four bytes or sixteen
+            found.append(Record(name, rdtype, seconds, Address(socket.inet_ntop(family, data[at : at + length]))))
+        else:
+            found.append(Record(name, rdtype, seconds, dns.rdata.from_wire(rdclass, rdtype, data, at, length)))
         at += length
     return found, at
 
