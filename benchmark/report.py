@@ -106,10 +106,13 @@ def patched_table(result: dict[str, Any]) -> str:
 
 
 def names_table(result: dict[str, Any]) -> str:
-    libraries, lines = result["libraries"], ["**Looking up names**", "", "| | " + " | ".join(result["libraries"]) + " |"]
+    libraries, lines = (
+        result["libraries"],
+        [f"**Looking up names** (medians of {result['rounds']} rounds)", "", "| | " + " | ".join(result["libraries"]) + " |"],
+    )
     lines.append("|---|" + "---|" * len(libraries))
     for name, (text, unit) in NAMES.items():
-        cells = [min(values[name]) if name in values else float("inf") for values in libraries.values()]
+        cells = [statistics.median(values[name]) if name in values else float("inf") for values in libraries.values()]
         shown = ["-" if value == float("inf") else f"{value:,.2f} {unit}" for value in cells]
         lines.append(f"| {text} | {' | '.join(shown)} |")
     lines += [f"\n{library}: absent: {reason}" for library, reason in result["absent"].items()]
