@@ -2,7 +2,7 @@
 
 Fact: the interpreter finds the values of threading.local through fields of the OS thread's state. Danger: tasklets that stand for threads
 share them. Decision: the fields are exchanged when such a tasklet runs, so that every local, old or new, is per tasklet, and as fast as the
-interpreter's own. Price: 2 ns per switch. Guarded by tests/patches/test_locals.py.
+interpreter's own. Price: a few exchanged pointers per switch. Guarded by tests/patches/test_locals.py.
 
 Each tasklet that has values of its own holds either them, while it does not run, or those of the thread, while it does.
 """

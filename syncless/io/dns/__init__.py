@@ -25,7 +25,7 @@ from syncless.io.dns.system import Host
 
 # The C library's own, whatever is put in their place later (syncless.patches).
 _getaddrinfo, _gethostbyname, _gethostbyname_ex = _stdlib.getaddrinfo, _stdlib.gethostbyname, _stdlib.gethostbyname_ex
-_gethostbyaddr, _getnameinfo, _getfqdn, _gethostname = _stdlib.gethostbyaddr, _stdlib.getnameinfo, _stdlib.getfqdn, _stdlib.gethostname
+_gethostbyaddr, _getnameinfo, _gethostname = _stdlib.gethostbyaddr, _stdlib.getnameinfo, _stdlib.gethostname
 
 T = TypeVar("T")
 AddressInfo = list[tuple[Any, Any, int, str, Any]]
@@ -155,9 +155,8 @@ def getaddrinfo(
     name = _plain(host)
     if family not in (AF_UNSPEC, AF_INET, AF_INET6) or "\0" in name:
         return list(_getaddrinfo(host, port, family, type, proto, flags))  # which says what is wrong
-    if (
-        not isinstance(port, int) or port < 0 or proto or type not in (0, 1, 2)
-    ):  # what there is not is an error before any name is asked for
+    if not isinstance(port, int) or port < 0 or proto or type not in (0, 1, 2):
+        # a service or combination that there is not is an error before any name is asked for
         _getaddrinfo("::" if family == AF_INET6 else "0.0.0.0", port, family, type, proto, flags & ~OURS)
     try:
         found, addresses = _addresses(name, family, flags)

@@ -26,17 +26,7 @@ def load() -> None:
     if dns is None:
         with _loading:
             if dns is None:
-                modules = (
-                    "dns.flags",
-                    "dns.message",
-                    "dns.name",
-                    "dns.rcode",
-                    "dns.rdatatype",
-                    "dns.renderer",
-                    "dns.resolver",
-                    "dns.reversename",
-                )
-                for module in modules:
+                for module in ("dns.name", "dns.rdata", "dns.rdatatype", "dns.resolver", "dns.reversename"):
                     run_in_thread(importlib.import_module, module)
                 dns = importlib.import_module("dns")
 
@@ -143,7 +133,7 @@ TO_THE_QUESTION = b"\xc0\x0c"
 def parse(data: bytes, question: Question) -> Answer | None:
     """What a message says, or None if it is not an answer to this question and no other (RFC 5452 section 9.1), or cannot be understood.
 
-    Names and records are read by dnspython; its Message would cost three times as much.
+    Names and records are read by dnspython.
     """
     try:
         number, flags, asked, answers, authority, _ = HEADER.unpack_from(data)
