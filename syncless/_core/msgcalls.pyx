@@ -12,6 +12,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from libc.errno cimport EAGAIN
 from libc.stdint cimport int64_t
+from libc.string cimport memset
 
 from syncless._core.poller cimport READ, WRITE
 from syncless._core.sockcalls cimport NO_WAIT, UNKNOWN, await_ready, begin, peer_name, sockaddr_storage, socket, wait
@@ -23,10 +24,20 @@ cdef extern from "<sys/socket.h>":
     ctypedef unsigned int socklen_t
     struct sockaddr:
         pass
+    struct iovec:
+        void* iov_base
+        size_t iov_len
+    struct msghdr:
+        iovec* msg_iov
+        size_t msg_iovlen
+    ssize_t c_sendmsg "sendmsg"(int fd, msghdr* message, int flags) nogil
     ssize_t c_recvfrom "recvfrom"(int fd, void* data, size_t size, int flags, sockaddr* address, socklen_t* length) nogil
 
 cdef extern from "Python.h":
     PyObject* PyObject_CallObject(object function, object args)     # NULL with an exception, which is looked at without raising it
+
+cdef enum:
+    PIECES = 16         # buffers of a message that is sent without the standard library's method
 
 cdef object native_recvfrom = _socket.socket.recvfrom
 cdef object native_recvfrom_into = _socket.socket.recvfrom_into
@@ -120,10 +131,39 @@ def sendto(socket self not None, data, *args):
     return run(self, WRITE, flags, native_sendto, (self, data, flags | MSG_DONTWAIT, resolved(self, args[len(args) - 1])))
 
 
+cdef Py_ssize_t send_pieces(socket self, list pieces, int flags) except -1:
+    """The message of a few bytes objects, without the standard library's method. -2 if it is another one."""
+    cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
+    cdef Py_ssize_t i, count = len(pieces)
+    cdef iovec vector[PIECES]
+    cdef msghdr message
+    cdef ssize_t n
+    for i in range(count):
+        if type(pieces[i]) is not bytes:
+            return -2
+        vector[i].iov_base = PyBytes_AS_STRING(pieces[i])
+        vector[i].iov_len = len(<bytes> pieces[i])
+    memset(&message, 0, sizeof(message))
+    message.msg_iov = vector
+    message.msg_iovlen = count
+    pieces = list(pieces)           # held while this tasklet is parked
+    begin(self)
+    while True:
+        n = c_sendmsg(self.sock_fd, &message, flags | MSG_DONTWAIT)
+        if n >= 0:
+            return n
+        wait(self, WRITE, &deadline)
+
+
 def sendmsg(socket self not None, buffers, ancdata=(), int flags=0, address=None, /):
     """sendmsg(buffers[, ancdata[, flags[, address]]]) -> count; parks until some can be sent."""
+    cdef Py_ssize_t sent
     if type(buffers) is not list:
         buffers = list(buffers)
+    if address is None and not ancdata and len(buffers) <= PIECES:
+        sent = send_pieces(self, buffers, flags)
+        if sent != -2:
+            return sent
     if type(ancdata) is not tuple:
         ancdata = list(ancdata)
     if address is None:

@@ -31,7 +31,7 @@ def do_handshake(self: Any, block: bool = False) -> None:
     try:
         if timeout == 0.0 and block:
             self.settimeout(None)
-        tlscalls.call(self, self._sslobj.do_handshake)
+        tlscalls.call(self, "do_handshake")
     finally:
         if timeout == 0.0 and block:
             self.settimeout(timeout)
@@ -41,7 +41,7 @@ def unwrap(self: Any) -> Any:
     """SSLSocket.unwrap, cooperative."""
     if self._sslobj is None:
         raise ValueError("No SSL wrapper around " + str(self))
-    plain = tlscalls.call(self, self._sslobj.shutdown)
+    plain = tlscalls.call(self, "shutdown")
     self._sslobj = None
     if self.gettimeout() is None:
         os.set_blocking(self.fileno(), True)
