@@ -29,7 +29,11 @@ NATIVE = {
     "syncless._core.sockcalls": [],  # recv, send, accept, connect: try first, then park
     "syncless._core.msgcalls": [],  # those with addresses: connect, recvfrom, sendmsg
     "syncless._core.tlscalls": [],  # the same for TLS
-    "syncless._core.fdcalls": [],  # read and write of pipes and other descriptors
+    "syncless._core.fdcalls": [],  # read and write of files, pipes and other descriptors
+    "syncless._core.filesystems": [],  # which file systems answer at once
+    "syncless._core.filecalls": [],  # open, stat and their kin, directly or in a thread
+    "syncless._core.fileobjects": [],  # io.FileIO and the buffered files
+    "syncless._core.terminal": [],  # input() at a terminal
     "syncless._core.threadlocks": [],  # the interpreter's locks, made cooperative in place
     "syncless.wsgi._head": ["syncless/wsgi/head.c"],  # request heads and chunk lines, scanned without Python
     "syncless.wsgi._environ": [],  # head -> environ

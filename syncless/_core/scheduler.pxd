@@ -55,6 +55,7 @@ cdef class BaseTasklet(Runnable):
     cdef bint granted               # see wait_in()
     cdef Locals locals              # its values in threading.local
     cdef object switch_hook         # called with True before others run in its place, with False when it goes on; or None
+    cdef void* inside               # the innermost file object that it is in, see fileobjects.pyx
     cdef PyObject* older            # borrowed: neighbours in the loop's list of live tasklets
     cdef PyObject* newer
 

@@ -14,6 +14,7 @@ from socket import *
 from typing import Any
 
 from syncless._core import msgcalls, sockcalls
+from syncless._core.filecalls import is_slow
 from syncless.io.dns import getaddrinfo, getfqdn, gethostbyaddr, gethostbyname, gethostbyname_ex, getnameinfo
 from syncless.io.names import resolved
 
@@ -65,6 +66,8 @@ class socket(_stdlib.socket):
             size = os.fstat(fileno).st_size
         except (AttributeError, io.UnsupportedOperation, OSError) as error:
             raise _GiveUp(error) from None
+        if is_slow(fileno):
+            raise _GiveUp("its file system is slow: it is read in a thread instead")
         start = offset
         remaining = max(0, size - offset) if count is None else count
         try:

@@ -14,7 +14,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from syncless.patches import clock, drivers, eventloops, files, multiprocess, polling, processes, signals, sockets, threads, tls
+from syncless.patches import (
+    clock,
+    cpu,
+    drivers,
+    eventloops,
+    filelocks,
+    files,
+    multiprocess,
+    polling,
+    processes,
+    signals,
+    sockets,
+    sqlite,
+    terminal,
+    threads,
+    tls,
+)
 from syncless.patches.registry import Change, Patcher, Registry
 
 AREAS: dict[str, Callable[[Patcher], None]] = {
@@ -29,23 +45,32 @@ AREAS: dict[str, Callable[[Patcher], None]] = {
     "subprocess": processes.patch,
     "signal": signals.patch,
     "files": files.patch,
+    "filelocks": filelocks.patch,
+    "input": terminal.patch,
+    "sqlite3": sqlite.patch,
     "multiprocessing": multiprocess.patch,
     "drivers": drivers.patch,
+    "cpu": cpu.patch,
 }
 """What can be patched, in the order in which patch_all() does it."""
+
+OFF = frozenset({"cpu"})
+"""Areas that are patched only if they are asked for."""
 
 _registry = Registry()
 
 
 def patch_all(**choice: bool) -> list[str]:
-    """Patches all areas but those that are turned off by name (``thread=False``). Returns the areas that were not patched yet.
+    """Patches all areas but those that are turned off by name (``thread=False``); ``cpu=True`` turns that area on, which is off by itself.
+
+    Returns the areas that were not patched yet.
 
     Idempotent. TypeError for an area that there is not.
     """
     for name in choice:
         if name not in AREAS:
             raise TypeError(f"there is no area {name!r}; there are {', '.join(AREAS)}")
-    return _registry.apply({area: patch for area, patch in AREAS.items() if choice.get(area, True)})
+    return _registry.apply({area: patch for area, patch in AREAS.items() if choice.get(area, area not in OFF)})
 
 
 def _apply(area: str) -> bool:
@@ -103,8 +128,28 @@ def patch_signal() -> bool:
 
 
 def patch_files() -> bool:
-    """os.read and its kin, and io.FileIO, on pipes, FIFOs and terminals."""
+    """Files, pipes and FIFOs: os.open, os.read, os.stat and their kin, and what open() makes."""
     return _apply("files")
+
+
+def patch_filelocks() -> bool:
+    """flock, lockf and fcntl's commands that wait."""
+    return _apply("filelocks")
+
+
+def patch_input() -> bool:
+    """input()."""
+    return _apply("input")
+
+
+def patch_sqlite3() -> bool:
+    """Statements and commits of sqlite3."""
+    return _apply("sqlite3")
+
+
+def patch_cpu() -> bool:
+    """Compression and hashing of a megabyte and more, and keys derived from passwords. Not part of patch_all() unless asked for."""
+    return _apply("cpu")
 
 
 def patch_multiprocessing() -> bool:
@@ -156,20 +201,25 @@ def describe() -> str:
 
 __all__ = [
     "AREAS",
+    "OFF",
     "Change",
     "changes",
     "describe",
     "is_patched",
     "patch_all",
+    "patch_cpu",
     "patch_asyncio",
     "patch_dns",
     "patch_drivers",
+    "patch_filelocks",
     "patch_files",
+    "patch_input",
     "patch_multiprocessing",
     "patch_queue",
     "patch_select",
     "patch_signal",
     "patch_socket",
+    "patch_sqlite3",
     "patch_ssl",
     "patch_subprocess",
     "patch_thread",

@@ -1,19 +1,189 @@
-"""Descriptors that may have nothing to read: pipes, FIFOs, terminals. os.read and its kin, and io.FileIO, on which all files stand."""
+"""Files, pipes and FIFOs: os.read and its kin, open, stat and theirs, and io.FileIO, on which all files stand.
+
+What is in memory is read at once, and a file system that has always answered at once is called directly; the rest is done in threads. The
+rule is told in syncless._core.filesystems.
+"""
 
 from __future__ import annotations
 
 import io
+import mmap
 import os
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from syncless._core import fdcalls
+from syncless._core import fdcalls, fileobjects
+from syncless._core.filecalls import (
+    ChangeDirectory,
+    ClosingFunction,
+    DescriptorFunction,
+    EntryMethod,
+    FileFunction,
+    OpenFunction,
+    SlowFunction,
+    is_file,
+)
+from syncless._core.loop import wait_readable, wait_writable
+from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
 
-FUNCTIONS = {"read": fdcalls.read, "write": fdcalls.write, "readv": fdcalls.readv, "writev": fdcalls.writev}
-FILE = {"readinto": fdcalls.file_readinto, "read": fdcalls.file_read, "readall": fdcalls.file_readall}
+DESCRIPTORS: dict[str, Callable[..., Any]] = {
+    "read": fdcalls.read,
+    "write": fdcalls.write,
+    "readv": fdcalls.readv,
+    "writev": fdcalls.writev,
+    "pread": fdcalls.pread,
+    "pwrite": fdcalls.pwrite,
+}
+PATHS = (
+    *("stat", "lstat", "access", "statvfs", "pathconf", "readlink", "getxattr", "setxattr", "listxattr", "removexattr"),
+    *("chmod", "lchmod", "chown", "lchown", "utime", "truncate", "mkdir", "rmdir", "unlink", "remove", "mkfifo", "mknod"),
+    *("preadv", "pwritev"),
+)
+TWO_PATHS = ("rename", "replace", "link", "symlink")
+SOMETIMES = ("fstat", "fstatvfs", "ftruncate", "fchmod", "fchown", "close", "lseek")
+BY_NATURE = ("fsync", "fdatasync", "sync", "posix_fallocate", "copy_file_range")
+FILE = {
+    "readinto": fdcalls.file_readinto,
+    "read": fdcalls.file_read,
+    "readall": fdcalls.file_readall,
+    "write": fdcalls.file_write,
+}
+FILE_SOMETIMES = ("close", "seek", "truncate")
+ENTRY = ("stat", "is_dir", "is_file", "is_symlink")
+SUPPORTED = ("supports_dir_fd", "supports_effective_ids", "supports_fd", "supports_follow_symlinks")
+"""Sets of functions of os, which must know the new ones."""
+
+PIECE = 65536
+"""Bytes that os.sendfile sends at once where it would wait."""
+
+_scandir = os.scandir
+_sendfile: Any = getattr(os, "sendfile", None)
+_splice: Any = getattr(os, "splice", None)
+
+
+class Entries:
+    """What os.scandir gives where the file system is slow: all of it, fetched in a thread."""
+
+    def __init__(self, path: Any = None):
+        with _scandir(path) as found:
+            self._left = list(found)
+        self._left.reverse()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if not self._left:
+            raise StopIteration
+        return self._left.pop()
+
+    def close(self) -> None:
+        self._left.clear()
+
+    def __enter__(self) -> Entries:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def sendfile(out_fd: int, in_fd: int, offset: int | None, count: int, *more: Any, **named: Any) -> int:
+    """os.sendfile, cooperative: what the descriptor takes of a piece."""
+    if more or named or is_file(out_fd) or not os.get_blocking(out_fd):
+        return _sendfile_of(out_fd, in_fd, offset, count, *more, **named)  # type: ignore[no-any-return]
+    count = min(count, PIECE)
+    return fdcalls.write(out_fd, fdcalls.read(in_fd, count) if offset is None else fdcalls.pread(in_fd, count, offset))
+
+
+def splice(src: int, dst: int, count: int, *places: Any, flags: int = 0, **named: Any) -> int:
+    """os.splice, cooperative: tried without waiting, again when both ends are ready."""
+    never = os.SPLICE_F_NONBLOCK  # type: ignore[attr-defined,unused-ignore]
+    while True:
+        try:
+            return _splice_of(src, dst, count, *places, flags=flags | never, **named)  # type: ignore[no-any-return]
+        except BlockingIOError:
+            if flags & never:
+                raise
+        if not is_file(src):
+            wait_readable(src)
+        if not is_file(dst):
+            wait_writable(dst)
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    raise NotImplementedError("this system has no such call")
+
+
+_sendfile_of = FileFunction(_sendfile or _nothing)
+_splice_of = FileFunction(_splice or _nothing)
+
+
+def _cooperative(name: str) -> Any:
+    original = getattr(os, name)
+    if name == "open":
+        return OpenFunction(original)
+    if name == "chdir" or name == "fchdir":
+        return ChangeDirectory(original, listed=True)
+    if name == "listdir":
+        return FileFunction(original, listed=True)
+    if name == "scandir":
+        return FileFunction(original, listed=True, in_thread=Entries)
+    if name in TWO_PATHS:
+        return FileFunction(original, two=name != "symlink", last=name == "symlink")
+    if name in SOMETIMES:
+        return DescriptorFunction(original)
+    return SlowFunction(original) if name in BY_NATURE else FileFunction(original)
 
 
 def patch(patcher: Patcher) -> None:
-    for name, new in FUNCTIONS.items():
-        patcher.rebind(os, name, new, "waits for the other end of a pipe")
+    waits = "waits for a file system"
+    for name, new in DESCRIPTORS.items():
+        patcher.rebind(os, name, new, "waits for the other end of a pipe, or for a disk")
+    for name in (*PATHS, *TWO_PATHS, *SOMETIMES, *BY_NATURE, "open", "listdir", "scandir", "chdir", "fchdir"):
+        if hasattr(os, name):
+            _replace(patcher, name, _cooperative(name), waits)
+    if _sendfile is not None:
+        patcher.rebind(os, "sendfile", sendfile, "waits for the other side, or for a disk")
+    if _splice is not None:
+        patcher.rebind(os, "splice", splice, "waits for the other end of a pipe, or for a disk")
+    for name in ENTRY:
+        method = EntryMethod(getattr(os.DirEntry, name)).method()
+        patcher.member_in_place(os.DirEntry, name, method, waits)
     for name, new in FILE.items():
-        patcher.member_in_place(io.FileIO, name, new, "waits for the other end of a pipe")
+        patcher.member_in_place(io.FileIO, name, new, "waits for the other end of a pipe, or for a disk")
+    for name in FILE_SOMETIMES:
+        patcher.member_in_place(io.FileIO, name, fileobjects.file_method(getattr(io.FileIO, name)), waits)
+    for owner in fileobjects.BUFFERED:
+        for name in fileobjects.METHODS:
+            if name in owner.__dict__:
+                new = fileobjects.buffered_method(owner.__dict__[name])
+                patcher.member_in_place(owner, name, new, "calls itself reentrant when two tasklets use it")
+    fileobjects.set_slots(True)
+    patcher.note("_io.FileIO.__init__", fileobjects.run_init, waits, lambda: fileobjects.set_slots(False))
+    when_imported(patcher, "tempfile", _patch_tempfile)
+    for name, kind in (("flush", SlowFunction), ("close", ClosingFunction), ("__exit__", ClosingFunction)):
+        patcher.member_in_place(mmap.mmap, name, kind(mmap.mmap.__dict__[name]).method(), "waits for a disk")
+
+
+def _patch_tempfile(patcher: Patcher, tempfile: Any) -> None:
+    """Its class that closes keeps os.unlink, should the module be gone when it is needed."""
+    for function in vars(tempfile._TemporaryFileCloser).values():
+        unlink = getattr(os.unlink, "original", None)
+        if unlink is not None and unlink in (getattr(function, "__defaults__", None) or ()):
+            patcher.default(function, unlink, os.unlink, "keeps os.unlink")
+
+
+def _replace(patcher: Patcher, name: str, new: Any, why: str) -> None:
+    old = getattr(os, name)
+    patcher.rebind(os, name, new, why)
+    for members in (getattr(os, group) for group in SUPPORTED):
+        if old in members:
+            members.add(new)
+            patcher.at_undo(lambda members=members: members.discard(new))  # type: ignore[misc]
+    accessor = getattr(pathlib, "_NormalAccessor", None)  # Python 3.10 keeps the functions in a class
+    if accessor is not None:
+        for member, value in list(vars(accessor).items()):
+            if value is old or getattr(value, "__func__", None) is old:
+                patcher.member(accessor, member, new if value is old else staticmethod(new), "keeps os." + name)

@@ -20,6 +20,7 @@ from libc.stdint cimport int64_t
 from libc.stdio cimport snprintf
 from libc.string cimport memcpy
 
+from syncless._core.filecalls cimport is_slow
 from syncless._core.tasklet cimport Tasklet
 from syncless.wsgi._head cimport HEAD_UNKNOWN, is_token, is_value, known_name
 from syncless.wsgi._peer cimport Peer
@@ -310,6 +311,8 @@ cdef class Response(Tasklet):
         if found is None:
             return 0
         fd, offset, size = found
+        if is_slow(fd):                 # it is read in a thread instead
+            return 0
         if not self.committed:
             self.commit(size)
         if self.bodiless:

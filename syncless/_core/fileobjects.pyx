@@ -1,0 +1,242 @@
+"""io.FileIO and the buffered files, in place: opening and closing may wait, and two tasklets may use one file.
+
+Fact: a buffered file has a lock of its own, and says "reentrant call" to the thread that holds it already. Two tasklets are one thread, and the
+first parks inside when the pipe below is empty. Decision: whoever finds the lock taken waits for its turn here, except the tasklet that is
+inside itself, which is told so as ever. The lock is looked at in the object, where _find_owner() has found it. Price: one look for each call.
+Guarded by tests/patches/test_files.py::test_two_tasklets_on_one_buffered_file.
+"""
+
+import _io
+import mmap
+
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport uintptr_t
+
+from syncless._core.filecalls cimport is_slow, opened, parks
+from syncless._core.filesystems cimport in_pool
+from syncless._core.loop cimport Loop, peek_loop
+from syncless._core.scheduler cimport BaseTasklet
+
+from syncless._core.sync import Event
+
+cdef extern from *:
+    """
+    #include "pythread.h"
+    typedef struct { PyObject_HEAD int fd; } SynclessFileFd;
+    static Py_ssize_t syncless_basicsize(PyObject *type) { return ((PyTypeObject *) type)->tp_basicsize; }
+    static initproc syncless_set_init(PyObject *type, initproc init) {
+        initproc old = ((PyTypeObject *) type)->tp_init;
+        ((PyTypeObject *) type)->tp_init = init;
+        return old;
+    }
+    static newfunc syncless_set_new(PyObject *type, newfunc new_) {
+        newfunc old = ((PyTypeObject *) type)->tp_new;
+        ((PyTypeObject *) type)->tp_new = new_;
+        return old;
+    }
+    static iternextfunc syncless_set_next(PyObject *type, iternextfunc next) {
+        iternextfunc old = ((PyTypeObject *) type)->tp_iternext;
+        ((PyTypeObject *) type)->tp_iternext = next;
+        return old;
+    }
+    """
+    ctypedef struct SynclessFileFd:
+        int fd
+    ctypedef int (*initproc)(object self, object args, PyObject* kwargs) except -1
+    ctypedef PyObject* (*iternextfunc)(PyObject* self) except? NULL
+    ctypedef PyObject* (*newfunc)(PyTypeObject* type, PyObject* args, PyObject* kwargs) except NULL
+    newfunc syncless_set_new(object type, newfunc new)
+    Py_ssize_t syncless_basicsize(object type)
+    initproc syncless_set_init(object type, initproc init)
+    iternextfunc syncless_set_next(object type, iternextfunc next)
+    unsigned long PyThread_get_thread_ident()
+
+cdef extern from "Python.h":
+    PyObject* PyObject_CallFunctionObjArgs(object function, ...) except NULL
+
+BUFFERED = (_io.BufferedReader, _io.BufferedWriter, _io.BufferedRandom)
+METHODS = ("read", "read1", "readinto", "readinto1", "readline", "peek", "write", "flush", "seek", "tell", "truncate", "close", "detach")
+
+cdef object ABSENT = object()
+cdef initproc original_init = NULL
+cdef iternextfunc original_next = NULL
+cdef newfunc original_map = NULL
+cdef Py_ssize_t owner_at = 0            # where a buffered file notes the thread that holds its lock
+cdef dict queues = {}                   # id of a buffered file -> Event, set when somebody leaves it
+
+
+# -- io.FileIO ---------------------------------------------------------------------------------------------------------------------
+
+
+def run_init(self, args, kwargs):
+    """io.FileIO.__init__, the original."""
+    original_init(self, args, <PyObject*> kwargs)
+
+
+cdef int cooperative_init(object self, object args, PyObject* named) except -1:
+    """FileIO(file, mode, closefd, opener)."""
+    cdef dict kwargs
+    cdef tuple positional = args
+    if not parks():
+        return original_init(self, args, named)
+    kwargs = <dict> named if named != NULL else {}
+    name = positional[0] if len(positional) else kwargs.get("file")
+    opener = positional[3] if len(positional) > 3 else kwargs.get("opener")
+    if opener is not None:                      # waits, or does not, by itself
+        return original_init(self, args, named)
+    if type(name) is int:
+        if is_slow(name):
+            in_pool(run_init, (self, args, kwargs), {})
+            return 0
+        return original_init(self, args, named)
+    opened(run_init, (self, args, kwargs), {}, name, None)
+    return 0
+
+
+def file_method(original):
+    """A method of io.FileIO that may wait where the file system is slow: close, seek, truncate."""
+    def method(self, *args):
+        if is_slow((<SynclessFileFd*> <PyObject*> self).fd):
+            return in_pool(original, (self, *args), {})
+        return original(self, *args)
+    method.__name__, method.__qualname__, method.__doc__ = original.__name__, original.__qualname__, original.__doc__
+    return method
+
+
+def run_map(type, args, kwargs):
+    """mmap.mmap, the original."""
+    cdef PyObject* made = original_map(<PyTypeObject*> <PyObject*> type, <PyObject*> args, <PyObject*> kwargs)
+    found = <object> made
+    Py_DECREF(found)
+    return found
+
+
+cdef PyObject* cooperative_map(PyTypeObject* type, PyObject* args, PyObject* kwargs) except NULL:
+    """mmap(fileno, length ...) asks for the file's size."""
+    cdef tuple positional = <object> args
+    if not len(positional) or not isinstance(positional[0], int) or not is_slow(positional[0]):
+        return original_map(type, args, kwargs)
+    made = in_pool(run_map, (<object> <PyObject*> type, positional, <object> kwargs if kwargs != NULL else {}), {})
+    Py_INCREF(made)
+    return <PyObject*> made
+
+
+# -- buffered files ----------------------------------------------------------------------------------------------------------------
+
+
+cdef struct Inside:         # on the stack of the tasklet that is in a buffered file
+    PyObject* file
+    Inside* outer
+
+
+cdef inline unsigned long owner_of(PyObject* file) noexcept:
+    return (<unsigned long*> (<char*> file + owner_at))[0]
+
+
+cdef int wait_for_turn(object file, BaseTasklet me) except -1:
+    cdef Inside* frame = <Inside*> me.inside
+    while frame != NULL:
+        if frame.file == <PyObject*> file:
+            return 0                            # it is inside itself: the file says so
+        frame = frame.outer
+    while owner_of(<PyObject*> file) != 0:
+        event = queues.get(<uintptr_t> <PyObject*> file)
+        if event is None:
+            event = queues[<uintptr_t> <PyObject*> file] = Event()
+        event.wait()
+    return 0
+
+
+cdef int left(object file) except -1:
+    event = queues.pop(<uintptr_t> <PyObject*> file, None)
+    if event is not None:
+        event.set()
+    return 0
+
+
+cdef PyObject* within(object file, PyObject* function, iternextfunc next, object first, object second) except? NULL:
+    cdef Loop loop = peek_loop()
+    cdef BaseTasklet me = loop.current if loop is not None else None
+    cdef Inside frame
+    if me is not None:
+        if owner_of(<PyObject*> file) != 0:
+            wait_for_turn(file, me)
+        frame.file = <PyObject*> file
+        frame.outer = <Inside*> me.inside
+        me.inside = &frame
+    try:
+        if next != NULL:
+            return next(<PyObject*> file)
+        if first is ABSENT:
+            return PyObject_CallFunctionObjArgs(<object> function, <PyObject*> file, NULL)
+        if second is ABSENT:
+            return PyObject_CallFunctionObjArgs(<object> function, <PyObject*> file, <PyObject*> first, NULL)
+        return PyObject_CallFunctionObjArgs(<object> function, <PyObject*> file, <PyObject*> first, <PyObject*> second, NULL)
+    finally:
+        if me is not None:
+            me.inside = frame.outer
+        if queues:
+            left(file)
+
+
+cdef PyObject* cooperative_next(PyObject* file) except? NULL:
+    return within(<object> file, NULL, original_next, ABSENT, ABSENT)
+
+
+def buffered_method(original):
+    """A method of a buffered file that waits for its turn."""
+    def method(self, first=ABSENT, second=ABSENT, /):
+        cdef PyObject* result = within(self, <PyObject*> original, NULL, first, second)
+        found = <object> result
+        Py_DECREF(found)
+        return found
+    method.__name__, method.__qualname__, method.__doc__ = original.__name__, original.__qualname__, original.__doc__
+    return method
+
+
+def set_slots(bint cooperative) -> None:
+    """What the interpreter calls without looking for a method: opening a FileIO, mapping one, the next line of a buffered file."""
+    global original_init, original_next, original_map
+    if cooperative and original_init == NULL:
+        original_init = syncless_set_init(_io.FileIO, cooperative_init)
+        original_map = syncless_set_new(mmap.mmap, cooperative_map)
+        for kind in BUFFERED:
+            if hasattr(kind, "__next__") and kind is not _io.BufferedWriter:
+                original_next = syncless_set_next(kind, cooperative_next)
+    elif not cooperative and original_init != NULL:
+        syncless_set_init(_io.FileIO, original_init)
+        syncless_set_new(mmap.mmap, original_map)
+        for kind in BUFFERED:
+            if kind is not _io.BufferedWriter:
+                syncless_set_next(kind, original_next)
+        original_init = NULL
+
+
+def _find_owner():
+    """Reads one byte through a buffered file, and looks meanwhile where it has noted this thread."""
+    global owner_at
+    size = syncless_basicsize(_io.BufferedReader)
+    file = None
+    found = []
+
+    class Probe(_io._RawIOBase):
+        def readable(self):
+            return True
+
+        def readinto(self, buffer):
+            for offset in range(sizeof(PyObject), size - sizeof(long) + 1, sizeof(long)):
+                if (<unsigned long*> (<char*> <PyObject*> file + <Py_ssize_t> offset))[0] == PyThread_get_thread_ident():
+                    found.append(offset)
+            return 0
+
+    file = _io.BufferedReader(Probe())
+    file.read(1)
+    for offset in found:
+        if (<unsigned long*> (<char*> <PyObject*> file + <Py_ssize_t> offset))[0] == 0:
+            owner_at = offset
+    if owner_at == 0:
+        raise ImportError("this Python's buffered files have an unknown layout; syncless supports CPython 3.10 to 3.13")
+    file.detach()
+
+_find_owner()

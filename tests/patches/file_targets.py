@@ -1,0 +1,310 @@
+"""What must not stop a ticker on a slow file system: ``python -m tests.patches.file_targets DIRECTORY NAME...``.
+
+Each is done in a directory of its own, with a file `there` of two lines and a directory `sub` with a file in it. Prints a line of JSON for
+each: name, seconds, worst_stall (of a 5 ms ticker), result.
+"""
+
+import configparser
+import contextlib
+import csv
+import fcntl
+import glob
+import importlib
+import io
+import json
+import linecache
+import logging
+import mmap
+import os
+import pathlib
+import shutil
+import socket
+import sqlite3
+import sys
+import tempfile
+import time
+import zipfile
+
+LINES = "one\ntwo\n"
+
+
+def text():
+    with open("there") as file:
+        return file.read()
+
+
+def binary():
+    with open("there", "rb") as file:
+        return len(file.read(5)) + len(file.readline())
+
+
+def lines():
+    with open("there", "rb") as file:
+        return [len(line) for line in file]
+
+
+def written():
+    with open("new", "w") as file:
+        file.write(LINES)
+        file.flush()
+        os.fsync(file.fileno())
+    return os.path.getsize("new")
+
+
+def large():
+    with open("new", "wb") as file:
+        return file.write(bytes(1 << 16))
+
+
+def appended():
+    with open("there", "a") as file:
+        file.write("three\n")
+    return pathlib.Path("there").read_text()
+
+
+def updated():
+    with open("there", "r+b") as file:
+        file.seek(0, os.SEEK_END)
+        file.truncate(4)
+        file.seek(0)
+        return file.read().decode()
+
+
+def descriptor():
+    fd = os.open("there", os.O_RDWR)
+    got = os.read(fd, 3), os.pread(fd, 3, 4), os.pwrite(fd, b"T", 4), os.write(fd, b"!"), os.fstat(fd).st_size
+    os.fdatasync(fd)
+    os.ftruncate(fd, 3)
+    os.close(fd)
+    return [each.decode() if isinstance(each, bytes) else each for each in got]
+
+
+def vectors():
+    fd = os.open("there", os.O_RDWR)
+    room = [bytearray(2), bytearray(2)]
+    got = os.preadv(fd, room, 0), os.readv(fd, room), os.writev(fd, [b"a", b"b"]), os.pwritev(fd, [b"c"], 0)
+    os.close(fd)
+    return got
+
+
+def opener():
+    with open("there", opener=lambda path, flags: os.open(path, flags)) as file:
+        return file.readline()
+
+
+def fdopen():
+    with os.fdopen(os.open("there", os.O_RDONLY)) as file:
+        return file.readlines()
+
+
+def attributes():
+    os.chmod("there", 0o600)
+    os.utime("there", (1, 2))
+    found = os.stat("there")
+    return oct(found.st_mode), found.st_mtime, os.access("there", os.R_OK), os.lstat("there").st_size
+
+
+def scanned():
+    with os.scandir() as found:
+        return sorted((entry.name, entry.is_dir(), entry.stat().st_size > 0) for entry in found if entry.name == "there")
+
+
+def walked():
+    return [(where, sorted(inside), sorted(files)) for where, inside, files in os.walk(".")]
+
+
+def directories():
+    os.mkdir("one")
+    os.makedirs("two/three")
+    os.rmdir("one")
+    os.removedirs("two/three")
+    return sorted(os.listdir())
+
+
+def moved():
+    os.rename("there", "elsewhere")
+    os.replace("elsewhere", "sub/file")
+    os.symlink("sub/file", "link")
+    target = os.readlink("link")
+    os.unlink("link")
+    os.truncate("sub/file", 3)
+    return target, os.path.exists("there"), os.path.isdir("sub"), os.path.getsize("sub/file")
+
+
+def in_directory():
+    fd = os.open("sub", os.O_RDONLY)
+    try:
+        return os.stat("file", dir_fd=fd).st_size, os.listdir(fd)
+    finally:
+        os.close(fd)
+
+
+def copied():
+    shutil.copy2("there", "copy")
+    shutil.copytree("sub", "tree")
+    shutil.move("tree", "other")
+    shutil.rmtree("other")
+    return sorted(os.listdir())
+
+
+def paths():
+    path = pathlib.Path("sub")
+    (path / "new").write_text("x")
+    return sorted(each.name for each in path.iterdir()), [each.name for each in path.glob("f*")], (path / "new").exists()
+
+
+def temporary():
+    with tempfile.TemporaryDirectory(dir=".") as inside, tempfile.NamedTemporaryFile(dir=inside) as file:
+        file.write(b"x")
+        file.flush()
+        return os.path.getsize(file.name)
+
+
+def logged():
+    logger = logging.getLogger("there")
+    handler = logging.FileHandler("log")
+    logger.addHandler(handler)
+    logger.warning("hello")
+    logger.removeHandler(handler)
+    handler.close()
+    return pathlib.Path("log").read_text()
+
+
+def parsed():
+    pathlib.Path("data").write_text('{"a": 1}')
+    with open("data") as file:
+        return json.load(file)
+
+
+def read_by_others():
+    pathlib.Path("ini").write_text("[a]\nb=1\n")
+    config = configparser.ConfigParser()
+    config.read("ini")
+    with open("there", newline="") as file:
+        rows = list(csv.reader(file))
+    return config["a"]["b"], rows, linecache.getline("there", 2), sorted(glob.glob("t*"))
+
+
+def zipped():
+    with zipfile.ZipFile("zip", "w") as made:
+        made.write("there")
+    with zipfile.ZipFile("zip") as made:
+        return made.read("there").decode()
+
+
+def imported():
+    pathlib.Path("slow_module.py").write_text("value = 5\n")
+    sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module("slow_module").value
+    finally:
+        sys.path.pop(0)
+
+
+def mapped():
+    with open("there", "r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
+        memory.flush()  # what the processor reads and writes in the memory itself cannot be helped
+    return "flushed"
+
+
+def sent():
+    left, right = socket.socketpair()
+    with left, right, open("there", "rb") as file:
+        right.sendfile(file)
+        os.sendfile(right.fileno(), file.fileno(), 0, 4)
+        return left.recv(len(LINES), socket.MSG_WAITALL).decode() + left.recv(4, socket.MSG_WAITALL).decode()
+
+
+def database():
+    with contextlib.closing(sqlite3.connect("db", isolation_level=None)) as made:
+        made.execute("PRAGMA journal_mode=OFF")
+        made.execute("CREATE TABLE t (n)")
+        made.execute("INSERT INTO t VALUES (5)")
+        return made.execute("SELECT n FROM t").fetchall()
+
+
+def copied_range():
+    with open("there", "rb") as source, open("new", "wb") as target:
+        return os.copy_file_range(source.fileno(), target.fileno(), 100)
+
+
+def locked():
+    with open("there", "r+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        return "locked"
+
+
+def missing():
+    for attempt in (lambda: open("nothing"), lambda: os.stat("nothing"), lambda: os.listdir("nothing"), lambda: os.unlink("nothing")):
+        with contextlib.suppress(FileNotFoundError):
+            attempt()
+            return "found"
+    return isinstance(io.FileIO("there"), io.RawIOBase)
+
+
+AFTER = ["log", "sub", "there"]
+TARGETS = {
+    "open, read, close": (text, LINES),
+    "binary: read, readline": (binary, 8),
+    "iteration": (lines, [4, 4]),
+    "write, flush, fsync, close": (written, 8),
+    "a large write": (large, 1 << 16),
+    "append; pathlib.read_text": (appended, LINES + "three\n"),
+    "r+: seek, truncate, read": (updated, "one\n"),
+    "os.open, read, pread, pwrite, write, fstat, fdatasync, ftruncate, close": (descriptor, ["one", "two", 1, 1, 8]),
+    "os.preadv, readv, writev, pwritev": (vectors, [4, 4, 2, 1]),
+    "open with an opener": (opener, "one\n"),
+    "os.fdopen": (fdopen, ["one\n", "two\n"]),
+    "os.chmod, utime, stat, access, lstat": (attributes, ["0o100600", 2.0, True, 8]),
+    "os.scandir": (scanned, [["there", False, True]]),
+    "os.walk": (walked, [[".", ["sub"], ["there"]], ["./sub", [], ["file"]]]),
+    "os.mkdir, makedirs, rmdir, removedirs, listdir": (directories, ["sub", "there"]),
+    "os.rename, replace, symlink, readlink, unlink, truncate; os.path": (moved, ["sub/file", False, True, 3]),
+    "dir_fd": (in_directory, [1, ["file"]]),
+    "shutil: copy2, copytree, move, rmtree": (copied, ["copy", "sub", "there"]),
+    "pathlib: write_text, iterdir, glob, exists": (paths, [["file", "new"], ["file"], True]),
+    "tempfile": (temporary, 1),
+    "logging": (logged, "hello\n"),
+    "json.load": (parsed, {"a": 1}),
+    "configparser, csv, linecache, glob": (read_by_others, ["1", [["one"], ["two"]], "two\n", ["there"]]),
+    "zipfile": (zipped, LINES),
+    "import": (imported, 5),
+    "mmap.flush": (mapped, "flushed"),
+    "socket.sendfile, os.sendfile": (sent, LINES + "one\n"),
+    "sqlite3": (database, [[5]]),
+    "os.copy_file_range": (copied_range, 8),
+    "flock, lockf": (locked, "locked"),
+    "what is not there": (missing, True),
+}
+"""name -> what is done, and what it gives"""
+
+
+def main(directory, names):
+    import syncless
+    from syncless._core import filesystems
+    from syncless.patches import patch_all
+
+    patch_all()
+    worst = 0.0
+
+    def ticker():
+        nonlocal worst
+        last = time.monotonic()
+        while True:
+            syncless.sleep(0.005)
+            worst, last = max(worst, time.monotonic() - last - 0.005), time.monotonic()
+
+    syncless.spawn(ticker)
+    for name in names:
+        filesystems.forget_file_systems()
+        os.chdir(os.path.join(directory, str(list(TARGETS).index(name))))
+        worst, started = 0.0, time.monotonic()
+        result = TARGETS[name][0]()
+        seconds, stall = time.monotonic() - started, worst
+        print(json.dumps({"name": name, "seconds": seconds, "worst_stall": stall, "result": result}), flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

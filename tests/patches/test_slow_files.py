@@ -1,0 +1,68 @@
+"""On a file system that takes its time for each operation a ticker goes on, and everything is what it is on a quick one."""
+
+import concurrent.futures
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tests.patches import slowfs
+from tests.patches.file_targets import LINES, TARGETS
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+SECONDS = 0.2
+"""What an operation takes: four times what would be seen."""
+WORST = 0.05
+"""Seconds that the ticker may stand still."""
+AT_ONCE = 8
+
+
+def run(directory, names):
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "tests.patches.file_targets", str(directory), *names],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return {told["name"]: told for told in map(json.loads, done.stdout.splitlines())}
+
+
+def prepare(source):
+    for number, _ in enumerate(TARGETS):
+        directory = source / str(number)
+        (directory / "sub").mkdir(parents=True)
+        (directory / "there").write_text(LINES)
+        (directory / "sub" / "file").write_text("x")
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    if reason := slowfs.why_not():
+        pytest.skip(reason)
+    found = {}
+    pending = list(TARGETS)
+    for _ in range(3):  # a machine that stands still for 50 ms of its own is no fault of the patch
+        source, point = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("slow")
+        prepare(source)
+        process = slowfs.mount(str(source), str(point), SECONDS)
+        try:
+            with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+                for each in pool.map(lambda names: run(point, names), [pending[i::AT_ONCE] for i in range(min(AT_ONCE, len(pending)))]):
+                    found.update(each)
+        finally:
+            slowfs.unmount(process, str(point))
+        pending = [name for name in pending if found[name]["worst_stall"] >= WORST]
+        if not pending:
+            break
+    return found
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_ticker_goes_on(told, name):
+    assert told[name]["result"] == TARGETS[name][1]
+    assert told[name]["seconds"] >= SECONDS
+    assert told[name]["worst_stall"] < WORST
