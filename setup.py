@@ -33,7 +33,6 @@ NATIVE = {
     "syncless._core.filesystems": [],  # which file systems answer at once
     "syncless._core.filecalls": [],  # open, stat and their kin, directly or in a thread
     "syncless._core.fileobjects": [],  # io.FileIO and the buffered files
-    "syncless._core.terminal": [],  # input() at a terminal
     "syncless._core.threadlocks": [],  # the interpreter's locks, made cooperative in place
     "syncless.wsgi._head": ["syncless/wsgi/head.c"],  # request heads and chunk lines, scanned without Python
     "syncless.wsgi._environ": [],  # head -> environ

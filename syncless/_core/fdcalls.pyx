@@ -15,7 +15,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.errno cimport EAGAIN, EINTR, EINVAL, ENOSYS, EOPNOTSUPP, errno
 from libc.stdint cimport int64_t
-from libc.string cimport memcpy, strerror
+from libc.string cimport strerror
 from posix.types cimport off_t
 
 from syncless._core.clock cimport NEVER, monotonic_ns
@@ -206,7 +206,7 @@ cdef Py_ssize_t read_into(int fd, object owner, char* data, Py_ssize_t size, off
     done = transfer(fd, owner, &piece, position, False, &file)
     if not 0 < done < size:
         return done
-    if not file and (look(fd, &kind) or not kind.file):
+    if not file and (lseek(fd, 0, SEEK_CUR) < 0 or look(fd, &kind) or not kind.file):       # most are pipes: lseek tells soonest
         return done
     while done < size:              # only a part was in memory, or this is the end
         take_turns()

@@ -3,10 +3,6 @@ from typing import Any
 
 class FileFunction:
     original: Callable[..., Any]
-    __name__: str
-    __qualname__: str
-    __module__: str
-    __text_signature__: str | None
     def __init__(
         self,
         original: Callable[..., Any],

@@ -41,6 +41,7 @@ cdef class FileFunction:
         self.last = last
         for name in ("__name__", "__qualname__", "__module__", "__doc__", "__text_signature__"):
             setattr(self, name, getattr(original, name, None))
+        self.__wrapped__ = original         # inspect.signature looks there
 
     def __call__(self, *args, **kwargs):
         if not parks():

@@ -11,7 +11,6 @@ thread and remembered; of a descriptor it is asked for without contact to a serv
 """
 
 import os
-import threading
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t

@@ -47,7 +47,8 @@ def _methods(*members: tuple[str, str]) -> Callable[[Patcher, Any], None]:
     def change(patcher: Patcher, module: Any) -> None:
         for kind, name in members:
             owner = getattr(module, kind)
-            patcher.member_in_place(owner, name, _sized(owner.__dict__[name], 1), "computes for long")
+            method = owner.__dict__[name]
+            patcher.member_in_place(owner, name, _long(method) if name == "flush" else _sized(method, 1), "computes for long")
 
     return change
 
@@ -64,5 +65,7 @@ def patch(patcher: Patcher) -> None:
     packer, unpacker = zlib.compressobj(), zlib.decompressobj()
     for owner, name in ((type(packer), "compress"), (type(unpacker), "decompress"), (type(hashlib.sha256()), "update")):
         patcher.member_in_place(owner, name, _sized(owner.__dict__[name], 1), why)
-    when_imported(patcher, "_bz2", _methods(("BZ2Compressor", "compress"), ("BZ2Decompressor", "decompress")))
-    when_imported(patcher, "_lzma", _methods(("LZMACompressor", "compress"), ("LZMADecompressor", "decompress")))
+    when_imported(patcher, "_bz2", _methods(("BZ2Compressor", "compress"), ("BZ2Compressor", "flush"), ("BZ2Decompressor", "decompress")))
+    when_imported(
+        patcher, "_lzma", _methods(("LZMACompressor", "compress"), ("LZMACompressor", "flush"), ("LZMADecompressor", "decompress"))
+    )

@@ -149,10 +149,9 @@ def patch(patcher: Patcher) -> None:
     if _splice is not None:
         patcher.rebind(os, "splice", splice, "waits for the other end of a pipe, or for a disk")
     for name in ENTRY:
-        method = EntryMethod(getattr(os.DirEntry, name)).method()
-        patcher.member_in_place(os.DirEntry, name, method, waits)
-    for name, new in FILE.items():
-        patcher.member_in_place(io.FileIO, name, new, "waits for the other end of a pipe, or for a disk")
+        patcher.member_in_place(os.DirEntry, name, EntryMethod(getattr(os.DirEntry, name)).method(), waits)
+    for name, method in FILE.items():
+        patcher.member_in_place(io.FileIO, name, method, "waits for the other end of a pipe, or for a disk")
     for name in FILE_SOMETIMES:
         patcher.member_in_place(io.FileIO, name, fileobjects.file_method(getattr(io.FileIO, name)), waits)
     for owner in fileobjects.BUFFERED:

@@ -1,27 +1,34 @@
-"""input(): at a terminal the line is edited while others run. Elsewhere it reads sys.stdin, which waits cooperatively by itself."""
+"""input(): at a terminal the line is edited while others run. Elsewhere it reads sys.stdin, which waits cooperatively by itself.
+
+Without the readline module the terminal's driver edits the line, and there is nothing to read before it is complete. With it the library
+edits, and waits in C for each key; so it is called here as its callback interface wants it, for one key at a time.
+"""
 
 from __future__ import annotations
 
 import builtins
+import ctypes
 import sys
 from typing import Any
 
 from syncless._core.filecalls import parks_now
+from syncless._core.loop import wait_readable
 from syncless._core.sync import Lock
-from syncless._core.terminal import edited
 from syncless.patches.registry import Patcher
+
+STDIN, STDOUT = 0, 1
 
 _input = builtins.input
 _one_at_a_time = Lock()
 
 
-def _terminal() -> int:
-    """The descriptor, or -1 if input() does not edit."""
+def _edits() -> bool:
+    """Whether input() edits a line: only at the process's own terminal."""
     try:
-        fd = sys.stdin.fileno()
-        return fd if fd == 0 and sys.stdin.isatty() and sys.stdout.fileno() == 1 and sys.stdout.isatty() else -1
+        fds = sys.stdin.fileno(), sys.stdout.fileno()
+        return fds == (STDIN, STDOUT) and sys.stdin.isatty() and sys.stdout.isatty()
     except (AttributeError, ValueError, OSError):
-        return -1
+        return False
 
 
 def cooperative_input(prompt: Any = "", /) -> str:
@@ -29,8 +36,53 @@ def cooperative_input(prompt: Any = "", /) -> str:
     if not parks_now():
         return _input(prompt)
     with _one_at_a_time:
-        fd = _terminal()
-        return _input(prompt) if fd < 0 else edited(_input, prompt, fd)
+        if not _edits():
+            return _input(prompt)
+        sys.stdout.flush()
+        readline = sys.modules.get("readline")
+        if readline is not None:
+            library = ctypes.CDLL(readline.__file__)
+            if hasattr(library, "rl_callback_handler_install"):
+                sys.audit("builtins.input", prompt)
+                line = _key_by_key(library, readline, str(prompt))
+                sys.audit("builtins.input/result", line)
+                return line
+        sys.stderr.write(str(prompt))  # as the interpreter does
+        sys.stderr.flush()
+        wait_readable(STDIN)
+        return _input()
+
+
+def _key_by_key(library: Any, readline: Any, prompt: str) -> str:
+    """A line edited by the readline library, which is given a key whenever there is one. EOFError at the end of the input."""
+    encoding = sys.stdin.encoding
+    lines: list[bytes | None] = []
+    free = ctypes.CDLL(None).free
+    free.argtypes = [ctypes.c_void_p]
+
+    def complete(line: int | None) -> None:
+        library.rl_callback_handler_remove()  # or it would prompt for the next one
+        lines.append(None if line is None else ctypes.string_at(line))
+        if line is not None:
+            free(line)
+
+    handler = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(complete)
+    library.rl_callback_handler_install(prompt.encode(encoding), handler)
+    try:
+        while not lines:
+            wait_readable(STDIN)
+            library.rl_callback_read_char()
+    finally:
+        if not lines:
+            library.rl_callback_handler_remove()
+    line = lines[0]
+    if line is None:
+        raise EOFError
+    text = line.decode(encoding)
+    length = readline.get_current_history_length()
+    if text and (length == 0 or readline.get_history_item(length) != text):
+        readline.add_history(text)
+    return text
 
 
 def patch(patcher: Patcher) -> None:

@@ -236,9 +236,9 @@ def locked():
 
 
 def missing():
-    for attempt in (lambda: open("nothing"), lambda: os.stat("nothing"), lambda: os.listdir("nothing"), lambda: os.unlink("nothing")):
+    for attempt in (pathlib.Path.read_text, os.stat, os.listdir, os.unlink):
         with contextlib.suppress(FileNotFoundError):
-            attempt()
+            attempt(pathlib.Path("nothing"))
             return "found"
     return isinstance(io.FileIO("there"), io.RawIOBase)
 

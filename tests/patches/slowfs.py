@@ -71,7 +71,9 @@ def main(source: str, point: str, seconds: float) -> None:
 
         def statfs(self, path):
             found = os.statvfs(path)
-            return {name: getattr(found, name) for name in ("f_bavail", "f_bfree", "f_blocks", "f_bsize", "f_files", "f_frsize", "f_namemax")}
+            return {
+                name: getattr(found, name) for name in ("f_bavail", "f_bfree", "f_blocks", "f_bsize", "f_files", "f_frsize", "f_namemax")
+            }
 
         def open(self, path, flags):
             return os.open(path, flags)

@@ -26,6 +26,7 @@ LEFT, RIGHT = socket.socketpair() if __name__ == "__main__" else (None, None)  #
 
 import syncless  # noqa: E402
 from syncless.patches import patch_all  # noqa: E402
+from tests.patches.io_targets import IO_TARGETS  # noqa: E402
 
 
 def later(function, *args):
@@ -457,6 +458,7 @@ TARGETS = {
     "multiprocessing.Lock": (lambda: process_lock("Lock"), 0),
     "multiprocessing.RLock": (lambda: process_lock("RLock"), 0),
     "multiprocessing.RLock belongs to one thread": (process_rlock_twice, [False]),
+    **IO_TARGETS,
     "getaddrinfo": (lambda: (time.sleep(WAIT), len(socket.getaddrinfo("127.0.0.1", 80)) > 0)[1], True),
 }
 
@@ -473,7 +475,7 @@ def wait_too_short():
 
 
 def main(name):
-    patch_all()
+    patch_all(cpu=True)
     stalls = []
 
     def tick():

@@ -51,7 +51,8 @@ def told(tmp_path_factory):
         process = slowfs.mount(str(source), str(point), SECONDS)
         try:
             with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-                for each in pool.map(lambda names: run(point, names), [pending[i::AT_ONCE] for i in range(min(AT_ONCE, len(pending)))]):
+                shares = [pending[i::AT_ONCE] for i in range(min(AT_ONCE, len(pending)))]
+                for each in pool.map(run, [point] * len(shares), shares):
                     found.update(each)
         finally:
             slowfs.unmount(process, str(point))

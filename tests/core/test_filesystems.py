@@ -1,0 +1,189 @@
+"""The rule by which a call is made directly or in a thread: by what its file system has shown."""
+
+import os
+import threading
+import time
+
+import pytest
+
+import syncless
+from syncless._core import fdcalls, filesystems
+from syncless._core.filecalls import DescriptorFunction, FileFunction, OpenFunction, SlowFunction, is_file, is_slow
+
+
+@pytest.fixture(autouse=True)
+def unknown():
+    """All file systems are on trial, and are again afterwards."""
+    filesystems.forget_file_systems()
+    yield
+    filesystems.set_mode("adaptive")
+    filesystems.forget_file_systems()
+
+
+def whereabouts(path, *more, **named):
+    """In place of a function of os: the thread in which it is called."""
+    return threading.get_native_id()
+
+
+def here(function, *args, **named):
+    return function(*args, **named) == threading.get_native_id()
+
+
+def test_a_quick_file_system_is_trusted_after_its_trial(tmp_path):
+    function = FileFunction(whereabouts)
+    path = str(tmp_path / "file")
+    answers = [here(function, path) for _ in range(20)]
+    assert not any(answers[:8]) and answers[-1] is True
+    assert "quick" in repr(filesystems.file_systems()[0])
+    (tmp_path / "sub").mkdir()
+    assert not here(function, str(tmp_path / "sub" / "file"))  # a directory that is seen for the first time
+    assert here(function, str(tmp_path / "sub" / "file"))
+
+
+def test_one_slow_answer_sends_it_back_for_longer_each_time(tmp_path):
+    path = str(tmp_path / "file")
+    slow = FileFunction(lambda path: time.sleep(0.01))
+    quick = FileFunction(whereabouts)
+    waits = []
+    for _ in range(2):
+        count = 0
+        while not here(quick, path):
+            count += 1
+        waits.append(count)
+        slow(path)
+        assert "slow" in repr(filesystems.file_systems()[0])
+    assert waits[1] >= 2 * waits[0] - 1
+
+
+def test_modes(tmp_path):
+    function = FileFunction(whereabouts)
+    assert filesystems.set_mode("direct") == "adaptive" and here(function, str(tmp_path / "a"))
+    assert filesystems.set_mode("pool") == "direct"
+    assert not any(here(function, str(tmp_path / "a")) for _ in range(20))
+    with pytest.raises(ValueError, match="adaptive, pool, direct"):
+        filesystems.set_mode("fast")
+    assert filesystems.set_mode("adaptive") == "pool"
+
+
+def test_where_nothing_can_be_parked_the_function_itself_is_called():
+    found = []
+    thread = threading.Thread(target=lambda: found.append(here(FileFunction(whereabouts), "/tmp/x")))
+    thread.start()
+    syncless.run_in_thread(thread.join)
+    assert found == [True]
+
+
+def test_arguments_errors_and_names_are_those_of_the_function(tmp_path):
+    stat = FileFunction(os.stat)
+    assert stat.__name__ == "stat" and stat.__doc__ == os.stat.__doc__ and "stat" in repr(stat)
+    for arguments, error in ((("/nonexistent/x",), FileNotFoundError), ((), TypeError), ((1.5,), TypeError), (("a\0b",), ValueError)):
+        for _ in range(2):
+            with pytest.raises(error):
+                stat(*arguments)
+    fd = os.open(tmp_path, os.O_RDONLY)
+    try:
+        (tmp_path / "file").write_text("x")
+        for _ in range(20):
+            assert stat("file", dir_fd=fd).st_size == 1 and stat(fd) and stat(path=tmp_path / "file").st_size == 1
+            assert stat(os.fsencode(tmp_path / "file")).st_size == 1
+    finally:
+        os.close(fd)
+
+
+def test_two_paths(tmp_path):
+    rename = FileFunction(os.rename, two=True)
+    names = [str(tmp_path / name) for name in "ab"]
+    (tmp_path / "a").write_text("x")
+    for _ in range(20):
+        rename(*names)
+        names.reverse()
+    with pytest.raises(FileNotFoundError):
+        rename(names[0], str(tmp_path / "none" / "b"))
+
+
+def test_what_is_no_file_needs_no_thread():
+    left, right = os.pipe()
+    assert not is_file(left) and not is_slow(left)
+    assert here(FileFunction(whereabouts), left) and here(DescriptorFunction(whereabouts), left)
+    assert not here(SlowFunction(whereabouts), left)
+    os.close(left)
+    os.close(right)
+
+
+def test_a_fifo_has_a_thread_of_its_own(tmp_path):
+    """More of them than the pool has threads wait, and other files are opened all the same."""
+    opened = OpenFunction(os.open)
+    for number in range(20):
+        os.mkfifo(tmp_path / str(number))
+    tasklets = [syncless.spawn(opened, str(tmp_path / str(number)), os.O_RDONLY) for number in range(20)]
+    syncless.sleep(0.05)
+    os.close(opened(str(tmp_path / "file"), os.O_CREAT | os.O_WRONLY))
+    for number, tasklet in enumerate(tasklets):
+        fd = opened(str(tmp_path / str(number)), os.O_WRONLY)
+        os.close(tasklet.result(5))
+        os.close(fd)
+
+
+@pytest.mark.parametrize("mode", filesystems.MODES)
+def test_reading_and_writing_in_each_mode(tmp_path, mode):
+    filesystems.set_mode(mode)
+    path = str(tmp_path / "file")
+    data = os.urandom(3_000_000)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT)
+    try:
+        assert fdcalls.write(fd, data) == len(data) and fdcalls.pwrite(fd, b"abc", 5) == 3
+        data = data[:5] + b"abc" + data[8:]
+        assert fdcalls.pread(fd, 10, 0) == data[:10] and fdcalls.pread(fd, 10, len(data) - 3) == data[-3:]
+        assert fdcalls.read(fd, 10) == b""
+        os.lseek(fd, 0, 0)
+        assert fdcalls.read(fd, 1 << 22) == data
+        for call in (lambda: fdcalls.pread(fd, 1, -1), lambda: fdcalls.pwrite(fd, b"x", -1), lambda: fdcalls.pread(9999, 1, 0)):
+            with pytest.raises(OSError):
+                call()
+    finally:
+        os.close(fd)
+    fd = os.open(path, os.O_RDONLY)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        fdcalls.write(fd, b"x")
+    os.close(fd)
+
+
+def test_a_full_disk():
+    fd = os.open("/dev/full", os.O_WRONLY)
+    with pytest.raises(OSError, match="No space left"):
+        fdcalls.write(fd, bytes(100_000))
+    os.close(fd)
+
+
+def test_killed_while_a_thread_works_for_it(tmp_path):
+    filesystems.set_mode("pool")
+    done = threading.Event()
+    slow = FileFunction(lambda path: time.sleep(0.1) or done.set())
+    tasklet = syncless.spawn(slow, str(tmp_path))
+    syncless.sleep(0.02)
+    tasklet.kill()
+    syncless.sleep(0)
+    assert tasklet.done() and not done.is_set()
+    assert syncless.run_in_thread(done.wait, 5)
+
+
+def test_a_child_has_threads_of_its_own(tmp_path):
+    filesystems.set_mode("pool")
+    stat = FileFunction(os.stat)
+    stat(str(tmp_path))
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(0 if stat(str(tmp_path)) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_directories_that_are_forgotten(tmp_path):
+    """A relative name means another file after chdir."""
+    function = FileFunction(whereabouts)
+    while not here(function, "file"):
+        pass
+    filesystems.forget_directories()
+    assert not here(function, "file")

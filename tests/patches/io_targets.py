@@ -1,0 +1,243 @@
+"""The targets of files that do not stand on a disk, of locks on files, sqlite3 and long computations. See targets.py."""
+
+import bz2
+import contextlib
+import fcntl
+import hashlib
+import lzma
+import os
+import pathlib
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zlib
+
+WAIT = 0.3
+ROOM = pathlib.Path(tempfile.gettempdir())
+
+
+def later(function, *args):
+    threading.Timer(WAIT, function, args).start()
+
+
+def fresh(name):
+    return str(ROOM / f"syncless-{os.getpid()}-{name}")
+
+
+def fifo(use, other_mode):
+    """Opens a FIFO whose other end is opened late, by another process."""
+    path = fresh("fifo")
+    os.mkfifo(path)
+    use_it = "file.read(10)" if other_mode == "r" else "file.write('line')"
+    program = f"import time; time.sleep({WAIT}); file = open({path!r}, {other_mode!r}); print({use_it})"
+    try:
+        with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as child:
+            return use(path), child.stdout.read().strip()
+    finally:
+        os.unlink(path)
+
+
+def fifo_read(path):
+    with open(path) as file:
+        return file.read()
+
+
+def fifo_written(path):
+    with open(path, "w") as file:
+        return file.write("written")
+
+
+def fifo_between_tasklets():
+    path = fresh("inner")
+    os.mkfifo(path)
+    later(lambda: pathlib.Path(path).write_text("x"))
+    try:
+        fd = os.open(path, os.O_RDONLY)
+        got = os.read(fd, 10).decode()
+        os.close(fd)
+        return got
+    finally:
+        os.unlink(path)
+
+
+def stdin(read):
+    """Standard input is a pipe into which somebody writes late."""
+    left, right = os.pipe()
+    os.dup2(left, 0)
+    later(os.write, right, b"a line\n")
+    return read()
+
+
+def at_a_terminal(before):
+    """input() at a pseudo-terminal, in a child; the line is typed late. The child tells what it got and its ticker's worst pause."""
+    import pty
+
+    program = f"""
+{before}
+import sys, time
+import syncless
+from syncless.patches import patch_all
+patch_all()
+worst = 0
+def tick():
+    global worst
+    last = time.monotonic()
+    while True:
+        time.sleep(0.005)
+        worst, last = max(worst, time.monotonic() - last), time.monotonic()
+syncless.spawn(tick)
+time.sleep(0.01)
+line = input("name? ")
+print(repr(line), worst < 0.05)
+"""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-c", program])
+    seen = b""
+    while b"name? " not in seen:
+        seen += os.read(fd, 1000)
+    time.sleep(WAIT)
+    os.write(fd, b"me\n")
+    with contextlib.suppress(OSError):  # EIO: the child has ended
+        while True:
+            seen += os.read(fd, 1000)
+    os.waitpid(pid, 0)
+    os.close(fd)
+    return b"'me' True" in seen
+
+
+def full_pipe(write):
+    """A buffered or text file on a pipe from which a child reads late."""
+    left, right = os.pipe()
+    child = subprocess.Popen(f"sleep {WAIT}; wc -c", shell=True, stdin=left, stdout=subprocess.PIPE)
+    os.close(left)
+    write(right)
+    with child:
+        return int(child.stdout.read())
+
+
+def buffered(fd):
+    with os.fdopen(fd, "wb") as file:
+        file.write(b"x" * 1_000_000)
+
+
+def printed(fd):
+    with os.fdopen(fd, "w") as file:
+        for _ in range(1000):
+            print("x" * 999, file=file)
+
+
+def raw(fd):
+    with open(fd, "wb", buffering=0) as file:
+        file.write(b"x" * 1_000_000)
+
+
+def two_readers():
+    """Two threads on one buffered file: the second waits for the first."""
+    left, right = os.pipe()
+    later(os.write, right, b"one\ntwo\n")
+    got = []
+    with os.fdopen(left, "rb") as file:
+        threads = [threading.Thread(target=lambda: got.append(file.readline().decode())) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    os.close(right)
+    return sorted(got)
+
+
+def spliced():
+    left, right = os.pipe()
+    out, into = os.pipe()
+    later(os.write, right, b"line")
+    return os.splice(left, into, 100), os.read(out, 100).decode()
+
+
+def eventfd():
+    fd = os.eventfd(0)
+    later(os.eventfd_write, fd, 5)
+    return int.from_bytes(os.read(fd, 8), sys.byteorder)
+
+
+def lock_of_another(take, mine):
+    """A child has the lock for a while."""
+    path = fresh("lock")
+    program = f"import fcntl, os, time; file = open({path!r}, 'w'); {take}; print('mine', flush=True); time.sleep({WAIT})"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+        child.stdout.readline()
+        with open(path, "r+") as file:
+            mine(file)
+    os.unlink(path)
+    return "mine"
+
+
+def database_of_another():
+    """A child has the database locked for a while: SQLite waits by itself."""
+    path = fresh("db")
+    with sqlite3.connect(path) as made:
+        made.execute("CREATE TABLE t (n)")
+    program = (
+        f"import sqlite3, time; c = sqlite3.connect({path!r}, isolation_level=None); c.execute('BEGIN EXCLUSIVE'); "
+        f"print('mine', flush=True); time.sleep({WAIT}); c.execute('COMMIT')"
+    )
+    try:
+        with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as child:
+            child.stdout.readline()
+            with sqlite3.connect(path) as connection:
+                connection.execute("INSERT INTO t VALUES (5)")
+            return connection.execute("SELECT n FROM t").fetchone()
+    finally:
+        os.unlink(path)
+
+
+def long_statement():
+    connection = sqlite3.connect(":memory:")
+    total = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000) SELECT max(i) FROM n"
+    started = time.monotonic()
+    while time.monotonic() - started < WAIT:
+        found = connection.execute(total).fetchone()
+    return found
+
+
+def long_computations():
+    """Each takes more than 50 ms."""
+    data = os.urandom(1 << 20) * 4
+    started = time.monotonic()
+    done = []
+    while time.monotonic() - started < WAIT:
+        done = [
+            zlib.decompress(zlib.compress(data, 1)) == data,
+            len(bz2.compress(data[: 1 << 20])) > 0,
+            len(lzma.compress(data[: 1 << 20], preset=1)) > 0,
+            len(hashlib.sha512(data).digest()),
+            len(hashlib.pbkdf2_hmac("sha256", b"secret", b"salt", 300_000)),
+        ]
+    return done
+
+
+IO_TARGETS = {
+    "a FIFO without a writer": (lambda: fifo(fifo_read, "w"), ["line", "4"]),
+    "a FIFO without a reader": (lambda: fifo(fifo_written, "r"), [7, "written"]),
+    "a FIFO, os.open": (fifo_between_tasklets, "x"),
+    "sys.stdin.readline": (lambda: stdin(lambda: sys.stdin.readline()), "a line\n"),
+    "sys.stdin, iteration": (lambda: stdin(lambda: next(iter(sys.stdin))), "a line\n"),
+    "input": (lambda: stdin(input), "a line"),
+    "input at a terminal": (lambda: at_a_terminal(""), True),
+    "input at a terminal, readline": (lambda: at_a_terminal("import readline"), True),
+    "BufferedWriter, full pipe": (lambda: full_pipe(buffered), 1_000_000),
+    "print, full pipe": (lambda: full_pipe(printed), 1_000_000),
+    "FileIO.write, full pipe": (lambda: full_pipe(raw), 1_000_000),
+    "two readers of a buffered file": (two_readers, ["one\n", "two\n"]),
+    "os.splice": (spliced, [4, "line"]),
+    "eventfd": (eventfd, 5),
+    "flock": (lambda: lock_of_another("fcntl.flock(file, 2)", lambda file: fcntl.flock(file, fcntl.LOCK_EX)), "mine"),
+    "lockf": (lambda: lock_of_another("fcntl.lockf(file, 2)", lambda file: fcntl.lockf(file, fcntl.LOCK_EX)), "mine"),
+    "os.lockf": (lambda: lock_of_another("os.lockf(file.fileno(), 1, 0)", lambda file: os.lockf(file.fileno(), os.F_LOCK, 0)), "mine"),
+    "sqlite3, a locked database": (database_of_another, [5]),
+    "sqlite3, a long statement": (long_statement, [200000]),
+    "long computations": (long_computations, [True, True, True, 64, 32]),
+}

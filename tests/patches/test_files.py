@@ -1,0 +1,278 @@
+"""Files under the patch are what they are without it: types, errors, positions, several tasklets on one of them."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+
+def run_patched(program, *arguments, patch="patch_all()", timeout=60):
+    """Runs a program after the patch; it prints what it has seen."""
+    whole = f"from syncless.patches import patch_all, patched, unpatch\n{patch}\n" + program
+    return subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", whole, *map(str, arguments)], capture_output=True, text=True, timeout=timeout
+    )
+
+
+def check(program, *arguments, **options):
+    done = run_patched(textwrap.dedent(program) + "\nprint('to the end')", *arguments, **options)
+    assert done.stdout.endswith("to the end\n") and not done.stderr, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_two_tasklets_on_one_buffered_file():
+    """The second waits for the first, whatever the two do; who is inside itself is told so as ever."""
+    check("""
+    import io, os, threading, time
+    left, right = os.pipe()
+    reader, writer = open(left, "rb"), open(right, "wb")
+    got = []
+    def read():
+        for _ in range(50):
+            got.append(reader.readline())
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads: thread.start()
+    def write(name):
+        for number in range(20):
+            writer.write(b"%d-%d" % (name, number) + b"x" * 5000 + b"\\n")
+            writer.flush()
+    writers = [threading.Thread(target=write, args=(name,)) for name in range(10)]
+    for thread in writers: thread.start()
+    for thread in writers + threads: thread.join()
+    lines = {line for line in got}
+    assert len(got) == len(lines) == 200 and all(line.endswith(b"x\\n") for line in lines), len(lines)
+    writer.close(); reader.close()
+
+    class Inside(io.RawIOBase):
+        def readable(self): return True
+        def readinto(self, buffer):
+            return len(file.read(1))
+    file = io.BufferedReader(Inside())
+    try:
+        file.read(1)
+    except RuntimeError as error:
+        assert "reentrant call" in str(error), error
+    else:
+        raise AssertionError("nobody said so")
+    """)
+
+
+def test_a_tasklet_that_is_killed_in_a_buffered_file_leaves_it():
+    check("""
+    import os, syncless, time
+    left, right = os.pipe()
+    with open(left, "rb") as reader:
+        first, second = (syncless.spawn(reader.readline) for _ in range(2))
+        time.sleep(0.01)
+        first.kill()
+        os.write(right, b"one\\n")
+        assert second.result(5) == b"one\\n"
+    os.close(right)
+    """)
+
+
+def test_types_and_errors_are_the_same(tmp_path):
+    check(
+        """
+    import builtins, io, os, pathlib, pickle, sys, inspect
+    path = sys.argv[1] + "/file"
+    with open(path, "w") as file:
+        assert type(file) is io.TextIOWrapper and type(file.buffer) is io.BufferedWriter and type(file.buffer.raw) is io.FileIO
+        assert file.write("hello") == 5
+    with open(path, "rb", buffering=0) as file:
+        assert type(file) is io.FileIO and file.read(2) == b"he" and file.tell() == 2 and file.readall() == b"llo"
+        try: file.write(b"x")
+        except io.UnsupportedOperation: pass
+        else: raise AssertionError
+    for call, error in (
+        (lambda: open("/nonexistent/file"), FileNotFoundError), (lambda: open(sys.argv[1]), IsADirectoryError),
+        (lambda: open(path, "x"), FileExistsError), (lambda: open(path, "q"), ValueError), (lambda: os.listdir(path), NotADirectoryError),
+        (lambda: os.mkdir(sys.argv[1]), FileExistsError), (lambda: file.read(), ValueError), (lambda: open("a\\0b"), ValueError),
+        (lambda: os.close(9999), OSError), (lambda: os.fsync(9999), OSError), (lambda: os.stat(), TypeError),
+        (lambda: io.FileIO(), TypeError), (lambda: open(9999), OSError),
+    ):
+        for _ in range(10):
+            try: call()
+            except error as caught: assert type(caught) is error, caught
+            else: raise AssertionError(call)
+    assert os.stat in os.supports_dir_fd and os.listdir in os.supports_fd and os.stat in os.supports_follow_symlinks
+    assert pickle.loads(pickle.dumps(os.stat)) is os.stat and os.stat.__name__ == "stat"
+    assert str(inspect.signature(os.stat)).startswith("(path") and "stat" in repr(os.stat) and callable(os.stat)
+    assert pathlib.Path(path).read_text() == "hello"
+    with open(path, opener=lambda name, flags: os.open(name, flags)) as file:
+        assert file.read() == "hello"
+    """,
+        tmp_path,
+    )
+
+
+def test_a_position_is_the_descriptions(tmp_path):
+    check(
+        """
+    import os, sys
+    path = sys.argv[1] + "/file"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT)
+    other = os.dup(fd)
+    assert os.write(fd, b"0123456789") == 10 and os.lseek(other, 0, os.SEEK_CUR) == 10
+    os.lseek(other, 3, os.SEEK_SET)
+    assert os.read(fd, 2) == b"34" and os.pread(other, 2, 0) == b"01" and os.read(other, 100) == b"56789"
+    os.ftruncate(fd, 4)
+    assert os.fstat(other).st_size == 4 and os.pread(fd, 100, 0) == b"0123"
+    pid = os.fork()
+    if pid == 0:
+        os.lseek(fd, 1, os.SEEK_SET)
+        os._exit(0 if os.read(fd, 1) == b"1" else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0 and os.read(fd, 1) == b"2"
+    os.close(fd); os.close(other)
+    with open(path, "ab") as file:
+        file.write(b"end"); assert file.tell() == 7
+    with open(path, "r+") as file:
+        assert file.read(2) == "01"
+        file.seek(0); file.write("ab"); file.flush(); assert os.pread(file.fileno(), 9, 0) == b"ab23end"
+        file.truncate(3)
+    assert os.path.getsize(path) == 3
+    """,
+        tmp_path,
+    )
+
+
+@pytest.mark.parametrize("mode", ["adaptive", "pool", "direct"])
+def test_many_tasklets_and_files(tmp_path, mode):
+    check(
+        """
+    import os, sys, threading, tempfile, shutil, hashlib
+    from syncless.io import files
+    files.set_mode(sys.argv[2])
+    wrong = []
+    def work(number):
+        directory = tempfile.mkdtemp(dir=sys.argv[1])
+        for turn in range(5):
+            data = os.urandom(50_000 + number)
+            path = os.path.join(directory, str(turn))
+            with open(path, "wb") as file: file.write(data)
+            shutil.copy(path, path + ".copy")
+            with open(path + ".copy", "rb") as file:
+                if file.read() != data: wrong.append(path)
+            os.rename(path, path + ".old")
+        expected = sorted(str(turn) + end for turn in range(5) for end in (".copy", ".old"))
+        if sorted(os.listdir(directory)) != expected: wrong.append(directory)
+        shutil.rmtree(directory)
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(40)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    assert not wrong and not os.listdir(sys.argv[1])
+    """,
+        tmp_path,
+        mode,
+    )
+
+
+def test_logging_and_print_from_many_tasklets(tmp_path):
+    check(
+        """
+    import logging, sys, threading
+    path = sys.argv[1] + "/log"
+    logging.basicConfig(filename=path, format="%(message)s", level=logging.INFO)
+    def work(number):
+        for turn in range(50): logging.info("%s-%s", number, turn)
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(20)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    logging.shutdown()
+    with open(path) as file: lines = file.read().splitlines()
+    assert len(lines) == len(set(lines)) == 1000
+    """,
+        tmp_path,
+    )
+
+
+def test_everything_is_given_back():
+    check(
+        """
+    import _io, builtins, fcntl, io, mmap, os, sqlite3, tempfile, zlib, hashlib
+    def state():
+        found = {}
+        for owner in (_io.FileIO, _io.BufferedReader, _io.BufferedWriter, _io.BufferedRandom, os.DirEntry, mmap.mmap, sqlite3.Connection,
+                      sqlite3.Cursor, tempfile._TemporaryFileCloser):
+            found.update({(owner.__qualname__, name): value for name, value in vars(owner).items()})
+        for module in (os, builtins, fcntl, sqlite3, zlib, hashlib):
+            found.update({(module.__name__, name): value for name, value in vars(module).items()})
+        for name in ("supports_dir_fd", "supports_effective_ids", "supports_fd", "supports_follow_symlinks"):
+            found[name] = frozenset(getattr(os, name))
+        defaults = {name: getattr(value, "__defaults__", None) for name, value in vars(tempfile._TemporaryFileCloser).items()}
+        return found, defaults
+    before, defaults = state()
+    with patched(cpu=True):
+        with open("/proc/self/stat") as file: assert file.read()
+        assert len({key for key, value in state()[0].items() if before.get(key) is not value}) > 100
+    after, now = state()
+    different = {key for key in before if before[key] is not after[key] and before[key] != after[key]}
+    assert not different and now == defaults, different
+    with open("/proc/self/stat") as file: assert file.read()
+    for line in open("/proc/self/stat", "rb"): assert line
+    """,
+        patch="import warnings; warnings.simplefilter('ignore')",
+    )
+
+
+def test_sqlite_in_several_tasklets(tmp_path):
+    """More writers than SQLite lets in at once, each with a connection of its own; and one that is kept in its thread."""
+    check(
+        """
+    import sqlite3, sys, threading
+    path = sys.argv[1] + "/db"
+    with sqlite3.connect(path) as made: made.execute("CREATE TABLE t (n)")
+    made.close()
+    def work(number):
+        connection = sqlite3.connect(path, 30.0, 0, None, True)
+        for turn in range(5):
+            connection.execute("INSERT INTO t VALUES (?)", (number,))
+        connection.close()
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(10)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    strict = sqlite3.Connection(path)
+    assert strict.execute("SELECT count(*) FROM t").fetchall() == [(50,)]
+    try: strict.execute("SELECT nonsense")
+    except sqlite3.OperationalError as error: assert "nonsense" in str(error)
+    strict.close()
+    """,
+        tmp_path,
+    )
+
+
+def test_a_file_that_is_closed_while_it_is_read():
+    """The reader ends, with data or an error; nobody hangs."""
+    check("""
+    import os, syncless, time
+    left, right = os.pipe()
+    tasklet = syncless.spawn(os.read, left, 10)
+    time.sleep(0.01)
+    os.write(right, b"x"); os.close(left)
+    try: assert tasklet.result(1) == b"x"
+    except OSError: pass
+    os.close(right)
+    """)
+
+
+def test_wrong_uses_of_locks(tmp_path):
+    check(
+        """
+    import fcntl, os, sys
+    with open(sys.argv[1] + "/lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX); fcntl.flock(file, fcntl.LOCK_UN)
+        fcntl.lockf(file, fcntl.LOCK_EX, 10, 5); os.lockf(file.fileno(), os.F_ULOCK, 0)
+        with open(file.name, "r+") as other:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            try: fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError: pass
+            else: raise AssertionError
+    for call in (lambda: fcntl.flock(file, fcntl.LOCK_EX), lambda: fcntl.flock("x", 2), lambda: fcntl.flock(9999, 2)):
+        try: call()
+        except (ValueError, TypeError, OSError, AttributeError): pass
+        else: raise AssertionError
+    assert fcntl.fcntl(0, fcntl.F_GETFD) >= 0
+    """,
+        tmp_path,
+    )
