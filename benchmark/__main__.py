@@ -90,6 +90,7 @@ def run_calls(name: str, libraries: list[str], parts: list[str], scale: Scale, d
 CALLS: dict[str, tuple[list[str], list[str]]] = {
     "engine": (["syncless", "gevent"], ["time", "memory"]),
     "patched": (["unpatched", "syncless", "gevent"], ["time"]),
+    "files": (["unpatched", "syncless", "gevent"], ["time"]),
     "names": (["syncless", "in threads", "gevent"], ["time"]),
 }
 """Experiments within one process -> the libraries, and the parts that need a process each."""

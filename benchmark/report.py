@@ -9,6 +9,8 @@ from typing import Any
 
 from benchmark.engine import OPERATIONS
 from benchmark.experiments import EXPERIMENTS
+from benchmark.files import OPERATIONS as FILES
+from benchmark.files import PAUSES
 from benchmark.names import OPERATIONS as NAMES
 from benchmark.patched import OPERATIONS as CALLS
 
@@ -105,6 +107,24 @@ def patched_table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def files_table(result: dict[str, Any]) -> str:
+    lines = [
+        f"**Files in memory** (CPU ns, the least of {result['rounds']} rounds; pauses the medians; gevent {result['versions']['gevent']})",
+        "",
+        "| call | unpatched | syncless | gevent | syncless, of unpatched | of gevent |",
+        "|---|---|---|---|---|---|",
+    ]
+    libraries = result["libraries"]
+    for name, text in FILES.items():
+        if name in PAUSES:
+            ours, theirs = (statistics.median(libraries[library][name]) for library in ("syncless", "gevent"))
+            lines.append(f"| {text} | | {ours:,.1f} ms | {theirs:,.1f} ms | | {ours / theirs:.2f} |")
+        else:
+            before, ours, theirs = (min(libraries[library][name]) for library in ("unpatched", "syncless", "gevent"))
+            lines.append(f"| {text} | {before:,.0f} | {ours:,.0f} | {theirs:,.0f} | {ours / before:.2f} | {ours / theirs:.2f} |")
+    return "\n".join(lines)
+
+
 def names_table(result: dict[str, Any]) -> str:
     libraries, lines = (
         result["libraries"],
@@ -120,14 +140,14 @@ def names_table(result: dict[str, Any]) -> str:
 
 
 def table(result: dict[str, Any]) -> str:
-    special = {"engine": engine_table, "patched": patched_table, "names": names_table}
+    special = {"engine": engine_table, "patched": patched_table, "names": names_table, "files": files_table}
     return special.get(result["name"], experiment_table)(result)
 
 
 def tables() -> str:
     """All tables, from the last run of each experiment."""
     parts = []
-    for name in [*EXPERIMENTS, "engine", "patched", "names"]:
+    for name in [*EXPERIMENTS, "engine", "patched", "names", "files"]:
         path = RESULTS / f"{name}.json"
         if path.exists():
             result = json.loads(path.read_text())

@@ -44,12 +44,15 @@ def open(
 
     A FIFO without a peer parks it, too. One file belongs to one tasklet at a time; under the patch tasklets may share it.
     """
-    if "b" not in mode and buffering == 0:
-        raise ValueError("can't have unbuffered text I/O")
     letters = set(mode)
     binary = "".join(letter for letter in mode if letter not in "bt")
     if len(letters) != len(mode) or not letters <= set("rwxabt+") or len(letters & set("rwxa")) != 1 or {"b", "t"} <= letters:
         raise ValueError(f"invalid mode: {mode!r}")
+    if "b" not in mode and buffering == 0:
+        raise ValueError("can't have unbuffered text I/O")
+    if "b" in mode and buffering == 1:
+        raise ValueError("line buffering (buffering=1) is for text only")
+    file = file if isinstance(file, int) else os.fspath(file)
     raw = _Raw(file, binary, opener=None if isinstance(file, int) else lambda path, flags: _open(path, flags, 0o666))
     try:
         line_buffered = buffering == 1 and "b" not in mode

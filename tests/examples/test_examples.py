@@ -171,3 +171,22 @@ def test_chat():
         assert heard.readline() == "* Bob has left\n"
         heard.close()
         alice.close()
+
+
+def test_static_files(tmp_path, monkeypatch):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a page.html").write_text("<p>hello")
+    (tmp_path / "large").write_bytes(bytes(1_000_000))
+    (tmp_path.parent / "secret").write_text("secret")
+    (tmp_path / "link").symlink_to(tmp_path.parent / "secret")
+    monkeypatch.setenv("FILES_ROOT", str(tmp_path))
+    with serving("files") as running:
+        status, listing = ask(running, "GET", "/")
+        assert status == 200 and '<a href="/sub/">' in listing
+        assert '<a href="/sub/a%20page.html">' in ask(running, "GET", "/sub/")[1]
+        assert ask(running, "GET", "/sub/a%20page.html") == (200, "<p>hello")
+        assert ask(running, "GET", "/large") == (200, "\0" * 1_000_000)
+        for path in ("/none", "/../secret", "/link", "/a%00b"):
+            assert ask(running, "GET", path)[0] == 404
+        assert ask(running, "POST", "/large")[0] == 405 and ask(running, "HEAD", "/large") == (200, "")
+    ended_well(running)

@@ -1,0 +1,110 @@
+"""syncless.io.files: files for tasklets of programs that are not patched."""
+
+import io
+import os
+import time
+
+import pytest
+
+import syncless
+from syncless.io import files
+
+
+def test_what_is_written_is_read(tmp_path):
+    path = tmp_path / "file"
+    data = os.urandom(100_000)
+    assert files.write_file(path, data) == 100_000 and files.read_file(path) == data
+    assert files.write_file(str(path), bytearray(b"other"), durable=True) == 5
+    assert files.read_file(os.fsencode(path)) == b"other" and os.listdir(tmp_path) == ["file"]
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "file"
+    files.write_file(path, b"before")
+    with pytest.raises(TypeError):
+        files.write_file(path, "text")
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(IsADirectoryError):
+        files.write_file(tmp_path / "directory", b"x")
+    with pytest.raises(FileNotFoundError):
+        files.write_file(tmp_path / "none" / "file", b"x")
+    assert files.read_file(path) == b"before" and sorted(os.listdir(tmp_path)) == ["directory", "file"]
+
+
+@pytest.mark.parametrize(
+    "mode", ["r", "rb", "w", "wb", "a", "ab", "r+", "r+b", "rb+", "w+", "x", "xb", "rt", "", "q", "rw", "rbt", "b", "rr", "+", "tb"]
+)
+@pytest.mark.parametrize("buffering", [-1, 0, 100])
+def test_open_makes_what_the_builtin_makes(tmp_path, mode, buffering):
+    seen = []
+    for number, function in enumerate((open, files.open)):
+        path = tmp_path / str(number)
+        if "x" not in mode:
+            path.write_text("one\ntwo\n")
+        try:
+            with function(path, mode, buffering) as file:
+                kinds = [type(each).__mro__[-4:] for each in (file, getattr(file, "buffer", file))]
+                seen.append(
+                    [kinds, file.readable() and file.read(), file.tell() if "b" in mode else None, file.mode, file.name == str(path)]
+                )
+        except (ValueError, io.UnsupportedOperation) as error:
+            seen.append(type(error))
+    if buffering == 0 and "b" in mode and isinstance(seen[0], list):
+        seen[0][0] = seen[1][0] = None  # a subclass of FileIO
+    assert seen[0] == seen[1]
+
+
+def test_lines_are_written_as_they_end(tmp_path):
+    with files.open(tmp_path / "file", "w", 1) as file:
+        file.write("one\ntwo")
+        assert files.read_file(tmp_path / "file") == b"one\ntwo"
+    with pytest.raises(ValueError, match="text only"):
+        files.open(tmp_path / "file", "rb", 1)
+
+
+def test_text_by_lines_and_encodings(tmp_path):
+    path = tmp_path / "file"
+    with files.open(path, "w", encoding="utf-16") as file:
+        file.write("é\nß\n")
+    with files.open(path, encoding="utf-16") as file:
+        assert list(file) == ["é\n", "ß\n"]
+    with pytest.raises(UnicodeDecodeError), files.open(path, encoding="utf-8") as file:
+        file.read()
+    with pytest.raises(FileNotFoundError):
+        files.open(tmp_path / "none")
+
+
+def test_others_go_on_while_a_fifo_waits(tmp_path):
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    reader = syncless.spawn(files.read_file, path)
+    syncless.sleep(0.02)
+    assert not reader.done()
+    with files.open(path, "wb") as file:
+        file.write(b"hello")
+        file.flush()
+        syncless.sleep(0.01)
+        file.write(b" again")
+    assert reader.result(5) == b"hello again"
+
+
+def test_in_threads_always(tmp_path):
+    before = files.set_mode("pool")
+    try:
+        files.write_file(tmp_path / "file", bytes(1_000_000))
+        started = time.monotonic()
+        turns = 0
+
+        def tick():
+            nonlocal turns
+            while True:
+                syncless.sleep(0)
+                turns += 1
+
+        ticker = syncless.spawn(tick)
+        assert len(files.read_file(tmp_path / "file")) == 1_000_000
+        ticker.kill()
+        assert turns > 0 and time.monotonic() > started
+        assert files.file_systems()
+    finally:
+        files.set_mode(before)
