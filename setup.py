@@ -34,6 +34,10 @@ NATIVE = {
     "syncless._core.filecalls": [],  # open, stat and their kin, directly or in a thread
     "syncless._core.fileobjects": [],  # io.FileIO and the buffered files
     "syncless._core.threadlocks": [],  # the interpreter's locks, made cooperative in place
+    "syncless.stackless._thread": [],  # a Stackless program's run queue
+    "syncless.stackless._tasklet": [],
+    "syncless.stackless._channel": [],
+    "syncless.stackless._schedule": [],
     "syncless.wsgi._head": ["syncless/wsgi/head.c"],  # request heads and chunk lines, scanned without Python
     "syncless.wsgi._environ": [],  # head -> environ
     "syncless.wsgi._input": [],  # wsgi.input

@@ -1,7 +1,6 @@
 """A server of static files: ``python -m syncless examples.files`` serves the working directory, or that of FILES_ROOT.
 
-Nothing here knows of coroutines. Small files come from memory, large ones go out by sendfile, and a slow disk or a network file system makes
-only those wait who asked for it.
+Nothing here knows of coroutines. Small files come from memory, large ones go out by sendfile; a slow disk makes only those wait who asked.
 """
 
 import mimetypes

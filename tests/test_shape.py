@@ -25,6 +25,7 @@ LAYERS = {
     "syncless._core": set(),
     "syncless.io": {"syncless._core"},
     "syncless.patches": {"syncless._core", "syncless.io"},
+    "syncless.stackless": {"syncless._core"},
     "syncless.wsgi": {"syncless._core", "syncless.io", "syncless"},
     "syncless": {"syncless._core"},
 }

@@ -5,6 +5,7 @@ The functions themselves stay what they are: their arguments, errors and audit e
 
 import os
 
+from libc.limits cimport INT_MAX
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport monotonic_ns
@@ -87,7 +88,7 @@ cdef class DescriptorFunction(FileFunction):
     """One that only waits where the file system has been slow before: fstat, close, ftruncate. Direct for all else."""
 
     def __call__(self, *args, **kwargs):
-        if args and type(args[0]) is int and is_slow(args[0]):
+        if args and type(args[0]) is int and 0 <= args[0] <= INT_MAX and is_slow(args[0]):
             return in_pool(self.original, args, kwargs)
         return self.original(*args, **kwargs)
 

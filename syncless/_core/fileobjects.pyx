@@ -11,7 +11,11 @@ import mmap
 
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.errno cimport errno
+from libc.limits cimport INT_MAX
 from libc.stdint cimport uintptr_t
+from libc.string cimport strerror
 
 from syncless._core.filecalls cimport is_slow, opened, parks
 from syncless._core.filesystems cimport in_pool
@@ -58,6 +62,11 @@ cdef extern from "Python.h":
 BUFFERED = (_io.BufferedReader, _io.BufferedWriter, _io.BufferedRandom)
 METHODS = ("read", "read1", "readinto", "readinto1", "readline", "peek", "write", "flush", "seek", "tell", "truncate", "close", "detach")
 
+cdef extern from "<sys/mman.h>":
+    int MS_SYNC
+    int msync(void* address, size_t size, int flags) nogil
+
+cdef object original_flush = mmap.mmap.flush
 cdef object ABSENT = object()
 cdef initproc original_init = NULL
 cdef iternextfunc original_next = NULL
@@ -86,7 +95,7 @@ cdef int cooperative_init(object self, object args, PyObject* named) except -1:
     if opener is not None:                      # waits, or does not, by itself
         return original_init(self, args, named)
     if type(name) is int:
-        if is_slow(name):
+        if 0 <= name <= INT_MAX and is_slow(name):
             in_pool(run_init, (self, args, kwargs), {})
             return 0
         return original_init(self, args, named)
@@ -115,11 +124,44 @@ def run_map(type, args, kwargs):
 cdef PyObject* cooperative_map(PyTypeObject* type, PyObject* args, PyObject* kwargs) except NULL:
     """mmap(fileno, length ...) asks for the file's size."""
     cdef tuple positional = <object> args
-    if not len(positional) or not isinstance(positional[0], int) or not is_slow(positional[0]):
+    if not len(positional) or not isinstance(positional[0], int) or not 0 <= positional[0] <= INT_MAX or not is_slow(positional[0]):
         return original_map(type, args, kwargs)
     made = in_pool(run_map, (<object> <PyObject*> type, positional, <object> kwargs if kwargs != NULL else {}), {})
     Py_INCREF(made)
     return <PyObject*> made
+
+
+cdef class Sync:
+    """msync of a part of a mapping, in a thread: mmap.flush itself keeps the GIL while the disk writes."""
+    cdef Py_buffer view
+    cdef Py_ssize_t offset, size
+
+    def __cinit__(self, mapping, Py_ssize_t offset, Py_ssize_t size):
+        PyObject_GetBuffer(mapping, &self.view, PyBUF_SIMPLE)      # nobody can close it meanwhile
+        self.offset = offset
+        self.size = size
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self.view)
+
+    def __call__(self):
+        cdef int failed
+        with nogil:
+            failed = msync(<char*> self.view.buf + self.offset, self.size, MS_SYNC)
+        if failed:
+            raise OSError(errno, strerror(errno).decode())
+
+
+def map_flush(self, offset=0, size=None, /):
+    """mmap.flush, cooperative."""
+    if not parks():
+        return original_flush(self, offset) if size is None else original_flush(self, offset, size)
+    length = len(self)
+    if size is None:
+        size = length - offset
+    if offset < 0 or size < 0 or offset + size > length:
+        raise ValueError("flush values out of range")
+    return in_pool(Sync(self, offset, size), (), {})
 
 
 # -- buffered files ----------------------------------------------------------------------------------------------------------------

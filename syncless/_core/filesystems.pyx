@@ -13,6 +13,7 @@ thread and remembered; of a descriptor it is asked for without contact to a serv
 import os
 
 from cpython.object cimport PyObject
+from libc.limits cimport INT_MAX
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport monotonic_ns
@@ -191,16 +192,20 @@ cdef FileSystem of_descriptor(int fd):
     return of_device(kind.device)
 
 
+cdef FileSystem of_number(object fd):
+    """As of_descriptor(), for what may be too large for one."""
+    return of_descriptor(fd) if 0 <= fd <= INT_MAX else None
+
+
 cdef object directory_of(object path, bint listed):
     """What the file system of a path is remembered by; None if that cannot be told."""
     cdef Py_ssize_t slash
     if type(path) is not str:
         if path is None:
             return ""
-        path = os.fspath(path)
-        if type(path) is bytes:
+        try:
             path = os.fsdecode(path)
-        elif type(path) is not str:
+        except TypeError:               # the function itself will say so, or knows what to do with it
             return None
     if listed:
         return path
@@ -212,9 +217,9 @@ cdef object of_path(object path, bint listed, object dir_fd):
     """The FileSystem of a path's directory (of the path itself, if it is `listed`), or None if it is not known."""
     cdef PyObject* found
     if type(path) is int:
-        return of_descriptor(path)
+        return of_number(path)
     if dir_fd is not None and type(dir_fd) is int:
-        return of_descriptor(dir_fd)
+        return of_number(dir_fd)
     key = directory_of(path, listed)
     if key is None:
         return None
@@ -256,7 +261,7 @@ cdef object in_pool_of(object path, bint listed, object dir_fd, object function,
     """function(*args, **kwargs) in a thread; the file system of the path is measured there."""
     fd = path if type(path) is int else dir_fd if type(dir_fd) is int else -1
     key = directory_of(path, listed) if fd == -1 else None
-    if fd == -1 and key is None:
+    if fd == -1 and key is None or not -1 <= fd <= INT_MAX:
         return pool.run(function, *args, **kwargs)
     return pool.run(_measured, key, fd, function, args, kwargs)
 

@@ -30,6 +30,7 @@ cdef class Loop(Scheduler):
     cdef int event_pos, event_count
     cdef readonly object thread_id
     cdef bint forked
+    cdef public object when_idle    # called with the loop before it waits with nothing ready, or None
 
     cdef int wait_fd(self, int fd, int bit, int64_t deadline, const char* why, object on) except -1
     cdef int wait_foreign_fd(self, int fd, int bits, int64_t deadline) except -1

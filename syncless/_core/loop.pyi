@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Protocol
 
 from syncless._core.scheduler import Runnable, Scheduler
@@ -9,6 +10,7 @@ class Watcher(Runnable): ...
 
 class Loop(Scheduler):
     thread_id: int
+    when_idle: Callable[[Loop], object] | None
     @property
     def backend(self) -> str: ...
     def take_wakeup_fd(self) -> int: ...

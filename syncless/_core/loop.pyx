@@ -150,6 +150,8 @@ cdef class Loop(Scheduler):
         cdef int64_t timeout = NEVER, first
         cdef int n
         self.run_late()
+        if self.when_idle is not None and self.ring_count == 0:
+            self.when_idle(self)
         if self._trim() or self.ring_count:
             timeout = 0
         elif self.timers.count:

@@ -34,7 +34,7 @@ cdef class Scheduler
 
 cdef class Runnable:
     """Something that the loop runs at its base when its turn comes."""
-    cdef int run(self, Scheduler loop) except -1
+    cdef int turn(self, Scheduler loop) except -1
 
 
 cdef class BaseTasklet(Runnable):

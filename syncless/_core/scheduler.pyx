@@ -62,7 +62,7 @@ cdef int wake_all(WaitQueue* queue) except -1:
 error_handler = None
 
 cdef class Runnable:
-    cdef int run(self, Scheduler loop) except -1:
+    cdef int turn(self, Scheduler loop) except -1:
         raise NotImplementedError("a Runnable defines run()")
 
 
@@ -365,7 +365,7 @@ cdef class Scheduler:
                 item = None                         # a resting leader must not keep a tasklet alive
                 self._rest(target)
             return 0
-        return item.run(self)
+        return item.turn(self)
 
     cdef int _rest(self, PyGreenlet* target) except -1:
         """The running carrier goes into the idle list and the target goes on. Whoever takes it from there makes it the leader again."""
@@ -402,7 +402,7 @@ cdef class Scheduler:
             i += 1
             late = <Runnable> item
             Py_DECREF(late)
-            late.run(self)
+            late.turn(self)
         self.late_count = 0
         return 0
 

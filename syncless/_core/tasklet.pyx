@@ -68,7 +68,7 @@ cdef class Tasklet(BaseTasklet):
             return PyObject_CallObject(self.function, self.args)
         return PyObject_Call(self.function, self.args, self.kwargs)
 
-    cdef int run(self, Scheduler loop) except -1:
+    cdef int turn(self, Scheduler loop) except -1:
         """At the base of a carrier: the whole life of the tasklet, waits included."""
         cdef object result = None, context = self.context
         cdef BaseException exception = None
@@ -279,13 +279,21 @@ cdef void _end_process(BaseException exception) noexcept:
 
 _loop_module.main_tasklet_type = MainTasklet
 
+cdef object make = Tasklet
+
+
+def set_maker(maker) -> None:
+    """maker(function, *args, **kwargs) makes what spawn() returns: a Tasklet of some kind, in the ready queue."""
+    global make
+    make = maker
+
 
 def spawn(function, *args, **kwargs) -> Tasklet:
     """Runs function(*args, **kwargs) in a new tasklet of this thread, with a copy of the present context (contextvars).
 
     It starts when the present tasklet waits or ends.
     """
-    return Tasklet(function, *args, **kwargs)
+    return make(function, *args, **kwargs)
 
 
 def current() -> Tasklet | None:

@@ -45,8 +45,9 @@ def patch(patcher: Patcher) -> None:
         patcher.rebind(os, "lockf", _os_lockf(FileFunction(os.lockf)), why)
 
 
-def _number(fd: Any) -> int:
-    return fd if isinstance(fd, int) else int(fd.fileno())
+def _number(fd: Any) -> Any:
+    """What is neither a number nor a file is left to the function itself to refuse."""
+    return fd if isinstance(fd, int) or not hasattr(fd, "fileno") else fd.fileno()
 
 
 def _locks(original: FileFunction) -> Callable[..., Any]:

@@ -162,8 +162,9 @@ def patch(patcher: Patcher) -> None:
     fileobjects.set_slots(True)
     patcher.note("_io.FileIO.__init__", fileobjects.run_init, waits, lambda: fileobjects.set_slots(False))
     when_imported(patcher, "tempfile", _patch_tempfile)
-    for name, kind in (("flush", SlowFunction), ("close", ClosingFunction), ("__exit__", ClosingFunction)):
-        patcher.member_in_place(mmap.mmap, name, kind(mmap.mmap.__dict__[name]).method(), "waits for a disk")
+    for name in ("close", "__exit__"):
+        patcher.member_in_place(mmap.mmap, name, ClosingFunction(mmap.mmap.__dict__[name]).method(), "waits for a disk")
+    patcher.member_in_place(mmap.mmap, "flush", fileobjects.map_flush, "waits for a disk")
 
 
 def _patch_tempfile(patcher: Patcher, tempfile: Any) -> None:

@@ -91,7 +91,7 @@ cdef class Acceptor(Watcher):
     cdef int on_ready(self, Loop loop, int bits) except -1:
         return self.accept(loop)
 
-    cdef int run(self, Scheduler loop) except -1:
+    cdef int turn(self, Scheduler loop) except -1:
         return self.accept(<Loop> loop)
 
     cdef int accept(self, Loop loop) except -1:

@@ -93,7 +93,7 @@ cdef class Connection(BodySource):
                 self.linger(loop)
         return 0
 
-    cdef int run(self, Scheduler loop) except -1:
+    cdef int turn(self, Scheduler loop) except -1:
         """Its turn has come: after accept(), after a long row of pipelined requests, or in the queue."""
         if self.phase == READING:
             return self.process(<Loop> loop)

@@ -59,7 +59,7 @@ cdef class Link(ByteSource):
 cdef class Flusher(Runnable):
     """Sends what is pending before the loop polls."""
 
-    cdef int run(self, Scheduler loop) except -1:
+    cdef int turn(self, Scheduler loop) except -1:
         return self.service.flush_pending()
 
 

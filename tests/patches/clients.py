@@ -79,6 +79,8 @@ def sqlalchemy_pool(port):
     import sqlalchemy
 
     engine = sqlalchemy.create_engine(f"postgresql+pg8000://postgres@127.0.0.1:{port}/postgres", pool_size=10, max_overflow=0)
+    for connection in [engine.connect() for _ in range(10)]:  # making them computes more than it waits
+        connection.close()
 
     def wait(number):
         with engine.connect() as connection:

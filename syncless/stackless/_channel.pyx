@@ -1,0 +1,168 @@
+"""Channels: where tasklets meet, within a thread or between threads."""
+
+from syncless._core.loop cimport Loop
+from syncless._core.scheduler cimport READY, BaseTasklet, WaitQueue, queue_add, queue_pop, queue_remove
+from syncless.stackless._tasklet cimport bomb, exception_of, tasklet
+from syncless.stackless._thread cimport IN_CHANNEL, Thread, here, leave, pause, push_first
+
+cdef object channel_callback = None
+
+
+cdef class channel:
+    """Tasklets meet in it: who comes first, to send or to receive, waits for the other."""
+    cdef WaitQueue waiting
+    cdef readonly Py_ssize_t balance
+    cdef int _preference
+    cdef public bint schedule_all
+    cdef readonly bint closing
+    cdef object __weakref__
+
+    def __cinit__(self):
+        self._preference = -1
+
+    cdef object action(self, int direction, object value):
+        cdef Thread state = here()
+        cdef Loop loop = state.loop
+        cdef BaseTasklet me = loop.current, target
+        cdef bint meets = self.balance * direction < 0
+        if me is None:
+            raise RuntimeError("the event loop itself cannot wait for a channel: let it spawn a tasklet instead")
+        if channel_callback is not None:
+            channel_callback(self, me, direction > 0, not meets)
+        if not meets:
+            return self.wait_for_other(state, me, direction, value)
+        if state.switch_trap and (self.schedule_all or self._preference == -direction):
+            raise RuntimeError("switch_trap")
+        target = queue_pop(&self.waiting)
+        self.balance += direction
+        value, target.value = target.value, value
+        if target.loop is not loop:
+            target.state = READY
+            target.loop.push(target)
+        elif self.schedule_all:
+            target.state = READY
+            loop.push(target)
+            leave(state, me, True)
+        elif self._preference == -direction:
+            target.state = READY
+            push_first(loop, target)
+            leave(state, me, True)
+        else:
+            target.state = READY
+            loop.push(target)
+        return value
+
+    cdef object wait_for_other(self, Thread state, BaseTasklet me, int direction, object value):
+        if isinstance(me, tasklet) and (<tasklet> me).block_trap:
+            raise RuntimeError("this tasklet does not like to be blocked.")
+        if self.closing:
+            raise ValueError("Send/receive operation on a closed channel")
+        if state.switch_trap:
+            raise RuntimeError("switch_trap")
+        me.value = value
+        queue_add(&self.waiting, me)
+        self.balance += direction
+        try:
+            pause(state, me, IN_CHANNEL, self)
+        except BaseException:
+            if me.queued:
+                queue_remove(&self.waiting, me)
+                self.balance -= direction
+            me.value = None
+            raise
+        value, me.value = me.value, None
+        return value
+
+    def send(self, value):
+        """Gives the value to a receiver; waits for one."""
+        self.action(1, value)
+
+    def receive(self):
+        """Takes a value from a sender; waits for one. Raises what was sent as an exception. ValueError if the channel is closed."""
+        value = self.action(-1, None)
+        if type(value) is bomb:
+            (<bomb> value)._raise()
+        return value
+
+    def send_exception(self, exc, *args):
+        """Raises exc(*args) in the receiver."""
+        if not (isinstance(exc, type) and issubclass(exc, BaseException)):
+            raise TypeError("channel.send_exception() argument 1 must be an exception class")
+        self.action(1, bomb(exc, args))
+
+    def send_throw(self, exc=None, val=None, tb=None):
+        """Raises the exception, as throw() does, in the receiver."""
+        self.action(1, bomb(type(exception_of(exc, val, tb)), exception_of(exc, val, tb), tb))
+
+    def send_sequence(self, sequence):
+        """Sends each of them. Returns how many there were."""
+        count = 0
+        for value in sequence:
+            self.action(1, value)
+            count += 1
+        return count
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.closing and self.balance <= 0:
+            raise StopIteration
+        return self.receive()
+
+    def close(self):
+        """Nobody may wait for it any more; who waits already may be met."""
+        self.closing = True
+
+    def open(self):
+        self.closing = False
+
+    @property
+    def closed(self):
+        """It is closing and nobody waits."""
+        return self.closing and self.balance == 0
+
+    @property
+    def queue(self):
+        """The first that waits, or None."""
+        return <object> self.waiting.head if self.waiting.head != NULL else None
+
+    @property
+    def preference(self):
+        """Who runs next when two meet: -1 the receiver, 1 the sender, 0 whoever came second goes on."""
+        return self._preference
+
+    @preference.setter
+    def preference(self, value):
+        if not isinstance(value, int):
+            raise TypeError("preference must be set to an integer")
+        self._preference = (value > 0) - (value < 0)
+
+    def __reduce__(self):
+        if self.balance:
+            raise TypeError("a channel for which tasklets wait cannot be pickled")
+        return _restored, (self._preference, self.schedule_all, self.closing)
+
+    def __repr__(self):
+        return f"<channel at {id(self):#x}, balance {self.balance}{', closing' if self.closing else ''}>"
+
+
+def _restored(preference, schedule_all, closing):
+    made = channel()
+    made.preference, made.schedule_all = preference, schedule_all
+    if closing:
+        made.close()
+    return made
+
+
+def set_channel_callback(callback):
+    """callback(channel, tasklet, sending, willblock) before each action on a channel; None: no more. Returns the last one."""
+    global channel_callback
+    if callback is not None and not callable(callback):
+        raise TypeError("channel callback must be callable")
+    before, channel_callback = channel_callback, callback
+    return before
+
+
+def get_channel_callback():
+    return channel_callback

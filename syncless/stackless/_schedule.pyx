@@ -1,0 +1,109 @@
+"""schedule() and run(), and what can be asked of a thread."""
+
+from syncless._core.scheduler cimport BaseTasklet
+from syncless.stackless._tasklet cimport tasklet
+from syncless.stackless._thread cimport IN_RUN, Thread, here, leave, other_threads, pause, run_queue, threads
+
+cdef object ABSENT = object()
+
+
+def schedule(retval=ABSENT):
+    """Lets the others that are ready run once. Returns `retval`, or the present tasklet."""
+    cdef Thread state = here()
+    return _left_with(state, state.loop.current, retval, True)
+
+
+def schedule_remove(retval=ABSENT):
+    """As schedule(), but the present tasklet is paused until somebody inserts it."""
+    cdef Thread state = here()
+    return _left_with(state, state.loop.current, retval, False)
+
+
+cdef object _left_with(Thread state, BaseTasklet me, object retval, bint stays):
+    cdef tasklet mine = <tasklet> me if isinstance(me, tasklet) else None
+    if retval is ABSENT:
+        retval = me
+    if mine is None:
+        leave(state, me, stays)
+        return retval
+    mine.tempval = retval
+    try:
+        leave(state, me, stays)
+    finally:
+        retval, mine.tempval = mine.tempval, None
+    return retval
+
+
+def run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltimeout=False):
+    """Runs the others until none is ready and none waits for input, output or a time. Raises what no tasklet has caught."""
+    cdef Thread state = here()
+    cdef BaseTasklet me = state.loop.current
+    if timeout:
+        raise NotImplementedError("run(timeout): tasklets are not preempted yet; without a timeout they run until all have ended or wait")
+    if state.switch_trap:
+        raise RuntimeError("switch_trap")
+    state.runners.append(me)
+    try:
+        pause(state, me, IN_RUN, None)
+    finally:
+        state.runners.remove(me)
+
+
+def getcurrent():
+    """The running tasklet."""
+    return here().loop.current
+
+
+def getmain():
+    """This thread's main tasklet."""
+    return here().loop.main
+
+
+def getruncount():
+    """How many tasklets are in the run queue, the running one included."""
+    return len(run_queue(here().loop))
+
+
+def getcurrentid():
+    return id(here().loop.current)
+
+
+def get_thread_info(thread_id=None):
+    """(main tasklet, current tasklet, run count) of a thread, by default this one. ValueError if there is no such thread."""
+    cdef Thread state = here()
+    if thread_id is not None and thread_id not in (-1, state.loop.thread_id):
+        if thread_id not in threads:
+            raise ValueError("Thread id not found")
+        state = threads[thread_id]
+    return state.loop.main, state.loop.current, len(run_queue(state.loop))
+
+
+def getthreads():
+    """The ids of the threads that have tasklets, this one first."""
+    mine = here().loop.thread_id
+    other_threads(None)
+    return [mine, *(each for each in threads if each != mine)]
+
+
+def switch_trap(delta=0):
+    """While the sum of all deltas is not 0, a switch raises RuntimeError. Returns the sum as it was."""
+    cdef Thread state = here()
+    before = state.switch_trap
+    state.switch_trap += delta
+    return before
+
+
+class atomic:
+    """with atomic(): the tasklet must not be preempted."""
+
+    def __enter__(self):
+        self._tasklet = getcurrent()
+        self._before = self._tasklet.set_atomic(True)
+
+    def __exit__(self, *error):
+        self._tasklet.set_atomic(self._before)
+
+
+def enable_softswitch(flag):
+    """Greenlets switch on the C stack, always. Returns False."""
+    return False

@@ -1,0 +1,31 @@
+"""Stackless Python's tasklets. See _tasklet.pyx."""
+
+from syncless._core.loop cimport Loop
+from syncless._core.tasklet cimport Tasklet
+from syncless.stackless._thread cimport Thread
+
+
+cdef class bomb:
+    cdef public object type, value, traceback
+
+
+cdef class tasklet(Tasklet):
+    cdef public object tempval
+    cdef bint ready_to_run          # it has its arguments
+    cdef bint inserted              # it is new, and in the run queue
+    cdef bint spawned               # by syncless.spawn: errors are reported, and result() has them
+    cdef public bint block_trap
+    cdef readonly bint atomic
+    cdef readonly bint ignore_nesting
+
+    cdef int give(self, tuple args, dict kwargs) except -1
+    cdef int enter(self, Loop loop) except -1
+    cdef int run_next(self, Thread state, bint stays) except -1
+    cdef bint is_alive(self) noexcept
+    cdef bint is_blocked(self) noexcept
+    cdef bint is_scheduled(self) noexcept
+    cdef object neighbour(self, int step)
+    cdef int check(self, str verb) except -1
+
+
+cdef object exception_of(object kind, object value, object traceback)

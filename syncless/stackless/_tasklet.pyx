@@ -1,0 +1,476 @@
+"""Stackless Python's tasklets, which are those of syncless with another face, and the exceptions that pass between them."""
+
+import sys
+
+from cpython.contextvars cimport PyContext_CopyCurrent
+from cpython.object cimport PyObject
+
+from syncless._core.loop cimport Loop, get_loop
+from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Scheduler
+from syncless._core.tasklet cimport Tasklet
+from syncless.stackless._thread cimport (
+    PAUSED, Thread, here, pause, run_now, run_queue, take_out, threads, throw_first,
+)
+
+from syncless._core import loop as _loop_module
+from syncless._core.tasklet import TaskletExit, set_maker
+from syncless.stackless._thread import set_main_adopter
+
+cdef object schedule_callback = None
+cdef object error_handler = None
+cdef object left = None                 # who ran last, for the schedule callback
+
+
+# -- the main tasklet --------------------------------------------------------------------------------------------------------------
+
+
+def _adopt_main(Loop loop):
+    """In place of a main tasklet that came before this module; only while it runs, because others may hold on to it else."""
+    if not isinstance(loop.main, tasklet) and loop.current is loop.main:
+        main = _main(loop.main)
+        loop.release(loop.main)
+        loop.main = main
+        loop.adopt(main)
+        loop.current = main
+    return isinstance(loop.main, tasklet)
+
+
+cdef tasklet _main(Tasklet before):
+    """What stands for the code that was not spawned."""
+    cdef tasklet main = tasklet.__new__(tasklet)
+    main.state = RUNNING
+    main.spawned = True
+    main._name = "main"
+    if before is not None:
+        main.pending = before.pending
+        main.locals = before.locals
+        main.switch_hook = before.switch_hook
+        main.callbacks = before.callbacks
+    return main
+
+
+class MainTasklet(tasklet):
+    """The main tasklet of a thread that comes to syncless after this module."""
+
+    def __init__(self):
+        _become_main(self)          # while its loop is being made
+
+    def interrupt(self, exception) -> bool:
+        return _interrupt(self, exception)
+
+
+def _become_main(tasklet self):
+    self._name = "main"
+    self.spawned = True
+
+
+def _interrupt(tasklet self, exception):
+    if self.pending is not None:
+        return False
+    self.loop.throw(self, exception)
+    return True
+
+
+# -- tasklets ----------------------------------------------------------------------------------------------------------------------
+
+
+cdef class bomb:
+    """An exception as a value: who receives it from a channel raises it. bomb(type=None, value=None, traceback=None)."""
+
+    def __init__(self, type=None, value=None, traceback=None):
+        self.type, self.value, self.traceback = type, value, traceback
+
+    def _raise(self):
+        raise exception_of(self.type, self.value, self.traceback)
+
+
+cdef object exception_of(object kind, object value, object traceback):
+    """The instance that `raise kind, value, traceback` raised."""
+    if isinstance(kind, BaseException):
+        if value is not None:
+            raise TypeError("instance exception may not have a separate value")
+        made = kind
+    elif isinstance(kind, type) and issubclass(kind, BaseException):
+        if isinstance(value, kind):
+            made = value
+        elif value is None:
+            made = kind()
+        else:
+            made = kind(*value) if isinstance(value, tuple) else kind(value)
+    else:
+        raise TypeError(f"exceptions must be classes, or instances, not {type(kind).__name__}")
+    return made if traceback is None else made.with_traceback(traceback)
+
+
+cdef class tasklet(Tasklet):
+    """tasklet(func=None, args=None, kwargs=None): a function that runs beside others. Calling it gives it arguments and inserts it."""
+
+    def __cinit__(self, *args, **kwargs):
+        self.ignore_nesting = False
+
+    def __init__(self, func=None, args=None, kwargs=None):
+        here()
+        if func is not None:
+            self.bind(func, args, kwargs)
+        elif args is not None or kwargs is not None:
+            raise TypeError("tasklet() with arguments needs a callable")
+
+    def __call__(self, *args, **kwargs):
+        """Binds the arguments and inserts the tasklet at the end of the run queue. Returns it."""
+        return self.setup(*args, **kwargs)
+
+    def bind(self, func=None, args=None, kwargs=None):
+        """The function that it runs; with `args` or `kwargs` it is alive, and paused. bind(None) unbinds. Returns the tasklet."""
+        if func is not None and not callable(func):
+            raise TypeError("tasklet function must be a callable")
+        if self.is_alive():
+            if self.state == RUNNING:
+                raise RuntimeError("can't (re)bind the current tasklet")
+            if self.is_scheduled():
+                raise RuntimeError("tasklet is scheduled")
+            if self.state != NEW:
+                raise RuntimeError("tasklet is already bound to a frame")
+        if func is None and (args is not None or kwargs is not None):
+            if self.function is None:
+                raise TypeError("cannot bind arguments to an unbound tasklet")
+            func = self.function
+        self.state = NEW
+        self.function = func
+        self.ready_to_run = False
+        self._result = self._exception = None
+        self.pending = None
+        if args is not None or kwargs is not None:
+            self.give(tuple(args) if args is not None else (), dict(kwargs) if kwargs is not None else {})
+        return self
+
+    cdef int give(self, tuple args, dict kwargs) except -1:
+        self.args = args
+        self.kwargs = kwargs or None
+        if self.context is None:
+            self.context = PyContext_CopyCurrent()
+        self.ready_to_run = True
+        return 0
+
+    def setup(self, *args, **kwargs):
+        """Binds the arguments and inserts the tasklet. Returns it. RuntimeError if it is alive."""
+        if self.is_alive():
+            raise RuntimeError("tasklet is alive")
+        if self.function is None or self.state == DONE:
+            raise RuntimeError("cframe function must be a callable")
+        self.give(args, kwargs)
+        self.insert()
+        return self
+
+    cdef int enter(self, Loop loop) except -1:
+        """It is going to run for the first time."""
+        if not self.inserted:
+            self.inserted = True
+            loop.adopt(self)
+        return 0
+
+    cdef object body(self, Scheduler loop):
+        self.inserted = False
+        if schedule_callback is not None:
+            _tell_of_switch(self)
+        return Tasklet.body(self, loop)
+
+    cdef int finish(self, Scheduler loop, object result, BaseException exception) except -1:
+        global left
+        cdef BaseException raised = None
+        self.inserted = self.ready_to_run = False
+        self.tempval = None
+        if schedule_callback is not None:
+            left = self
+        if not self.spawned and exception is not None and not isinstance(exception, TaskletExit):
+            raised, exception = exception, None
+        Tasklet.finish(self, loop, result, exception)
+        if raised is not None:
+            _uncaught(<Loop> loop, raised)
+        return 0
+
+    # -- what it is doing
+
+    cdef bint is_alive(self) noexcept:
+        return self.ready_to_run if self.state == NEW else self.state != DONE
+
+    cdef bint is_blocked(self) noexcept:
+        return self.state == PARKED and self.why != PAUSED
+
+    cdef bint is_scheduled(self) noexcept:
+        return self.inserted if self.state == NEW else self.state in (READY, RUNNING) or self.is_blocked()
+
+    @property
+    def alive(self):
+        """It can still run."""
+        return self.is_alive()
+
+    @property
+    def blocked(self):
+        """It waits: for a channel, or for input or output, or a time."""
+        return self.is_blocked()
+
+    @property
+    def scheduled(self):
+        """It is in the run queue, or blocked."""
+        return self.is_scheduled()
+
+    @property
+    def paused(self):
+        """It is alive, and neither in the run queue nor blocked."""
+        return self.is_alive() and not self.is_scheduled()
+
+    @property
+    def is_current(self):
+        return self.loop is not None and self.loop.current is self
+
+    @property
+    def is_main(self):
+        return self.loop is not None and self.loop.main is self
+
+    @property
+    def restorable(self):
+        """Never: greenlets cannot be pickled."""
+        return False
+
+    @property
+    def recursion_depth(self):
+        return 0
+
+    @property
+    def nesting_level(self):
+        return 0
+
+    @property
+    def thread_id(self):
+        return here().loop.thread_id if self.loop is None else (<Loop> self.loop).thread_id
+
+    @property
+    def frame(self):
+        """The frame in which it stands, or None."""
+        if self.is_current:
+            return sys._getframe()
+        return (<object> <PyObject*> self.carrier).gr_frame if self.carrier != NULL else None
+
+    @property
+    def next(self):
+        """Behind it in the run queue or the channel's queue; None if it is in neither."""
+        return self.neighbour(1)
+
+    @property
+    def prev(self):
+        return self.neighbour(-1)
+
+    cdef object neighbour(self, int step):
+        cdef list ring
+        if self.queued:
+            item = self.next_waiter if step > 0 else self.prev_waiter
+            return <object> item if item != NULL else None
+        if self.loop is None or not self.is_scheduled() or self.is_blocked():
+            return None
+        ring = run_queue(<Loop> self.loop)
+        return ring[(ring.index(self) + step) % len(ring)] if self in ring else None
+
+    # -- running it
+
+    cdef int check(self, str verb) except -1:
+        if not self.is_alive():
+            raise RuntimeError(f"You cannot {verb} an unbound(dead) tasklet")
+        if self.is_blocked():
+            raise RuntimeError(f"You cannot {verb} a blocked tasklet")
+        if self.loop is not None and self.loop is not here().loop and self.state != NEW:
+            raise RuntimeError("a tasklet that has started belongs to its thread")
+        return 0
+
+    def insert(self):
+        """Puts it at the end of the run queue. RuntimeError if it is dead or blocked."""
+        cdef Thread state = here()
+        self.check("run")
+        if self.is_scheduled():
+            return
+        if self.state == NEW:
+            self.enter(state.loop)
+        else:
+            self.state = READY
+        state.loop.push(self)
+
+    def remove(self):
+        """Takes it out of the run queue: it is paused. The running one stops here. RuntimeError if it is blocked."""
+        cdef Thread state = here()
+        if self.is_blocked():
+            raise RuntimeError("You cannot remove a blocked tasklet.")
+        if self.state == RUNNING:
+            pause(state, self, PAUSED, None)
+        elif self.state == READY:
+            take_out(state.loop, self)
+            self.state = PARKED
+        elif self.inserted:
+            take_out(state.loop, self)
+            state.loop.release(self)
+            self.inserted = False
+        return self
+
+    cdef int run_next(self, Thread state, bint stays) except -1:
+        if self.state == NEW:
+            self.enter(state.loop)
+        return run_now(state, self, stays)
+
+    def run(self):
+        """Runs it now; the present tasklet goes to the end of the run queue, and what is before this one follows there."""
+        cdef Thread state = here()
+        self.check("run")
+        if state.loop.current is not self:
+            self.run_next(state, True)
+
+    def switch(self):
+        """Runs it now; the present tasklet is paused."""
+        cdef Thread state = here()
+        self.check("run")
+        if state.loop.current is not self:
+            self.run_next(state, False)
+
+    # -- ending it
+
+    def kill(self, pending=False, *, exception=TaskletExit, block=True, timeout=None):
+        """Raises TaskletExit in it, now, or when its turn comes (`pending`). Nothing happens if it is dead."""
+        if isinstance(pending, (type, BaseException)):
+            exception, pending = pending, False                 # as syncless.Tasklet has it
+        if self.spawned:
+            return Tasklet.kill(self, exception, block and not pending, timeout)
+        self.throw(exception, None, None, pending)
+
+    def raise_exception(self, exc_class, *args):
+        """Raises exc_class(*args) in it, now."""
+        if not (isinstance(exc_class, type) and issubclass(exc_class, BaseException)):
+            raise TypeError("raise_exception() needs an exception class")
+        self.throw(exc_class, args or None)
+
+    def throw(self, exc=None, val=None, tb=None, pending=False):
+        """Raises the exception in it, now, or when its turn comes (`pending`). RuntimeError if it is dead, except for TaskletExit."""
+        cdef Thread state = here()
+        cdef BaseException exception = exception_of(exc, val, tb)
+        if not self.is_alive():
+            if isinstance(exception, TaskletExit):
+                return
+            raise RuntimeError("You cannot throw to a dead tasklet")
+        if self.state == RUNNING:
+            raise exception
+        if self.state == NEW:
+            if not pending and isinstance(exception, TaskletExit):
+                if self.inserted:
+                    take_out(state.loop, self)
+                self.loop = state.loop
+                self.finish(state.loop, None, exception)
+                return
+        self.pending = exception
+        if pending:
+            if self.state == PARKED:
+                self.state = READY
+                (<Loop> self.loop).push(self)
+            elif self.state == NEW and not self.inserted:
+                self.insert()
+        elif self.loop is not None and self.loop is not state.loop:
+            self.loop.throw(self, exception)
+        else:
+            self.run_next(state, True)
+
+    # -- flags
+
+    def set_atomic(self, flag):
+        """A section in which it must not be preempted. Returns the flag's last value."""
+        before, self.atomic = self.atomic, bool(flag)
+        return before
+
+    def set_ignore_nesting(self, flag):
+        before, self.ignore_nesting = self.ignore_nesting, bool(flag)
+        return before
+
+    @property
+    def context_id(self):
+        return id(self.context)
+
+    def set_context(self, context):
+        """The contextvars.Context in which it will run. RuntimeError if it runs already. Returns the tasklet."""
+        if self.state not in (NEW, DONE):
+            raise RuntimeError("the context of a tasklet that has started cannot be changed")
+        self.context = context
+        return self
+
+    def context_run(self, function, /, *args, **kwargs):
+        """function(*args, **kwargs) in its context."""
+        if self.state == RUNNING or self.context is None:
+            return function(*args, **kwargs)
+        return self.context.run(function, *args, **kwargs)
+
+    def bind_thread(self, thread_id=None):
+        """Only a tasklet that has not started can be moved to another thread: it is inserted by that thread."""
+        if self.state not in (NEW, DONE):
+            raise RuntimeError("greenlets cannot be moved to another thread once they have started")
+        self.loop = None
+
+    def __reduce__(self):
+        raise TypeError("tasklets cannot be pickled: they run on greenlets, whose frames stay where they are")
+
+    __reduce_ex__ = None
+
+
+cdef int _uncaught(Loop loop, BaseException exception) except -1:
+    """An exception left a tasklet: it is raised in the innermost run(), or in the main tasklet."""
+    cdef Thread state = threads.get(loop.thread_id)
+    cdef BaseTasklet target
+    if error_handler is not None:
+        try:
+            error_handler(type(exception), exception, exception.__traceback__)
+            return 0
+        except BaseException as error:
+            exception = error
+    target = <BaseTasklet> state.runners[len(state.runners) - 1] if state is not None and state.runners else loop.main
+    throw_first(loop, target, exception)
+    return 0
+
+
+def _spawn(function, *args, **kwargs):
+    """What syncless.spawn() makes once this module is imported."""
+    cdef tasklet made = tasklet.__new__(tasklet)
+    if not callable(function):
+        raise TypeError(f"a tasklet needs a function to run, not {type(function).__name__}")
+    made.function = function
+    made.spawned = True
+    made.give(args, kwargs)
+    made.enter(get_loop())
+    made.loop.push(made)
+    return made
+
+
+cdef int _tell_of_switch(object goes_on) except -1:
+    global left
+    before, left = left, None
+    if before is not goes_on:
+        schedule_callback(before, goes_on)
+    return 0
+
+
+def set_schedule_callback(callback):
+    """callback(before, next) when a tasklet begins or ends its turn; None: no more. Returns the last one."""
+    global schedule_callback
+    if callback is not None and not callable(callback):
+        raise TypeError("schedule callback must be callable")
+    before, schedule_callback = schedule_callback, callback
+    return before
+
+
+def get_schedule_callback():
+    return schedule_callback
+
+
+def set_error_handler(handler):
+    """handler(type, value, traceback) of exceptions that no tasklet has caught; None: they are raised in run(). Returns the last one."""
+    global error_handler
+    if handler is not None and not callable(handler):
+        raise TypeError("error handler must be callable")
+    before, error_handler = error_handler, handler
+    return before
+
+
+_loop_module.main_tasklet_type = MainTasklet
+set_maker(_spawn)
+set_main_adopter(_adopt_main)

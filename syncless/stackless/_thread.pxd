@@ -1,0 +1,36 @@
+"""One thread of a Stackless program. See _thread.pyx."""
+
+from syncless._core.loop cimport Loop, get_loop
+from syncless._core.scheduler cimport BaseTasklet
+
+cdef const char* PAUSED
+cdef const char* IN_CHANNEL
+cdef const char* IN_RUN
+
+
+cdef class Thread:
+    cdef Loop loop
+    cdef list runners                   # tasklets that are in run(), the innermost last
+    cdef Py_ssize_t blocked             # tasklets that wait for channels, or in run(), or for nobody
+    cdef int switch_trap
+
+
+cdef dict threads
+cdef Thread latest
+cdef Thread found()
+
+
+cdef inline Thread here():
+    """This thread's, made at the first call."""
+    cdef Thread state = latest
+    return state if state is not None and state.loop is get_loop() else found()
+
+
+cdef int push_first(Loop loop, BaseTasklet item) except -1
+cdef int take_out(Loop loop, BaseTasklet item) except -1
+cdef list run_queue(Loop loop)
+cdef int leave(Thread state, BaseTasklet me, bint stays) except -1
+cdef int pause(Thread state, BaseTasklet me, const char* why, object on) except -1
+cdef int run_now(Thread state, BaseTasklet target, bint stays) except -1
+cdef int throw_first(Loop loop, BaseTasklet target, BaseException exception) except -1
+cdef bint other_threads(Loop loop) except -1

@@ -1,0 +1,206 @@
+"""One thread of a Stackless program: its run queue, and how tasklets give way in it.
+
+The run queue is the scheduler's ready queue. Stackless thinks of it as a ring in which the running tasklet has its place; here the running one
+is outside, and goes to the end when it lets others run. The order that follows is the same. What Stackless does "at once" is done by putting a
+tasklet first.
+
+A tasklet that waits for a socket or a time is parked as any other; it counts as blocked. When nothing is ready, and nothing but channels is
+waited for, run() is over, or there is a deadlock: when_idle() decides that.
+"""
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
+
+from syncless._core.loop cimport Loop, get_loop
+from syncless._core.scheduler cimport NEW, PARKED, READY, BaseTasklet
+
+cdef const char* PAUSED = "nobody: it is paused"
+cdef const char* IN_CHANNEL = "channel"
+cdef const char* IN_RUN = "run()"
+
+cdef dict threads = {}                  # thread id -> Thread
+cdef Thread latest = None               # the one that was asked for last
+cdef object adopt_main = None           # makes the main tasklet of a loop one of Stackless
+
+
+def set_main_adopter(function) -> None:
+    """function(loop) is called at a thread's first call; it returns whether its main tasklet is one of Stackless now."""
+    global adopt_main
+    adopt_main = function
+
+
+cdef class Thread:
+    """What there is once for each thread."""
+
+
+cdef Thread found():
+    """This thread's, made at the first call."""
+    global latest
+    cdef Loop loop = get_loop()
+    cdef Thread state = threads.get(loop.thread_id)
+    if state is None or state.loop is not loop:
+        state = threads[loop.thread_id] = Thread()
+        state.loop = loop
+        state.runners = []
+        loop.when_idle = when_idle
+    latest = state if adopt_main(loop) else None
+    return state
+
+
+# -- the run queue -----------------------------------------------------------------------------------------------------------------
+
+
+cdef int push_first(Loop loop, BaseTasklet item) except -1:
+    loop.push(item)                                 # makes room
+    loop.ring_count -= 1
+    loop.ring_head = (loop.ring_head - 1) & loop.ring_mask
+    loop.ring[loop.ring_head] = <PyObject*> item    # with the reference that push() took
+    loop.ring_count += 1
+    return 0
+
+
+cdef Py_ssize_t place(Loop loop, BaseTasklet item) noexcept:
+    """How many are before it in the run queue; -1 if it is not there."""
+    cdef size_t i
+    for i in range(loop.ring_count):
+        if loop.ring[(loop.ring_head + i) & loop.ring_mask] == <PyObject*> item:
+            return i
+    return -1
+
+
+cdef int take_out(Loop loop, BaseTasklet item) except -1:
+    """Removes it from the run queue."""
+    cdef Py_ssize_t i, at = place(loop, item)
+    if at < 0:
+        return 0
+    for i in range(at, <Py_ssize_t> loop.ring_count - 1):
+        loop.ring[(loop.ring_head + i) & loop.ring_mask] = loop.ring[(loop.ring_head + i + 1) & loop.ring_mask]
+    loop.ring_count -= 1
+    Py_DECREF(item)
+    return 0
+
+
+cdef int rotate(Loop loop, Py_ssize_t n) except -1:
+    """The first n go to the end."""
+    cdef PyObject* item
+    cdef Py_ssize_t _
+    for _ in range(n):
+        item = loop.ring[loop.ring_head]
+        loop.ring[(loop.ring_head + loop.ring_count) & loop.ring_mask] = item
+        loop.ring_head = (loop.ring_head + 1) & loop.ring_mask
+    return 0
+
+
+cdef list run_queue(Loop loop):
+    """The tasklets that are ready, the running one first."""
+    cdef size_t i
+    cdef list found = [] if loop.current is None else [loop.current]
+    for i in range(loop.ring_count):
+        item = <object> loop.ring[(loop.ring_head + i) & loop.ring_mask]
+        if isinstance(item, BaseTasklet) and (<BaseTasklet> item).state in (NEW, READY):
+            found.append(item)
+    return found
+
+
+# -- switching ---------------------------------------------------------------------------------------------------------------------
+
+
+cdef int leave(Thread state, BaseTasklet me, bint stays) except -1:
+    """Lets the next one run; `stays`: at the end of the run queue, or else paused until somebody inserts it."""
+    cdef Loop loop = state.loop
+    if state.switch_trap:
+        raise RuntimeError("switch_trap")
+    if stays:
+        me.state = READY
+        loop.push(me)
+        loop._leave(me)
+        return 0
+    return pause(state, me, PAUSED, None)
+
+
+cdef int pause(Thread state, BaseTasklet me, const char* why, object on) except -1:
+    """As Scheduler.park(), for what only another tasklet can end."""
+    if me.pending is not None:
+        exception, me.pending = me.pending, None
+        raise exception
+    me.state = PARKED
+    me.why = why
+    me.waiting_on = on
+    me.since = state.loop.now
+    state.blocked += 1
+    state.loop.parked_count += 1
+    try:
+        state.loop._leave(me)
+    finally:
+        state.blocked -= 1
+        state.loop.parked_count -= 1
+        me.why = NULL
+        me.waiting_on = None
+    return 0
+
+
+cdef int run_now(Thread state, BaseTasklet target, bint stays) except -1:
+    """The target runs next, and what is before it in the run queue goes behind the present one."""
+    cdef Loop loop = state.loop
+    cdef BaseTasklet me = loop.current
+    cdef Py_ssize_t at
+    if state.switch_trap:
+        raise RuntimeError("switch_trap")
+    if target.state in (NEW, READY):
+        at = place(loop, target)
+    else:
+        at = -1
+        target.state = READY
+    if at < 0:
+        push_first(loop, target)
+        at = 0
+    if stays:
+        me.state = READY
+        loop.push(me)
+        rotate(loop, at)
+        loop._leave(me)
+        return 0
+    rotate(loop, at)
+    return pause(state, me, PAUSED, None)
+
+
+cdef int throw_first(Loop loop, BaseTasklet target, BaseException exception) except -1:
+    """The exception is raised in the target, which runs next."""
+    target.pending = exception
+    if target.state == READY:
+        take_out(loop, target)
+    if target.state in (READY, PARKED):
+        target.state = READY
+        push_first(loop, target)
+    return 0
+
+
+def when_idle(Loop loop):
+    """Nothing is ready: is something waited for that may still come?"""
+    cdef Thread state = threads.get(loop.thread_id)
+    cdef int fd
+    if state is None or state.loop is not loop or loop.parked_count > state.blocked or loop.timers.count:
+        return
+    for fd in range(loop.fd_room):
+        if loop.fds[fd].watcher != NULL:
+            return                              # a server is listening
+    if state.runners:
+        runner = <BaseTasklet> state.runners[len(state.runners) - 1]
+        if runner.state == PARKED and runner.why == IN_RUN:
+            runner.state = READY
+            loop.push(runner)
+            return
+    if loop.main.state == PARKED and loop.main.why == IN_CHANNEL and not other_threads(loop):
+        blocked = [each.name for each in loop.tasklets() if (<BaseTasklet> each).why == IN_CHANNEL]
+        throw_first(loop, loop.main, RuntimeError(
+            "Deadlock: the last runnable tasklet cannot be blocked. Blocked on channels: " + ", ".join(blocked)))
+
+
+cdef bint other_threads(Loop loop) except -1:
+    """Whether another thread could still use a channel."""
+    for thread_id, other in list(threads.items()):
+        if (<Thread> other).loop.closed:
+            del threads[thread_id]
+        elif (<Thread> other).loop is not loop and loop is not None:
+            return True
+    return False
