@@ -268,7 +268,7 @@ cdef class tasklet(Tasklet):
         if self.loop is None or not self.is_scheduled() or self.is_blocked():
             return None
         ring = run_queue(<Loop> self.loop)
-        return ring[(ring.index(self) + step) % len(ring)] if self in ring else None
+        return ring[(ring.index(self) + step + len(ring)) % len(ring)] if self in ring else None
 
     # -- running it
 
@@ -291,6 +291,7 @@ cdef class tasklet(Tasklet):
             self.enter(state.loop)
         else:
             self.state = READY
+            self.why = NULL
         state.loop.push(self)
 
     def remove(self):
@@ -303,6 +304,7 @@ cdef class tasklet(Tasklet):
         elif self.state == READY:
             take_out(state.loop, self)
             self.state = PARKED
+            self.why = PAUSED
         elif self.inserted:
             take_out(state.loop, self)
             state.loop.release(self)
@@ -312,6 +314,8 @@ cdef class tasklet(Tasklet):
     cdef int run_next(self, Thread state, bint stays) except -1:
         if self.state == NEW:
             self.enter(state.loop)
+        elif self.why == PAUSED:
+            self.why = NULL
         return run_now(state, self, stays)
 
     def run(self):
@@ -365,6 +369,7 @@ cdef class tasklet(Tasklet):
         if pending:
             if self.state == PARKED:
                 self.state = READY
+                self.why = NULL
                 (<Loop> self.loop).push(self)
             elif self.state == NEW and not self.inserted:
                 self.insert()
@@ -407,10 +412,8 @@ cdef class tasklet(Tasklet):
             raise RuntimeError("greenlets cannot be moved to another thread once they have started")
         self.loop = None
 
-    def __reduce__(self):
+    def __reduce_ex__(self, protocol):
         raise TypeError("tasklets cannot be pickled: they run on greenlets, whose frames stay where they are")
-
-    __reduce_ex__ = None
 
 
 cdef int _uncaught(Loop loop, BaseException exception) except -1:

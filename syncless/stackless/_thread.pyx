@@ -8,6 +8,8 @@ A tasklet that waits for a socket or a time is parked as any other; it counts as
 waited for, run() is over, or there is a deadlock: when_idle() decides that.
 """
 
+from threading import active_count
+
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 
@@ -197,10 +199,10 @@ def when_idle(Loop loop):
 
 
 cdef bint other_threads(Loop loop) except -1:
-    """Whether another thread could still use a channel."""
+    """Whether another thread could still use a channel: one that has, or one that has not yet."""
     for thread_id, other in list(threads.items()):
         if (<Thread> other).loop.closed:
             del threads[thread_id]
         elif (<Thread> other).loop is not loop and loop is not None:
             return True
-    return False
+    return active_count() > 1

@@ -1,0 +1,250 @@
+"""stackless.channel: rendezvous, preferences, closing, exceptions, threads."""
+
+import pickle
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import syncless
+import syncless.stackless as stackless
+
+
+def test_balance_and_queue():
+    channel = stackless.channel()
+    receivers = [stackless.tasklet(channel.receive)() for _ in range(2)]
+    stackless.schedule()
+    assert (
+        channel.balance == -2 and channel.queue is receivers[0] and receivers[0].next is receivers[1] and receivers[1].prev is receivers[0]
+    )
+    assert all(each.blocked and each.scheduled for each in receivers)
+    for wrong in (receivers[0].insert, receivers[0].run, receivers[0].remove):
+        with pytest.raises(RuntimeError, match="blocked"):
+            wrong()
+    channel.send(1)
+    channel.send(2)
+    assert channel.balance == 0 and channel.queue is None
+    senders = [stackless.tasklet(channel.send)(number) for number in range(2)]
+    stackless.schedule()
+    assert channel.balance == 2 and [channel.receive(), channel.receive()] == [0, 1]
+    stackless.run()
+    assert not any(each.alive for each in senders)
+
+
+@pytest.mark.parametrize(
+    ("preference", "order"),
+    [
+        (-1, ["receiving", "sending", "got", "sent"]),
+        (1, ["receiving", "sending", "sent", "got"]),
+        (0, ["receiving", "sending", "sent", "got"]),
+    ],
+)
+def test_preference_when_the_receiver_waits(preference, order):
+    log = []
+    channel = stackless.channel()
+    assert channel.preference == -1
+    channel.preference = preference
+
+    def receive():
+        log.append("receiving")
+        channel.receive()
+        log.append("got")
+
+    def send():
+        log.append("sending")
+        channel.send(1)
+        log.append("sent")
+
+    stackless.tasklet(receive)()
+    stackless.tasklet(send)()
+    stackless.run()
+    assert log == order
+
+
+@pytest.mark.parametrize(
+    ("preference", "order"),
+    [
+        (-1, ["sending", "receiving", "got", "sent"]),
+        (1, ["sending", "receiving", "sent", "got"]),
+        (0, ["sending", "receiving", "got", "sent"]),
+    ],
+)
+def test_preference_when_the_sender_waits(preference, order):
+    log = []
+    channel = stackless.channel()
+    channel.preference = preference
+
+    def receive():
+        log.append("receiving")
+        channel.receive()
+        log.append("got")
+
+    def send():
+        log.append("sending")
+        channel.send(1)
+        log.append("sent")
+
+    stackless.tasklet(send)()
+    stackless.tasklet(receive)()
+    stackless.run()
+    assert log == order
+
+
+def test_schedule_all():
+    log = []
+    channel = stackless.channel()
+    channel.schedule_all = True
+    stackless.tasklet(lambda: log.append(channel.receive()))()
+    stackless.schedule()
+    stackless.tasklet(log.append)("other")
+    channel.send("sent")
+    assert log == ["other", "sent"]
+    channel.preference = 5
+    assert channel.preference == 1
+    with pytest.raises(TypeError):
+        channel.preference = "x"
+
+
+def test_exceptions_travel():
+    channel = stackless.channel()
+    for send in (
+        lambda: channel.send_exception(ValueError, 1, 2),
+        lambda: channel.send_throw(ValueError, (1, 2)),
+        lambda: channel.send_throw(ValueError(1, 2)),
+        lambda: channel.send(stackless.bomb(ValueError, (1, 2))),
+    ):
+        stackless.tasklet(send)()
+        with pytest.raises(ValueError) as caught:
+            channel.receive()
+        assert caught.value.args == (1, 2)
+    with pytest.raises(TypeError):
+        channel.send_exception("x")
+    stackless.run()
+
+
+def test_sequences_and_iteration():
+    channel = stackless.channel()
+    got = []
+
+    def send():
+        assert channel.send_sequence(range(5)) == 5
+        channel.close()
+
+    stackless.tasklet(send)()
+    for value in channel:
+        got.append(value)
+        if len(got) == 5:
+            stackless.schedule()
+    assert got == list(range(5)) and channel.closed
+
+
+def test_closing():
+    channel = stackless.channel()
+    sender = stackless.tasklet(channel.send)("last")
+    stackless.schedule()
+    channel.close()
+    assert channel.closing and not channel.closed and channel.receive() == "last" and channel.closed
+    for use in (channel.receive, lambda: channel.send(1)):
+        with pytest.raises(ValueError, match="closed"):
+            use()
+    channel.open()
+    assert not channel.closing
+    stackless.run()
+    assert not sender.alive
+
+
+def test_deadlock_names_who_is_blocked():
+    """In a process with one thread: another one could still come."""
+    program = """
+import syncless.stackless as stackless
+channel = stackless.channel()
+other = stackless.tasklet(channel.receive)()
+other.name = "waits for godot"
+for _ in range(2):
+    try:
+        stackless.channel().receive()
+    except RuntimeError as error:
+        print(error)
+assert channel.balance == -1
+stackless.run()
+other.kill()
+assert channel.balance == 0
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
+    assert done.stdout.count("Deadlock") == done.stdout.count("waits for godot") == 2 and not done.stderr, done.stderr
+
+
+def test_no_deadlock_while_a_timer_or_a_thread_may_come():
+    channel = stackless.channel()
+    stackless.tasklet(lambda: (syncless.sleep(0.05), channel.send("slept")))()
+    assert channel.receive() == "slept"
+    stackless.tasklet(lambda: channel.send(syncless.run_in_thread(lambda: "from a thread")))()
+    assert channel.receive() == "from a thread"
+
+
+def test_block_trap():
+    me = stackless.getcurrent()
+    me.block_trap = True
+    try:
+        with pytest.raises(RuntimeError, match="blocked"):
+            stackless.channel().receive()
+    finally:
+        me.block_trap = False
+
+
+def test_killed_while_blocked():
+    channel = stackless.channel()
+    tasklets = [stackless.tasklet(channel.receive)() for _ in range(3)]
+    stackless.schedule()
+    tasklets[1].kill()
+    assert channel.balance == -2 and channel.queue is tasklets[0] and tasklets[0].next is tasklets[2]
+    for each in tasklets:
+        each.kill()
+    assert channel.balance == 0
+
+
+def test_channel_callback():
+    seen = []
+    channel = stackless.channel()
+    stackless.set_channel_callback(lambda *action: seen.append(action))
+    try:
+        tasklet = stackless.tasklet(channel.receive)()
+        stackless.schedule()
+        channel.send(1)
+    finally:
+        assert stackless.set_channel_callback(None) is not None
+    assert seen == [(channel, tasklet, False, True), (channel, stackless.getcurrent(), True, False)]
+    assert stackless.get_channel_callback() is None
+
+
+def test_between_threads():
+    there, back = stackless.channel(), stackless.channel()
+    errors = []
+
+    def other():
+        try:
+            for _ in range(1000):
+                back.send(there.receive() + 1)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    for number in range(1000):
+        there.send(number)
+        assert back.receive() == number + 1
+    syncless.run_in_thread(thread.join)
+    assert not errors
+
+
+def test_pickling_and_repr():
+    channel = stackless.channel()
+    channel.preference, channel.schedule_all = 1, True
+    copy = pickle.loads(pickle.dumps(channel))
+    assert copy.preference == 1 and copy.schedule_all and "balance 0" in repr(channel)
+    tasklet = stackless.tasklet(channel.receive)()
+    stackless.schedule()
+    with pytest.raises(TypeError):
+        pickle.dumps(channel)
+    tasklet.kill()

@@ -1,0 +1,344 @@
+"""stackless.tasklet, schedule and run, as the Stackless documentation tells them."""
+
+import contextvars
+import pickle
+import sys
+import threading
+
+import pytest
+
+import syncless
+import syncless.stackless as stackless
+from syncless.io import socket
+
+
+def noting(log):
+    """A function that notes its argument and its turns."""
+
+    def note(name, turns=1):
+        for turn in range(turns):
+            log.append(f"{name}{turn}" if turns > 1 else name)
+            if turn < turns - 1:
+                stackless.schedule()
+
+    return note
+
+
+def test_they_take_turns_in_order():
+    log = []
+    for name in "abc":
+        stackless.tasklet(noting(log))(name, 2)
+    assert stackless.runcount == 4 and stackless.getruncount() == 4
+    stackless.run()
+    assert log == ["a0", "b0", "c0", "a1", "b1", "c1"] and stackless.runcount == 1
+
+
+def test_life_of_a_tasklet():
+    log = []
+    tasklet = stackless.tasklet()
+    assert (tasklet.alive, tasklet.paused, tasklet.scheduled, tasklet.blocked) == (False, False, False, False)
+    with pytest.raises(RuntimeError, match="unbound"):
+        tasklet.run()
+    with pytest.raises(RuntimeError):
+        tasklet()
+    tasklet.bind(noting(log))
+    assert not tasklet.alive
+    tasklet.bind(None, ("x",))
+    assert (tasklet.alive, tasklet.paused, tasklet.scheduled) == (True, True, False)
+    with pytest.raises(RuntimeError):
+        tasklet("y")
+    assert tasklet.insert() is None and (tasklet.paused, tasklet.scheduled) == (False, True)
+    tasklet.insert()  # it is there already
+    stackless.run()
+    assert log == ["x"] and not tasklet.alive and not tasklet.scheduled
+    with pytest.raises(RuntimeError, match="dead"):
+        tasklet.insert()
+    tasklet.bind(noting(log), ("again",), {"turns": 1}).insert()
+    stackless.run()
+    assert log == ["x", "again"]
+    for wrong in (lambda: stackless.tasklet(5), lambda: stackless.tasklet(None, ()), lambda: stackless.tasklet().bind(None, ())):
+        with pytest.raises(TypeError):
+            wrong()
+
+
+def test_remove_and_insert():
+    log = []
+    one, _ = (stackless.tasklet(noting(log))(name, 2) for name in "ab")
+    assert one.remove() is one and one.paused and one.alive and not one.scheduled
+    stackless.run()
+    assert log == ["b0", "b1"]
+    one.insert()
+    stackless.schedule()
+    one.remove()
+    stackless.run()
+    assert log[2:] == ["a0"] and one.paused
+    one.insert()
+    stackless.run()
+    assert log[3:] == ["a1"] and not one.alive
+
+
+def test_run_turns_the_queue_and_switch_pauses_who_calls():
+    log = []
+    tasklets = [stackless.tasklet(noting(log))(name) for name in "abc"]
+    tasklets[1].run()
+    assert log == ["b", "c"]
+    stackless.run()
+    assert log == ["b", "c", "a"]
+    log.clear()
+    paused = stackless.tasklet(noting(log)).bind(None, ("p",))
+    stackless.tasklet(noting(log))("q")
+    paused.run()
+    assert log == ["p", "q"]
+    main = stackless.getcurrent()
+    other = stackless.tasklet(lambda: (log.append(main.paused), main.insert())).bind(None, ())
+    other.switch()
+    assert log[2:] == [True] and not other.alive
+
+
+def test_schedule_gives_back_what_it_is_given():
+    assert stackless.schedule() is stackless.getcurrent() and stackless.schedule(5) == 5 and stackless.schedule(retval=None) is None
+    got = []
+    tasklet = stackless.tasklet(lambda: got.append(stackless.schedule_remove(1)))()
+    stackless.run()
+    assert tasklet.paused and tasklet.tempval == 1
+    tasklet.tempval = "set by another"
+    tasklet.insert()
+    stackless.run()
+    assert got == ["set by another"]
+
+
+def test_next_and_prev():
+    one, two = (stackless.tasklet(lambda: None)() for _ in range(2))
+    main = stackless.getmain()
+    assert main.next is one and one.next is two and two.next is main and main.prev is two and one.prev is main
+    stackless.run()
+    assert one.next is None and main.next is main
+
+
+def test_uncaught_exceptions_go_to_the_innermost_run():
+    log = []
+
+    def fail():
+        raise ValueError("mine")
+
+    def inner():
+        stackless.tasklet(fail)()
+        try:
+            stackless.run()
+        except ValueError as error:
+            log.append(f"inner {error}")
+
+    stackless.tasklet(inner)()
+    stackless.run()
+    failed = stackless.tasklet(fail)()
+    later = stackless.tasklet(log.append)("later")
+    with pytest.raises(ValueError, match="mine"):
+        stackless.run()
+    assert log == ["inner mine"] and not failed.alive and later.scheduled
+    stackless.run()
+    assert log == ["inner mine", "later"]
+    stackless.tasklet(fail)()
+    with pytest.raises(ValueError, match="mine"):
+        stackless.schedule()
+
+
+def test_error_handler():
+    seen = []
+    assert stackless.set_error_handler(lambda *error: seen.append(error)) is None
+    try:
+        stackless.tasklet(lambda: 1 / 0)()
+        stackless.run()
+    finally:
+        stackless.set_error_handler(None)
+    assert [kind for kind, _, _ in seen] == [ZeroDivisionError] and seen[0][2] is not None
+    with pytest.raises(TypeError):
+        stackless.set_error_handler(5)
+
+
+@pytest.mark.parametrize("pending", [False, True])
+def test_kill(pending):
+    log = []
+
+    def body():
+        try:
+            stackless.schedule_remove()
+        except stackless.TaskletExit:
+            log.append("killed")
+            raise
+        finally:
+            log.append("finally")
+
+    tasklet = stackless.tasklet(body)()
+    stackless.run()
+    assert tasklet.paused
+    tasklet.kill(pending=pending)
+    assert log == ([] if pending else ["killed", "finally"]) and tasklet.alive == pending
+    stackless.run()
+    assert log == ["killed", "finally"] and not tasklet.alive
+    tasklet.kill()
+    never = stackless.tasklet(log.append)("never")
+    never.kill()
+    stackless.run()
+    assert len(log) == 2 and not never.alive and issubclass(stackless.TaskletExit, SystemExit)
+    with pytest.raises(stackless.TaskletExit):
+        stackless.getcurrent().kill()
+
+
+def test_throw():
+    log = []
+
+    def body():
+        try:
+            stackless.schedule_remove()
+        except ValueError as error:
+            log.append(error.args)
+
+    for throw in (
+        lambda each: each.raise_exception(ValueError, 1, 2),
+        lambda each: each.throw(ValueError, (1, 2)),
+        lambda each: each.throw(ValueError(1, 2)),
+        lambda each: each.throw(ValueError, ValueError(1, 2), None),
+    ):
+        tasklet = stackless.tasklet(body)()
+        stackless.run()
+        throw(tasklet)
+        assert log.pop() == (1, 2) and not tasklet.alive
+        with pytest.raises(RuntimeError, match="dead"):
+            throw(tasklet)
+        tasklet.throw(stackless.TaskletExit)
+    for wrong in (lambda: tasklet.throw(5), lambda: tasklet.throw(ValueError(1), 2), lambda: tasklet.raise_exception("x")):
+        with pytest.raises(TypeError):
+            wrong()
+    new = stackless.tasklet(body)()
+    with pytest.raises(KeyError):
+        new.throw(KeyError)
+    assert not new.alive
+
+
+def test_io_and_timers_belong_to_run():
+    """A tasklet that reads a socket parks in the loop, and run() goes on until it has its answer."""
+    left, right = socket.socketpair()
+    got = []
+    reader = stackless.tasklet(lambda: got.append(left.recv(10)))()
+    stackless.tasklet(lambda: (syncless.sleep(0.05), right.send(b"x")))()
+    stackless.schedule()
+    assert reader.blocked and reader.scheduled
+    stackless.run()
+    assert got == [b"x"]
+    left.close()
+    right.close()
+
+
+def test_spawned_tasklets_are_the_same_kind():
+    spawned = syncless.spawn(lambda: stackless.getcurrent())
+    assert isinstance(spawned, stackless.tasklet) and isinstance(stackless.tasklet(), syncless.Tasklet)
+    assert spawned.result() is spawned and stackless.getcurrent() is syncless.current() is stackless.getmain()
+    channel = stackless.channel()
+    waits = syncless.spawn(channel.receive)
+    stackless.schedule()
+    assert waits.blocked and channel.balance == -1
+    channel.send("hello")
+    assert waits.result() == "hello"
+    waits = syncless.spawn(channel.receive)
+    stackless.schedule()
+    assert waits.kill() and channel.balance == 0
+
+
+def test_context_variables():
+    variable = contextvars.ContextVar("variable", default=0)
+    seen = []
+    variable.set(1)
+    one = stackless.tasklet(lambda: (seen.append(variable.get()), variable.set(2)))()
+    stackless.run()
+    assert seen == [1] and variable.get() == 1 and one.context_run(variable.get) == 1
+    context = contextvars.copy_context()
+    context.run(variable.set, 7)
+    stackless.tasklet(lambda: seen.append(variable.get())).set_context(context)()
+    stackless.run()
+    assert seen == [1, 7]
+
+
+def test_flags_and_traps():
+    me = stackless.getcurrent()
+    assert not me.atomic and not me.set_atomic(True) and me.atomic and me.set_atomic(False)
+    with stackless.atomic():
+        assert me.atomic
+    assert not me.atomic and me.is_main and me.is_current and me.thread_id == threading.get_ident()
+    assert stackless.switch_trap(1) == 0
+    try:
+        other = stackless.tasklet(lambda: None)()
+        for switch in (stackless.schedule, stackless.run, other.run, stackless.channel().receive):
+            with pytest.raises(RuntimeError, match="switch_trap"):
+                switch()
+    finally:
+        assert stackless.switch_trap(-1) == 1
+    stackless.run()
+    assert stackless.enable_softswitch(True) is False
+
+
+def test_what_greenlets_cannot_do():
+    with pytest.raises(TypeError, match="greenlets"):
+        pickle.dumps(stackless.tasklet(print))
+    started = stackless.tasklet(stackless.schedule_remove)()
+    stackless.run()
+    with pytest.raises(RuntimeError, match="another thread"):
+        started.bind_thread()
+    with pytest.raises(NotImplementedError, match="preempted"):
+        stackless.run(100)
+    started.kill()
+
+
+def test_schedule_callback():
+    seen = []
+    assert stackless.get_schedule_callback() is None
+    tasklets = [stackless.tasklet(lambda: None)() for _ in range(2)]
+    stackless.set_schedule_callback(lambda *pair: seen.append(pair))
+    try:
+        stackless.run()
+    finally:
+        stackless.set_schedule_callback(None)
+    assert [after for _, after in seen][:2] == tasklets
+    with pytest.raises(TypeError):
+        stackless.set_schedule_callback(1)
+
+
+def test_module_attributes_and_threads(monkeypatch):
+    monkeypatch.setitem(sys.modules, "stackless", stackless)
+    import stackless as imported
+
+    assert imported.current is imported.main is stackless.getcurrent() and imported.getcurrentid() == id(imported.current)
+    assert imported.threads[0] == threading.get_ident() and imported.get_thread_info()[0] is imported.main
+    namespace = {}
+    exec("from stackless import *", namespace)
+    assert namespace["channel"] is stackless.channel and namespace["run"] is stackless.run
+    with pytest.raises(ValueError):
+        imported.get_thread_info(1)
+
+
+def test_a_hundred_thousand_in_a_chain():
+    first = before = stackless.channel()
+
+    def link(before, after):
+        after.send(before.receive() + 1)
+
+    for _ in range(100_000):
+        after = stackless.channel()
+        stackless.tasklet(link)(before, after)
+        before = after
+    stackless.schedule()
+    first.send(0)
+    assert before.receive() == 100_000
+
+
+def test_those_that_end_one_after_the_other_do_not_grow_the_stack():
+    count = 0
+
+    def end():
+        nonlocal count
+        count += 1
+        if count < 50_000:
+            stackless.tasklet(end)()
+
+    stackless.tasklet(end)()
+    stackless.run()
+    assert count == 50_000
