@@ -190,3 +190,17 @@ def test_static_files(tmp_path, monkeypatch):
             assert ask(running, "GET", path)[0] == 404
         assert ask(running, "POST", "/large")[0] == 405 and ask(running, "HEAD", "/large") == (200, "")
     ended_well(running)
+
+
+@pytest.mark.parametrize(
+    ("example", "arguments", "said"),
+    [
+        ("pingpong", ["3"], "ping\npong\nping\npong\nping\npong\n"),
+        ("hackysack", ["10", "500"], "500 kicks among 10 players"),
+        ("factory", ["2000"], "2,000 workers"),
+        ("actors", [], "is told: there are"),
+    ],
+)
+def test_stackless_programs(example, arguments, said):
+    done = subprocess.run([sys.executable, "-m", f"examples.{example}", *arguments], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert done.returncode == 0 and said in done.stdout and not done.stderr, done.stdout + done.stderr
