@@ -1,4 +1,4 @@
-"""Channels as actors: ``python -m examples.actors``. An account is a tasklet that alone knows its balance, and is asked through a channel."""
+"""Channels as actors: ``python -m examples.actors``. An account is a tasklet that alone knows its balance; it is asked by a channel."""
 
 import syncless.stackless as stackless
 

@@ -6,31 +6,47 @@ Tasklets take turns in one thread; whatever would block parks its tasklet and le
 
 from queue import Empty, Full
 
+from syncless._core.conditions import Barrier, BoundedSemaphore, Condition, RLock
+from syncless._core.groups import TaskGroup
 from syncless._core.loop import current_loop, wait_readable, wait_writable
-from syncless._core.queues import Channel, Queue
+from syncless._core.pool import Pool
+from syncless._core.queues import Channel, JoinableQueue, LifoQueue, PriorityQueue, Queue
+from syncless._core.results import AsyncResult
 from syncless._core.scheduler import set_error_handler
 from syncless._core.sync import Event, Lock, Semaphore
 from syncless._core.tasklet import Tasklet, TaskletExit, TaskletKilled, current, park, sleep, spawn, tasklets, wake
 from syncless._core.threads import run_in_thread
-from syncless._core.timeout import Timeout
-from syncless._core.waiting import join_all, wait
+from syncless._core.timeout import Timeout, deadline
+from syncless._core.waiting import iwait, join_all, wait
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncResult",
+    "Barrier",
+    "BoundedSemaphore",
     "Channel",
+    "Condition",
     "Empty",
     "Event",
     "Full",
+    "JoinableQueue",
+    "LifoQueue",
     "Lock",
+    "Pool",
+    "PriorityQueue",
     "Queue",
+    "RLock",
     "Semaphore",
+    "TaskGroup",
     "Tasklet",
     "TaskletExit",
     "TaskletKilled",
     "Timeout",
     "current",
     "current_loop",
+    "deadline",
+    "iwait",
     "join_all",
     "park",
     "run_in_thread",

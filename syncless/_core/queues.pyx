@@ -5,13 +5,14 @@ its front; a channel gives it to the next receiver, because the sender has gone 
 """
 
 from collections import deque
+from heapq import heappop, heappush
 from queue import Empty, Full
 
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport deadline_after
 from syncless._core.loop cimport get_loop, wait_in
-from syncless._core.scheduler cimport WOKEN, BaseTasklet, queue_pop
+from syncless._core.scheduler cimport WOKEN, BaseTasklet, WaitQueue, queue_pop, wake_all
 
 
 cdef class Queue:
@@ -119,6 +120,72 @@ cdef class Queue:
 
     def __repr__(self):
         return f"<{type(self).__name__} size={self.count} maxsize={self.maxsize}>"
+
+
+class _Stack(deque):
+    """What a queue keeps its items in: the last in is the first out."""
+    popleft = deque.pop
+    appendleft = deque.append
+
+
+class _Heap(list):
+    """What a queue keeps its items in: the least is the first out."""
+
+    def append(self, item):
+        heappush(self, item)
+
+    appendleft = append
+
+    def popleft(self):
+        return heappop(self)
+
+
+cdef class LifoQueue(Queue):
+    """Last in, first out (queue.LifoQueue)."""
+
+    def __init__(self, Py_ssize_t maxsize=0):
+        self.maxsize = max(0, maxsize)
+        self.items = _Stack()
+
+
+cdef class PriorityQueue(Queue):
+    """The least item first (queue.PriorityQueue)."""
+
+    def __init__(self, Py_ssize_t maxsize=0):
+        self.maxsize = max(0, maxsize)
+        self.items = _Heap()
+
+
+cdef class JoinableQueue(Queue):
+    """A Queue whose join() waits until task_done() has been called for each item (queue.Queue)."""
+    cdef readonly Py_ssize_t unfinished
+    cdef WaitQueue joiners
+
+    def put(self, item, block=True, timeout=None) -> None:
+        self.unfinished += 1            # before a tasklet that waits can be done with it
+        try:
+            Queue.put(self, item, block, timeout)
+        except BaseException:
+            self.task_done()
+            raise
+
+    def task_done(self) -> None:
+        """An item that was taken has been dealt with. ValueError if all have been."""
+        if self.unfinished <= 0:
+            raise ValueError("task_done() called too many times")
+        self.unfinished -= 1
+        if self.unfinished == 0:
+            wake_all(&self.joiners)
+
+    def join(self, timeout=None) -> bool:
+        """Waits until all items have been dealt with, at most `timeout` seconds. Returns whether they have."""
+        cdef int64_t deadline
+        get_loop()
+        deadline = deadline_after(timeout)
+        while self.unfinished:          # see sync.pyx
+            if wait_in(&self.joiners, "end of the work in a queue", self, deadline) != WOKEN:
+                break
+        return self.unfinished == 0
 
 
 cdef class _Raise:

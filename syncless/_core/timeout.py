@@ -71,3 +71,20 @@ class Timeout(BaseException):
         if self.seconds is None:
             return "no time limit"
         return f"{self.seconds} second{'' if self.seconds == 1 else 's'}"
+
+
+class deadline(Timeout):
+    """``with deadline(5):`` bounds all that the block waits for, and raises TimeoutError outside it.
+
+    Deadlines nest: each has its own clock, so an inner one never outlives an outer one. Code in the block that catches Exception does not
+    swallow it.
+    """
+
+    def __init__(self, seconds: float | None):
+        super().__init__(seconds)
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> Literal[False]:
+        self.cancel()
+        if value is self:
+            raise TimeoutError(f"the deadline of {self} is over") from None
+        return False

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
+from queue import Empty
 from typing import Any, Protocol, TypeVar
 
+from syncless._core.queues import Queue
 from syncless._core.sync import Event
 from syncless._core.tasklet import Tasklet
 
@@ -48,6 +51,26 @@ def wait(objects: Iterable[W], timeout: float | None = None, count: int | None =
         for item in waited:
             item.remove_done_callback(note)
     return done
+
+
+def iwait(objects: Iterable[W], timeout: float | None = None, count: int | None = None) -> Iterator[W]:
+    """Yields the objects as they become ready: all, or the first `count`, or those of the next `timeout` seconds in all."""
+    waited = list(objects)
+    left = len(waited) if count is None else min(count, len(waited))
+    until = None if timeout is None else time.monotonic() + timeout
+    ready: Queue = Queue()
+    try:
+        for item in waited:
+            item.add_done_callback(ready.put)
+        while left > 0:
+            try:
+                yield ready.get(timeout=None if until is None else max(0, until - time.monotonic()))
+            except Empty:
+                return
+            left -= 1
+    finally:
+        for item in waited:
+            item.remove_done_callback(ready.put)
 
 
 def join_all(tasklets: Iterable[Tasklet], timeout: float | None = None, raise_error: bool = False) -> list[Tasklet]:

@@ -60,7 +60,7 @@ cdef class Flusher(Runnable):
     """Sends what is pending before the loop polls."""
 
     cdef int turn(self, Scheduler loop) except -1:
-        return self.service.flush_pending()
+        return self.service.flush_pending() if self.service is not None else 0      # it may have ended meanwhile
 
 
 cdef void look_at_deadlines(void* owner) noexcept:
