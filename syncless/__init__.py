@@ -14,7 +14,7 @@ from syncless._core.queues import Channel, JoinableQueue, LifoQueue, PriorityQue
 from syncless._core.results import AsyncResult
 from syncless._core.scheduler import set_error_handler
 from syncless._core.sync import Event, Lock, Semaphore
-from syncless._core.tasklet import Tasklet, TaskletExit, TaskletKilled, current, park, sleep, spawn, tasklets, wake
+from syncless._core.tasklet import Tasklet, TaskletExit, TaskletKilled, current, park, sleep, spawn, spawn_in, tasklets, wake
 from syncless._core.threads import run_in_thread
 from syncless._core.timeout import Timeout, deadline
 from syncless._core.waiting import iwait, join_all, wait
@@ -53,6 +53,7 @@ __all__ = [
     "set_error_handler",
     "sleep",
     "spawn",
+    "spawn_in",
     "tasklets",
     "wait",
     "wait_readable",

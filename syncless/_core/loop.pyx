@@ -294,6 +294,10 @@ cdef class Loop(Scheduler):
         """'epoll' or 'select'."""
         return self.poller.name
 
+    def held_for(self) -> float:
+        """Seconds since it last looked for events; 0 while it sleeps until one comes. From any thread."""
+        return 0.0 if self.polling or self.closed else max(0, monotonic_ns() - self.polled_at) / 1e9
+
     def census(self) -> dict:
         """What the engine owns now. Every test ends at the counts with which it began."""
         cdef int fd, watched = 0, waited = 0

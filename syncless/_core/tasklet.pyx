@@ -7,7 +7,7 @@ import os
 import sys
 
 from cpython.contextvars cimport PyContext_CopyCurrent, PyContext_Enter, PyContext_Exit
-from cpython.object cimport PyObject_Call, PyObject_CallObject
+from cpython.object cimport PyObject, PyObject_Call, PyObject_CallObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
 
@@ -243,6 +243,13 @@ cdef class Tasklet(BaseTasklet):
         """For how long it has waited, in seconds, or None."""
         return max(0, monotonic_ns() - self.since) / 1e9 if self.why != NULL else None
 
+    @property
+    def frame(self):
+        """The frame in which it stands; None if it has not started or has ended."""
+        if self.state == RUNNING:
+            return sys._getframe() if get_loop().current is self else None
+        return (<object> <PyObject*> self.carrier).gr_frame if self.carrier != NULL else None
+
     def __repr__(self):
         doing = f"waiting for {self.waiting_for}" if self.why != NULL else _states(self.state)
         return f"<{type(self).__name__} {self.name}: {doing}>"
@@ -294,6 +301,21 @@ def spawn(function, *args, **kwargs) -> Tasklet:
     It starts when the present tasklet waits or ends.
     """
     return make(function, *args, **kwargs)
+
+
+def spawn_in(Loop loop not None, function, *args, **kwargs) -> Tasklet:
+    """spawn() in the loop of another thread, as that thread's current_loop() gave it. RuntimeError if the thread has ended."""
+    cdef Tasklet made = Tasklet.__new__(Tasklet)
+    if loop.closed:
+        raise RuntimeError("the thread of this loop has ended")
+    if not callable(function):
+        raise TypeError(f"a tasklet needs a function to run, not {type(function).__name__}")
+    made.function = function
+    made.args = args
+    made.kwargs = kwargs or None
+    made.context = PyContext_CopyCurrent()
+    made._start_in(loop)
+    return made
 
 
 def current() -> Tasklet | None:

@@ -1,6 +1,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any
 
 from syncless._core.tasklet import Tasklet
@@ -44,8 +44,6 @@ class tasklet(Tasklet):
     def nesting_level(self) -> int: ...
     @property
     def thread_id(self) -> int: ...
-    @property
-    def frame(self) -> FrameType | None: ...
     @property
     def next(self) -> tasklet | None: ...
     @property

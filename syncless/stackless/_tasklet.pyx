@@ -1,7 +1,5 @@
 """Stackless Python's tasklets, which are those of syncless with another face, and the exceptions that pass between them."""
 
-import sys
-
 from cpython.contextvars cimport PyContext_CopyCurrent
 from cpython.object cimport PyObject
 
@@ -245,13 +243,6 @@ cdef class tasklet(Tasklet):
         return here().loop.thread_id if self.loop is None else (<Loop> self.loop).thread_id
 
     @property
-    def frame(self):
-        """The frame in which it stands, or None."""
-        if self.is_current:
-            return sys._getframe()
-        return (<object> <PyObject*> self.carrier).gr_frame if self.carrier != NULL else None
-
-    @property
     def next(self):
         """Behind it in the run queue or the channel's queue; None if it is in neither."""
         return self.neighbour(1)
@@ -336,7 +327,7 @@ cdef class tasklet(Tasklet):
 
     def kill(self, pending=False, *, exception=TaskletExit, block=True, timeout=None):
         """Raises TaskletExit in it, now, or when its turn comes (`pending`). Nothing happens if it is dead."""
-        if isinstance(pending, (type, BaseException)):
+        if isinstance(pending, (type, BaseException)) or self.spawned and not isinstance(pending, bool):
             exception, pending = pending, False                 # as syncless.Tasklet has it
         if self.spawned:
             return Tasklet.kill(self, exception, block and not pending, timeout)

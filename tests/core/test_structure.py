@@ -324,6 +324,29 @@ def test_deadlines_nest():
     assert time.monotonic() - started < 5
 
 
+def test_spawn_in_another_thread():
+    ready, end, loops = Event(), Event(), []
+
+    def live():
+        loops.append(syncless.current_loop())
+        ready.set()
+        end.wait()
+
+    thread = threading.Thread(target=live)
+    thread.start()
+    ready.wait()
+    there = syncless.spawn_in(loops[0], lambda more: (sleep(0.001), threading.get_ident() + more)[1], 0)
+    assert there.result(5) == thread.ident != threading.get_ident()
+    failed = syncless.spawn_in(loops[0], syncless.Channel().receive)
+    assert failed.kill(timeout=5)
+    end.set()
+    run_in_thread(thread.join)
+    with pytest.raises(RuntimeError, match="has ended"):
+        syncless.spawn_in(loops[0], sleep)
+    with pytest.raises(TypeError):
+        syncless.spawn_in(syncless.current_loop(), 5)
+
+
 def test_iwait():
     tasklets = [spawn(lambda each=each: (sleep(each / 100), each)[1]) for each in (3, 1, 2)]
     assert [each.result() for each in iwait(tasklets)] == [1, 2, 3]

@@ -177,7 +177,7 @@ def test_names_and_what_it_waits_for():
     sleep(0.01)
     assert tasklet.status == "waiting" and tasklet.waiting_for == "event" and tasklet.waiting_object is event
     assert 0.005 < tasklet.waiting_seconds < 5
-    assert repr(tasklet) == "<Tasklet waiter: waiting for event>"
+    assert repr(tasklet) == f"<{type(tasklet).__name__} waiter: waiting for event>"
     assert tasklet in syncless.tasklets()
     event.set()
     tasklet.join()
