@@ -185,7 +185,6 @@ def unless_it_is_a_fifo(original, args, kwargs, path, int dir_fd):
     return original(*args, **kwargs)
 
 
-
 def _after_fork_in_child():
     global fifos
     fifos = ThreadPool(fifos.size)

@@ -47,10 +47,17 @@ class NameServer:
     """Listens on 127.0.0.1, UDP and TCP, as long as the block lasts."""
 
     def __init__(self, port=0, address="127.0.0.1"):
-        self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.udp.bind((address, port))
-        self.port = self.udp.getsockname()[1]
-        self.tcp = socket.create_server((address, self.port), backlog=100)
+        for _ in range(20):  # a number that is free for UDP may be in use for TCP
+            self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            self.udp.bind((address, port))
+            self.port = self.udp.getsockname()[1]
+            try:
+                self.tcp = socket.create_server((address, self.port), backlog=100)
+                break
+            except OSError:
+                self.udp.close()
+        else:
+            raise OSError("there is no port that is free for both")
         self.asked = []
         """(name, type, transport) of each question."""
         self.seen = {}
