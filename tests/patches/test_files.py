@@ -225,7 +225,8 @@ def test_sqlite_in_several_tasklets(tmp_path):
     with sqlite3.connect(path) as made: made.execute("CREATE TABLE t (n)")
     made.close()
     def work(number):
-        connection = sqlite3.connect(path, 30.0, 0, None, True)
+        arguments = (30.0, 0, None, True) if sys.version_info < (3, 12) else ()     # deprecated since
+        connection = sqlite3.connect(path, *arguments, **({} if arguments else {"timeout": 30, "isolation_level": None}))
         for turn in range(5):
             connection.execute("INSERT INTO t VALUES (?)", (number,))
         connection.close()
