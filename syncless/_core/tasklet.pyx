@@ -364,6 +364,8 @@ def wake(BaseTasklet tasklet not None, value=None) -> bool:
 cdef void alarm_rings(void* owner) noexcept:
     cdef Alarm alarm = <Alarm> owner
     Py_DECREF(alarm)
+    if isinstance(alarm.target, MainTasklet):
+        alarm.target = alarm.loop.main      # another may stand for it by now, see syncless.stackless
     alarm.loop.throw(alarm.target, alarm.exception)
 
 

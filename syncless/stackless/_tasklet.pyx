@@ -35,7 +35,7 @@ def _adopt_main(Loop loop):
 
 cdef tasklet _main(Tasklet before):
     """What stands for the code that was not spawned."""
-    cdef tasklet main = tasklet.__new__(tasklet)
+    cdef tasklet main = MainTasklet.__new__(MainTasklet)
     main.state = RUNNING
     main.spawned = True
     main._name = "main"

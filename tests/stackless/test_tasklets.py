@@ -2,6 +2,7 @@
 
 import contextvars
 import pickle
+import subprocess
 import sys
 import threading
 
@@ -242,6 +243,32 @@ def test_spawned_tasklets_are_the_same_kind():
     waits = syncless.spawn(channel.receive)
     stackless.schedule()
     assert waits.kill() and channel.balance == 0
+
+
+def test_the_main_tasklet_is_still_the_one_for_timeouts_and_signals():
+    """It is replaced at the first call, here within a Timeout that was started before."""
+    program = """
+import signal, time
+import syncless
+from syncless.patches import patch_all
+patch_all()
+try:
+    with syncless.Timeout(0.05):
+        import syncless.stackless as stackless
+        stackless.getcurrent()
+        time.sleep(5)
+except syncless.Timeout:
+    print("timed out")
+def handler(*_): raise KeyError("from the handler")
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.05)
+try:
+    time.sleep(5)
+except KeyError:
+    print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
+    assert done.stdout == "timed out\ninterrupted\n" and not done.stderr, done.stderr
 
 
 def test_context_variables():
