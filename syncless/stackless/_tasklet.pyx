@@ -1,7 +1,6 @@
 """Stackless Python's tasklets, which are those of syncless with another face, and the exceptions that pass between them."""
 
 from cpython.contextvars cimport PyContext_CopyCurrent
-from cpython.object cimport PyObject
 
 from syncless._core.loop cimport Loop, get_loop
 from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Scheduler
