@@ -2,11 +2,15 @@
 
 import gc
 import os
+import signal
 import threading
 
 import pytest
 
 import syncless
+
+# A shell that starts this in the background has it ignore Ctrl-C, and all that the tests start inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TEST_SECONDS = float(os.environ.get("SYNCLESS_TEST_SECONDS", "60"))
 
