@@ -21,11 +21,16 @@ NATIVE = {
     "syncless._core.poll_select": [],
     "syncless._core.timers": [],  # a heap of deadlines
     "syncless._core.threadlocal": [],  # threading.local per tasklet
+    "syncless._core.observers": [],  # who is told of each switch
     "syncless._core.scheduler": [],  # ready queue and carriers; park and wake
     "syncless._core.loop": [],  # descriptors, time, signals
+    "syncless._core.cputime": [],  # how long each tasklet ran
+    "syncless._core.bytecodes": [],  # how many a turn may have
     "syncless._core.tasklet": [],  # what users spawn
+    "syncless._core.local": [],  # values of a tasklet's own
     "syncless._core.sync": [],  # Event, Lock, Semaphore
     "syncless._core.queues": [],  # Queue, Channel
+    "syncless._core.select": [],  # the first of several
     "syncless._core.sockcalls": [],  # recv, send, accept, connect: try first, then park
     "syncless._core.msgcalls": [],  # those with addresses: connect, recvfrom, sendmsg
     "syncless._core.tlscalls": [],  # the same for TLS
@@ -37,6 +42,7 @@ NATIVE = {
     "syncless.stackless._thread": [],  # a Stackless program's run queue
     "syncless.stackless._tasklet": [],
     "syncless.stackless._channel": [],
+    "syncless.stackless._preempt": [],  # run(timeout)
     "syncless.stackless._schedule": [],
     "syncless.wsgi._head": ["syncless/wsgi/head.c"],  # request heads and chunk lines, scanned without Python
     "syncless.wsgi._environ": [],  # head -> environ

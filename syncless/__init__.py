@@ -8,11 +8,13 @@ from queue import Empty, Full
 
 from syncless._core.conditions import Barrier, BoundedSemaphore, Condition, RLock
 from syncless._core.groups import TaskGroup
+from syncless._core.local import local
 from syncless._core.loop import current_loop, wait_readable, wait_writable
 from syncless._core.pool import Pool
 from syncless._core.queues import Channel, JoinableQueue, LifoQueue, PriorityQueue, Queue
 from syncless._core.results import AsyncResult
 from syncless._core.scheduler import set_error_handler
+from syncless._core.select import after, putting, readable, select, sending, writable
 from syncless._core.sync import Event, Lock, Semaphore
 from syncless._core.tasklet import Tasklet, TaskletExit, TaskletKilled, current, park, sleep, spawn, spawn_in, tasklets, wake
 from syncless._core.threads import run_in_thread
@@ -43,13 +45,19 @@ __all__ = [
     "TaskletExit",
     "TaskletKilled",
     "Timeout",
+    "after",
     "current",
     "current_loop",
     "deadline",
     "iwait",
     "join_all",
+    "local",
     "park",
+    "putting",
+    "readable",
     "run_in_thread",
+    "select",
+    "sending",
     "set_error_handler",
     "sleep",
     "spawn",
@@ -59,4 +67,5 @@ __all__ = [
     "wait_readable",
     "wait_writable",
     "wake",
+    "writable",
 ]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import _thread
 import logging
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from typing import TextIO
 
+from syncless._core.bytecodes import TurnLimit
+from syncless._core.cputime import CpuTime
 from syncless._core.loop import Loop, current_loop
 from syncless._core.tasklet import Tasklet
 
@@ -24,7 +27,8 @@ def describe(tasklet: Tasklet, stack: bool = True) -> str:
     waited = tasklet.waiting_object
     if waited is not None:
         doing += f": {waited!r}"
-    lines = [f"{tasklet.name}: {doing}\n"]
+    cpu = f", {tasklet.cpu_seconds:.3f} s of CPU" if tasklet.cpu_seconds else ""
+    lines = [f"{tasklet.name} ({tasklet.switches} switches{cpu}): {doing}\n"]
     if stack and tasklet.frame is not None:
         lines += traceback.format_stack(tasklet.frame)
     return "".join(lines)
@@ -35,13 +39,117 @@ def format_tasklets(loop: Loop | None = None, stacks: bool = True) -> str:
     return "".join(describe(tasklet, stacks) for tasklet in (loop or current_loop()).tasklets())
 
 
+def format_tree(loop: Loop | None = None) -> str:
+    """The same without stacks, each below the tasklet that spawned it; those whose parent has ended stand at the left."""
+    tasklets = (loop or current_loop()).tasklets()
+    alive = {tasklet.number for tasklet in tasklets}
+    children: dict[int, list[Tasklet]] = {}
+    for tasklet in tasklets:
+        children.setdefault(tasklet.parent_number if tasklet.parent_number in alive else 0, []).append(tasklet)
+    lines = []
+    todo = [(tasklet, 0) for tasklet in reversed(children.get(0, ()))]
+    while todo:
+        tasklet, depth = todo.pop()
+        lines.append("    " * depth + describe(tasklet, stack=False))
+        todo += [(child, depth + 1) for child in reversed(children.get(tasklet.number, ()))]
+    return "".join(lines)
+
+
 def print_tasklets(file: TextIO | None = None) -> None:
     """format_tasklets() on standard error, or into the file."""
     print(format_tasklets(), end="", file=file or sys.stderr)
 
 
+_cpu_time: dict[Loop, CpuTime] = {}
+
+
+def measure_cpu(on: bool = True) -> None:
+    """Whether the processor time of this thread's tasklets is measured from now on, see Tasklet.cpu_seconds. A system call per switch."""
+    loop = current_loop()
+    if on and loop not in _cpu_time:
+        _cpu_time[loop] = CpuTime()
+        _cpu_time[loop].start()
+    elif not on and loop in _cpu_time:
+        _cpu_time.pop(loop).stop()
+
+
+def _log_deadlock(tasklets: list[Tasklet]) -> None:
+    logger.error("deadlock: all tasklets wait for one another:\n%s", "".join(describe(tasklet) for tasklet in tasklets))
+
+
+def report_deadlocks(report: Callable[[list[Tasklet]], object] | None = _log_deadlock) -> None:
+    """Tells when all tasklets of this thread wait for one another (locks, queues, events, channels, ends of tasklets), and nothing can wake them.
+
+    `report(tasklets)` is called once each time, by the loop; by default the logger "syncless.debug" shows their names, what they wait for and
+    their stacks. None: no more. Nothing is told while there is another thread, which may know better, except those of run_in_thread.
+    """
+    loop = current_loop()
+    before = loop.when_idle
+    if isinstance(before, _DeadlockReport):
+        before = before.before
+    loop.when_idle = before if report is None else _DeadlockReport(before, report)
+
+
+class _DeadlockReport:
+    """In the place of a loop's when_idle(), which it calls first."""
+
+    def __init__(self, before: Callable[[Loop], object] | None, report: Callable[[list[Tasklet]], object]):
+        self.before = before
+        self.report = report
+        self.told: list[int] = []
+
+    def __call__(self, loop: Loop) -> None:
+        if self.before is not None:
+            self.before(loop)
+        if not loop.hopeless() or threading.active_count() > 1:
+            self.told = []
+            return
+        waiting = loop.tasklets()
+        numbers = [tasklet.number for tasklet in waiting]
+        if numbers != self.told:
+            self.told = numbers
+            self.report(waiting)
+
+
 def _log(seconds: float, stack: str) -> None:
     logger.warning("the loop has been held for %.0f ms by:\n%s", seconds * 1000, stack)
+
+
+def _log_bytecodes(bytecodes: int, tasklet: Tasklet, stack: str) -> None:
+    logger.warning("%s has run %d bytecodes without giving way:\n%s", tasklet.name, bytecodes, stack)
+
+
+class BytecodeWatchdog:
+    """Tells of each turn of a tasklet of this thread that takes more than so many bytecodes: repeatable, whatever else the machine does::
+
+        with BytecodeWatchdog(100_000):
+            run_the_tests()
+
+    `report(bytecodes, tasklet, stack)` is called where the limit is passed, once for each turn; by default the logger "syncless.debug" warns. It
+    makes Python code several times slower: it is for tests. RuntimeError if a debugger or coverage traces the thread (before Python 3.12).
+    """
+
+    def __init__(self, bytecodes: int = 1_000_000, report: Callable[[int, Tasklet, str], object] = _log_bytecodes):
+        self._limit = TurnLimit(bytecodes, self._exceeded)
+        self.report = report
+
+    def _exceeded(self, tasklet: Tasklet) -> None:
+        self.report(self._limit.limit, tasklet, "".join(traceback.format_stack(sys._getframe(1))))
+
+    def start(self) -> None:
+        """In the calling thread, from now on."""
+        self._limit.start()
+
+    def stop(self) -> None:
+        """In the same thread. Harmless if it does not watch."""
+        self._limit.stop()
+
+    def __enter__(self) -> BytecodeWatchdog:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
 
 
 class Watchdog:

@@ -3,6 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
+from syncless._core.observers cimport Observer
 from syncless._core.poller cimport Poller, PollEvent
 from syncless._core.scheduler cimport Runnable, Scheduler, WaitQueue
 
@@ -30,6 +31,7 @@ cdef class Loop(Scheduler):
     cdef int event_pos, event_count
     cdef readonly object thread_id
     cdef bint forked
+    cdef public Py_ssize_t jobs     # calls in real threads that tasklets of this loop wait for
     cdef public object when_idle    # called with the loop before it waits with nothing ready, or None
 
     cdef int wait_fd(self, int fd, int bit, int64_t deadline, const char* why, object on) except -1
@@ -38,10 +40,15 @@ cdef class Loop(Scheduler):
     cdef int watch(self, int fd, Watcher watcher) except -1
     cdef int arm(self, int fd, FdEntry* entry, int bits) except -1
     cdef int forget_fd(self, int fd) except -1
+    cdef int observe(self, Observer observer) except -1
+    cdef int unobserve(self, Observer observer) except -1
 
+    cdef bint may_wake(self, Py_ssize_t others) noexcept
+    cdef int run_late(self) except -1
     cdef int _start(self) except -1
     cdef int _hear_signals(self) except -1
     cdef int _after_fork(self) except -1
+    cdef int _abandon(self) except -1
     cdef int _close(self) except -1
 
 

@@ -18,15 +18,17 @@ import threading
 
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
+from syncless._core.observers cimport Observer, Observers
 from syncless._core.poll_epoll cimport EpollPoller
 from syncless._core.poll_select cimport SelectPoller
 from syncless._core.poller cimport READ, WRITE, Poller, PollEvent
 from syncless._core.scheduler cimport (
-    RUNNING, WOKEN, BaseTasklet, Py_IsFinalizing, Runnable, Scheduler, WaitQueue, queue_add, queue_remove, wake_all,
+    DONE, RUNNING, WOKEN, BaseTasklet, Py_IsFinalizing, Runnable, Scheduler, WaitQueue, queue_add, queue_remove, wake_all,
 )
 from syncless._core.timers cimport next_deadline
 
@@ -55,9 +57,11 @@ cdef int wait_in(WaitQueue* queue, const char* why, object on, int64_t deadline)
     if tasklet is not None:
         tasklet.granted = False
         queue_add(queue, tasklet)
+    loop.inside_count += 1
     try:
         return loop.park(why, on, deadline)
     finally:
+        loop.inside_count -= 1
         if tasklet is not None:
             tasklet.granted = not tasklet.queued
             if tasklet.queued:
@@ -174,6 +178,19 @@ cdef class Loop(Scheduler):
             self.throw(self.main, error)    # as in the interpreter, what they raise is raised in what the main thread does
         return 0
 
+    cdef int run_late(self) except -1:
+        """Runs what must be done before a poll."""
+        cdef Py_ssize_t i = 0
+        cdef PyObject* item
+        while i < self.late_count:                # the list may grow meanwhile
+            item = self.late[i]
+            i += 1
+            late = <Runnable> item
+            Py_DECREF(late)
+            late.turn(self)
+        self.late_count = 0
+        return 0
+
     # -- descriptors ---------------------------------------------------------------------------------------------------------
 
     cdef FdEntry* entry(self, int fd) except NULL:
@@ -257,6 +274,20 @@ cdef class Loop(Scheduler):
         wake_all(&entry.writers)
         return 0
 
+    # -- observers -----------------------------------------------------------------------------------------------------------
+
+    cdef int observe(self, Observer observer) except -1:
+        """It is told of each switch from now on."""
+        self.observers = (Observers() if self.observers is None else self.observers).joined_by(observer)
+        return 0
+
+    cdef int unobserve(self, Observer observer) except -1:
+        cdef Observers left
+        if self.observers is not None:
+            left = self.observers.left_by(observer)
+            self.observers = left if left.observers else None
+        return 0
+
     # -- fork and end --------------------------------------------------------------------------------------------------------
 
     cdef int _after_fork(self) except -1:
@@ -273,7 +304,25 @@ cdef class Loop(Scheduler):
         self.poller.open()
         self.forked = True
         self._hear_signals()
-        return self.abandon()
+        return self._abandon()
+
+    cdef int _abandon(self) except -1:
+        """In a child after fork: only the running tasklet goes on.
+
+        The others are left as they are and never run: their `finally` blocks belong to the parent.
+        """
+        current = self.current
+        self.ring_count = self.late_count = 0
+        self.timers.clear()
+        for tasklet in self.tasklets():
+            if tasklet is not current and tasklet is not self.main:
+                (<BaseTasklet> tasklet).state = DONE
+                Py_INCREF(tasklet)              # its frames live on its carrier and must not be unwound here
+                self.release(tasklet)
+        if current is not self.main:
+            self.orphan = current
+        self.parked_count = self.inside_count = self.jobs = 0
+        return 0
 
     cdef int _close(self) except -1:
         """The thread ends."""
@@ -293,6 +342,20 @@ cdef class Loop(Scheduler):
     def backend(self) -> str:
         """'epoll' or 'select'."""
         return self.poller.name
+
+    cdef bint may_wake(self, Py_ssize_t others) noexcept:
+        """Nothing is ready: may something still come but from another thread? `others`: how many wait for what nobody will do."""
+        cdef int fd
+        if self.jobs or self.timers.count or self.parked_count > self.inside_count + others:
+            return True
+        for fd in range(self.fd_room):
+            if self.fds[fd].watcher != NULL:
+                return True                         # a server is listening
+        return False
+
+    def hopeless(self) -> bool:
+        """Whether all that wait wait for one another. Another thread, or a signal's handler, may know better."""
+        return self.ring_count == 0 and self.parked_count > 0 and not self.may_wake(0)
 
     def held_for(self) -> float:
         """Seconds since it last looked for events; 0 while it sleeps until one comes. From any thread."""

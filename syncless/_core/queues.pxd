@@ -11,6 +11,11 @@ cdef class Queue:
     cdef int admit(self) except -1
 
 
+cdef class JoinableQueue(Queue):
+    cdef readonly Py_ssize_t unfinished
+    cdef WaitQueue joiners
+
+
 cdef class Channel:
     cdef WaitQueue senders                  # at most one of the two is not empty
     cdef WaitQueue receivers
@@ -18,3 +23,5 @@ cdef class Channel:
     cdef readonly bint closed
     cdef object __weakref__
     cdef int hand_over(self, object value, object exception, object timeout) except -1
+    cdef int sent(self, object value) except -1
+    cdef object received(self, object value)

@@ -158,9 +158,6 @@ cdef class PriorityQueue(Queue):
 
 cdef class JoinableQueue(Queue):
     """A Queue whose join() waits until task_done() has been called for each item (queue.Queue)."""
-    cdef readonly Py_ssize_t unfinished
-    cdef WaitQueue joiners
-
     def put(self, item, block=True, timeout=None) -> None:
         self.unfinished += 1            # before a tasklet that waits can be done with it
         try:
@@ -227,10 +224,13 @@ cdef class Channel:
             if other is None or not other.granted:
                 self.balance -= 1
             raise
-        if self.closed and other.value is value:
-            other.value = None
+        value, other.value = other.value, None
+        return self.sent(value)
+
+    cdef int sent(self, object value) except -1:
+        """A sender was woken with the value."""
+        if value is _CLOSED:
             raise ValueError("the channel was closed while its sender waited")
-        other.value = None
         return 0
 
     def send(self, value, timeout=None) -> None:
@@ -256,7 +256,7 @@ cdef class Channel:
             self.balance -= 1
             value = other.value
             if other.loop.wake(other, None):
-                return self._unwrap(value)
+                return self.received(value)
         if self.closed:
             raise ValueError("receive on a closed channel")
         other = get_loop().current
@@ -272,9 +272,15 @@ cdef class Channel:
                 self._pass_on(value)
             raise
         value, other.value = other.value, None
+        return self.received(value)
+
+    cdef object received(self, object value):
+        """A receiver was woken with the value, or took it."""
         if value is _CLOSED:
             raise ValueError("the channel was closed while its receiver waited")
-        return self._unwrap(value)
+        if isinstance(value, _Raise):
+            raise (<_Raise> value).exception
+        return value
 
     def _pass_on(self, value):
         cdef BaseTasklet other
@@ -283,11 +289,6 @@ cdef class Channel:
             self.balance += 1
             if other.loop.wake(other, value):
                 return
-
-    def _unwrap(self, value):
-        if isinstance(value, _Raise):
-            raise (<_Raise> value).exception
-        return value
 
     def close(self) -> None:
         """No more values: whoever waits gets a ValueError, iteration ends."""
@@ -300,7 +301,7 @@ cdef class Channel:
         while self.senders.head != NULL:
             other = queue_pop(&self.senders)
             self.balance -= 1
-            other.loop.wake(other, other.value)
+            other.loop.wake(other, _CLOSED)
 
     def __iter__(self):
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from syncless._core.select import EventCase, set_case_maker
 from syncless._core.sync import Event
 from syncless._core.tasklet import Tasklet
 
@@ -80,3 +81,6 @@ class AsyncResult:
         """Takes the callback back; returns how many were found."""
         told = self._callbacks.pop(callback, None)
         return 0 if told is None else self._done.remove_done_callback(told)
+
+
+set_case_maker(AsyncResult, lambda result: EventCase(result._done))

@@ -1,9 +1,10 @@
 """The scheduler's table of contents. How it works is told in scheduler.pyx."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from syncless._core.greenlet cimport PyGreenlet
+from syncless._core.observers cimport Observers
 from syncless._core.threadlocal cimport Locals
 from syncless._core.timers cimport Timer, TimerHeap
 
@@ -21,6 +22,7 @@ cdef enum State:
     RUNNING
     PARKED      # waits; only wake(), throw() or its deadline make it ready
     DONE
+    STANDS_IN   # a StandIn: it waits in place of a tasklet
 
 cdef enum Outcome:
     WOKEN = 0
@@ -55,9 +57,18 @@ cdef class BaseTasklet(Runnable):
     cdef bint granted               # see wait_in()
     cdef Locals locals              # its values in threading.local
     cdef object switch_hook         # called with True before others run in its place, with False when it goes on; or None
+    cdef uint64_t serial            # the how manieth tasklet it is, and that of who spawned it
+    cdef uint64_t parent
+    cdef readonly uint64_t switches # how often it has gone on
+    cdef int64_t cpu                # ns of CPU, as far as they were measured
     cdef void* inside               # the innermost file object that it is in, see fileobjects.pyx
     cdef PyObject* older            # borrowed: neighbours in the loop's list of live tasklets
     cdef PyObject* newer
+
+
+cdef class StandIn(BaseTasklet):
+    """Waits in a queue in place of a tasklet that waits in several at once; see select.pyx."""
+    cdef int taken(self, object value) except -1
 
 
 cdef struct WaitQueue:              # first in, first out; borrowed: a parked tasklet keeps itself alive
@@ -120,8 +131,11 @@ cdef class Scheduler:
     cdef PyObject* newest           # borrowed: list of live tasklets
     cdef Py_ssize_t live_count
     cdef readonly Py_ssize_t parked_count
+    cdef Py_ssize_t inside_count    # how many of them wait for one another only: for locks, queues, events, tasklets
     cdef bint polling               # asleep, with the GIL released
     cdef bint closed
+    cdef Observers observers        # or None
+    cdef list limits                # of bytecodes, or None; see bytecodes.pyx
 
     # for those who wait and those who wake them
     cdef int push(self, Runnable item) except -1
@@ -140,8 +154,6 @@ cdef class Scheduler:
     cdef int begin(self) except -1
     cdef void polled(self, int64_t now) noexcept
     cdef void share_equally(self, int64_t now, int items) noexcept
-    cdef int run_late(self) except -1
-    cdef int abandon(self) except -1
     cdef int end(self) except -1
 
     cdef Runnable _pop(self)

@@ -4,7 +4,10 @@ from typing import Any
 from syncless._core.tasklet import MainTasklet, Tasklet
 
 class Runnable: ...
-class BaseTasklet(Runnable): ...
+class BaseTasklet(Runnable):
+    switches: int
+
+class StandIn(BaseTasklet): ...
 
 class Scheduler:
     main: MainTasklet

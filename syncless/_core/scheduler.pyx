@@ -27,7 +27,7 @@ import traceback
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.greenlet cimport (
@@ -37,6 +37,12 @@ from syncless._core.threadlocal cimport drop_locals, exchange_locals
 from syncless._core.timers cimport TimerHeap, timer_init
 
 from syncless._core import chunkcache
+
+cdef extern from *:
+    """
+    static uint64_t syncless_serial;        /* the last tasklet's */
+    """
+    uint64_t syncless_serial
 
 cdef enum:
     POLL_AFTER = 200000         # ns run before a poll is due
@@ -83,6 +89,12 @@ cdef class BaseTasklet(Runnable):
             self.loop.release(self)
         Py_XDECREF(<PyObject*> self.carrier)
         drop_locals(&self.locals)
+
+
+cdef class StandIn(BaseTasklet):
+    cdef int taken(self, object value) except -1:
+        """It is woken with the value. Returns 1, or 0 if the tasklet does not wait any more."""
+        return 0
 
 
 cdef class _Carrier:
@@ -245,7 +257,7 @@ cdef class Scheduler:
     cdef int wake(self, BaseTasklet tasklet, object value) except -1:
         """Lets a parked tasklet go on with `value`. Returns 1, or 0 if it does not wait (any more). From any thread."""
         if tasklet.state != PARKED:
-            return 0
+            return (<StandIn> tasklet).taken(value) if tasklet.state == STANDS_IN else 0
         tasklet.value = value
         tasklet.state = READY
         tasklet.loop.push(tasklet)
@@ -288,6 +300,8 @@ cdef class Scheduler:
                 tasklet.carrier = PyGreenlet_GetCurrent()
                 if tasklet.switch_hook is not None:
                     tasklet.switch_hook(True)
+                if self.observers is not None:
+                    self.observers.stops(tasklet)
                 if tasklet.locals.own:
                     exchange_locals(&tasklet.locals)
                 try:
@@ -302,6 +316,9 @@ cdef class Scheduler:
                     Py_DECREF(<object> carrier)
             tasklet.state = RUNNING
             self.current = tasklet
+            tasklet.switches += carrier != NULL
+            if self.observers is not None:
+                self.observers.begins(tasklet)
         if tasklet.pending is not None:
             exception, tasklet.pending = tasklet.pending, None
             raise exception
@@ -393,24 +410,17 @@ cdef class Scheduler:
             n += 1
         return self.idle_count > IDLE_CARRIERS
 
-    cdef int run_late(self) except -1:
-        """Runs what must be done before a poll."""
-        cdef Py_ssize_t i = 0
-        cdef PyObject* item
-        while i < self.late_count:                # the list may grow meanwhile
-            item = self.late[i]
-            i += 1
-            late = <Runnable> item
-            Py_DECREF(late)
-            late.turn(self)
-        self.late_count = 0
-        return 0
-
     # -- live tasklets -------------------------------------------------------------------------------------------------------
 
     cdef void adopt(self, BaseTasklet tasklet) noexcept:
         """Puts the tasklet on the list of live ones."""
+        global syncless_serial
         tasklet.loop = self
+        if tasklet.serial == 0:
+            syncless_serial += 1
+            tasklet.serial = syncless_serial
+            if self.current is not None:
+                tasklet.parent = self.current.serial
         tasklet.older = self.newest
         tasklet.newer = NULL
         if self.newest != NULL:
@@ -456,24 +466,6 @@ cdef class Scheduler:
                 sys.stderr.flush()
         except BaseException:
             pass        # stderr is gone or full: there is nobody left to tell
-        return 0
-
-    cdef int abandon(self) except -1:
-        """In a child after fork: only the running tasklet goes on.
-
-        The others are left as they are and never run: their `finally` blocks belong to the parent.
-        """
-        current = self.current
-        self.ring_count = self.late_count = 0
-        self.timers.clear()
-        for tasklet in self.tasklets():
-            if tasklet is not current and tasklet is not self.main:
-                (<BaseTasklet> tasklet).state = DONE
-                Py_INCREF(tasklet)              # its frames live on its carrier and must not be unwound here
-                self.release(tasklet)
-        if current is not self.main:
-            self.orphan = current
-        self.parked_count = 0
         return 0
 
     cdef int end(self) except -1:

@@ -19,20 +19,31 @@ from syncless._core.timers cimport timer_init
 
 from syncless._core import loop as _loop_module
 
-cdef extern from *:
-    """
-    /* The number in the name of a tasklet that was given none. */
-    static unsigned long long syncless_tasklet_number;
-    """
-    unsigned long long syncless_tasklet_number
-
-
 class TaskletExit(SystemExit):
     """Ends the tasklet in which it is raised, quietly (Stackless Python's name). Raised by Tasklet.kill()."""
 
 
 class TaskletKilled(Exception):
     """Raised by Tasklet.result() when the tasklet was killed and so has no result."""
+
+
+class _Link:
+    """A done callback for one of the two ends that a tasklet can come to; the same as its callback for those who take it back."""
+
+    __slots__ = ("callback", "success")
+
+    def __init__(self, callback, success):
+        self.callback, self.success = callback, success
+
+    def __call__(self, tasklet):
+        if tasklet.successful() is self.success:
+            self.callback(tasklet)
+
+    def __eq__(self, other):
+        return self.callback == other
+
+    def __hash__(self):
+        return hash(self.callback)
 
 
 cdef str _states(int state):
@@ -76,6 +87,9 @@ cdef class Tasklet(BaseTasklet):
             return 0
         loop.current = self
         self.state = RUNNING
+        self.switches += 1
+        if loop.observers is not None:
+            loop.observers.begins(self)
         start_locals(&self.locals)
         PyContext_Enter(context)
         try:
@@ -88,6 +102,8 @@ cdef class Tasklet(BaseTasklet):
         PyContext_Exit(context)
         end_locals(&self.locals)
         loop.current = None
+        if loop.observers is not None:
+            loop.observers.stops(self)
         return self.finish(loop, result, exception)
 
     cdef int finish(self, Scheduler loop, object result, BaseException exception) except -1:
@@ -180,6 +196,20 @@ cdef class Tasklet(BaseTasklet):
         self.callbacks = [other for other in self.callbacks if other != callback]
         return before - len(self.callbacks)
 
+    link, unlink = add_done_callback, remove_done_callback
+
+    def link_value(self, callback) -> None:
+        """As add_done_callback(), if its function returns."""
+        self.add_done_callback(_Link(callback, True))
+
+    def link_exception(self, callback) -> None:
+        """As add_done_callback(), if its function raises; also when it is killed."""
+        self.add_done_callback(_Link(callback, False))
+
+    def successful(self) -> bool:
+        """Whether its function has returned."""
+        return self.state == DONE and self._exception is None
+
     def set_switch_hook(self, hook) -> None:
         """hook(True) is called before others run in this tasklet's place, hook(False) before it goes on. It must not wait. None: no more."""
         self.switch_hook = hook
@@ -213,10 +243,8 @@ cdef class Tasklet(BaseTasklet):
     @property
     def name(self) -> str:
         if self._name is None:
-            global syncless_tasklet_number
-            syncless_tasklet_number += 1
             label = getattr(self.function, "__qualname__", None) or type(self.function or self).__name__
-            self._name = f"{label}-{syncless_tasklet_number}"
+            self._name = f"{label}-{self.serial}"
         return self._name
 
     @name.setter
@@ -242,6 +270,21 @@ cdef class Tasklet(BaseTasklet):
     def waiting_seconds(self):
         """For how long it has waited, in seconds, or None."""
         return max(0, monotonic_ns() - self.since) / 1e9 if self.why != NULL else None
+
+    @property
+    def number(self) -> int:
+        """The how manieth tasklet of the process it is."""
+        return self.serial
+
+    @property
+    def parent_number(self) -> int:
+        """That of the tasklet that spawned it, which may have ended; 0 if the loop did."""
+        return self.parent
+
+    @property
+    def cpu_seconds(self) -> float:
+        """The processor time it has used in its turns until its last switch, as far as debug.measure_cpu() was on."""
+        return self.cpu / 1e9
 
     @property
     def frame(self):
@@ -315,6 +358,7 @@ def spawn_in(Loop loop not None, function, *args, **kwargs) -> Tasklet:
     made.kwargs = kwargs or None
     made.context = PyContext_CopyCurrent()
     made._start_in(loop)
+    made.parent = get_loop().current.serial if get_loop().current is not None else 0
     return made
 
 

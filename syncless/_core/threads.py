@@ -9,6 +9,7 @@ from _queue import Empty, SimpleQueue
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from syncless._core.loop import current_loop
 from syncless._core.sync import Event
 
 T = TypeVar("T")
@@ -59,11 +60,15 @@ class ThreadPool:
         if self._idle < self._jobs.qsize() and self._threads < self.size:
             self._threads += 1
             _start_new_thread(self._work, ())
+        loop = current_loop()
+        loop.jobs += 1
         try:
             job.done.wait()
         except BaseException:
             job.abandoned = True
             raise
+        finally:
+            loop.jobs -= 1
         if job.error is not None:
             try:
                 raise job.error

@@ -1,11 +1,20 @@
 """Channels: where tasklets meet, within a thread or between threads."""
 
 from syncless._core.loop cimport Loop
-from syncless._core.scheduler cimport READY, BaseTasklet, WaitQueue, queue_add, queue_pop, queue_remove
+from syncless._core.scheduler cimport READY, STANDS_IN, BaseTasklet, StandIn, WaitQueue, queue_add, queue_pop, queue_remove
+from syncless._core.select cimport Case
 from syncless.stackless._tasklet cimport bomb, exception_of, tasklet
 from syncless.stackless._thread cimport IN_CHANNEL, Thread, here, leave, pause, push_first
 
+from syncless._core.select import set_case_maker
+
 cdef object channel_callback = None
+
+
+cdef object received(object value):
+    if type(value) is bomb:
+        (<bomb> value)._raise()
+    return value
 
 
 cdef class channel:
@@ -36,7 +45,9 @@ cdef class channel:
         target = queue_pop(&self.waiting)
         self.balance += direction
         value, target.value = target.value, value
-        if target.loop is not loop:
+        if target.state == STANDS_IN:               # of a tasklet in select(), which goes to the end of the run queue
+            (<StandIn> target).taken(target.value)
+        elif target.loop is not loop:
             target.state = READY
             target.loop.push(target)
         elif self.schedule_all:
@@ -79,10 +90,7 @@ cdef class channel:
 
     def receive(self):
         """Takes a value from a sender; waits for one. Raises what was sent as an exception. ValueError if the channel is closed."""
-        value = self.action(-1, None)
-        if type(value) is bomb:
-            (<bomb> value)._raise()
-        return value
+        return received(self.action(-1, None))
 
     def send_exception(self, exc, *args):
         """Raises exc(*args) in the receiver."""
@@ -166,3 +174,47 @@ def set_channel_callback(callback):
 
 def get_channel_callback():
     return channel_callback
+
+
+cdef class _ChannelCase(Case):
+    """A channel in syncless.select()."""
+    cdef object item
+    cdef int direction
+
+    cdef bint ready(self) noexcept:
+        cdef channel source = <channel> self.source
+        return source.balance * self.direction < 0 or source.closing
+
+    cdef object take(self):
+        value = (<channel> self.source).action(self.direction, self.item)
+        return received(value) if self.direction < 0 else None
+
+    cdef int enter(self) except -1:
+        cdef BaseTasklet owner = self.selection.owner
+        if isinstance(owner, tasklet) and (<tasklet> owner).block_trap:
+            raise RuntimeError("this tasklet does not like to be blocked.")
+        self.line = &(<channel> self.source).waiting
+        self.value = self.item
+        (<channel> self.source).balance += self.direction
+        return Case.enter(self)
+
+    cdef int leave(self) except -1:
+        if self.queued:
+            (<channel> self.source).balance -= self.direction
+        return Case.leave(self)
+
+    cdef object result(self, object value):
+        return received(value) if self.direction < 0 else None
+
+
+cdef object NOTHING = object()
+
+
+def _case(channel source, value=NOTHING):
+    made = _ChannelCase(source)
+    made.direction = -1 if value is NOTHING else 1
+    made.item = None if value is NOTHING else value
+    return made
+
+
+set_case_maker(channel, _case)

@@ -1,6 +1,8 @@
 """schedule() and run(), and what can be asked of a thread."""
 
+from syncless._core.bytecodes cimport BytecodeLimit
 from syncless._core.scheduler cimport BaseTasklet
+from syncless.stackless._preempt cimport preemption
 from syncless.stackless._tasklet cimport tasklet
 from syncless.stackless._thread cimport IN_RUN, Thread, here, leave, other_threads, pause, run_queue, threads
 
@@ -35,18 +37,32 @@ cdef object _left_with(Thread state, BaseTasklet me, object retval, bint stays):
 
 
 def run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltimeout=False):
-    """Runs the others until none is ready and none waits for input, output or a time. Raises what no tasklet has caught."""
+    """Runs the others until none is ready and none waits for input, output or a time. Raises what no tasklet has caught.
+
+    `timeout`: a tasklet that runs more than so many bytecodes in one turn is paused and returned; with `soft` run() ends at its next switch
+    instead, and returns None. `totaltimeout`: in all their turns together. `threadblock`: while tasklets wait for channels, another thread is
+    waited for that may meet them. `ignore_nesting` changes nothing: a tasklet can be interrupted at any depth.
+    """
     cdef Thread state = here()
     cdef BaseTasklet me = state.loop.current
-    if timeout:
-        raise NotImplementedError("run(timeout): tasklets are not preempted yet; without a timeout they run until all have ended or wait")
+    cdef BytecodeLimit limit = preemption(state, me, timeout, soft, totaltimeout) if timeout else None
     if state.switch_trap:
         raise RuntimeError("switch_trap")
+    if me is None:
+        raise RuntimeError("the event loop itself cannot run() others: let it spawn a tasklet instead")
     state.runners.append(me)
+    state.awaits_threads += bool(threadblock)
+    if limit is not None:
+        limit.start()
     try:
         pause(state, me, IN_RUN, None)
     finally:
+        if limit is not None:
+            limit.stop()
+        state.awaits_threads -= bool(threadblock)
         state.runners.remove(me)
+        interrupted, state.interrupted = state.interrupted, None
+    return interrupted
 
 
 def getcurrent():

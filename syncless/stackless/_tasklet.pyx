@@ -3,6 +3,7 @@
 from cpython.contextvars cimport PyContext_CopyCurrent
 
 from syncless._core.loop cimport Loop, get_loop
+from syncless._core.observers cimport Observer
 from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Scheduler
 from syncless._core.tasklet cimport Tasklet
 from syncless.stackless._thread cimport (
@@ -11,11 +12,10 @@ from syncless.stackless._thread cimport (
 
 from syncless._core import loop as _loop_module
 from syncless._core.tasklet import TaskletExit, set_maker
-from syncless.stackless._thread import set_main_adopter
+from syncless.stackless._thread import set_main_adopter, set_newcomer_hook
 
 cdef object schedule_callback = None
 cdef object error_handler = None
-cdef object left = None                 # who ran last, for the schedule callback
 
 
 # -- the main tasklet --------------------------------------------------------------------------------------------------------------
@@ -40,6 +40,9 @@ cdef tasklet _main(Tasklet before):
     main._name = "main"
     if before is not None:
         main.pending = before.pending
+        main.serial = before.serial
+        main.switches = before.switches
+        main.cpu = before.cpu
         main.locals = before.locals
         main.switch_hook = before.switch_hook
         main.callbacks = before.callbacks
@@ -167,17 +170,12 @@ cdef class tasklet(Tasklet):
 
     cdef object body(self, Scheduler loop):
         self.inserted = False
-        if schedule_callback is not None:
-            _tell_of_switch(self)
         return Tasklet.body(self, loop)
 
     cdef int finish(self, Scheduler loop, object result, BaseException exception) except -1:
-        global left
         cdef BaseException raised = None
         self.inserted = self.ready_to_run = False
         self.tempval = None
-        if schedule_callback is not None:
-            left = self
         if not self.spawned and exception is not None and not isinstance(exception, TaskletExit):
             raised, exception = exception, None
         Tasklet.finish(self, loop, result, exception)
@@ -434,20 +432,48 @@ def _spawn(function, *args, **kwargs):
     return made
 
 
-cdef int _tell_of_switch(object goes_on) except -1:
-    global left
-    before, left = left, None
-    if before is not goes_on:
-        schedule_callback(before, goes_on)
-    return 0
+cdef class _Teller(Observer):
+    """Calls the schedule callback at each switch of a thread."""
+    cdef object left                    # who ran last
+
+    cdef int stops(self, object tasklet) except -1:
+        self.left = tasklet
+        return 0
+
+    cdef int begins(self, object tasklet) except -1:
+        cdef Thread state = here()
+        before, self.left = self.left, None
+        if before is not None and before is not tasklet and schedule_callback is not None:
+            state.switch_trap += 1              # it must not switch
+            try:
+                schedule_callback(before, tasklet)
+            except BaseException as error:
+                state.loop.report("the schedule callback", error)
+            finally:
+                state.switch_trap -= 1
+        return 0
+
+
+def _tell_of_switches(Thread state):
+    """In each thread of Stackless, while there is a schedule callback."""
+    if schedule_callback is None and state.teller is not None:
+        state.loop.unobserve(state.teller)
+        state.teller = None
+    elif schedule_callback is not None and state.teller is None:
+        state.teller = _Teller()
+        (<_Teller> state.teller).left = state.loop.current
+        state.loop.observe(state.teller)
 
 
 def set_schedule_callback(callback):
-    """callback(before, next) when a tasklet begins or ends its turn; None: no more. Returns the last one."""
+    """callback(before, next) at each switch, in the tasklet that goes on; None: no more. It must not switch. Returns the last one."""
     global schedule_callback
     if callback is not None and not callable(callback):
         raise TypeError("schedule callback must be callable")
+    here()
     before, schedule_callback = schedule_callback, callback
+    for state in threads.values():
+        _tell_of_switches(state)
     return before
 
 
@@ -467,3 +493,4 @@ def set_error_handler(handler):
 _loop_module.main_tasklet_type = MainTasklet
 set_maker(_spawn)
 set_main_adopter(_adopt_main)
+set_newcomer_hook(_tell_of_switches)

@@ -1,6 +1,7 @@
 """One thread of a Stackless program. See _thread.pyx."""
 
 from syncless._core.loop cimport Loop, get_loop
+from syncless._core.observers cimport Observer
 from syncless._core.scheduler cimport BaseTasklet
 
 cdef const char* PAUSED
@@ -13,6 +14,9 @@ cdef class Thread:
     cdef list runners                   # tasklets that are in run(), the innermost last
     cdef Py_ssize_t blocked             # tasklets that wait for channels, or in run(), or for nobody
     cdef int switch_trap
+    cdef int awaits_threads             # how many run(threadblock=True) there are
+    cdef BaseTasklet interrupted        # by run(timeout), for which it is kept
+    cdef Observer teller                # calls the schedule callback
 
 
 cdef dict threads
@@ -32,5 +36,6 @@ cdef list run_queue(Loop loop)
 cdef int leave(Thread state, BaseTasklet me, bint stays) except -1
 cdef int pause(Thread state, BaseTasklet me, const char* why, object on) except -1
 cdef int run_now(Thread state, BaseTasklet target, bint stays) except -1
+cdef int end_run(Thread state, BaseTasklet runner) except -1
 cdef int throw_first(Loop loop, BaseTasklet target, BaseException exception) except -1
 cdef bint other_threads(Loop loop) except -1

@@ -23,12 +23,19 @@ cdef const char* IN_RUN = "run()"
 cdef dict threads = {}                  # thread id -> Thread
 cdef Thread latest = None               # the one that was asked for last
 cdef object adopt_main = None           # makes the main tasklet of a loop one of Stackless
+cdef object welcome = None              # called with a new Thread
 
 
 def set_main_adopter(function) -> None:
     """function(loop) is called at a thread's first call; it returns whether its main tasklet is one of Stackless now."""
     global adopt_main
     adopt_main = function
+
+
+def set_newcomer_hook(function) -> None:
+    """function(thread) is called once for each Thread."""
+    global welcome
+    welcome = function
 
 
 cdef class Thread:
@@ -44,7 +51,9 @@ cdef Thread found():
         state = threads[loop.thread_id] = Thread()
         state.loop = loop
         state.runners = []
-        loop.when_idle = when_idle
+        before = loop.when_idle
+        loop.when_idle = when_idle if before is None else lambda loop: (before(loop), when_idle(loop))
+        welcome(state)
     latest = state if adopt_main(loop) else None
     return state
 
@@ -142,7 +151,7 @@ cdef int pause(Thread state, BaseTasklet me, const char* why, object on) except 
 
 
 cdef int run_now(Thread state, BaseTasklet target, bint stays) except -1:
-    """The target runs next, and what is before it in the run queue goes behind the present one."""
+    """The target runs next, and what is before it in the run queue goes behind the present one; if it was not there, the present one follows."""
     cdef Loop loop = state.loop
     cdef BaseTasklet me = loop.current
     cdef Py_ssize_t at
@@ -154,11 +163,14 @@ cdef int run_now(Thread state, BaseTasklet target, bint stays) except -1:
         at = -1
         target.state = READY
     if at < 0:
-        push_first(loop, target)
         at = 0
+        if stays:
+            push_first(loop, me)
+        push_first(loop, target)
+    elif stays:
+        loop.push(me)
     if stays:
         me.state = READY
-        loop.push(me)
         rotate(loop, at)
         loop._leave(me)
         return 0
@@ -177,20 +189,24 @@ cdef int throw_first(Loop loop, BaseTasklet target, BaseException exception) exc
     return 0
 
 
+cdef int end_run(Thread state, BaseTasklet runner) except -1:
+    """A tasklet that is in run() goes on next. False if it does not wait there."""
+    if runner.state != PARKED or runner.why != IN_RUN:
+        return False
+    runner.state = READY
+    push_first(state.loop, runner)
+    return True
+
+
 def when_idle(Loop loop):
     """Nothing is ready: is something waited for that may still come?"""
     cdef Thread state = threads.get(loop.thread_id)
-    cdef int fd
-    if state is None or state.loop is not loop or loop.parked_count > state.blocked or loop.timers.count:
+    if state is None or state.loop is not loop or loop.may_wake(state.blocked):
         return
-    for fd in range(loop.fd_room):
-        if loop.fds[fd].watcher != NULL:
-            return                              # a server is listening
     if state.runners:
-        runner = <BaseTasklet> state.runners[len(state.runners) - 1]
-        if runner.state == PARKED and runner.why == IN_RUN:
-            runner.state = READY
-            loop.push(runner)
+        if state.awaits_threads and other_threads(loop) and any([(<BaseTasklet> each).why == IN_CHANNEL for each in loop.tasklets()]):
+            return                              # they may be met
+        if end_run(state, <BaseTasklet> state.runners[len(state.runners) - 1]):
             return
     if loop.main.state == PARKED and loop.main.why == IN_CHANNEL and not other_threads(loop):
         blocked = [each.name for each in loop.tasklets() if (<BaseTasklet> each).why == IN_CHANNEL]

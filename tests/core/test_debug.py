@@ -21,8 +21,8 @@ def test_tasklets_with_their_stacks():
     sleep(0.01)
     new = spawn(stand_here, event)
     text = debug.format_tasklets()
-    assert "the one that waits: waits for event, since 0.0" in text and "<Event unset>" in text and "event.wait()" in text
-    assert f"{new.name}: new" in text and "main: running" in text and "test_tasklets_with_their_stacks" in text
+    assert "the one that waits (1 switches): waits for event, since 0.0" in text and "<Event unset>" in text and "event.wait()" in text
+    assert f"{new.name} (0 switches): new" in text and "switches): running" in text and "test_tasklets_with_their_stacks" in text
     assert "event.wait()" not in debug.format_tasklets(stacks=False)
     file = io.StringIO()
     debug.print_tasklets(file)
@@ -65,3 +65,136 @@ def test_by_default_it_is_logged(caplog):
         hold_the_loop(0.15)
         sleep(0.01)
     assert "the loop has been held for" in caplog.text and "hold_the_loop" in caplog.text
+
+
+def test_the_tree():
+    event = syncless.Event()
+
+    def parent():
+        spawn(event.wait).name = "child"
+        spawn(event.wait).name = "second child"
+        event.wait()
+
+    spawn(parent).name = "parent"
+    sleep(0.01)
+    lines = debug.format_tree().splitlines()
+    depth = {line.strip().split(" (")[0]: len(line) - len(line.lstrip()) for line in lines}
+    assert depth["parent"] == depth["main"] + 4 and depth["child"] == depth["second child"] == depth["parent"] + 4
+    event.set()
+    sleep(0.01)
+
+    def short():
+        spawn(sleep, 0.02).name = "orphan"
+
+    spawn(short).join()
+    assert "\norphan (" in debug.format_tree()
+    sleep(0.03)
+
+
+def test_switches_and_cpu_time():
+    def work(seconds):
+        for _ in range(3):
+            hold_the_loop(seconds)
+            sleep(0)
+        sleep(0.05)
+
+    debug.measure_cpu()
+    try:
+        busy, lazy = spawn(work, 0.02), spawn(work, 0)
+        before = time.thread_time()
+        syncless.join_all([busy, lazy])
+        used = time.thread_time() - before
+    finally:
+        debug.measure_cpu(False)
+    assert lazy.cpu_seconds < 0.5 * busy.cpu_seconds <= 0.5 * used
+    assert busy.switches == lazy.switches == 5
+    measured = busy.cpu_seconds
+    assert "s of CPU" in debug.describe(busy)
+    again = spawn(hold_the_loop, 0.01)
+    again.join()
+    assert again.cpu_seconds == 0 and busy.cpu_seconds == measured
+
+
+def loop_for(turns):
+    for _ in range(turns):
+        pass
+
+
+def test_the_watchdog_that_counts_bytecodes(caplog):
+    def exactly():
+        seen = []
+        with debug.BytecodeWatchdog(1000, lambda *told: seen.append(told)):
+            for turns in (10, 10_000, 10_000):
+                spawn(loop_for, turns).join()
+        return seen
+
+    first, second = exactly(), exactly()
+    assert [told[0] for told in first] == [1000, 1000]  # once for each turn
+    assert "loop_for" in first[0][2] and first[0][1].done()
+    assert [told[2] for told in first] == [told[2] for told in second]
+    with caplog.at_level(logging.WARNING, logger="syncless.debug"), debug.BytecodeWatchdog(500):
+        spawn(loop_for, 10_000).join()
+    assert "has run 500 bytecodes without giving way" in caplog.text
+    with pytest.raises(ValueError):
+        debug.BytecodeWatchdog(0)
+    watchdog = debug.BytecodeWatchdog(1000)
+    watchdog.stop()
+    watchdog.start()
+    with pytest.raises(RuntimeError, match="already"):
+        watchdog.start()
+    watchdog.stop()
+
+
+def in_a_fresh_thread(function):
+    """Its result; no other thread of this process can be taken for one that would wake somebody, since none is counted."""
+    return syncless.run_in_thread(function)
+
+
+def test_deadlocks_are_reported_with_names(caplog, monkeypatch):
+    monkeypatch.setattr("threading.active_count", lambda: 1)
+
+    def run():
+        reports = []
+        debug.report_deadlocks(reports.append)
+        one, two = syncless.Lock(), syncless.Lock()
+
+        def both(first, second):
+            with first:
+                sleep(0.001)
+                second.acquire(timeout=None)
+                second.release()
+
+        tasklets = [spawn(both, one, two), spawn(both, two, one)]
+        for number, tasklet in enumerate(tasklets):
+            tasklet.name = f"fork {number}"
+
+        def way_out(waiting):
+            reports.append([tasklet.name for tasklet in waiting])
+            tasklets[0].kill(block=False)
+
+        debug.report_deadlocks(way_out)
+        syncless.join_all(tasklets)
+        syncless.run_in_thread(time.sleep, 0.02)  # whoever waits for a thread waits for something
+        sleep(0.01)
+        debug.report_deadlocks(None)
+        assert syncless.current_loop().when_idle is None
+        return reports
+
+    assert in_a_fresh_thread(run) == [["main", "fork 0", "fork 1"]]
+
+    def logged():
+        event = syncless.Event()
+        syncless.current_loop()
+        debug.report_deadlocks()
+        before = syncless.current_loop().when_idle
+
+        def then(loop):
+            before(loop)
+            event.set()
+
+        syncless.current_loop().when_idle = then
+        event.wait()
+
+    with caplog.at_level(logging.ERROR, logger="syncless.debug"):
+        in_a_fresh_thread(logged)
+    assert "deadlock" in caplog.text and "event.wait()" in caplog.text

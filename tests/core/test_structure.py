@@ -1,8 +1,10 @@
 """RLock, Condition, Barrier, the other queues, AsyncResult, Pool, TaskGroup, deadline, iwait: as threading, queue and gevent have them."""
 
+import gc
 import sys
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -25,6 +27,7 @@ from syncless import (
     deadline,
     iwait,
     join_all,
+    local,
     run_in_thread,
     sleep,
     spawn,
@@ -354,3 +357,94 @@ def test_iwait():
     events[1].set()
     assert list(iwait(events, timeout=0.01)) == [events[1]] and list(iwait(events, count=1)) == [events[1]] and list(iwait([])) == []
     assert syncless.wait(events, 0.001, 1) == [events[1]]
+
+
+def test_local_values_are_each_tasklets_own():
+    class Counter(local):
+        kind = "counter"
+
+        def __init__(self, start):
+            self.count = start
+
+        @property
+        def double(self):
+            return 2 * self.count
+
+    counter, plain = Counter(5), local()
+    counter.count += 1
+    plain.name = "main's"
+
+    def other():
+        assert counter.count == 5 and not hasattr(plain, "name")
+        counter.count = plain.name = 7
+        sleep(0)
+        assert counter.__dict__ == {"count": 7} and plain.name == 7 and counter.double == 14
+        del plain.name
+        with pytest.raises(AttributeError, match="name"):
+            del plain.name
+        with pytest.raises(AttributeError, match="read-only"):
+            plain.__dict__ = {}
+        with pytest.raises(AttributeError):
+            counter.double = 1
+        return True
+
+    assert spawn(other).result() is True
+    assert counter.count == 6 and plain.name == "main's" and counter.kind == "counter"
+    with pytest.raises(TypeError, match="arguments"):
+        local(1)
+
+
+def test_local_values_go_with_their_tasklet():
+    class Value:
+        pass
+
+    values, gone = local(), []
+
+    def run():
+        values.mine = Value()
+        values.tasklet = syncless.current()
+        gone.append(weakref.ref(values.mine))
+
+    spawn(run).join()
+    assert gone[0]() is None
+    syncless.run_in_thread(run)  # a thread's own main tasklet
+    kept = gone[1]
+    gc.collect()
+    assert kept() is None or values.__dict__ == {}
+
+
+def test_links():
+    seen = []
+
+    def note(kind):
+        return lambda tasklet: seen.append((kind, tasklet.name))
+
+    def fail():
+        raise ValueError
+
+    syncless.set_error_handler(lambda *_: None)
+    try:
+        for function, name in ((lambda: 1, "good"), (fail, "bad"), (lambda: sleep(9), "killed")):
+            tasklet = spawn(function)
+            tasklet.name = name
+            tasklet.link(note("any"))
+            tasklet.link_value(note("value"))
+            tasklet.link_exception(note("exception"))
+            dropped = note("dropped")
+            tasklet.link_value(dropped)
+            assert tasklet.unlink(dropped) == 1
+            if name == "killed":
+                sleep(0)
+                tasklet.kill()
+            tasklet.join()
+            assert tasklet.successful() is (name == "good")
+    finally:
+        syncless.set_error_handler(None)
+    assert seen == [
+        ("any", "good"),
+        ("value", "good"),
+        ("any", "bad"),
+        ("exception", "bad"),
+        ("any", "killed"),
+        ("exception", "killed"),
+    ]

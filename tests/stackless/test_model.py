@@ -35,9 +35,9 @@ class Model:
         return any(number == each for queue in self.waiting for each, _ in queue)
 
     def to_front(self, number):
-        """The ring turns until it runs; one that is outside enters behind the running one."""
+        """The ring turns until it runs; one that is outside enters before the running one."""
         if number not in self.ring:
-            self.ring.insert(1, number)
+            self.ring.insert(0, number)
         while self.ring[0] != number:
             self.ring.append(self.ring.pop(0))
 
@@ -89,6 +89,7 @@ class Model:
             return
         other, _ = queue.pop(0)
         if preference == -direction:
+            self.ring.insert(1, other)
             self.to_front(other)
         else:
             self.ring.append(other)

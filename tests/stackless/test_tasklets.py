@@ -89,6 +89,8 @@ def test_run_turns_the_queue_and_switch_pauses_who_calls():
     paused = stackless.tasklet(noting(log)).bind(None, ("p",))
     stackless.tasklet(noting(log))("q")
     paused.run()
+    assert log == ["p"]  # it was outside: its caller comes next
+    stackless.run()
     assert log == ["p", "q"]
     main = stackless.getcurrent()
     other = stackless.tasklet(lambda: (log.append(main.paused), main.insert())).bind(None, ())
@@ -310,8 +312,6 @@ def test_what_greenlets_cannot_do():
     stackless.run()
     with pytest.raises(RuntimeError, match="another thread"):
         started.bind_thread()
-    with pytest.raises(NotImplementedError, match="preempted"):
-        stackless.run(100)
     started.kill()
 
 
@@ -324,7 +324,17 @@ def test_schedule_callback():
         stackless.run()
     finally:
         stackless.set_schedule_callback(None)
-    assert [after for _, after in seen][:2] == tasklets
+    main = stackless.getmain()
+    assert seen == [(main, tasklets[0]), (tasklets[0], tasklets[1]), (tasklets[1], main)]
+    seen.clear()
+    turns = [stackless.tasklet(stackless.schedule)() for _ in range(2)]
+    stackless.set_schedule_callback(lambda *pair: seen.append(pair))
+    try:
+        stackless.run()
+    finally:
+        stackless.set_schedule_callback(None)
+    one, two = turns
+    assert seen == [(main, one), (one, two), (two, one), (one, two), (two, main)]
     with pytest.raises(TypeError):
         stackless.set_schedule_callback(1)
 

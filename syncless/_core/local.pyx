@@ -1,0 +1,87 @@
+"""local: values of a tasklet's own."""
+
+import weakref
+
+from cpython.object cimport PyObject
+
+from syncless._core.loop cimport get_loop
+from syncless._core.scheduler cimport BaseTasklet
+
+cdef extern from "Python.h":
+    object _PyObject_GenericGetAttrWithDict(object self, object name, PyObject* values, int suppress)
+    int _PyObject_GenericSetAttrWithDict(object self, object name, PyObject* value, PyObject* values) except -1
+
+
+class _Forget:
+    """What the tasklet had in one local goes when it ends, or, if it is a thread's main one, when it is gone."""
+
+    __slots__ = ("everybody", "serial")
+
+    def __init__(self, everybody, serial):
+        self.everybody = everybody
+        self.serial = serial
+
+    def __call__(self, tasklet):
+        self.everybody.pop(self.serial, None)
+
+
+cdef class local:
+    """Attributes that each tasklet sees by itself, as threading.local's are each thread's; they go when the tasklet ends.
+
+    A subclass's ``__init__`` is called, with the arguments of the construction, for each tasklet that touches the object. Under the patch
+    threading.local does the same. RuntimeError in a callback of the loop, where there is no tasklet.
+    """
+    cdef dict everybody             # a tasklet's serial number -> its values
+    cdef dict watched               # the same -> a weak reference, for main tasklets
+    cdef tuple args
+    cdef dict kwargs
+    cdef object __weakref__
+
+    def __cinit__(self, *args, **kwargs):
+        if (args or kwargs) and type(self).__init__ is object.__init__:
+            raise TypeError("initialization arguments are not supported")
+        self.everybody = {}
+        self.watched = {}
+        self.args = args
+        self.kwargs = kwargs
+        self.begin(self.present())          # whoever constructs it calls its __init__
+
+    cdef BaseTasklet present(self):
+        cdef BaseTasklet tasklet = get_loop().current
+        if tasklet is None:
+            raise RuntimeError("a callback of the loop has no tasklet, and no values in a local")
+        return tasklet
+
+    cdef dict begin(self, BaseTasklet tasklet):
+        cdef dict values = {}
+        forget = _Forget(self.everybody, tasklet.serial)
+        self.everybody[tasklet.serial] = values
+        if tasklet is tasklet.loop.main:
+            self.watched[tasklet.serial] = weakref.ref(tasklet, forget)
+        else:
+            tasklet.add_done_callback(forget)
+        return values
+
+    cdef dict values(self):
+        cdef BaseTasklet tasklet = self.present()
+        found = self.everybody.get(tasklet.serial)
+        if found is None:
+            found = self.begin(tasklet)
+            type(self).__init__(self, *self.args, **self.kwargs)
+        return found
+
+    def __getattribute__(self, name):
+        values = self.values()
+        if name == "__dict__":
+            return values
+        return _PyObject_GenericGetAttrWithDict(self, name, <PyObject*> values, False)
+
+    def __setattr__(self, name, value):
+        if name == "__dict__":
+            raise AttributeError(f"{type(self).__name__!r} object attribute '__dict__' is read-only")
+        values = self.values()
+        _PyObject_GenericSetAttrWithDict(self, name, <PyObject*> value, <PyObject*> values)
+
+    def __delattr__(self, name):
+        values = self.values()
+        _PyObject_GenericSetAttrWithDict(self, name, NULL, <PyObject*> values)

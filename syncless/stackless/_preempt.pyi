@@ -1,0 +1,3 @@
+from syncless._core.bytecodes import BytecodeLimit
+
+class Preemption(BytecodeLimit): ...

@@ -1,0 +1,244 @@
+"""run(timeout): tasklets that do not give way are interrupted after a number of bytecodes, which is counted exactly."""
+
+import sys
+import threading
+
+import pytest
+
+import syncless
+import syncless.stackless as stackless
+
+
+def hog(turns, name="one"):
+    while True:
+        turns[name] = turns.get(name, 0) + 1
+
+
+def kill(*tasklets):
+    for tasklet in tasklets:
+        tasklet.remove()
+    for tasklet in tasklets:
+        tasklet.kill()
+
+
+def test_the_interrupted_tasklet_is_returned_paused():
+    turns = {}
+    victim = stackless.tasklet(hog)(turns)
+    assert stackless.run(1000) is victim
+    assert victim.paused and victim.alive and stackless.runcount == 1 and turns["one"] > 10
+    before = turns["one"]
+    assert stackless.run(1000) is None and turns["one"] == before  # nobody is in the run queue
+    kill(victim)
+
+
+def test_the_count_is_exact_and_repeatable():
+    def turns_in(timeout):
+        turns = {}
+        victim = stackless.tasklet(hog)(turns)
+        found = []
+        for _ in range(5):
+            assert stackless.run(timeout) is victim
+            found.append(turns["one"])
+            victim.insert()
+        kill(victim)
+        return found
+
+    first = turns_in(1000)
+    assert turns_in(1000) == first
+    steps = [after - before for before, after in zip(first, first[1:], strict=False)]
+    assert max(steps) - min(steps) <= 1  # a turn may end in the middle of an iteration
+    longer = turns_in(10_000)
+    assert abs(longer[-1] - 10 * first[-1]) <= 10
+
+
+def test_all_get_their_turns():
+    turns = {}
+    hogs = [stackless.tasklet(hog)(turns, name) for name in range(5)]
+    for _ in range(50):
+        interrupted = stackless.run(500)
+        interrupted.insert()
+    assert len(turns) == 5 and max(turns.values()) - min(turns.values()) < 60
+    kill(*hogs)
+
+
+def test_who_gives_way_in_time_is_not_interrupted():
+    def polite(n):
+        for _ in range(n):
+            stackless.schedule()
+
+    for count in (1, 3):
+        for _ in range(count):
+            stackless.tasklet(polite)(200)
+        assert stackless.run(200) is None
+
+
+def test_the_total_of_all_turns():
+    def polite():
+        while True:
+            stackless.schedule()
+
+    tasklets = [stackless.tasklet(polite)() for _ in range(2)]
+    assert stackless.run(2000, totaltimeout=True) in tasklets
+    kill(*tasklets)
+
+
+def test_soft_waits_for_the_next_switch():
+    steps = []
+
+    def slow():
+        for number in range(1000):
+            steps.append(number)
+        stackless.schedule()
+        steps.append("after")
+
+    victim = stackless.tasklet(slow)()
+    assert stackless.run(100, soft=True) is None
+    assert len(steps) == 1000 and victim.scheduled and not victim.paused
+    stackless.run()
+    assert steps[-1] == "after"
+
+
+def test_an_atomic_tasklet_is_interrupted_at_its_end():
+    steps = []
+
+    def work():
+        with stackless.atomic():
+            for number in range(1000):
+                steps.append(number)
+            steps.append("end")
+        while True:
+            pass
+
+    victim = stackless.tasklet(work)()
+    assert stackless.run(100) is victim and steps[-1] == "end"
+    kill(victim)
+
+
+def test_an_interrupted_tasklet_can_be_killed_where_it_stands():
+    seen = []
+
+    def work():
+        try:
+            while True:
+                pass
+        except ValueError as error:
+            seen.append(error.args)
+        finally:
+            seen.append("finally")
+
+    victim = stackless.tasklet(work)()
+    assert stackless.run(200) is victim
+    victim.throw(ValueError, "now")
+    assert seen == [("now",), "finally"] and not victim.alive
+
+
+def test_exceptions_are_raised_by_run_and_counting_ends():
+    def fail():
+        raise LookupError("mine")
+
+    stackless.tasklet(fail)()
+    with pytest.raises(LookupError):
+        stackless.run(100)
+    assert sys.gettrace() is None
+
+    def long():
+        return sum(range(10)) + len([number for number in range(5000)])
+
+    assert long() == 5045  # the main tasklet is not counted any more
+
+
+def test_frames_that_were_there_before_are_counted():
+    turns = []
+
+    def inner():
+        stackless.schedule()
+        while True:
+            turns.append(1)
+
+    victim = stackless.tasklet(inner)()
+    stackless.schedule()  # it stands in a frame that nobody traces
+    assert stackless.run(500) is victim and turns
+    kill(victim)
+
+
+def test_a_run_within_a_run_has_its_own_limit():
+    turns, order = {}, []
+
+    def manager():
+        victim = stackless.tasklet(hog)(turns, "inner")
+        order.append(stackless.run(300) is victim)
+        victim.kill()
+        while True:
+            turns["outer"] = turns.get("outer", 0) + 1
+
+    outer = stackless.tasklet(manager)()
+    assert stackless.run(3000) is outer
+    assert order == [True] and turns["outer"]
+    kill(outer)
+
+
+def test_in_another_thread_too():
+    found = []
+
+    def other():
+        turns = {}
+        victim = stackless.tasklet(hog)(turns)
+        found.append(stackless.run(500) is victim)
+        victim.kill()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    syncless.run_in_thread(thread.join, 20)
+    assert found == [True]
+
+
+def test_recursion_and_generators_are_counted():
+    def numbers():
+        number = 0
+        while True:
+            yield number
+            number += 1
+
+    def deep(n):
+        if n:
+            return deep(n - 1)
+        for _ in numbers():
+            pass
+
+    victim = stackless.tasklet(deep)(50)
+    assert stackless.run(2000) is victim
+    kill(victim)
+
+
+def test_who_waits_for_time_goes_on_meanwhile():
+    seen, turns = [], {}
+
+    def sleeper():
+        syncless.sleep(0.01)
+        seen.append("slept")
+
+    stackless.tasklet(sleeper)()
+    stackless.tasklet(hog)(turns)
+    victim = None
+    for _ in range(10_000):
+        victim = stackless.run(2000)
+        if seen:
+            break
+        victim.insert()
+    assert seen == ["slept"]
+    kill(victim)
+
+
+def test_a_limit_must_be_positive_and_threads_can_be_waited_for():
+    with pytest.raises(ValueError):
+        stackless.run(-1)
+    channel = stackless.channel()
+    received = []
+    stackless.tasklet(lambda: received.append(channel.receive()))()
+
+    def send():
+        channel.send("from a thread")
+
+    threading.Timer(0.05, send).start()
+    stackless.run(threadblock=True)
+    assert received == ["from a thread"]
