@@ -78,10 +78,10 @@ def _log_deadlock(tasklets: list[Tasklet]) -> None:
 
 
 def report_deadlocks(report: Callable[[list[Tasklet]], object] | None = _log_deadlock) -> None:
-    """Tells when all tasklets of this thread wait for one another (locks, queues, events, channels, ends of tasklets), and nothing can wake them.
+    """Tells when all tasklets of this thread wait for one another, for locks, queues, events or ends, and nothing can wake them.
 
-    `report(tasklets)` is called once each time, by the loop; by default the logger "syncless.debug" shows their names, what they wait for and
-    their stacks. None: no more. Nothing is told while there is another thread, which may know better, except those of run_in_thread.
+    `report(tasklets)` is called once each time, by the loop; by default the logger "syncless.debug" shows their names, what they wait for
+    and their stacks. None: no more. Nothing is told while there is another thread, which may know better, except those of run_in_thread.
     """
     loop = current_loop()
     before = loop.when_idle
@@ -125,8 +125,8 @@ class BytecodeWatchdog:
         with BytecodeWatchdog(100_000):
             run_the_tests()
 
-    `report(bytecodes, tasklet, stack)` is called where the limit is passed, once for each turn; by default the logger "syncless.debug" warns. It
-    makes Python code several times slower: it is for tests. RuntimeError if a debugger or coverage traces the thread (before Python 3.12).
+    `report(bytecodes, tasklet, stack)` is called where the limit is passed, once for each turn; by default the logger "syncless.debug" warns.
+    It makes Python code several times slower: it is for tests. RuntimeError if a debugger or coverage traces the thread (before Python 3.12).
     """
 
     def __init__(self, bytecodes: int = 1_000_000, report: Callable[[int, Tasklet, str], object] = _log_bytecodes):

@@ -39,6 +39,12 @@ cdef extern from *:
     """
     PyObject* syncless_tls_loop
 
+cdef extern from *:
+    """
+    static inline int syncless_in_main_interpreter(void) { return PyInterpreterState_Get() == PyInterpreterState_Main(); }
+    """
+    bint in_main_interpreter "syncless_in_main_interpreter" () noexcept
+
 cdef extern from "Python.h":
     int PyErr_CheckSignals() except -1
     PyObject* PyThreadState_GetDict()
@@ -396,8 +402,13 @@ main_tasklet_type = None        # set by tasklet.pyx: what stands for the code t
 
 
 cdef Loop peek_loop():
-    """This thread's loop, or None if it has not used syncless yet."""
-    if syncless_tls_loop != NULL:
+    """This thread's loop, or None if it has not used syncless yet, or runs code of a subinterpreter.
+
+    Fact: subinterpreters share the built-in types, and with them what is patched in place, and run in the threads of others. Danger: their code
+    would wait in a loop of the main interpreter, and start its threads. Decision: for them there is no loop. Guarded by
+    tests/patches/test_patches.py::test_subinterpreters_are_left_alone.
+    """
+    if syncless_tls_loop != NULL and in_main_interpreter():
         return <Loop> syncless_tls_loop
     return None
 

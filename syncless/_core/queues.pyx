@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport deadline_after
 from syncless._core.loop cimport get_loop, wait_in
-from syncless._core.scheduler cimport WOKEN, BaseTasklet, WaitQueue, queue_pop, wake_all
+from syncless._core.scheduler cimport WOKEN, BaseTasklet, queue_pop, wake_all
 
 
 cdef class Queue:

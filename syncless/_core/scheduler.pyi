@@ -4,6 +4,7 @@ from typing import Any
 from syncless._core.tasklet import MainTasklet, Tasklet
 
 class Runnable: ...
+
 class BaseTasklet(Runnable):
     switches: int
 

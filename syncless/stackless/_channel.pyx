@@ -4,7 +4,7 @@ from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport READY, STANDS_IN, BaseTasklet, StandIn, WaitQueue, queue_add, queue_pop, queue_remove
 from syncless._core.select cimport Case
 from syncless.stackless._tasklet cimport bomb, exception_of, tasklet
-from syncless.stackless._thread cimport IN_CHANNEL, Thread, here, leave, pause, push_first
+from syncless.stackless._thread cimport IN_CHANNEL, Thread, here, leave as give_way, pause, push_first
 
 from syncless._core.select import set_case_maker
 
@@ -53,11 +53,11 @@ cdef class channel:
         elif self.schedule_all:
             target.state = READY
             loop.push(target)
-            leave(state, me, True)
+            give_way(state, me, True)
         elif self._preference == -direction:
             target.state = READY
             push_first(loop, target)
-            leave(state, me, True)
+            give_way(state, me, True)
         else:
             target.state = READY
             loop.push(target)

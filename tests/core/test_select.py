@@ -40,7 +40,6 @@ def later(function, *args):
     return spawn(run)
 
 
-
 def ended():
     tasklet = spawn(lambda: 1)
     tasklet.join()

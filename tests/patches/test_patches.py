@@ -445,3 +445,31 @@ import builtins
 builtins.late = Late()
 """)
     assert done.stdout == "True\n" and done.returncode == 0 and not done.stderr, done.stderr
+
+
+def test_subinterpreters_are_left_alone():
+    """They share the built-in types that are patched in place; a thread of ours in one of them would end the process with it."""
+    if sys.version_info < (3, 12):
+        name = "_xxsubinterpreters"
+    else:
+        name = "_xxsubinterpreters" if sys.version_info < (3, 13) else "_interpreters"
+    done = run_python(
+        f"""
+from syncless._core import threads
+threads.IDLE_SECONDS = 0.05
+from syncless.patches import patch_all
+patch_all()
+import {name} as interpreters
+from syncless.io import files
+files.set_mode("pool")
+import time
+time.sleep(0.3)             # none of the threads is left that were started by this interpreter
+code = "import json, _thread; open(json.__file__).read(); _thread.allocate_lock().acquire(timeout=0.01)"
+for _ in range(3):
+    one = interpreters.create()
+    interpreters.run_string(one, code)
+    interpreters.destroy(one)
+print(len(open({__file__!r}).read()) > 100)
+"""
+    )
+    assert done.stdout == "True\n" and done.returncode == 0, done.stderr

@@ -1,5 +1,6 @@
 """run(timeout): tasklets that do not give way are interrupted after a number of bytecodes, which is counted exactly."""
 
+import itertools
 import sys
 import threading
 
@@ -45,7 +46,7 @@ def test_the_count_is_exact_and_repeatable():
 
     first = turns_in(1000)
     assert turns_in(1000) == first
-    steps = [after - before for before, after in zip(first, first[1:], strict=False)]
+    steps = [after - before for before, after in itertools.pairwise(first)]
     assert max(steps) - min(steps) <= 1  # a turn may end in the middle of an iteration
     longer = turns_in(10_000)
     assert abs(longer[-1] - 10 * first[-1]) <= 10
