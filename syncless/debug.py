@@ -125,8 +125,9 @@ class BytecodeWatchdog:
         with BytecodeWatchdog(100_000):
             run_the_tests()
 
-    `report(bytecodes, tasklet, stack)` is called where the limit is passed, once for each turn; by default the logger "syncless.debug" warns.
-    It makes Python code several times slower: it is for tests. RuntimeError if a debugger or coverage traces the thread (before Python 3.12).
+    `report(bytecodes, tasklet, stack)` is called where the limit is passed, once for each turn; by default the logger "syncless.debug"
+    warns. It makes Python code several times slower: it is for tests. Before Python 3.12 a RuntimeError if a debugger or coverage traces
+    the thread.
     """
 
     def __init__(self, bytecodes: int = 1_000_000, report: Callable[[int, Tasklet, str], object] = _log_bytecodes):

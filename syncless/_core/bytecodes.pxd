@@ -27,4 +27,5 @@ cdef class BytecodeLimit(Observer):
     cdef readonly bint in_all           # for all turns together, not for each
     cdef int64_t left
     cdef Loop loop
+    cdef dict known                     # code that is ready to be counted
     cdef int exceeded(self, BaseTasklet tasklet) except -1

@@ -32,6 +32,7 @@ cdef extern from *:
     """
     ctypedef struct PyFrameObject
     ctypedef int (*Py_tracefunc)(PyObject*, PyFrameObject*, int, PyObject*) except -1
+    PyFrameObject* PyEval_GetFrame()
     void PyEval_SetTrace(Py_tracefunc function, PyObject* object)
     int PyTrace_CALL, PyTrace_LINE, PyTrace_OPCODE
     void follow_trace "syncless_follow_trace" ()
@@ -92,6 +93,22 @@ cdef int monitor(int step) except -1:
     return 0
 
 
+cdef int instrument_stack(dict known) except -1:
+    """Fact: the interpreter prepares code for a new tool when a function is called, and what threads are just running. Danger: a tasklet that
+    had stopped before goes on in a loop that is never counted. Decision: its functions are made ready here, which a change of their own
+    events does. `known` holds those that are."""
+    monitoring = sys.monitoring
+    frame = <object> <PyObject*> PyEval_GetFrame() if PyEval_GetFrame() != NULL else None
+    while frame is not None:
+        code = frame.f_code
+        if id(code) not in known:
+            known[id(code)] = code
+            monitoring.set_local_events(tool, code, monitoring.events.INSTRUCTION)
+            monitoring.set_local_events(tool, code, 0)
+        frame = frame.f_back
+    return 0
+
+
 cdef bint BY_MONITORING = sys.version_info >= (3, 12)
 
 
@@ -111,6 +128,7 @@ cdef class BytecodeLimit(Observer):
             raise ValueError(f"a limit of {limit} bytecodes leaves nothing to run")
         self.limit = self.left = limit
         self.in_all = in_all
+        self.known = {}
 
     cdef int exceeded(self, BaseTasklet tasklet) except -1:
         """Called before each further bytecode, until it sets `left` anew or the turn ends."""
@@ -119,6 +137,8 @@ cdef class BytecodeLimit(Observer):
     cdef int begins(self, object tasklet) except -1:
         if not self.in_all:
             self.left = self.limit
+        if BY_MONITORING:
+            instrument_stack(self.known)
         return 0
 
     def start(self) -> None:
@@ -139,6 +159,7 @@ cdef class BytecodeLimit(Observer):
                 loop.observe(_Follower())
         self.loop = loop
         self.left = self.limit
+        self.known.clear()
         loop.limits = [self, *(loop.limits or ())]
         loop.observe(self)
 

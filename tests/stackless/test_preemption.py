@@ -143,7 +143,7 @@ def test_exceptions_are_raised_by_run_and_counting_ends():
     assert sys.gettrace() is None
 
     def long():
-        return sum(range(10)) + len([number for number in range(5000)])
+        return sum(range(10)) + len(list(range(5000)))
 
     assert long() == 5045  # the main tasklet is not counted any more
 
@@ -205,6 +205,7 @@ def test_recursion_and_generators_are_counted():
             return deep(n - 1)
         for _ in numbers():
             pass
+        return None
 
     victim = stackless.tasklet(deep)(50)
     assert stackless.run(2000) is victim
