@@ -1,4 +1,4 @@
-"""``python -m syncless module:attribute`` serves an application; ``python -m syncless run program.py`` runs a program, patched.
+"""``python -m syncless module:attribute`` serves an application; ``run program.py`` runs a program, patched; ``console`` is a prompt.
 
 Exit status: 0 after a graceful stop, 1 if it cannot listen or open a file, 2 if the command line or the application named is wrong, 3 if no
 worker could start.
@@ -7,11 +7,15 @@ worker could start.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import os
 import sys
 
 import syncless
+from syncless.console import attach, listen_if_asked
+from syncless.console.here import interact
+from syncless.patches import patch_all
 from syncless.patches.program import run
 from syncless.wsgi import ApplicationNotFound, Limits, WorkersFailed, as_wsgi, serve
 from syncless.wsgi.addresses import systemd_fds
@@ -50,7 +54,8 @@ def sni(text: str) -> tuple[str, str | tuple[str, str]]:
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m syncless",
-        usage="python -m syncless [option ...] application\n       python -m syncless run program.py [argument ...]",
+        usage="python -m syncless [option ...] application\n       python -m syncless run program.py [argument ...]\n"
+        "       python -m syncless console [PID]",
         description="Serves a WSGI callable, a web.py or CherryPy application or a BaseHTTPRequestHandler class.",
         epilog="Limits and their defaults: "
         + ", ".join(f"{field.name}={field.default}" for field in dataclasses.fields(Limits))
@@ -107,10 +112,34 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+CONSOLE_USAGE = """usage: python -m syncless console [PID | PATH]
+
+A Python prompt beside which tasklets run; with a process number, or the path of a UNIX socket, a prompt in that process: it was started
+with SYNCLESS_CONSOLE=1 in its environment (a server, or python -m syncless run), or has called syncless.console.listen().
+"""
+
+
+def console(arguments: list[str]) -> int:
+    if arguments in (["-h"], ["--help"]):
+        print(CONSOLE_USAGE, end="")
+        return 0
+    if len(arguments) > 1 or (arguments and arguments[0].startswith("-")):
+        print(CONSOLE_USAGE, end="", file=sys.stderr)
+        return 2
+    if arguments:
+        return attach(arguments[0])
+    patch_all()
+    interact()
+    return 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["run"]:
-        return run(arguments[1:])
+        with listen_if_asked() or contextlib.nullcontext():
+            return run(arguments[1:])
+    if arguments[:1] == ["console"]:
+        return console(arguments[1:])
     parser = make_parser()
     options = parser.parse_args(arguments)
     try:

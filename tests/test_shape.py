@@ -24,9 +24,10 @@ NATIVE = [module for module in MODULES if (ROOT / (module.replace(".", "/") + ".
 LAYERS = {
     "syncless._core": set(),
     "syncless.io": {"syncless._core"},
+    "syncless.console": {"syncless._core", "syncless.io", "syncless"},
     "syncless.patches": {"syncless._core", "syncless.io"},
     "syncless.stackless": {"syncless._core"},
-    "syncless.wsgi": {"syncless._core", "syncless.io", "syncless"},
+    "syncless.wsgi": {"syncless._core", "syncless.io", "syncless", "syncless.console"},
     "syncless": {"syncless._core"},
 }
 IMPORT = re.compile(r"^\s*(?:from\s+(syncless[\w.]*)\s+c?import|c?import\s+(syncless[\w.]*))", re.MULTILINE)
@@ -67,6 +68,14 @@ def test_nothing_imports_its_own_package_inside_a_function(path):
 def test_each_module_imports_alone(module):
     done = subprocess.run([sys.executable, "-W", "error", "-c", f"import {module}"], capture_output=True, text=True, timeout=60, cwd="/")
     assert done.returncode == 0, done.stderr
+
+
+def test_all_packages_are_in_the_wheel():
+    found = {".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")}
+    listed = set(
+        re.findall(r'"(syncless[\w.]*)"', re.search(r"^packages = \[(.*?)\]", (ROOT / "pyproject.toml").read_text(), re.M | re.S)[1])
+    )
+    assert listed == found
 
 
 def test_public_names():

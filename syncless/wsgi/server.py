@@ -18,6 +18,7 @@ from syncless._core.loop import current_loop
 from syncless._core.sync import Event
 from syncless._core.tasklet import sleep, spawn
 from syncless._core.waiting import Waitable
+from syncless.console import Console, listen_if_asked
 from syncless.wsgi._acceptor import Acceptor, close_connections
 from syncless.wsgi._service import Service
 from syncless.wsgi.accesslog import LogFile, LogWriter, make_log
@@ -317,6 +318,7 @@ class Server:
             except (OSError, ValueError) as error:
                 print(f"syncless: cannot open the {what} again, the old ones stay: {error}", file=sys.stderr, flush=True)
 
+        console: Console | None = None
         previous = {}
         if threading.current_thread() is threading.main_thread():
             interrupt = signal.SIG_IGN if worker else on_signal  # Ctrl-C reaches all processes of a terminal
@@ -329,6 +331,7 @@ class Server:
                 previous[number] = signal.signal(number, handler)
         try:
             self.start()
+            console = listen_if_asked()
             if started is not None:
                 started()
             if not quiet:
@@ -349,6 +352,8 @@ class Server:
             self.stop(0)
             raise
         finally:
+            if console is not None:
+                console.close()
             for number, old in previous.items():
                 signal.signal(number, old)
 

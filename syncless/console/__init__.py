@@ -1,0 +1,10 @@
+"""A Python prompt in a process whose tasklets go on meanwhile: in its own terminal, or attached from another one.
+
+``python -m syncless console`` is a prompt beside which tasklets run. A process that has called listen(), or was started with
+``SYNCLESS_CONSOLE=1``, is asked by ``python -m syncless console PID``: over a UNIX socket that only the same user can open.
+"""
+
+from syncless.console.client import attach
+from syncless.console.server import Console, ConsoleExists, listen, listen_if_asked, socket_path
+
+__all__ = ["Console", "ConsoleExists", "attach", "listen", "listen_if_asked", "socket_path"]

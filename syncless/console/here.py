@@ -1,0 +1,27 @@
+"""A prompt in this process's own terminal, beside which tasklets run."""
+
+from __future__ import annotations
+
+import code
+from typing import Any
+
+import syncless
+from syncless import debug
+
+BANNER = "syncless {version}: tasklets run while the prompt waits. spawn(f, ...) starts one, tasklets() lists them. Ctrl-D leaves."
+
+
+def interact(namespace: dict[str, Any] | None = None) -> None:
+    """Reads and runs statements until the end of the input. With the patch of input() (patch_all()), tasklets go on meanwhile."""
+    names: dict[str, Any] = {"__name__": "__console__", "syncless": syncless, "debug": debug}
+    names.update({name: getattr(syncless, name) for name in ("sleep", "spawn", "tasklets")})
+    names.update(namespace or {})
+    try:
+        import readline  # not before, because it may write to the terminal
+        import rlcompleter
+
+        readline.set_completer(rlcompleter.Completer(names).complete)
+        readline.parse_and_bind("tab: complete")
+    except ImportError:
+        pass
+    code.InteractiveConsole(names).interact(BANNER.format(version=syncless.__version__), exitmsg="")

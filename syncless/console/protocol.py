@@ -1,0 +1,31 @@
+"""What passes between a console and who is attached to it: JSON objects, one per line.
+
+To the process: {"source": text}, {"complete": text}, {"interrupt": true}. From it: {"output": text} any number of times, then
+{"more": bool} for a source (true: it is incomplete, and nothing was run); {"completions": [...]} for a completion.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+LINE_BYTES = 1 << 20
+"""Longer lines are refused."""
+
+
+class ProtocolError(Exception):
+    """The other side does not speak this protocol."""
+
+
+def encode(message: dict[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    try:
+        message = json.loads(line)
+    except ValueError:
+        raise ProtocolError(f"not a message: {line[:80]!r}") from None
+    if not isinstance(message, dict):
+        raise ProtocolError(f"not a message: {line[:80]!r}")
+    return message

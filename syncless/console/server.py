@@ -1,0 +1,272 @@
+"""The side of the process that is looked into: a UNIX socket of its user's, a tasklet for each that is attached."""
+
+from __future__ import annotations
+
+import codeop
+import contextvars
+import os
+import stat
+import struct
+import sys
+import tempfile
+import traceback
+from types import CodeType
+from typing import Any
+
+from syncless import debug
+from syncless._core.queues import Queue
+from syncless._core.tasklet import Tasklet, TaskletExit, spawn
+from syncless.console.protocol import LINE_BYTES, ProtocolError, decode, encode
+from syncless.io import socket
+
+VARIABLE = "SYNCLESS_CONSOLE"
+"""Environment variable: 1 to listen at the usual place, or the path of the socket."""
+
+_attached: contextvars.ContextVar[_Session | None] = contextvars.ContextVar("syncless console", default=None)
+
+
+class ConsoleExists(RuntimeError):
+    """This process listens already."""
+
+
+def _directory() -> str:
+    """Only its user can enter it. RuntimeError if somebody else has made it."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    path = os.path.join(runtime, "syncless") if runtime else os.path.join(tempfile.gettempdir(), f"syncless-{os.getuid()}")
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    found = os.stat(path, follow_symlinks=False)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise RuntimeError(f"{path} is no directory that only this user can enter: remove it, or name a socket by {VARIABLE}")
+    return path
+
+
+def socket_path(pid: int) -> str:
+    """Where the process of that number listens, if no other place was named."""
+    return os.path.join(_directory(), f"console-{pid}")
+
+
+class _Output:
+    """In the place of sys.stdout or sys.stderr: what a session's tasklets write goes to who is attached."""
+
+    def __init__(self, original: Any):
+        self._original = original
+
+    def write(self, text: str) -> int:
+        session = _attached.get()
+        if session is None or session.gone:
+            return self._original.write(text)  # type: ignore[no-any-return]
+        session.send({"output": text})
+        return len(text)
+
+    def flush(self) -> None:
+        if _attached.get() is None:
+            self._original.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+
+def _take_streams() -> None:
+    """Before each statement: somebody may have put others in their place."""
+    for name in ("stdout", "stderr"):
+        if not isinstance(getattr(sys, name), _Output):
+            setattr(sys, name, _Output(getattr(sys, name)))
+
+
+def _give_back_streams() -> None:
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, _Output):
+            setattr(sys, name, stream._original)
+
+
+class _Session:
+    """One that is attached."""
+
+    def __init__(self, sock: socket.socket, namespace: dict[str, Any]):
+        self.sock = sock
+        self.namespace = namespace
+        self.gone = False
+        self.running: Tasklet | None = None
+        self._compile = codeop.CommandCompiler()
+        self._outbox: Queue = Queue(1000)
+
+    def send(self, message: dict[str, Any]) -> None:
+        if not self.gone:
+            self._outbox.put(encode(message))
+
+    def _deliver(self) -> None:
+        try:
+            while (data := self._outbox.get()) is not None:
+                self.sock.sendall(data)
+        except OSError:
+            pass
+        finally:
+            self.gone = True
+            while not self._outbox.empty():
+                self._outbox.get()  # whoever waits for room goes on
+
+    def serve(self) -> None:
+        delivery = spawn(self._deliver)
+        delivery.name = "console's output"
+        try:
+            with self.sock.makefile("rb") as lines:
+                while line := lines.readline(LINE_BYTES):
+                    self._handle(decode(line))
+        except (OSError, ProtocolError):
+            pass
+        finally:
+            if self.running is not None:
+                self.running.kill(block=False)
+            if not self.gone:
+                self._outbox.put(None)
+            delivery.join(1)
+            delivery.kill()
+
+    def _handle(self, message: dict[str, Any]) -> None:
+        if "interrupt" in message:
+            if self.running is not None:
+                self.running.kill(KeyboardInterrupt, block=False)
+        elif "complete" in message:
+            self.send({"completions": self._completions(str(message["complete"]))})
+        elif self.running is not None:
+            self.send({"output": "the last statement still runs\n"})
+            self.send({"more": False})
+        else:
+            self._source(str(message.get("source", "")))
+
+    def _completions(self, text: str) -> list[str]:
+        import rlcompleter  # here, because it imports readline, which may write to the terminal
+
+        completer = rlcompleter.Completer(self.namespace)
+        found: list[str] = []
+        try:
+            while len(found) < 200 and (word := completer.complete(text, len(found))) is not None:
+                found.append(word)
+        except Exception:
+            pass  # a property of the object that is asked failed
+        return found
+
+    def _source(self, source: str) -> None:
+        token = _attached.set(self)
+        try:
+            code = self._compile(source, "<console>", "single")
+            if code is None:
+                self.send({"more": True})
+                return
+            _take_streams()
+            self.running = spawn(self._run, code)
+            self.running.name = "console"
+        except (SyntaxError, ValueError, OverflowError) as error:
+            self.send({"output": "".join(traceback.format_exception_only(error))})
+            self.send({"more": False})
+        finally:
+            _attached.reset(token)
+
+    def _run(self, code: CodeType) -> None:
+        try:
+            exec(code, self.namespace)
+        except TaskletExit:
+            raise
+        except BaseException as error:
+            trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
+            self.send({"output": "".join(traceback.format_exception(type(error), error, trace))})
+        finally:
+            self.running = None
+            self.send({"more": False})
+
+
+def _same_user(sock: socket.socket) -> bool:
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True  # the directory's mode has decided
+    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return uid in (os.getuid(), 0)
+
+
+_console: Console | None = None
+
+
+class Console:
+    """Listens on a UNIX socket in tasklets of the thread that makes it, until close()."""
+
+    def __init__(self, path: str, namespace: dict[str, Any] | None = None):
+        self.path = path
+        self.pid = os.getpid()
+        self.namespace = {"debug": debug, **(sys.modules["__main__"].__dict__ if namespace is None else namespace)}
+        self._listener = socket.socket(socket.AF_UNIX)
+        try:
+            if os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode):
+                os.unlink(path)  # of a process that had the same number
+            before = os.umask(0o177)
+            try:
+                self._listener.bind(path)
+            finally:
+                os.umask(before)
+            self._listener.listen(5)
+        except BaseException:
+            self._listener.close()
+            raise
+        self._sessions: dict[Tasklet, socket.socket] = {}
+        self._accepting = spawn(self._accept)
+        self._accepting.name = "console"
+
+    def _accept(self) -> None:
+        while True:
+            sock, _ = self._listener.accept()
+            if not _same_user(sock):
+                sock.close()
+                continue
+            session = spawn(_Session(sock, self.namespace).serve)
+            session.name = "console's session"
+            self._sessions[session] = sock
+            session.add_done_callback(self._ended)
+
+    def _ended(self, session: Tasklet) -> None:
+        self._sessions.pop(session).close()
+
+    def close(self) -> None:
+        """Nobody can attach any more; who is attached is cut off."""
+        global _console
+        self._accepting.kill()
+        for session in list(self._sessions):
+            session.kill()
+        self._listener.close()
+        _give_back_streams()
+        if os.getpid() == self.pid and os.path.exists(self.path):
+            os.unlink(self.path)
+        if _console is self:
+            _console = None
+
+    def __enter__(self) -> Console:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def listen(path: str | None = None, namespace: dict[str, Any] | None = None) -> Console:
+    """Lets ``python -m syncless console PID`` attach to this process.
+
+    `path` of the UNIX socket: by default one that the client finds by the process number. `namespace`: where statements run, by default
+    that of ``__main__``. What they print goes to who is attached. ConsoleExists if this process listens already, OSError if it cannot.
+    """
+    global _console
+    if _console is not None and _console.pid == os.getpid():
+        raise ConsoleExists(f"this process listens at {_console.path} already")
+    _console = Console(path or socket_path(os.getpid()), namespace)
+    return _console
+
+
+def listen_if_asked() -> Console | None:
+    """listen() if the environment variable SYNCLESS_CONSOLE is 1, or the path of a socket. If that fails it says so on stderr.
+
+    None if it is not asked, or fails, or if this process listens already.
+    """
+    wanted = os.environ.get(VARIABLE, "")
+    if wanted in ("", "0") or (_console is not None and _console.pid == os.getpid()):
+        return None
+    try:
+        return listen(None if wanted == "1" else wanted)
+    except (OSError, RuntimeError) as error:
+        print(f"syncless: no console: {error}", file=sys.stderr)
+        return None
