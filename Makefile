@@ -45,14 +45,14 @@ lint: $(VENV)/.linted  ## ruff, mypy and cython-lint
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint syncless
 
 $(VENV)/.benched: $(VENV)/.tested
-	$(INSTALL) gevent
+	$(INSTALL) gevent eventlet uvloop
 	-$(INSTALL) bjoern
 	@touch $@
 
 bench: $(VENV)/.benched  ## the 2009 experiment and its peers; results go to benchmark/results/
 	$(BIN)/python -m benchmark $(ARGS)
 
-bench-core: $(VENV)/.benched  ## the engine against gevent
+bench-core: $(VENV)/.benched  ## the engine beside gevent, eventlet, asyncio, uvloop, threads and Go
 	$(BIN)/python -m benchmark engine $(ARGS)
 
 fuzz: $(VENV)/.tested  ## random bytes for the web server, SECONDS=600 by default; SEED=number brings a run back

@@ -27,6 +27,7 @@ NATIVE = {
     "syncless._core.cputime": [],  # how long each tasklet ran
     "syncless._core.bytecodes": [],  # how many a turn may have
     "syncless._core.tasklet": [],  # what users spawn
+    "syncless._core.timeout": [],  # Timeout, deadline
     "syncless._core.local": [],  # values of a tasklet's own
     "syncless._core.sync": [],  # Event, Lock, Semaphore
     "syncless._core.queues": [],  # Queue, Channel

@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 from benchmark import report
+from benchmark.engine import LIBRARIES
 from benchmark.experiments import EXPERIMENTS, Experiment, Scale
 from benchmark.measure import CORES, SERVER_CORE, machine
 from benchmark.servers import PEERS, Absent, Running
@@ -88,7 +89,7 @@ def run_calls(name: str, libraries: list[str], parts: list[str], scale: Scale, d
 
 
 CALLS: dict[str, tuple[list[str], list[str]]] = {
-    "engine": (["syncless", "gevent"], ["time", "memory"]),
+    "engine": (LIBRARIES, ["time", "memory 10k", "memory"]),
     "patched": (["unpatched", "syncless", "gevent"], ["time"]),
     "files": (["unpatched", "syncless", "gevent"], ["time"]),
     "names": (["syncless", "in threads", "gevent"], ["time"]),
@@ -98,7 +99,7 @@ CALLS: dict[str, tuple[list[str], list[str]]] = {
 
 def versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
-    for package in ("syncless", "greenlet", "gevent", "bjoern", "flask", "django"):
+    for package in ("syncless", "greenlet", "gevent", "eventlet", "uvloop", "bjoern", "flask", "django"):
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

@@ -80,17 +80,25 @@ def experiment_table(result: dict[str, Any]) -> str:
 
 
 def engine_table(result: dict[str, Any]) -> str:
+    libraries = {name: values for name, values in result["libraries"].items() if values}
+    shown = [name for name in libraries if name != "greenlet"]
+    versions = {"asyncio": result["versions"]["python"], **result["versions"]}
     lines = [
-        f"**Engine, beside gevent {result['versions']['gevent']}** (CPU ns per operation, medians of {result['rounds']} rounds)",
+        f"**Engine** (CPU ns per operation, memory in bytes: medians of {result['rounds']} rounds)",
         "",
-        "| operation | syncless | gevent | syncless needs | at most |",
-        "|---|---|---|---|---|",
+        "| operation | " + " | ".join(f"{name} {versions.get(name, '')}".strip() for name in shown) + " | syncless needs | at most |",
+        "|---|" + "---|" * len(shown) + "---|---|",
     ]
-    for name, (text, target) in OPERATIONS.items():
-        ours, theirs = (statistics.median(result["libraries"][library][name]) for library in ("syncless", "gevent"))
-        part = ours / theirs
-        missed = "" if part <= target else " (missed)"
-        lines.append(f"| {text} | {ours:,.0f} | {theirs:,.0f} | {part:.2f} of it | {target:.2f}{missed} |")
+    for name, operation in OPERATIONS.items():
+        middles = {library: statistics.median(values[name]) for library, values in libraries.items() if name in values}
+        cells = [f"{middles[library]:,.0f}" if library in middles else "" for library in shown]
+        needs = goal = ""
+        if operation.peer in middles:
+            part = middles["syncless"] / middles[operation.peer]
+            needs = f"{part:.2f} of {operation.peer}'s"
+            goal = f"{operation.most:.2f}" + ("" if part <= operation.most else " (missed)")
+        lines.append(f"| {operation.text} | {' | '.join(cells)} | {needs} | {goal} |")
+    lines += [f"\n{library}: absent: {reason}" for library, reason in result["absent"].items()]
     return "\n".join(lines)
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmark import report
-from benchmark.engine import OPERATIONS
+from benchmark.engine import LIBRARIES, OPERATIONS
 from benchmark.experiments import EXPERIMENTS
 
 
@@ -32,6 +32,10 @@ def test_results_are_whole(name):
 
 def test_engine_results_are_whole():
     result = json.loads((report.RESULTS / "engine.json").read_text())
-    for library in ("syncless", "gevent"):
-        assert set(result["libraries"][library]) == set(OPERATIONS)
-        assert all(len(values) == result["rounds"] for values in result["libraries"][library].values())
+    assert set(result["libraries"]) == set(LIBRARIES)
+    assert set(result["libraries"]["syncless"]) == set(OPERATIONS)
+    for name, operation in OPERATIONS.items():
+        assert name in result["libraries"][operation.peer]
+    for library, found in result["libraries"].items():
+        assert found or library in result["absent"]
+        assert all(len(values) == result["rounds"] for values in found.values())

@@ -21,6 +21,10 @@ cdef class Tasklet(BaseTasklet):
     cdef int tell(self, Scheduler loop) except -1
 
 
+cdef class MainTasklet(Tasklet):
+    pass
+
+
 cdef class Alarm:
     cdef Timer timer
     cdef Scheduler loop

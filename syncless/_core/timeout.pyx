@@ -1,0 +1,125 @@
+"""Timeout: bounds whatever a block of code waits for (as gevent's class of that name)."""
+
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport int64_t
+
+from syncless._core.clock cimport NEVER, deadline_after
+from syncless._core.loop cimport Loop, get_loop
+from syncless._core.scheduler cimport BaseTasklet
+from syncless._core.tasklet cimport MainTasklet
+from syncless._core.timers cimport Timer, timer_init
+
+
+cdef void time_is_over(void* owner) noexcept:
+    cdef Timeout timeout = <Timeout> owner
+    cdef BaseTasklet target = timeout.target
+    Py_DECREF(timeout)
+    if isinstance(target, MainTasklet):
+        target = timeout.target = target.loop.main      # another may stand for it by now, see syncless.stackless
+    target.loop.throw(target, timeout.raised())
+
+
+cdef class Timeout(BaseException):
+    """Timeout(seconds=None, exception=None): raised in the tasklet that started it when its time is over.
+
+    ::
+
+        with Timeout(5):            # raises this Timeout after 5 seconds inside the block
+            page = fetch(url)
+
+        with Timeout(5, False):     # leaves the block silently after 5 seconds
+            page = fetch(url)
+
+        with Timeout(5, KeyError("slow")):      # raises that instead
+            page = fetch(url)
+
+    A BaseException, so that ``except Exception`` inside the block does not swallow it. ``seconds`` is an int or float; None never
+    fires.
+    """
+    cdef public object seconds
+    cdef public object exception
+    cdef object other                   # what is raised instead of it, or None
+    cdef Timer timer
+    cdef BaseTasklet target             # the tasklet that started it, while it runs or has just fired
+
+    def __cinit__(self, *args, **kwargs):
+        timer_init(&self.timer, time_is_over, <void*> self)
+
+    def __init__(self, seconds=None, exception=None):
+        self.seconds = seconds
+        self.exception = exception
+        self.other = None
+        if exception is not None and exception is not False:
+            self.other = exception() if isinstance(exception, type) else exception
+
+    cdef object raised(self):
+        return self if self.other is None else self.other
+
+    def start(self) -> None:
+        """Starts the clock, in the current tasklet. RuntimeError if it runs, or in a callback of the loop, where there is no tasklet."""
+        cdef Loop loop = get_loop()
+        cdef int64_t when = deadline_after(self.seconds)
+        if self.timer.index >= 0:
+            raise RuntimeError("this timeout has been started already")
+        if loop.current is None:
+            raise RuntimeError("a timeout needs a tasklet to be raised in; a callback of the loop has none")
+        self.target = loop.current
+        if when != NEVER:
+            loop.timers.add(&self.timer, when)
+            Py_INCREF(self)             # the heap owns a reference while it is set
+
+    @classmethod
+    def start_new(cls, seconds=None, exception=None):
+        """A started Timeout; end it by cancel()."""
+        timeout = cls(seconds, exception)
+        timeout.start()
+        return timeout
+
+    def cancel(self) -> None:
+        """Stops the clock; harmless if it is not running."""
+        if self.timer.index >= 0:
+            self.target.loop.timers.remove(&self.timer)
+            Py_DECREF(self)
+        elif self.target is not None and self.target.pending is self.raised():
+            self.target.pending = None          # it rang, and its tasklet has not been there yet
+        self.target = None
+
+    def close(self) -> None:
+        """cancel(), as a file is closed."""
+        self.cancel()
+
+    @property
+    def pending(self) -> bool:
+        """Whether the clock runs."""
+        return self.timer.index >= 0
+
+    def __enter__(self):
+        if self.timer.index < 0:
+            self.start()
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.cancel()
+        return value is self and self.exception is False
+
+    def __str__(self):
+        if self.seconds is None:
+            return "no time limit"
+        return f"{self.seconds} second{'' if self.seconds == 1 else 's'}"
+
+
+class deadline(Timeout):
+    """``with deadline(5):`` bounds all that the block waits for, and raises TimeoutError outside it.
+
+    Deadlines nest: each has its own clock, so an inner one never outlives an outer one. Code in the block that catches Exception does not
+    swallow it.
+    """
+
+    def __init__(self, seconds):
+        super().__init__(seconds)
+
+    def __exit__(self, kind, value, trace):
+        self.cancel()
+        if value is self:
+            raise TimeoutError(f"the deadline of {self} is over") from None
+        return False
