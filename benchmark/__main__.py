@@ -9,12 +9,14 @@ import json
 import platform
 import subprocess
 import sys
+import time
 from typing import Any
 
-from benchmark import report
+from benchmark import plots, report
 from benchmark.engine import LIBRARIES
 from benchmark.experiments import EXPERIMENTS, Experiment, Scale
 from benchmark.measure import CORES, SERVER_CORE, machine
+from benchmark.models import MODELS, TASKS
 from benchmark.servers import PEERS, Absent, Running
 
 
@@ -70,13 +72,15 @@ def run_calls(name: str, libraries: list[str], parts: list[str], scale: Scale, d
     """An experiment within one process (engine, patched): the libraries take turns, each in processes of its own."""
     found: dict[str, dict[str, list[float]]] = {library: {} for library in libraries}
     absent: dict[str, str] = {}
-    for number in range(scale.rounds):
+    rounds = min(2, scale.rounds) if name == "models" else scale.rounds  # of which one takes three minutes
+    cores = ",".join(map(str, CORES)) if name == "models" else str(SERVER_CORE)
+    for number in range(rounds):
         for library, values in found.items():
             if library in absent:
                 continue
-            say(f"{name}: round {number + 1} of {scale.rounds}, {library}")
+            say(f"{name}: round {number + 1} of {rounds}, {library}")
             for part in parts:
-                command = ["taskset", "-c", str(SERVER_CORE), sys.executable, "-m", f"benchmark.{name}", library, part, str(divisor)]
+                command = ["taskset", "-c", cores, sys.executable, "-m", f"benchmark.{name}", library, part, str(divisor)]
                 done = subprocess.run(command, capture_output=True, text=True)
                 if done.returncode or not done.stdout:
                     reason = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
@@ -85,13 +89,14 @@ def run_calls(name: str, libraries: list[str], parts: list[str], scale: Scale, d
                     continue
                 for operation, value in json.loads(done.stdout).items():
                     values.setdefault(operation, []).append(value)
-    return {"name": name, "rounds": scale.rounds, "libraries": found, "absent": absent}
+    return {"name": name, "rounds": rounds, "libraries": found, "absent": absent}
 
 
 CALLS: dict[str, tuple[list[str], list[str]]] = {
     "engine": (LIBRARIES, ["time", "memory 10k", "memory"]),
     "patched": (["unpatched", "syncless", "gevent"], ["time"]),
     "files": (["unpatched", "syncless", "gevent"], ["time"]),
+    "models": (list(MODELS), list(TASKS)),
     "names": (["syncless", "in threads", "gevent"], ["time"]),
 }
 """Experiments within one process -> the libraries, and the parts that need a process each."""
@@ -116,7 +121,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=4, help="of each wrk run (default 4)")
     parser.add_argument("--requests", type=int, default=100_000, help="of each ab run (default 100000)")
     parser.add_argument("--quick", action="store_true", help="a minute or two, to see that it works; figures mean little and are not kept")
-    parser.add_argument("--readme", action="store_true", help="put the tables of the last results into the README")
+    parser.add_argument(
+        "--readme",
+        action="store_true",
+        help="draw the plots, and put the tables of the last results into docs/benchmarks.md and the README",
+    )
     options = parser.parse_args()
     unknown = [name for name in options.experiments if name not in choices]
     if unknown:
@@ -125,6 +134,7 @@ def main() -> int:
         say("There is one core only: server and load share it, so the figures say little.")
     scale = Scale(1, 3000, 1, 500) if options.quick else Scale(options.seconds, options.requests, options.rounds)
     chosen = options.experiments or [*EXPERIMENTS, *CALLS]
+    started = time.monotonic()
     for name in chosen:
         if name == "report":
             continue
@@ -138,14 +148,17 @@ def main() -> int:
             machine=machine(),
             versions=versions(),
         )
+        say(f"{name}: done after {time.monotonic() - started:.0f} s, {len(chosen) - chosen.index(name) - 1} experiments left")
         if options.quick:
             print(report.table(result), end="\n\n", flush=True)
         else:
             report.RESULTS.mkdir(exist_ok=True)
             (report.RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     if not options.quick:
-        print(report.tables())
+        print(report.tables([name for name in chosen if name != "report"] or None))
     if options.readme:
+        plots.write_all()
+        report.write_page()
         report.write_readme()
     return 0
 

@@ -12,8 +12,23 @@ from dataclasses import dataclass, field
 
 from benchmark.loads import BROWSER, FEW, Load, ab, wrk
 from benchmark.measure import CORES, LOAD_CORE
-from benchmark.servers import Running
+from benchmark.servers import BUILD, LATER_LOG, Running
 
+SERVERS = (
+    "syncless",
+    "bjoern",
+    "meinheld",
+    "granian",
+    "uwsgi",
+    "uvicorn (ASGI)",
+    "gevent",
+    "gunicorn, gevent",
+    "gunicorn, gthread",
+    "eventlet",
+    "waitress",
+    "cheroot",
+)
+"""Whom users of Python may run instead."""
 HELLO = ("syncless", "floor", "node", "go nethttp", "go fasthttp", "bjoern", "meinheld", "gevent")
 
 
@@ -66,6 +81,58 @@ def _idle(server: Running, scale: Scale) -> Load:
             client.close()
     load.latency_ms["bytes per idle connection"] = used / max(1, wanted)
     load.latency_ms["cpu_us alone"] = cpu_alone
+    return load
+
+
+def _slow_log(server: Running, scale: Scale) -> Load:
+    """`ab -n 100 -c 10`, and how long it takes until all that it asked for is in the log. `most`: lines that were under way at once."""
+    log = BUILD / "slow.log"
+    way = server.name.partition(": ")[2]
+    number = 100 if scale.requests > 10_000 and way != "synchronous" else 20
+    time.sleep(1.2)  # what the check of the answers has written
+    before = log.read_text().count("\n") if log.exists() else 0
+    started = time.perf_counter()
+    load = ab(server.port, number, 10)
+    lines = 0
+    while way != "none" and lines < number:
+        if time.perf_counter() - started > 200:
+            raise AssertionError(f"{number - lines} lines have not been written")
+        time.sleep(0.01)
+        lines = log.read_text().count("\n") - before
+    load.latency_ms["all written"] = (time.perf_counter() - started) * 1e3
+    return load
+
+
+def _ten_thousand(server: Running, scale: Scale) -> Load:
+    """As many requests as fit into the second in which none of their lines is written yet."""
+    log = BUILD / "slow.log"
+    time.sleep(1.2)
+    before = log.read_text().count("\n")
+    number = 10_000 if scale.requests > 10_000 else 500
+    load = ab(server.port, number, 100, keep=True)
+    load.latency_ms["under way"] = number - (log.read_text().count("\n") - before)
+    end = time.monotonic() + 60
+    while log.read_text().count("\n") - before < number:
+        if time.monotonic() > end:
+            raise AssertionError(f"{number - log.read_text().count(chr(10)) + before} lines have not been written")
+        time.sleep(0.05)
+    return load
+
+
+def _call_later(server: Running, scale: Scale) -> Load:
+    """`ab -n 10000 -c 100`; five seconds after it the log has two lines for each request, or one where the server cannot do more."""
+    log = LATER_LOG
+    time.sleep(5.5)
+    before = log.read_text().count("\n")
+    number = 10_000 if scale.requests > 10_000 else 500
+    load = ab(server.port, number, 100)
+    time.sleep(5.5)
+    lines = log.read_text().count("\n") - before
+    expected = number if server.name == "uwsgi, blocking" else 2 * number
+    if lines != expected:
+        raise AssertionError(f"{lines} lines are in the log, not {expected}")
+    load.latency_ms["readings per request"] = lines / number
+    log.write_text("")
     return load
 
 
@@ -179,6 +246,92 @@ EXPERIMENTS = {
             lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
         ),
         Experiment(
+            "2009",
+            "The experiment of 2009, hello: `ab -n 100000 -c 50`",
+            "hello",
+            ("syncless, raw", "syncless", "syncless, select", "node"),
+            lambda server, scale: ab(server.port, scale.requests),
+        ),
+        Experiment(
+            "2009-kept",
+            "The same with kept connections: `ab -k -n 100000 -c 50`",
+            "hello",
+            ("syncless", "syncless, select", "node"),
+            lambda server, scale: ab(server.port, scale.requests, keep=True),
+        ),
+        Experiment(
+            "backlog",
+            "The worst connection time with a listen backlog of 5, 100, 1024: `ab -n 20000 -c 1000`",
+            "hello",
+            ("syncless, raw, backlog 5", "syncless, raw, backlog 100", "syncless, raw, backlog 1024"),
+            lambda server, scale: ab(server.port, min(20_000, scale.requests), 1000),
+        ),
+        Experiment(
+            "slowlog",
+            "A log that takes a second to write: `ab -n 100 -c 10` (20 requests for the synchronous one)",
+            "slow log",
+            ("log: none", "log: synchronous", "log: epoll thread", "log: thread per request", "log: tasklet"),
+            _slow_log,
+        ),
+        Experiment(
+            "slowlog-10000",
+            "The same with 10,000 requests at once",
+            "slow log",
+            ("log: tasklet", "log: thread per request"),
+            _ten_thousand,
+        ),
+        Experiment(
+            "calllater",
+            "Reads a file, logs it, hello, and again 5 s after the answer: `ab -n 10000 -c 100`",
+            "call later",
+            ("syncless, timer tasklet", "uwsgi, blocking", "uwsgi, greenlet + asyncio"),
+            _call_later,
+        ),
+        *(
+            Experiment(
+                f"cores-{what}-{number}",
+                f"{text} on {number} core{'s' if number > 1 else ''}: `wrk -t {number} -c 40`",
+                application,
+                (
+                    f"syncless, {number} workers",
+                    *((f"syncless, {number} workers, Cython",) if application == "fib" else ()),
+                    f"go nethttp, {number}",
+                    f"go fasthttp, {number}",
+                    f"node cluster, {number}",
+                    f"uvloop protocol, {number}",
+                    f"lwan, {number}",
+                ),
+                lambda server, scale, number=number: wrk(server.port, scale.seconds, connections=40, headers=FEW, threads=number),  # type: ignore[misc]
+            )
+            for number in (1, 2)
+            for what, text, application in (("hello", "Hello", "hello"), ("fib", "fibonacci(10^6) in 32 bits", "fib"))
+        ),
+        *(
+            Experiment(f"wsgi-{name}", title, application, SERVERS, load)
+            for name, title, application, load in (
+                ("hello", "Hello: `wrk -t1 -c50`", "hello", lambda server, scale: wrk(server.port, scale.seconds, headers=FEW)),
+                (
+                    "json",
+                    "10 kB of JSON posted, a short answer: `wrk -t1 -c50`",
+                    "json",
+                    lambda server, scale: wrk(server.port, scale.seconds, headers=FEW, script="post.lua"),
+                ),
+                ("big", "A body of 1 MB: `wrk -t1 -c50`", "big", lambda server, scale: wrk(server.port, scale.seconds, headers=FEW)),
+                (
+                    "sleep",
+                    "10 ms of sleep, 1,000 connections: `wrk -t1 -c1000`",
+                    "sleep",
+                    lambda server, scale: wrk(server.port, scale.seconds, connections=1000, headers=FEW),
+                ),
+                (
+                    "pipelined",
+                    "16 requests at a time: `wrk -t1 -c50`, pipelined",
+                    "hello",
+                    lambda server, scale: wrk(server.port, scale.seconds, headers=FEW, script="pipeline.lua"),
+                ),
+            )
+        ),
+        Experiment(
             "halfsent",
             "Hello on a new connection beside 10,000 half-sent requests, one client at a time",
             "hello",
@@ -189,7 +342,7 @@ EXPERIMENTS = {
             "idle",
             "Hello beside 10,000 idle connections: `wrk -t1 -c50`",
             "hello",
-            ("syncless", "node", "go nethttp", "bjoern", "gevent"),
+            ("node", "go nethttp", *SERVERS),
             _idle,
         ),
     )

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass, field
 
+from benchmark.measure import CORES as LOAD_CORES
 from benchmark.measure import LOAD_CORE
 from benchmark.servers import Absent
 
@@ -40,15 +41,17 @@ class Load:
     raw: str = ""
 
 
-def _run(command: list[str]) -> str:
+def _run(command: list[str], cores: list[int] | None = None) -> str:
     if shutil.which(command[0]) is None:
         raise Absent(f"{command[0]} is not installed")
-    return subprocess.run(["taskset", "-c", str(LOAD_CORE), *command], capture_output=True, text=True, timeout=600).stdout
+    return subprocess.run(
+        ["taskset", "-c", ",".join(map(str, cores or [LOAD_CORE])), *command], capture_output=True, text=True, timeout=600
+    ).stdout
 
 
-def ab(port: int, requests: int, connections: int = 50) -> Load:
-    """A new connection for each request."""
-    raw = _run(["ab", "-q", "-n", str(requests), "-c", str(connections), f"http://127.0.0.1:{port}/"])
+def ab(port: int, requests: int, connections: int = 50, keep: bool = False) -> Load:
+    """A new connection for each request, unless they are kept. `worst connect`: the most ms that the connection itself took."""
+    raw = _run(["ab", "-q", *(["-k"] if keep else []), "-n", str(requests), "-c", str(connections), f"http://127.0.0.1:{port}/"])
 
     def number(pattern: str) -> float:
         found = re.search(pattern, raw)
@@ -59,7 +62,7 @@ def ab(port: int, requests: int, connections: int = 50) -> Load:
         int(number(r"Complete requests:\s+(\d+)")),
         number(r"Time taken for tests:\s+([\d.]+)"),
         int(number(r"Failed requests:\s+(\d+)") + number(r"Non-2xx responses:\s+(\d+)")),
-        {"p50": latency["50"], "p99": latency["99"], "max": latency["100"]},
+        {"p50": latency["50"], "p99": latency["99"], "max": latency["100"], "worst connect": number(r"Connect:.* (\d+)\n")},
         raw,
     )
 
@@ -67,14 +70,16 @@ def ab(port: int, requests: int, connections: int = 50) -> Load:
 _UNITS = {"us": 0.001, "ms": 1.0, "s": 1000.0, "m": 60000.0}
 
 
-def wrk(port: int, seconds: int, connections: int = 50, headers: dict[str, str] | None = None, script: str | None = None) -> Load:
-    """Kept connections, each with one request at a time unless the script pipelines."""
-    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "--timeout", "10s"]
+def wrk(
+    port: int, seconds: int, connections: int = 50, headers: dict[str, str] | None = None, script: str | None = None, threads: int = 1
+) -> Load:
+    """Kept connections, each with one request at a time unless the script pipelines. Several threads may use all cores."""
+    command = ["wrk", f"-t{threads}", f"-c{connections}", f"-d{seconds}s", "--latency", "--timeout", "10s"]
     for name, value in (headers or {}).items():
         command += ["-H", f"{name}: {value}"]
     if script:
         command += ["-s", str(HERE / script)]
-    raw = _run([*command, f"http://127.0.0.1:{port}/"])
+    raw = _run([*command, f"http://127.0.0.1:{port}/"], LOAD_CORES if threads > 1 else None)
     counted = re.search(r"(\d+) requests in ([\d.]+)(ms|s|m)", raw)
     if not counted:
         raise AssertionError(f"wrk said nothing of its requests:\n{raw}")

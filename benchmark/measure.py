@@ -11,28 +11,43 @@ SERVER_CORE = CORES[0]
 LOAD_CORE = CORES[-1]
 
 
-def pinned(core: int, command: list[str], **options) -> subprocess.Popen:
-    """A process that runs on that core only."""
-    return subprocess.Popen(["taskset", "-c", str(core), *command], **options)
+def pinned(cores: int | list[int], command: list[str], **options) -> subprocess.Popen:
+    """A process that runs on that core, or those, only."""
+    listed = str(cores) if isinstance(cores, int) else ",".join(map(str, cores))
+    return subprocess.Popen(["taskset", "-c", listed, *command], **options)
+
+
+def tree(pid: int) -> list[int]:
+    """A process and those that it has started."""
+    found = [pid]
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        try:
+            for child in (task / "children").read_text().split():
+                found += tree(int(child))
+        except FileNotFoundError:
+            pass  # it has just ended
+    return found
 
 
 def cpu_ns(pid: int) -> int:
-    """CPU time of all threads of a process so far, user and system, to the nanosecond (schedstat, not the clock's ticks)."""
+    """CPU time of all threads of a process and its children so far, user and system (schedstat, not the clock's ticks)."""
     total = 0
-    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-        try:
-            total += int((task / "schedstat").read_text().split()[0])
-        except FileNotFoundError:
-            pass  # a thread that has just ended; what it used is lost, so load generators run after the start
+    for process in tree(pid):
+        for task in pathlib.Path(f"/proc/{process}/task").iterdir():
+            try:
+                total += int((task / "schedstat").read_text().split()[0])
+            except FileNotFoundError:
+                pass  # a thread that has just ended; what it used is lost, so load generators run after the start
     return total
 
 
 def private_bytes(pid: int) -> int:
-    """Memory that belongs to the process alone."""
+    """Memory that belongs to the process alone, and to its children."""
     total = 0
-    for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-        if line.startswith(("Private_Clean:", "Private_Dirty:")):
-            total += int(line.split()[1]) * 1024
+    for process in tree(pid):
+        for line in pathlib.Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+            if line.startswith(("Private_Clean:", "Private_Dirty:")):
+                total += int(line.split()[1]) * 1024
     return total
 
 

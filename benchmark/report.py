@@ -11,11 +11,43 @@ from benchmark.engine import OPERATIONS
 from benchmark.experiments import EXPERIMENTS
 from benchmark.files import OPERATIONS as FILES
 from benchmark.files import PAUSES
+from benchmark.models import MODELS, TASKS
 from benchmark.names import OPERATIONS as NAMES
 from benchmark.patched import OPERATIONS as CALLS
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 README = pathlib.Path(__file__).parent.parent / "README.md"
+PAGE = README.parent / "docs" / "benchmarks.md"
+PLOTS = PAGE.parent / "plots"
+README_NAMES = ("2009", "keepalive", "wsgi-hello", "engine")
+CHAPTERS: tuple[tuple[str, list[str]], ...] = (
+    ("Hello against Node: the experiment of 2009", ["2009", "2009-kept", "backlog", "keepalive", "headers", "connections", "pipelined"]),
+    ("Concurrency models", ["models"]),
+    ("A slow operation behind a request", ["slowlog", "slowlog-10000"]),
+    ("A timer after the answer: uWSGI", ["calllater"]),
+    ("Several cores: Go", ["cores-hello-1", "cores-hello-2", "cores-fib-1", "cores-fib-2"]),
+    (
+        "WSGI servers",
+        [
+            "wsgi-hello",
+            "wsgi-json",
+            "wsgi-big",
+            "wsgi-sleep",
+            "wsgi-pipelined",
+            "idle",
+            "accesslog",
+            "halfsent",
+            "sleep",
+            "flask",
+            "django",
+        ],
+    ),
+    ("The engine, and what the patch costs", ["engine", "names", "files", "patched"]),
+)
+INTRODUCTION = """# Benchmarks
+
+Written by `python -m benchmark report --readme` from the results in `benchmark/results/`. How they were measured, what the numbers do not
+say, and how to add a peer: [benchmark/README.md](../benchmark/README.md). Where another is better, the table says so."""
 BEGIN, END = "<!-- benchmark tables, written by `python -m benchmark report --readme` -->", "<!-- end of benchmark tables -->"
 
 
@@ -70,12 +102,41 @@ def experiment_table(result: dict[str, Any]) -> str:
                 lines.append(
                     f"\n{name}: a hello takes {times:.2f} times as long as without them{goal}; {each:,.0f} bytes for each of them."
                 )
+    for key, text in EXTRAS.items():
+        for name, peer in result["peers"].items():
+            if "rounds" in peer and key in peer["rounds"][0]["latency_ms"] and (key != "worst connect" or result["name"] in CONNECTING):
+                values = [measured["latency_ms"][key] for measured in peer["rounds"]]
+                lines.append(f"\n{name}: {text.format(statistics.median(values), min(values), max(values))}")
     if result["name"] == "accesslog":
         logged = result["peers"]["syncless, access log"]
         if "rounds" in logged:
             pairs = zip(logged["rounds"], result["peers"]["syncless"]["rounds"])  # noqa: B905
             more = statistics.median(a["cpu_us"] - b["cpu_us"] for a, b in pairs)
             lines.append(f"\nThe access log costs {more:.2f} µs of CPU per request (at most 1.0), the writing thread included.")
+    return "\n".join(lines)
+
+
+EXTRAS = {
+    "worst connect": "the slowest connection took {0:,.0f} ms ({1:,.0f}..{2:,.0f}).",
+    "all written": "all lines were in the log after {0:,.0f} ms.",
+    "under way": "{0:,.0f} lines were under way at once.",
+    "readings per request": "{0:.0f} reading(s) per request were done.",
+}
+"""What some loads tell besides latencies -> how it is put."""
+CONNECTING = ("2009", "backlog", "connections")
+
+
+def models_table(result: dict[str, Any]) -> str:
+    lines = [
+        f"**Ten clients at once** (seconds until all have their answers, the least of {result['rounds']} rounds)",
+        "",
+        "| model | " + " | ".join(f"each {text}" for text in TASKS.values()) + " |",
+        "|---|" + "---|" * len(TASKS),
+    ]
+    for name, text in MODELS.items():
+        values = result["libraries"][name]
+        cells = [f"{min(values[task]):.1f}" if task in values else f"absent: {result['absent'].get(name)}" for task in TASKS]
+        lines.append(f"| {text} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -148,24 +209,48 @@ def names_table(result: dict[str, Any]) -> str:
 
 
 def table(result: dict[str, Any]) -> str:
-    special = {"engine": engine_table, "patched": patched_table, "names": names_table, "files": files_table}
+    special = {"models": models_table, "engine": engine_table, "patched": patched_table, "names": names_table, "files": files_table}
     return special.get(result["name"], experiment_table)(result)
 
 
-def tables() -> str:
-    """All tables, from the last run of each experiment."""
-    parts = []
-    for name in [*EXPERIMENTS, "engine", "patched", "names", "files"]:
-        path = RESULTS / f"{name}.json"
-        if path.exists():
-            result = json.loads(path.read_text())
-            machine = result["machine"]
-            parts.append(
-                f"{table(result)}\n\n<small>`{result['command']}`, {result['date']}, {machine['cpu']}, {machine['cores']} cores, "
-                f"{machine['system']} {machine['kernel']}, Python {result['versions']['python']}; "
-                f"raw: `benchmark/results/{name}.json`</small>"
-            )
-    return "\n\n".join(parts) or "There are no results yet: `make bench` makes them."
+def shown(name: str) -> str:
+    """The table of an experiment's last results, with its plot if there is one, and where they come from; empty if there are none."""
+    path = RESULTS / f"{name}.json"
+    if not path.exists():
+        return ""
+    result = json.loads(path.read_text())
+    machine = result["machine"]
+    plot = f"![{name}](plots/{name}.svg)\n\n" if (PLOTS / f"{name}.svg").exists() else ""
+    return (
+        f"{table(result)}\n\n{plot}<small>`{result['command']}`, {result['date']}, {machine['cpu']}, {machine['cores']} cores, "
+        f"{machine['system']} {machine['kernel']}, Python {result['versions']['python']}; "
+        f"raw: `benchmark/results/{name}.json`</small>"
+    )
+
+
+def tables(names: list[str] | None = None) -> str:
+    """Those of some experiments, by default of all."""
+    parts = [shown(name) for name in names or [name for _, names in CHAPTERS for name in names]]
+    return "\n\n".join(filter(None, parts)) or "There are no results yet: `make bench` makes them."
+
+
+def page() -> str:
+    """docs/benchmarks.md: every experiment that has results."""
+    parts = [INTRODUCTION]
+    for title, names in CHAPTERS:
+        found = [text for name in names if (text := shown(name))]
+        if found:
+            parts += [f"## {title}", *found]
+    return "\n\n".join(parts) + "\n"
+
+
+def write_page() -> None:
+    PAGE.write_text(page())
+
+
+def readme_tables() -> str:
+    """What the README's first screens have room for."""
+    return "\n\n".join(shown(name).replace("](plots/", "](docs/plots/") for name in README_NAMES if (RESULTS / f"{name}.json").exists())
 
 
 def write_readme() -> None:
@@ -174,4 +259,4 @@ def write_readme() -> None:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise SystemExit(f"README.md has no place for the tables: the lines {BEGIN!r} and {END!r}")
-    README.write_text(f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}")
+    README.write_text(f"{before}{BEGIN}\n\n{readme_tables()}\n\n{END}{after}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import importlib.metadata
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -11,11 +12,13 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from benchmark.measure import SERVER_CORE, cpu_ns, pinned, private_bytes
+from benchmark.measure import CORES, cpu_ns, pinned, private_bytes
+from benchmark.servers import apps
 
 HERE = pathlib.Path(__file__).parent
 BUILD = HERE.parent.parent / "build" / "benchmark"
@@ -34,16 +37,32 @@ class Peer:
     command: Callable[[int, str], list[str]]
     version: Callable[[], str]
     applications: tuple[str, ...] = ("hello", "sleep", "flask", "django")
+    environment: dict[str, str] = field(default_factory=dict)
+    cores: int = 1
+    keeps: bool = True
+    """whether connections are kept"""
 
 
-def _python(script: str, package: str) -> Peer:
+WSGI = ("hello", "sleep", "json", "big", "fib", "fib native", "flask", "django")
+
+
+def _package(package: str) -> Callable[[], str]:
     def version() -> str:
         try:
             return importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             raise Absent(f"the Python package {package} is not installed") from None
 
-    return Peer(package, lambda port, app: [sys.executable, str(HERE / script), str(port), app], version)
+    return version
+
+
+def _python(script: str, package: str, applications: tuple[str, ...] = WSGI) -> Peer:
+    return Peer(package, lambda port, app: [sys.executable, str(HERE / script), str(port), app], _package(package), applications)
+
+
+def _wsgi(name: str, package: str) -> Peer:
+    """One of those that run_wsgi.py knows."""
+    return Peer(name, lambda port, app: [sys.executable, str(HERE / "run_wsgi.py"), name, str(port), app], _package(package), WSGI)
 
 
 def _output(*command: str) -> str:
@@ -58,31 +77,40 @@ def _compiled_c(name: str) -> pathlib.Path:
     return target
 
 
-def _go(name: str) -> Peer:
-    def build() -> pathlib.Path:
-        go = shutil.which("go") or ("/usr/local/go/bin/go" if os.path.exists("/usr/local/go/bin/go") else None)
-        if go is None:
+def compile_native() -> None:
+    """fibonacci_native, which the applications import from BUILD."""
+    source, target = HERE / "fibonacci_native.pyx", BUILD / f"fibonacci_native{sysconfig.get_config_var('EXT_SUFFIX')}"
+    if target.exists() and target.stat().st_mtime > source.stat().st_mtime:
+        return
+    if importlib.util.find_spec("Cython") is None:
+        raise Absent("Cython is not installed")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    subprocess.run([sys.executable, "-m", "cython", "-o", BUILD / "fibonacci_native.c", source], check=True, capture_output=True)
+    include = sysconfig.get_path("include")
+    compiler = os.environ.get("CC", "cc")
+    subprocess.run([compiler, "-O2", "-shared", "-fPIC", f"-I{include}", "-o", target, BUILD / "fibonacci_native.c"], check=True)
+
+
+GO = shutil.which("go") or ("/usr/local/go/bin/go" if os.path.exists("/usr/local/go/bin/go") else None)
+
+
+def _go_version(name: str) -> Callable[[], str]:
+    def version() -> str:
+        if GO is None:
             raise Absent("there is no Go compiler")
         BUILD.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run([go, "build", "-o", BUILD / name, "."], cwd=HERE / name, capture_output=True, text=True)
+        done = subprocess.run([GO, "build", "-o", BUILD / name, "."], cwd=HERE / name, capture_output=True, text=True)
         if done.returncode:
             raise Absent(f"go build failed: {done.stderr.strip().splitlines()[-1]}")
-        return BUILD / name
+        return _output(GO, "version").split()[2]
 
-    def version() -> str:
-        build()
-        return _output(shutil.which("go") or "/usr/local/go/bin/go", "version").split()[2]
-
-    return Peer(f"go {name}", lambda port, app: [str(BUILD / name), str(port), app], version, ("hello", "sleep"))
+    return version
 
 
-def _node() -> Peer:
-    def version() -> str:
-        if shutil.which("node") is None:
-            raise Absent("node is not installed")
-        return _output("node", "--version")
-
-    return Peer("node", lambda port, app: ["node", str(HERE / "run_node.js"), str(port), app], version, ("hello", "sleep"))
+def _node_version() -> str:
+    if shutil.which("node") is None:
+        raise Absent("node is not installed")
+    return _output("node", "--version")
 
 
 def _meinheld() -> Peer:
@@ -94,33 +122,197 @@ def _meinheld() -> Peer:
             raise Absent("it needs Python 3.9 or older; BENCHMARK_MEINHELD_PYTHON=/path/to/python that has it")
         return _output(python, "-c", "import meinheld, platform; print(meinheld.__version__, 'on Python', platform.python_version())")
 
-    return Peer("meinheld", lambda port, app: [python, str(HERE / "run_meinheld.py"), str(port), app], version, ("hello",))
-
-
-PEERS = {
-    peer.name: peer
-    for peer in (
-        _python("run_syncless.py", "syncless"),
-        Peer(
-            "syncless, access log",
-            lambda port, app: [sys.executable, str(HERE / "run_syncless.py"), str(port), app, str(BUILD / "access.log")],
-            lambda: "combined format, to a file",
-        ),
-        Peer("floor", lambda port, app: [str(_compiled_c("floor")), str(port)], lambda: "C, epoll, parses nothing", ("hello",)),
-        Peer(
-            "floor, deferred accept",
-            lambda port, app: [str(_compiled_c("floor")), str(port), "defer"],
-            lambda: "C, epoll, parses nothing",
-            ("hello",),
-        ),
-        _node(),
-        _go("nethttp"),
-        _go("fasthttp"),
-        _python("run_bjoern.py", "bjoern"),
-        _meinheld(),
-        _python("run_gevent.py", "gevent"),
+    return Peer(
+        "meinheld", lambda port, app: [python, str(HERE / "run_meinheld.py"), str(port), app], version, ("hello", "json", "big", "fib")
     )
+
+
+def _uwsgi(*options: str, socket: str = "--http11-socket") -> Callable[[int, str], list[str]]:
+    """uWSGI with the file served.py, or another that the options name."""
+    uwsgi = str(pathlib.Path(sys.executable).with_name("uwsgi"))
+    file = () if "--wsgi-file" in options else ("--wsgi-file", str(HERE / "served.py"))
+    common = ("--disable-logging", "--listen", "100", "--chdir", str(HERE), "--pythonpath", str(HERE), "--need-app", "--die-on-term")
+    if "VIRTUAL_ENV" in os.environ or sys.prefix != sys.base_prefix:
+        common += ("--home", sys.prefix)
+    return lambda port, app: [uwsgi, socket, f"127.0.0.1:{port}", *common, *file, *options]
+
+
+def _uwsgi_version(asynchronous: bool = False) -> Callable[[], str]:
+    def version() -> str:
+        uwsgi = pathlib.Path(sys.executable).with_name("uwsgi")
+        if not uwsgi.exists():
+            raise Absent("uWSGI is not installed")
+        if asynchronous and "--asyncio" not in subprocess.run([uwsgi, "--help"], capture_output=True, text=True).stdout:
+            raise Absent("this uWSGI was built without asyncio: UWSGI_PROFILE=asyncio pip install uwsgi")
+        return _output(str(uwsgi), "--version")
+
+    return version
+
+
+def _uvicorn(port: int, app: str) -> list[str]:
+    return [sys.executable, "-m", "uvicorn", "served_asgi:application", "--port", str(port), "--app-dir", str(HERE), "--no-access-log",
+            "--log-level", "critical", "--backlog", "1024", "--loop", "uvloop", "--http", "httptools"]  # fmt: skip
+
+
+def _native_version() -> str:
+    compile_native()
+    return "the computing part without the interpreter's lock"
+
+
+def _several(number: int) -> list[Peer]:
+    """Servers that use so many cores: processes, or the threads of Go."""
+    count = str(number)
+    hello = ("hello", "fib")
+    return [
+        Peer(
+            f"syncless, {count} workers",
+            lambda port, app: [sys.executable, str(HERE / "run_syncless.py"), str(port), app, count],
+            _package("syncless"),
+            WSGI,
+            cores=number,
+        ),
+        Peer(
+            f"syncless, {count} workers, Cython",
+            lambda port, app: [sys.executable, str(HERE / "run_syncless.py"), str(port), "fib native", count],
+            _native_version,
+            ("fib",),
+            cores=number,
+        ),
+        Peer(
+            f"go nethttp, {count}",
+            lambda port, app: [str(BUILD / "nethttp"), str(port), app, count],
+            _go_version("nethttp"),
+            hello,
+            cores=number,
+        ),
+        Peer(
+            f"go fasthttp, {count}",
+            lambda port, app: [str(BUILD / "fasthttp"), str(port), app, count],
+            _go_version("fasthttp"),
+            hello,
+            cores=number,
+        ),
+        Peer(
+            f"node cluster, {count}",
+            lambda port, app: ["node", str(HERE / "run_node.js"), str(port), app, count],
+            _node_version,
+            hello,
+            cores=number,
+        ),
+        Peer(
+            f"uvloop protocol, {count}",
+            lambda port, app: [sys.executable, str(HERE / "run_uvloop.py"), str(port), app, count],
+            _package("uvloop"),
+            hello,
+            cores=number,
+        ),
+        Peer(f"lwan, {count}", lambda port, app: [], _lwan, hello, cores=number),
+    ]
+
+
+def _lwan() -> str:
+    raise Absent("there is no package of it: it is built from its source repository")
+
+
+def _slow_log(way: str) -> Peer:
+    log = str(BUILD / "slow.log")
+    return Peer(
+        f"log: {way}",
+        lambda port, app: [sys.executable, str(HERE / "run_slowlog.py"), str(port), way, log],
+        lambda: "",
+        ("slow log",),
+    )
+
+
+LATER_LOG = BUILD / "later.log"
+_PEERS: tuple[Peer, ...] = (
+    _python("run_syncless.py", "syncless"),
+    Peer(
+        "syncless, select",
+        lambda port, app: [sys.executable, str(HERE / "run_syncless.py"), str(port), app],
+        _package("syncless"),
+        WSGI,
+        {"SYNCLESS_LOOP": "select"},
+    ),
+    Peer(
+        "syncless, access log",
+        lambda port, app: [sys.executable, str(HERE / "run_syncless.py"), str(port), app, "0", str(BUILD / "access.log")],
+        lambda: "combined format, to a file",
+    ),
+    Peer(
+        "syncless, raw",
+        lambda port, app: [sys.executable, str(HERE / "run_raw.py"), str(port), app],
+        lambda: "a tasklet for each connection, skips the head",
+        ("hello",),
+    ),
+    *(
+        Peer(
+            f"syncless, raw, backlog {backlog}",
+            lambda port, app, backlog=backlog: [sys.executable, str(HERE / "run_raw.py"), str(port), app, str(backlog)],  # type: ignore[misc]
+            lambda: "",
+            ("hello",),
+        )
+        for backlog in (5, 100, 1024)
+    ),
+    Peer("floor", lambda port, app: [str(_compiled_c("floor")), str(port)], lambda: "C, epoll, parses nothing", ("hello",)),
+    Peer(
+        "floor, deferred accept",
+        lambda port, app: [str(_compiled_c("floor")), str(port), "defer"],
+        lambda: "C, epoll, parses nothing",
+        ("hello",),
+    ),
+    Peer("node", lambda port, app: ["node", str(HERE / "run_node.js"), str(port), app], _node_version, ("hello", "sleep", "fib")),
+    *(
+        Peer(f"go {name}", lambda port, app, name=name: [str(BUILD / name), str(port), app], _go_version(name), ("hello", "sleep", "fib"))  # type: ignore[misc]
+        for name in ("nethttp", "fasthttp")
+    ),
+    _python("run_bjoern.py", "bjoern"),
+    _meinheld(),
+    _python("run_gevent.py", "gevent"),
+    _wsgi("gunicorn, gevent", "gunicorn"),
+    _wsgi("gunicorn, gthread", "gunicorn"),
+    _wsgi("eventlet", "eventlet"),
+    _wsgi("granian", "granian"),
+    _wsgi("waitress", "waitress"),
+    _wsgi("cheroot", "cheroot"),
+    Peer("uwsgi", _uwsgi(), _uwsgi_version(), WSGI),
+    Peer("uvicorn (ASGI)", _uvicorn, _package("uvicorn"), ("hello", "sleep", "json", "big", "fib")),
+    *_several(1),
+    *_several(2),
+    *(_slow_log(way) for way in ("none", "synchronous", "epoll thread", "thread per request", "tasklet")),
+    Peer(
+        "syncless, timer tasklet",
+        lambda port, app: [sys.executable, str(HERE / "run_call_later.py"), str(port)],
+        _package("syncless"),
+        ("call later",),
+        {"LOG": str(LATER_LOG)},
+    ),
+    Peer(
+        "uwsgi, blocking",
+        _uwsgi("--wsgi-file", str(HERE / "call_later.py"), socket="--http-socket"),
+        _uwsgi_version(),
+        ("call later",),
+        {"LOG": str(LATER_LOG)},
+        keeps=False,
+    ),
+    Peer(
+        "uwsgi, greenlet + asyncio",
+        _uwsgi("--wsgi-file", str(HERE / "call_later.py"), "--asyncio", "200", "--greenlet", socket="--http-socket"),
+        _uwsgi_version(True),
+        ("call later",),
+        {"LOG": str(LATER_LOG), "LATER": "1"},
+        keeps=False,
+    ),
+)
+PEERS = {peer.name: peer for peer in _PEERS}
+
+ANSWERS: dict[str, tuple[bytes | None, bytes]] = {
+    "big": (None, apps.BIG),
+    "json": (apps.POSTED, apps.summary(apps.POSTED)),
+    "fib": (None, b"1884755131"),
+    "fib native": (None, b"1884755131"),
 }
+"""application -> what is posted, and the right answer; hello for all others"""
 
 
 class Running:
@@ -130,7 +322,15 @@ class Running:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = probe.getsockname()[1]
         self.measured_from = 0
-        self.process = pinned(SERVER_CORE, peer.command(self.port, application), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.name, self.application, self.keeps = peer.name, application, peer.keeps
+        self.process = pinned(
+            CORES[: peer.cores],
+            peer.command(self.port, application),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "APPLICATION": application, **peer.environment},
+            start_new_session=True,
+        )
         try:
             self._verify()
         except BaseException:
@@ -139,16 +339,19 @@ class Running:
 
     def _verify(self) -> None:
         """Answers are checked, not only counted: twice on one connection, once on another."""
+        posted, expected = ANSWERS.get(self.application, (None, BODY))
         deadline = time.monotonic() + 20
         while True:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
             try:
                 for _ in range(2):
-                    connection.request("GET", "/")
+                    connection.request("GET" if posted is None else "POST", "/", posted)
                     response = connection.getresponse()
                     body = response.read()
-                    if (response.status, body) != (200, BODY):
-                        raise AssertionError(f"wrong answer: {response.status} {body!r}")
+                    if (response.status, body) != (200, expected):
+                        raise AssertionError(f"wrong answer: {response.status} {body[:100]!r}")
+                    if not self.keeps:
+                        connection.close()  # it does not say so, but it has closed its side
                 return
             except OSError:
                 if time.monotonic() > deadline or self.process.poll() is not None:
@@ -170,5 +373,5 @@ class Running:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.process.send_signal(signal.SIGKILL)
+        os.killpg(self.process.pid, signal.SIGKILL)  # with its workers
         self.process.wait()

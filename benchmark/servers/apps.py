@@ -1,8 +1,17 @@
-"""The applications that every Python server gets, as WSGI callables: hello, sleep, flask, django."""
+"""The applications that every Python server gets, as WSGI callables."""
 
+import json
 import time
 
 BODY = b"Hello, World!"
+BIG = b"x" * 1_000_000
+POSTED = json.dumps({"name": "benchmark", "numbers": list(range(1800))}).encode().ljust(10_000)
+ROUNDS = 1_000_000
+
+
+def plain(start_response, body):
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))])
+    return [body]
 
 
 def hello(environ, start_response):
@@ -10,15 +19,60 @@ def hello(environ, start_response):
     return [BODY]
 
 
+def big(environ, start_response):
+    """A megabyte."""
+    return plain(start_response, BIG)
+
+
+def summary(posted):
+    """What is answered to the JSON document of POSTED."""
+    document = json.loads(posted)
+    return json.dumps({"name": document["name"], "sum": sum(document["numbers"])}).encode()
+
+
+def posted(environ, start_response):
+    """10 kB of JSON come in, a little JSON goes out."""
+    answer = summary(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+    start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(answer)))])
+    return [answer]
+
+
 def sleeping(sleep):
     """Hello after 10 ms of the server's own way to sleep."""
 
     def app(environ, start_response):
         sleep(0.01)
-        start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "13")])
-        return [BODY]
+        return hello(environ, start_response)
 
     return app
+
+
+def fibonacci(rounds):
+    """The number modulo 2**32, in Python."""
+    a, b = 0, 1
+    for _ in range(rounds):
+        a, b = b, (a + b) & 0xFFFFFFFF
+    return a
+
+
+def computing(compute):
+    """fibonacci(10**6) in 32 bits."""
+
+    def app(environ, start_response):
+        return plain(start_response, str(compute(ROUNDS)).encode())
+
+    return app
+
+
+def native():
+    """The same in Cython, without the interpreter's lock."""
+    import pathlib
+    import sys
+
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "build" / "benchmark"))
+    import fibonacci_native
+
+    return computing(fibonacci_native.fibonacci)
 
 
 def flask():
@@ -52,4 +106,13 @@ def django():
 
 def named(name, sleep=time.sleep):
     """The application of that name."""
-    return {"hello": lambda: hello, "sleep": lambda: sleeping(sleep), "flask": flask, "django": django}[name]()
+    return {
+        "hello": lambda: hello,
+        "sleep": lambda: sleeping(sleep),
+        "big": lambda: big,
+        "json": lambda: posted,
+        "fib": lambda: computing(fibonacci),
+        "fib native": native,
+        "flask": flask,
+        "django": django,
+    }[name]()

@@ -1,8 +1,23 @@
-// Node's http module, one process: run_node.js PORT APPLICATION
+// Node's http module: run_node.js PORT APPLICATION [WORKERS]
+const cluster = require('cluster');
 const http = require('http');
-const answer = (response) => {
-  response.writeHead(200, {'Content-Type': 'text/plain', 'Content-Length': 13});
-  response.end('Hello, World!');
+const [port, application, workers] = [+process.argv[2], process.argv[3], +(process.argv[4] || 1)];
+const answer = (response, body = 'Hello, World!') => {
+  response.writeHead(200, {'Content-Type': 'text/plain', 'Content-Length': body.length});
+  response.end(body);
 };
-const handler = process.argv[3] === 'sleep' ? (_, response) => setTimeout(answer, 10, response) : (_, response) => answer(response);
-http.createServer(handler).listen(+process.argv[2], '127.0.0.1', 1024);
+const fibonacci = (rounds) => {
+  let a = 0, b = 1;
+  for (let i = 0; i < rounds; i++) [a, b] = [b, (a + b) >>> 0];
+  return a;
+};
+const handlers = {
+  hello: (_, response) => answer(response),
+  sleep: (_, response) => setTimeout(answer, 10, response),
+  fib: (_, response) => answer(response, String(fibonacci(1e6))),
+};
+if (workers > 1 && cluster.isPrimary) {
+  for (let i = 0; i < workers; i++) cluster.fork();
+} else {
+  http.createServer(handlers[application]).listen(port, '127.0.0.1', 1024);
+}

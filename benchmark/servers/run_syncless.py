@@ -1,4 +1,4 @@
-"""syncless: run_syncless.py PORT APPLICATION [ACCESS LOG]"""
+"""syncless: run_syncless.py PORT APPLICATION [WORKERS [ACCESS LOG]]"""
 
 import sys
 
@@ -7,4 +7,6 @@ from apps import named
 import syncless
 from syncless.wsgi import serve
 
-serve(named(sys.argv[2], syncless.sleep), port=int(sys.argv[1]), access_log=(sys.argv[3:] or [None])[0], quiet=True)
+workers = int((sys.argv[3:] or ["0"])[0])
+log = (sys.argv[4:] or [None])[0]
+serve(named(sys.argv[2], syncless.sleep), port=int(sys.argv[1]), workers=workers, preload=True, access_log=log, quiet=True)

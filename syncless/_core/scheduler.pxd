@@ -112,7 +112,7 @@ cdef class Scheduler:
     cdef BaseTasklet current        # None while the loop itself runs
     cdef BaseTasklet orphan         # in a child: the tasklet that forked, if it was not main; the process ends with it
     cdef TimerHeap timers
-    cdef int64_t now                # ns; as fresh as the last poll or switch
+    cdef int64_t now                # ns; as fresh as the last poll, or a few short turns ago
     # ready queue: a ring of owned references to Runnables
     cdef PyObject** ring
     cdef size_t ring_head, ring_count, ring_mask
@@ -121,6 +121,7 @@ cdef class Scheduler:
     cdef Py_ssize_t late_count, late_room
     # fairness: a poll is due when either is used up
     cdef int credits
+    cdef int unread                 # turns that still go without a reading of the clock
     cdef int64_t polled_at
     cdef int64_t share              # ns
     # carriers

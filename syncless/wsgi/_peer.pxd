@@ -37,7 +37,7 @@ cdef class Peer(Link):
     cdef ssize_t transmit(self, const char* a, size_t na, const char* b, size_t nb) except -2
 
     cdef int send_all(self, const char* data, Py_ssize_t size) except -1
-    cdef int send_file(self, int fd, int64_t offset, int64_t count) except -1
+    cdef int send_file(self, int fd, int64_t offset, int64_t count, bint slow) except -1
     cdef int abort(self) except -1
     cdef int sent(self, Loop loop, bint late) except -1
     cdef int reading_kind(self) noexcept

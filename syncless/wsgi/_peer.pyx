@@ -6,7 +6,7 @@ ready; what is part of something longer is sent at once, and the tasklet parks w
 read: _response.pyx, which fills the buffer, and _connection.pyx, which reads.
 """
 
-import os
+from os import pread as read_at
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -17,6 +17,7 @@ from libc.string cimport memmove
 from posix.unistd cimport close as os_close
 
 from syncless._core.clock cimport NEVER
+from syncless._core.filesystems cimport in_pool
 from syncless._core.loop cimport FdEntry, Loop, get_loop
 from syncless._core.poller cimport WRITE
 from syncless.wsgi._service cimport LITTLE, NO_DEADLINE, SCRATCH, WRITE_DEADLINE, Buffer, Link, Service
@@ -281,7 +282,8 @@ cdef class Peer(Link):
         self.sending = False
         return 0
 
-    cdef int send_file(self, int fd, int64_t offset, int64_t count) except -1:
+    cdef int send_file(self, int fd, int64_t offset, int64_t count, bint slow) except -1:
+        """`slow`: its file system does not answer at once, so it is read in threads."""
         cdef Loop loop = get_loop()
         cdef ssize_t n
         self.send_all(NULL, 0)
@@ -289,7 +291,7 @@ cdef class Peer(Link):
             if self.gone:
                 raise ClientGone("the client has closed the connection")
             n = -1
-            if self.layer is None:
+            if self.layer is None and not slow:
                 n = sendfile(self.fd, fd, &offset, <size_t> min(count, <int64_t> (1 << 20)))
             if n > 0:
                 count -= n
@@ -297,10 +299,11 @@ cdef class Peer(Link):
                     loop.yield_()
             elif n == 0:
                 raise RuntimeError("the file became shorter while it was sent")
-            elif self.layer is None and errno == EAGAIN:
+            elif self.layer is None and not slow and errno == EAGAIN:
                 self.wait_writable(loop)
-            elif self.layer is not None or errno == EINVAL or errno == ENOSYS:
-                data = os.pread(fd, min(count, <int64_t> 65536), offset)
+            elif slow or self.layer is not None or errno == EINVAL or errno == ENOSYS:
+                size = min(count, <int64_t> 65536)
+                data = in_pool(read_at, (fd, size, offset), {}) if slow else read_at(fd, size, offset)
                 if not data:
                     raise RuntimeError("the file became shorter while it was sent")
                 self.send_all(data, len(data))

@@ -311,8 +311,6 @@ cdef class Response(Tasklet):
         if found is None:
             return 0
         fd, offset, size = found
-        if is_slow(fd):                 # it is read in a thread instead
-            return 0
         if not self.committed:
             self.commit(size)
         if self.bodiless:
@@ -320,6 +318,6 @@ cdef class Response(Tasklet):
         count = size if self.length < 0 or self.length > size else self.length
         if self.chunked:
             raise RuntimeError("a file's length is known")      # commit() took it
-        self.peer.send_file(fd, offset, count)
+        self.peer.send_file(fd, offset, count, is_slow(fd))
         self.sent += count
         return 1

@@ -9,7 +9,7 @@ import wsgiref.validate
 import pytest
 
 import syncless
-from syncless.io import socket
+from syncless.io import files, socket
 from syncless.wsgi import Server, serve
 
 from .conftest import Client
@@ -371,7 +371,17 @@ def test_a_slow_application_holds_up_nobody(start):
         assert [client.response()[2] for client in slow] == [b"/slow"] * 20
 
 
-def test_file_wrapper(start, tmp_path):
+@pytest.mark.parametrize("mode", ["direct", "pool"])
+def test_file_wrapper(start, tmp_path, mode):
+    """By sendfile, and from a file system that is asked in threads."""
+    files.set_mode(mode)
+    try:
+        check_file_wrapper(start, tmp_path)
+    finally:
+        files.set_mode("adaptive")
+
+
+def check_file_wrapper(start, tmp_path):
     data = bytes(range(256)) * 5000
     path = tmp_path / "file"
     path.write_bytes(data)

@@ -1,0 +1,74 @@
+"""WSGI servers, each as its documentation shows it, with one process: run_wsgi.py SERVER PORT APPLICATION [WORKERS]"""
+
+import sys
+
+server, port, application = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+workers = int((sys.argv[4:] or ["1"])[0])
+
+if server == "eventlet":
+    import eventlet
+
+    eventlet.monkey_patch()
+elif server == "gunicorn, gevent":
+    import gevent.monkey
+
+    gevent.monkey.patch_all()
+
+from apps import named  # noqa: E402  (the patches come first)
+
+
+def eventlet_():
+    import eventlet.wsgi
+
+    eventlet.wsgi.server(eventlet.listen(("127.0.0.1", port), backlog=1024), named(application), log_output=False, max_size=2000)
+
+
+def waitress():
+    import waitress
+
+    waitress.serve(named(application), host="127.0.0.1", port=port, threads=8, backlog=1024, connection_limit=12_000, _quiet=True)
+
+
+def cheroot():
+    from cheroot import wsgi
+
+    wsgi.Server(("127.0.0.1", port), named(application), numthreads=8, request_queue_size=1024).start()
+
+
+def gunicorn(kind, **options):
+    from gunicorn.app.base import BaseApplication
+
+    class Application(BaseApplication):
+        def load_config(self):
+            settings = {"bind": f"127.0.0.1:{port}", "workers": workers, "worker_class": kind, "backlog": 2048, "loglevel": "error"}
+            for name, value in {**settings, **options}.items():
+                self.cfg.set(name, value)
+
+        def load(self):
+            return named(application)
+
+    Application().run()
+
+
+def granian():
+    import granian
+    from granian.constants import Interfaces
+    from granian.server import Server
+
+    class Loaded(Server):
+        pass
+
+    assert granian
+    Loaded(
+        "served:application", address="127.0.0.1", port=port, interface=Interfaces.WSGI, workers=workers, backlog=1024, log_enabled=False
+    ).serve()
+
+
+{
+    "eventlet": eventlet_,
+    "waitress": waitress,
+    "cheroot": cheroot,
+    "gunicorn, gevent": lambda: gunicorn("gevent", worker_connections=12_000),
+    "gunicorn, gthread": lambda: gunicorn("gthread", threads=8, keepalive=75),
+    "granian": granian,
+}[server]()
