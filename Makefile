@@ -45,7 +45,7 @@ lint: $(VENV)/.linted  ## ruff, mypy and cython-lint
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint syncless
 
 $(VENV)/.benched: $(VENV)/.tested
-	$(INSTALL) gevent eventlet uvloop
+	$(INSTALL) gevent eventlet uvloop httptools granian gunicorn waitress cheroot uvicorn matplotlib Cython
 	-$(INSTALL) bjoern
 	@touch $@
 

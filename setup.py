@@ -103,4 +103,5 @@ setup(
         build_dir=f"build/cython-{kind}",
         nthreads=os.cpu_count() or 1,
     ),
+    options={"build_ext": {"parallel": os.cpu_count() or 1}},
 )

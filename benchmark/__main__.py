@@ -102,6 +102,10 @@ CALLS: dict[str, tuple[list[str], list[str]]] = {
 """Experiments within one process -> the libraries, and the parts that need a process each."""
 
 
+QUICK = ["keepalive", "slowlog-10000", "cores-fib-2", "wsgi-json", "models", "engine", "patched", "files", "names"]
+"""What --quick runs if nothing is chosen: one of each kind."""
+
+
 def versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for package in ("syncless", "greenlet", "gevent", "eventlet", "uvloop", "bjoern", "flask", "django"):
@@ -120,7 +124,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default 5)")
     parser.add_argument("--seconds", type=int, default=4, help="of each wrk run (default 4)")
     parser.add_argument("--requests", type=int, default=100_000, help="of each ab run (default 100000)")
-    parser.add_argument("--quick", action="store_true", help="a minute or two, to see that it works; figures mean little and are not kept")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="two minutes, to see that it works: one of each kind if none is named; figures mean little and are not kept",
+    )
     parser.add_argument(
         "--readme",
         action="store_true",
@@ -133,13 +141,16 @@ def main() -> int:
     if len(CORES) < 2:
         say("There is one core only: server and load share it, so the figures say little.")
     scale = Scale(1, 3000, 1, 500) if options.quick else Scale(options.seconds, options.requests, options.rounds)
-    chosen = options.experiments or [*EXPERIMENTS, *CALLS]
+    chosen = options.experiments or (QUICK if options.quick else [*EXPERIMENTS, *CALLS])
     started = time.monotonic()
     for name in chosen:
         if name == "report":
             continue
         if name in CALLS:
-            result = run_calls(name, *CALLS[name], scale, 20 if options.quick else 1)
+            libraries, parts = CALLS[name]
+            result = run_calls(
+                name, libraries, parts[:1] if name == "engine" and options.quick else parts, scale, 20 if options.quick else 1
+            )
         else:
             result = run_experiment(EXPERIMENTS[name], scale, options.peers)
         result.update(

@@ -67,8 +67,11 @@ def _idle(server: Running, scale: Scale) -> Load:
     cpu_alone = (server.cpu_ns - started) / alone.requests / 1000
     before = server.private_bytes
     clients = []
+    end = time.monotonic() + 60
     try:
-        for _ in range(wanted):
+        for number in range(wanted):
+            if time.monotonic() > end:
+                raise AssertionError(f"within a minute {number} connections had their answers: it keeps few at a time")
             client = socket.create_connection(("127.0.0.1", server.port), timeout=10)
             client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             client.recv(1000)
@@ -249,7 +252,7 @@ EXPERIMENTS = {
             "2009",
             "The experiment of 2009, hello: `ab -n 100000 -c 50`",
             "hello",
-            ("syncless, raw", "syncless", "syncless, select", "node"),
+            ("syncless, raw", "syncless, raw, select", "syncless", "syncless, select", "node"),
             lambda server, scale: ab(server.port, scale.requests),
         ),
         Experiment(
@@ -322,6 +325,12 @@ EXPERIMENTS = {
                     "10 ms of sleep, 1,000 connections: `wrk -t1 -c1000`",
                     "sleep",
                     lambda server, scale: wrk(server.port, scale.seconds, connections=1000, headers=FEW),
+                ),
+                (
+                    "logged",
+                    "Hello with the server's own access log, into a file: `wrk -t1 -c50`",
+                    "logged",
+                    lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
                 ),
                 (
                     "pipelined",

@@ -144,7 +144,7 @@ def measure(model: str, task: str, scale: int) -> float:
         command = [sys.executable, "-m", "benchmark.models", "serve", model, task, str(scale), str(fd)]
         server = subprocess.Popen(command, pass_fds=[fd], start_new_session=True)
     try:
-        time.sleep(2)  # it starts
+        time.sleep(2 if scale == 1 else 0.7)  # it starts
         if model == "client":
             return ask_meanwhile(port, task, scale)
         seconds: list[float] = []

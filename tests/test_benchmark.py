@@ -1,18 +1,31 @@
 """The README's tables are those of the results that are kept, and the results are whole."""
 
 import json
+import re
 
 import pytest
 
 from benchmark import report
+from benchmark.__main__ import CALLS
 from benchmark.engine import LIBRARIES, OPERATIONS
 from benchmark.experiments import EXPERIMENTS
+from benchmark.models import MODELS, TASKS
 
 
 def test_the_readme_has_the_tables_of_the_results():
     text = report.README.read_text()
     tables = text.partition(report.BEGIN)[2].partition(report.END)[0].strip()
-    assert tables == report.tables(), "run: python -m benchmark report --readme"
+    assert tables == report.readme_tables(), "run: python -m benchmark report --readme"
+
+
+def test_the_page_is_that_of_the_results():
+    assert report.PAGE.read_text() == report.page(), "run: python -m benchmark report --readme"
+    for name in re.findall(r"\]\(plots/(.*?)\)", report.PAGE.read_text()):
+        assert "</svg>" in (report.PLOTS / name).read_text()
+
+
+def test_every_experiment_has_a_chapter():
+    assert sorted(name for _, names in report.CHAPTERS for name in names) == sorted([*EXPERIMENTS, *CALLS])
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -22,11 +35,11 @@ def test_results_are_whole(name):
     assert set(result["peers"]) == set(EXPERIMENTS[name].peers)
     for peer, entry in result["peers"].items():
         if "absent" in entry:
-            assert peer != "syncless"
+            assert not peer.startswith(("syncless", "log:")) and entry["absent"]
             continue
         for measured in entry["rounds"]:
             assert measured["requests"] > 0 and measured["cpu_us"] > 0 and measured["raw"]
-            if peer == "syncless":
+            if peer.startswith("syncless"):
                 assert measured["errors"] == 0, "a request of ours failed under load"
 
 
@@ -39,3 +52,12 @@ def test_engine_results_are_whole():
     for library, found in result["libraries"].items():
         assert found or library in result["absent"]
         assert all(len(values) == result["rounds"] for values in found.values())
+
+
+def test_models_are_whole():
+    result = json.loads((report.RESULTS / "models.json").read_text())
+    assert set(result["libraries"]) == set(MODELS) and not result["absent"]
+    for found in result["libraries"].values():
+        assert set(found) == set(TASKS)
+    waited = {name: min(found["sleep"]) for name, found in result["libraries"].items()}
+    assert waited["naive"] > 9 and waited["patched"] < 2  # one sleep, not ten

@@ -43,7 +43,9 @@ class Peer:
     """whether connections are kept"""
 
 
-WSGI = ("hello", "sleep", "json", "big", "fib", "fib native", "flask", "django")
+WSGI = ("hello", "logged", "sleep", "json", "big", "fib", "fib native", "flask", "django")
+SILENT = tuple(name for name in WSGI if name != "logged")
+"""of servers that have no access log of their own"""
 
 
 def _package(package: str) -> Callable[[], str]:
@@ -60,9 +62,9 @@ def _python(script: str, package: str, applications: tuple[str, ...] = WSGI) -> 
     return Peer(package, lambda port, app: [sys.executable, str(HERE / script), str(port), app], _package(package), applications)
 
 
-def _wsgi(name: str, package: str) -> Peer:
+def _wsgi(name: str, package: str, applications: tuple[str, ...] = WSGI) -> Peer:
     """One of those that run_wsgi.py knows."""
-    return Peer(name, lambda port, app: [sys.executable, str(HERE / "run_wsgi.py"), name, str(port), app], _package(package), WSGI)
+    return Peer(name, lambda port, app: [sys.executable, str(HERE / "run_wsgi.py"), name, str(port), app], _package(package), applications)
 
 
 def _output(*command: str) -> str:
@@ -123,7 +125,10 @@ def _meinheld() -> Peer:
         return _output(python, "-c", "import meinheld, platform; print(meinheld.__version__, 'on Python', platform.python_version())")
 
     return Peer(
-        "meinheld", lambda port, app: [python, str(HERE / "run_meinheld.py"), str(port), app], version, ("hello", "json", "big", "fib")
+        "meinheld",
+        lambda port, app: [python, str(HERE / "run_meinheld.py"), str(port), app],
+        version,
+        ("hello", "logged", "json", "big", "fib"),
     )
 
 
@@ -131,10 +136,11 @@ def _uwsgi(*options: str, socket: str = "--http11-socket") -> Callable[[int, str
     """uWSGI with the file served.py, or another that the options name."""
     uwsgi = str(pathlib.Path(sys.executable).with_name("uwsgi"))
     file = () if "--wsgi-file" in options else ("--wsgi-file", str(HERE / "served.py"))
-    common = ("--disable-logging", "--listen", "100", "--chdir", str(HERE), "--pythonpath", str(HERE), "--need-app", "--die-on-term")
+    common = ("--listen", "100", "--chdir", str(HERE), "--pythonpath", str(HERE), "--need-app", "--die-on-term")
     if "VIRTUAL_ENV" in os.environ or sys.prefix != sys.base_prefix:
         common += ("--home", sys.prefix)
-    return lambda port, app: [uwsgi, socket, f"127.0.0.1:{port}", *common, *file, *options]
+    quiet = "--disable-logging"
+    return lambda port, app: [uwsgi, socket, f"127.0.0.1:{port}", *common, *file, *options, *((quiet,) if app != "logged" else ())]
 
 
 def _uwsgi_version(asynchronous: bool = False) -> Callable[[], str]:
@@ -150,8 +156,9 @@ def _uwsgi_version(asynchronous: bool = False) -> Callable[[], str]:
 
 
 def _uvicorn(port: int, app: str) -> list[str]:
-    return [sys.executable, "-m", "uvicorn", "served_asgi:application", "--port", str(port), "--app-dir", str(HERE), "--no-access-log",
-            "--log-level", "critical", "--backlog", "1024", "--loop", "uvloop", "--http", "httptools"]  # fmt: skip
+    options = ["--port", str(port), "--app-dir", str(HERE), "--backlog", "1024", "--loop", "uvloop", "--http", "httptools"]
+    quiet = ["--no-access-log", "--log-level", "critical"] if app != "logged" else []
+    return [sys.executable, "-m", "uvicorn", "served_asgi:application", *options, *quiet]
 
 
 def _native_version() -> str:
@@ -240,6 +247,13 @@ _PEERS: tuple[Peer, ...] = (
         lambda: "combined format, to a file",
     ),
     Peer(
+        "syncless, raw, select",
+        lambda port, app: [sys.executable, str(HERE / "run_raw.py"), str(port), app],
+        lambda: "the same, waiting by select",
+        ("hello",),
+        {"SYNCLESS_LOOP": "select"},
+    ),
+    Peer(
         "syncless, raw",
         lambda port, app: [sys.executable, str(HERE / "run_raw.py"), str(port), app],
         lambda: "a tasklet for each connection, skips the head",
@@ -266,17 +280,17 @@ _PEERS: tuple[Peer, ...] = (
         Peer(f"go {name}", lambda port, app, name=name: [str(BUILD / name), str(port), app], _go_version(name), ("hello", "sleep", "fib"))  # type: ignore[misc]
         for name in ("nethttp", "fasthttp")
     ),
-    _python("run_bjoern.py", "bjoern"),
+    _python("run_bjoern.py", "bjoern", SILENT),
     _meinheld(),
     _python("run_gevent.py", "gevent"),
     _wsgi("gunicorn, gevent", "gunicorn"),
     _wsgi("gunicorn, gthread", "gunicorn"),
     _wsgi("eventlet", "eventlet"),
     _wsgi("granian", "granian"),
-    _wsgi("waitress", "waitress"),
-    _wsgi("cheroot", "cheroot"),
+    _wsgi("waitress", "waitress", SILENT),
+    _wsgi("cheroot", "cheroot", SILENT),
     Peer("uwsgi", _uwsgi(), _uwsgi_version(), WSGI),
-    Peer("uvicorn (ASGI)", _uvicorn, _package("uvicorn"), ("hello", "sleep", "json", "big", "fib")),
+    Peer("uvicorn (ASGI)", _uvicorn, _package("uvicorn"), ("hello", "logged", "sleep", "json", "big", "fib")),
     *_several(1),
     *_several(2),
     *(_slow_log(way) for way in ("none", "synchronous", "epoll thread", "thread per request", "tasklet")),
@@ -323,14 +337,19 @@ class Running:
             self.port = probe.getsockname()[1]
         self.measured_from = 0
         self.name, self.application, self.keeps = peer.name, application, peer.keeps
-        self.process = pinned(
-            CORES[: peer.cores],
-            peer.command(self.port, application),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "APPLICATION": application, **peer.environment},
-            start_new_session=True,
-        )
+        output = os.devnull
+        if application == "logged":
+            BUILD.mkdir(parents=True, exist_ok=True)
+            output = str(BUILD / "output.log")
+        with open(output, "w") as file:
+            self.process = pinned(
+                CORES[: peer.cores],
+                peer.command(self.port, application),
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "APPLICATION": application, **peer.environment},
+                start_new_session=True,
+            )
         try:
             self._verify()
         except BaseException:

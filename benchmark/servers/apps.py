@@ -108,6 +108,7 @@ def named(name, sleep=time.sleep):
     """The application of that name."""
     return {
         "hello": lambda: hello,
+        "logged": lambda: hello,
         "sleep": lambda: sleeping(sleep),
         "big": lambda: big,
         "json": lambda: posted,

@@ -7,6 +7,8 @@ import gevent
 from apps import named
 from gevent.pywsgi import WSGIServer
 
+log = sys.stdout if sys.argv[2] == "logged" else None
+
 
 class Server(WSGIServer):
     def do_read(self):
@@ -16,4 +18,4 @@ class Server(WSGIServer):
         return accepted
 
 
-Server(("127.0.0.1", int(sys.argv[1])), named(sys.argv[2], gevent.sleep), log=None, backlog=1024).serve_forever()
+Server(("127.0.0.1", int(sys.argv[1])), named(sys.argv[2], gevent.sleep), log=log, backlog=1024).serve_forever()

@@ -20,7 +20,9 @@ from apps import named  # noqa: E402  (the patches come first)
 def eventlet_():
     import eventlet.wsgi
 
-    eventlet.wsgi.server(eventlet.listen(("127.0.0.1", port), backlog=1024), named(application), log_output=False, max_size=2000)
+    eventlet.wsgi.server(
+        eventlet.listen(("127.0.0.1", port), backlog=1024), named(application), log_output=application == "logged", max_size=2000
+    )
 
 
 def waitress():
@@ -41,6 +43,8 @@ def gunicorn(kind, **options):
     class Application(BaseApplication):
         def load_config(self):
             settings = {"bind": f"127.0.0.1:{port}", "workers": workers, "worker_class": kind, "backlog": 2048, "loglevel": "error"}
+            if application == "logged":
+                settings["accesslog"] = "-"
             for name, value in {**settings, **options}.items():
                 self.cfg.set(name, value)
 
@@ -51,17 +55,13 @@ def gunicorn(kind, **options):
 
 
 def granian():
-    import granian
     from granian.constants import Interfaces
     from granian.server import Server
 
-    class Loaded(Server):
-        pass
-
-    assert granian
-    Loaded(
-        "served:application", address="127.0.0.1", port=port, interface=Interfaces.WSGI, workers=workers, backlog=1024, log_enabled=False
-    ).serve()
+    options = {"interface": Interfaces.WSGI, "workers": workers, "backlog": 1024, "log_enabled": False}
+    if application == "logged":
+        options |= {"log_enabled": True, "log_access": True}
+    Server("served:application", address="127.0.0.1", port=port, **options).serve()
 
 
 {

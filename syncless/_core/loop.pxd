@@ -30,6 +30,7 @@ cdef class Loop(Scheduler):
     cdef PollEvent* events          # the last poll's; any leader goes on at event_pos
     cdef int event_pos, event_count
     cdef readonly object thread_id
+    cdef object __weakref__
     cdef bint forked
     cdef public Py_ssize_t jobs     # calls in real threads that tasklets of this loop wait for
     cdef public object when_idle    # called with the loop before it waits with nothing ready, or None
@@ -55,4 +56,5 @@ cdef class Loop(Scheduler):
 cdef int wait_in(WaitQueue* queue, const char* why, object on, int64_t deadline) except -1
 cdef Loop get_loop()
 cdef Loop peek_loop()
+cdef Loop loop_of(object where)
 cdef int take_turns() except -1

@@ -15,6 +15,7 @@ import os
 import select as _select
 from signal import set_wakeup_fd as _set_wakeup_fd     # the interpreter's own, whatever is put in its place later
 import threading
+from weakref import WeakValueDictionary
 
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
@@ -430,6 +431,24 @@ cdef Loop get_loop():
     owner.loop = loop
     (<dict> PyThreadState_GetDict())["syncless"] = owner
     syncless_tls_loop = <PyObject*> loop
+    loops[loop.thread_id] = loop
+    return loop
+
+
+cdef object loops = WeakValueDictionary()       # thread id -> Loop
+
+
+cdef Loop loop_of(object where):
+    """A Loop, or that of a threading.Thread or of a thread's number. LookupError if the thread has none."""
+    cdef Loop loop
+    if isinstance(where, Loop):
+        return where
+    number = where if isinstance(where, int) else where.ident if isinstance(where, threading.Thread) else None
+    if number is None and not isinstance(where, threading.Thread):
+        raise TypeError(f"a loop is named by itself, a thread, or a thread's number, not by {type(where).__name__}")
+    loop = loops.get(number)
+    if loop is None or loop.closed:
+        raise LookupError("that thread has not used syncless yet, or has ended")
     return loop
 
 

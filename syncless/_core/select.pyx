@@ -218,13 +218,14 @@ cdef class SendCase(Case):
 cdef class FdCase(Case):
     cdef int fd
     cdef int bit
+    cdef bint buffered                  # TLS has data already that the descriptor does not show any more
 
     cdef bint ready(self) noexcept:
         cdef pollfd asked
         asked.fd = self.fd
         asked.events = POLLIN if self.bit == READ else POLLOUT
         asked.revents = 0
-        return poll(&asked, 1, 0) != 0          # an error of poll() counts, too: the next call on the descriptor meets it
+        return self.buffered or poll(&asked, 1, 0) != 0          # an error of poll() counts, too: the next call on the descriptor meets it
 
     cdef object take(self):
         return None
@@ -314,6 +315,7 @@ def readable(fd) -> Case:
     case = FdCase(fd)
     case.fd = fd if isinstance(fd, int) else fd.fileno()
     case.bit = READ
+    case.buffered = hasattr(fd, "pending") and fd.pending() > 0
     return case
 
 

@@ -12,7 +12,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
-from syncless._core.loop cimport Loop, get_loop, wait_in
+from syncless._core.loop cimport Loop, get_loop, loop_of, wait_in
 from syncless._core.scheduler cimport DONE, NEW, RUNNING, WOKEN, BaseTasklet, Scheduler, wake_all
 from syncless._core.threadlocal cimport end_locals, start_locals
 from syncless._core.timers cimport timer_init
@@ -346,8 +346,12 @@ def spawn(function, *args, **kwargs) -> Tasklet:
     return make(function, *args, **kwargs)
 
 
-def spawn_in(Loop loop not None, function, *args, **kwargs) -> Tasklet:
-    """spawn() in the loop of another thread, as that thread's current_loop() gave it. RuntimeError if the thread has ended."""
+def spawn_in(where, function, *args, **kwargs) -> Tasklet:
+    """spawn() in another thread: its loop, as its current_loop() gave it, a threading.Thread, or a thread's number.
+
+    RuntimeError if the loop's thread has ended, LookupError if the thread has ended or has not used syncless yet.
+    """
+    cdef Loop loop = loop_of(where)
     cdef Tasklet made = Tasklet.__new__(Tasklet)
     if loop.closed:
         raise RuntimeError("the thread of this loop has ended")

@@ -169,6 +169,20 @@ def test_descriptors(backend, monkeypatch):
     assert found == [(1, None), (1, None), (1, None), b"x", (1, None), b"y", (0, None), b"", 0, backend]
 
 
+def test_what_tls_has_in_its_buffer_is_there():
+    class Tls:
+        def __init__(self, sock):
+            self.fileno = sock.fileno
+
+        def pending(self):
+            return 5
+
+    a, b = real_socket.socketpair()
+    with a, b:
+        assert select([Event(), Tls(a)], timeout=0) == (1, None)
+        assert select([Event(), a], timeout=0) == (None, None)
+
+
 def test_both_ends_select():
     for _ in range(50):
         one, two = Channel(), Channel()
