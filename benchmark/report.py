@@ -34,6 +34,7 @@ CHAPTERS: tuple[tuple[str, list[str]], ...] = (
             "wsgi-big",
             "wsgi-sleep",
             "wsgi-pipelined",
+            "wsgi-logged",
             "idle",
             "accesslog",
             "halfsent",
