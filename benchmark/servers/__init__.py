@@ -185,19 +185,15 @@ def _several(number: int) -> list[Peer]:
             ("fib",),
             cores=number,
         ),
-        Peer(
-            f"go nethttp, {count}",
-            lambda port, app: [str(BUILD / "nethttp"), str(port), app, count],
-            _go_version("nethttp"),
-            hello,
-            cores=number,
-        ),
-        Peer(
-            f"go fasthttp, {count}",
-            lambda port, app: [str(BUILD / "fasthttp"), str(port), app, count],
-            _go_version("fasthttp"),
-            hello,
-            cores=number,
+        *(
+            Peer(
+                f"go {name}, {count}",
+                lambda port, app, name=name: [str(BUILD / name), str(port), app, count],  # type: ignore[misc]
+                _go_version(name),
+                hello,
+                cores=number,
+            )
+            for name in ("nethttp", "fasthttp")
         ),
         Peer(
             f"node cluster, {count}",

@@ -4,7 +4,7 @@ import weakref
 
 from cpython.object cimport PyObject
 
-from syncless._core.loop cimport get_loop
+from syncless._core.loop cimport Loop, get_loop
 from syncless._core.scheduler cimport BaseTasklet
 
 cdef extern from "Python.h":
@@ -13,16 +13,21 @@ cdef extern from "Python.h":
 
 
 class _Forget:
-    """What the tasklet had in one local goes when it ends, or, if it is a thread's main one, when it is gone."""
+    """As a done callback: what the tasklet had in one local goes."""
 
-    __slots__ = ("everybody", "serial")
+    __slots__ = ("one",)
 
-    def __init__(self, everybody, serial):
-        self.everybody = everybody
-        self.serial = serial
+    def __init__(self, one):
+        self.one = weakref.ref(one)
 
     def __call__(self, tasklet):
-        self.everybody.pop(self.serial, None)
+        one = self.one()
+        if one is not None:
+            _forget(one, tasklet)
+
+
+def _forget(local one, BaseTasklet tasklet):
+    one.everybody.pop(tasklet.serial, None)
 
 
 cdef class local:
@@ -32,7 +37,6 @@ cdef class local:
     threading.local does the same. RuntimeError in a callback of the loop, where there is no tasklet.
     """
     cdef dict everybody             # a tasklet's serial number -> its values
-    cdef dict watched               # the same -> a weak reference, for main tasklets
     cdef tuple args
     cdef dict kwargs
     cdef object __weakref__
@@ -41,7 +45,6 @@ cdef class local:
         if (args or kwargs) and type(self).__init__ is object.__init__:
             raise TypeError("initialization arguments are not supported")
         self.everybody = {}
-        self.watched = {}
         self.args = args
         self.kwargs = kwargs
         self.begin(self.present())          # whoever constructs it calls its __init__
@@ -54,12 +57,15 @@ cdef class local:
 
     cdef dict begin(self, BaseTasklet tasklet):
         cdef dict values = {}
-        forget = _Forget(self.everybody, tasklet.serial)
+        cdef Loop loop = <Loop> tasklet.loop
         self.everybody[tasklet.serial] = values
-        if tasklet is tasklet.loop.main:
-            self.watched[tasklet.serial] = weakref.ref(tasklet, forget)
+        if tasklet is not loop.main:
+            tasklet.add_done_callback(_Forget(self))
+        elif loop.locals is None:
+            loop.locals = weakref.WeakSet((self,))      # a main tasklet does not end, but its thread does
+            loop.forget_locals = _forget
         else:
-            tasklet.add_done_callback(forget)
+            loop.locals.add(self)
         return values
 
     cdef dict values(self):

@@ -41,6 +41,8 @@ cdef class Loop(Scheduler):
     cdef int watch(self, int fd, Watcher watcher) except -1
     cdef int arm(self, int fd, FdEntry* entry, int bits) except -1
     cdef int forget_fd(self, int fd) except -1
+    cdef object locals              # the syncless.local in which the main tasklet has values, or None
+    cdef object forget_locals
     cdef int observe(self, Observer observer) except -1
     cdef int unobserve(self, Observer observer) except -1
 

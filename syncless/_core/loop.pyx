@@ -339,6 +339,9 @@ cdef class Loop(Scheduler):
             return 0
         if syncless_tls_loop == mine:
             syncless_tls_loop = NULL
+        if self.locals is not None:
+            for one in list(self.locals):
+                self.forget_locals(one, self.main)
         self.end()
         self.poller.close()
         return 0

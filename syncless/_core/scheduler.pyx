@@ -290,7 +290,7 @@ cdef class Scheduler:
     cdef bint _poll_due(self) noexcept:
         cdef int64_t before
         self.credits -= 1
-        if self.unread:                             # turns are short: reading the clock each time would be an eighth of their cost
+        if self.unread:                             # turns are short: reading the clock each time would be a good part of their cost
             self.unread -= 1
             return self.credits <= 0
         before = self.now

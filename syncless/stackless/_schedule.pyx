@@ -50,10 +50,10 @@ def run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltim
         raise RuntimeError("switch_trap")
     if me is None:
         raise RuntimeError("the event loop itself cannot run() others: let it spawn a tasklet instead")
+    if limit is not None:
+        limit.start()                       # RuntimeError if a debugger traces
     state.runners.append(me)
     state.awaits_threads += bool(threadblock)
-    if limit is not None:
-        limit.start()
     try:
         pause(state, me, IN_RUN, None)
     finally:

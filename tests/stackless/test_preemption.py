@@ -244,3 +244,18 @@ def test_a_limit_must_be_positive_and_threads_can_be_waited_for():
     threading.Timer(0.05, send).start()
     stackless.run(threadblock=True)
     assert received == ["from a thread"]
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="counting and debuggers have tools of their own since 3.12")
+def test_under_a_debugger_it_says_so_and_leaves_no_trace():
+    sys.settrace(lambda *_: None)
+    try:
+        with pytest.raises(RuntimeError, match="debugger"):
+            stackless.run(100)
+    finally:
+        sys.settrace(None)
+    turns = {}
+    victim = stackless.tasklet(hog)(turns)
+    assert stackless.run(100) is victim
+    kill(victim)
+    stackless.run()  # it would go on in the run() that failed
