@@ -95,9 +95,9 @@ def run_calls(name: str, libraries: list[str], parts: list[str], scale: Scale, d
 CALLS: dict[str, tuple[list[str], list[str]]] = {
     "engine": (LIBRARIES, ["time", "memory 10k", "memory"]),
     "patched": (["unpatched", "syncless", "gevent"], ["time"]),
-    "files": (["unpatched", "syncless", "gevent"], ["time"]),
+    "files": (["unpatched", "syncless", "gevent", "eventlet", "asyncio", "uvloop", "go"], ["time"]),
     "models": (list(MODELS), list(TASKS)),
-    "names": (["syncless", "in threads", "gevent"], ["time"]),
+    "names": (["syncless", "in threads", "gevent", "eventlet", "asyncio", "uvloop", "threads", "go"], ["time"]),
 }
 """Experiments within one process -> the libraries, and the parts that need a process each."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import select
 import socket
 import statistics
 import time
@@ -79,12 +80,22 @@ def _idle(server: Running, scale: Scale) -> Load:
         used = server.private_bytes - before
         server.measured_from = server.cpu_ns
         load = wrk(server.port, scale.seconds, headers=FEW)
+        if lost := _closed(clients):
+            raise AssertionError(f"it closed {lost:,} of {wanted:,} idle connections")
     finally:
         for client in clients:
             client.close()
     load.latency_ms["bytes per idle connection"] = used / max(1, wanted)
     load.latency_ms["cpu_us alone"] = cpu_alone
     return load
+
+
+def _closed(clients: list[socket.socket]) -> int:
+    """How many the server has closed."""
+    poll = select.poll()
+    for client in clients:
+        poll.register(client, select.POLLRDHUP)
+    return len(poll.poll(0))
 
 
 def _slow_log(server: Running, scale: Scale) -> Load:

@@ -1,16 +1,27 @@
-"""What files cost when what is asked for is in memory, and how long others wait beside 200 MB: unpatched, ours, gevent.
+"""What files cost when what is asked for is in memory, and how long others wait beside 200 MB.
+
+Unpatched (whose pauses are those of threads), patched by us, gevent, eventlet; asyncio and uvloop, which have no files, by the threads of
+asyncio.to_thread(); Go.
 
 ``python -m benchmark.files LIBRARY time DIVISOR`` prints one JSON object: nanoseconds of CPU per operation, milliseconds for the pauses.
 """
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import json
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmark.engine import go
+from benchmark.engine.asynchronous import new_event_loop
+from benchmark.servers import Absent
 
 OPERATIONS: dict[str, str] = {
     "os.read 64k": "os.read, 64 kB",
@@ -33,13 +44,24 @@ OPERATIONS: dict[str, str] = {
 PAUSES = frozenset({"slowest read", "slowest write"})
 MEGABYTE = 1 << 20
 
+PATCHES = {
+    "syncless": ("syncless.patches", "patch_all"),
+    "gevent": ("gevent.monkey", "patch_all"),
+    "eventlet": ("eventlet", "monkey_patch"),
+}
+"""library -> the function that patches: its module, its name"""
 
-def measure(library: str, divisor: int) -> dict[str, float]:
-    with tempfile.TemporaryDirectory(prefix="benchmark-files-") as directory:
-        return {**costs(directory, divisor), **(pauses(library, directory, divisor) if library != "unpatched" else {})}
+
+@dataclass
+class Run:
+    function: Callable[[], object]
+    n: int
+    """how often"""
+    each: int = 1
+    """how many operations at a time"""
 
 
-def costs(directory: str, divisor: int) -> dict[str, float]:
+def operations(directory: str) -> dict[str, Run]:
     path, large = os.path.join(directory, "small"), os.path.join(directory, "large")
     many = os.path.join(directory, "many")
     os.mkdir(many)
@@ -93,37 +115,23 @@ def costs(directory: str, divisor: int) -> dict[str, float]:
         os.write(writing, data[:64])
         os.read(reading, 100)
 
-    runs: dict[str, tuple[Callable[[], object], int, int]] = {
-        "os.read 64k": (read_descriptor, 10_000, 1),
-        "read 64k": (read_file, 10_000, 1),
-        "open read 4k": (whole, 5_000, 1),
-        "readline": (line, 50_000, 1),
-        "lines": (lines, 20, 65536),
-        "text": (text, 5_000, 1),
-        "write 4k": (written, 3_000, 1),
-        "stat": (lambda: os.stat(path), 50_000, 1),
-        "exists": (lambda: os.path.exists(path), 50_000, 1),
-        "listdir": (lambda: os.listdir(many), 2_000, 1),
-        "scandir": (scanned, 2_000, 1),
-        "pipe": (pipe, 50_000, 1),
+    return {
+        "os.read 64k": Run(read_descriptor, 10_000),
+        "read 64k": Run(read_file, 10_000),
+        "open read 4k": Run(whole, 5_000),
+        "readline": Run(line, 50_000),
+        "lines": Run(lines, 20, 65536),
+        "text": Run(text, 5_000),
+        "write 4k": Run(written, 3_000),
+        "stat": Run(lambda: os.stat(path), 50_000),
+        "exists": Run(lambda: os.path.exists(path), 50_000),
+        "listdir": Run(lambda: os.listdir(many), 2_000),
+        "scandir": Run(scanned, 2_000),
+        "pipe": Run(pipe, 50_000),
     }
-    found = {}
-    for name, (function, n, each) in runs.items():
-        n = max(2, n // divisor)
-        for _ in range(20):
-            function()
-        times = []
-        for _ in range(5):
-            started = time.process_time_ns()
-            for _ in range(n):
-                function()
-            times.append((time.process_time_ns() - started) / n / each)
-        found[name] = min(times)
-    return found
 
 
-def pauses(library: str, directory: str, divisor: int) -> dict[str, float]:
-    """In milliseconds, beyond the millisecond that the ticker sleeps."""
+def huge_file(directory: str, divisor: int) -> dict[str, Callable[[], object]]:
     path = os.path.join(directory, "huge")
     size = max(1, 200 // divisor)
 
@@ -139,12 +147,29 @@ def pauses(library: str, directory: str, divisor: int) -> dict[str, float]:
             kept.append(file.read())
         assert len(kept[0]) == size * MEGABYTE
 
-    return {"slowest write": longest_pause(write), "slowest read": longest_pause(read)}
+    return {"slowest write": write, "slowest read": read}
 
 
-def longest_pause(function: Callable[[], None]) -> float:
-    import threading
+def measure(directory: str, divisor: int) -> dict[str, float]:
+    found = {}
+    for name, run in operations(directory).items():
+        n = max(2, run.n // divisor)
+        for _ in range(20):
+            run.function()
+        times = []
+        for _ in range(5):
+            started = time.process_time_ns()
+            for _ in range(n):
+                run.function()
+            times.append((time.process_time_ns() - started) / n / run.each)
+        found[name] = min(times)
+    for name, function in huge_file(directory, divisor).items():
+        found[name] = longest_pause(function)
+    return found
 
+
+def longest_pause(function: Callable[[], object]) -> float:
+    """In milliseconds, beyond the millisecond that the ticker sleeps."""
     stop = False
     worst = 0.0
 
@@ -165,14 +190,53 @@ def longest_pause(function: Callable[[], None]) -> float:
     return worst * 1000 - 1
 
 
+async def measure_coroutines(directory: str, divisor: int) -> dict[str, float]:
+    """As measure(), each operation by a thread of the loop's."""
+    found = {}
+    for name, run in operations(directory).items():
+        if name == "pipe":
+            continue  # for which there are streams
+        n = max(2, run.n // divisor // 10)
+        times = []
+        for _ in range(5):
+            started = time.process_time_ns()
+            for _ in range(n):
+                await asyncio.to_thread(run.function)
+            times.append((time.process_time_ns() - started) / n / run.each)
+        found[name] = min(times)
+    for name, function in huge_file(directory, divisor).items():
+        worst = 0.0
+
+        async def tick() -> None:
+            nonlocal worst
+            while True:
+                last = time.monotonic()
+                await asyncio.sleep(0.001)
+                worst = max(worst, time.monotonic() - last)
+
+        ticker = asyncio.create_task(tick())
+        await asyncio.to_thread(function)
+        ticker.cancel()
+        found[name] = worst * 1000 - 1
+    return found
+
+
+def run_library(library: str, divisor: int) -> dict[str, float]:
+    if library == "go":
+        return go.run("files", divisor)
+    if library in PATCHES:
+        module, function = PATCHES[library]
+        getattr(importlib.import_module(module), function)()
+    with tempfile.TemporaryDirectory(prefix="benchmark-files-") as directory:
+        if library in ("asyncio", "uvloop"):
+            return new_event_loop(library).run_until_complete(measure_coroutines(directory, divisor))
+        return measure(directory, divisor)
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "syncless":
-        from syncless.patches import patch_all
-
-        patch_all()
-    elif sys.argv[1] == "gevent":
-        from gevent.monkey import patch_all
-
-        patch_all()
-    print(json.dumps(measure(sys.argv[1], int(sys.argv[3]))), flush=True)
+    try:
+        found = run_library(sys.argv[1], int(sys.argv[3]))
+    except (Absent, ImportError) as error:
+        sys.exit(str(error))
+    print(json.dumps(found), flush=True)
     os._exit(0)

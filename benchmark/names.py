@@ -1,4 +1,4 @@
-"""Looking up names: ours beside the C library in threads and gevent's resolver on dnspython.
+"""Looking up names: ours beside the C library in threads, gevent's and eventlet's resolvers on dnspython, asyncio, uvloop and Go.
 
 ``python -m benchmark.names LIBRARY time DIVISOR`` prints one JSON object. Each runs in a mount and network namespace of its own, where
 /etc/resolv.conf names a server on 127.0.0.1 that answers any name; so it must be run as root.
@@ -6,16 +6,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
+from benchmark.engine import go
+from benchmark.engine.asynchronous import new_event_loop
 from benchmark.measure import LOAD_CORE, SERVER_CORE
+from benchmark.servers import Absent
 
 OPERATIONS = {
     "concurrent": ("1,000 names at once, a server that takes 100 ms", "s"),
@@ -54,12 +60,31 @@ class Gevent:
         self.spawn, self.sleep, self.getaddrinfo = gevent.spawn, gevent.sleep, gevent.socket.getaddrinfo
 
 
-LIBRARIES: dict[str, Callable[[], Any]] = {"syncless": Syncless, "in threads": lambda: Syncless("thread"), "gevent": Gevent}
+class Eventlet:
+    def __init__(self) -> None:
+        import eventlet
+        from eventlet.green import socket
+
+        class Thread:
+            def __init__(self, function: Callable[..., Any], *args: Any):
+                self.join = eventlet.spawn(function, *args).wait
+
+        self.spawn, self.sleep, self.getaddrinfo = Thread, eventlet.sleep, socket.getaddrinfo
+
+
+class Threads:
+    def __init__(self) -> None:
+        import socket
+
+        self.sleep, self.getaddrinfo = time.sleep, socket.getaddrinfo
+
+    def spawn(self, function: Callable[..., Any], *args: Any) -> threading.Thread:
+        thread = threading.Thread(target=function, args=args)
+        thread.start()
+        return thread
 
 
 def measure(library: Any, divisor: int) -> dict[str, float]:
-    import socket
-
     def look(name: str) -> None:
         assert library.getaddrinfo(name, 80, 0, socket.SOCK_STREAM)
 
@@ -70,10 +95,11 @@ def measure(library: Any, divisor: int) -> dict[str, float]:
         return (time.process_time_ns() - started) / n / 1000
 
     stalls: list[float] = []
+    ticking = True
 
     def tick() -> None:
         last = time.perf_counter()
-        while True:
+        while ticking:
             library.sleep(0.005)
             now = time.perf_counter()
             stalls.append(now - last)
@@ -83,8 +109,10 @@ def measure(library: Any, divisor: int) -> dict[str, float]:
     library.sleep(0.1)
     stalls.clear()
     look("first.example.")
+    library.sleep(0.01)
     found = {"first": max([*stalls, 0.0]) * 1000}
-    ticker.kill()
+    ticking = False
+    ticker.join()
     count = 1000 // divisor
     started = time.perf_counter()
     if isinstance(library, Gevent):
@@ -100,6 +128,62 @@ def measure(library: Any, divisor: int) -> dict[str, float]:
     found["hosts"] = cpu(lambda number: look("inhosts.example"), 5000 // divisor)
     found["numeric"] = cpu(lambda number: look("192.0.2.1"), 5000 // divisor)
     return found
+
+
+async def measure_coroutines(divisor: int) -> dict[str, float]:
+    loop = asyncio.get_running_loop()
+
+    async def look(name: str) -> None:
+        assert await loop.getaddrinfo(name, 80, type=socket.SOCK_STREAM)
+
+    async def cpu(name: Callable[[int], str], n: int) -> float:
+        started = time.process_time_ns()
+        for number in range(n):
+            await look(name(number))
+        return (time.process_time_ns() - started) / n / 1000
+
+    stalls: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            last = time.perf_counter()
+            await asyncio.sleep(0.005)
+            stalls.append(time.perf_counter() - last)
+
+    ticker = asyncio.create_task(tick())
+    await asyncio.sleep(0.1)
+    stalls.clear()
+    await look("first.example.")
+    await asyncio.sleep(0.01)
+    found = {"first": max([*stalls, 0.0]) * 1000}
+    ticker.cancel()
+    started = time.perf_counter()
+    waiting = asyncio.gather(*(look(f"slow{number}.example.") for number in range(1000 // divisor)))
+    await asyncio.sleep(0.05)
+    found["threads"] = float(len(os.listdir("/proc/self/task")) - 1)
+    await waiting
+    found["concurrent"] = time.perf_counter() - started
+    found["uncached"] = await cpu(lambda number: f"name{number}.example.", 2000 // divisor)
+    found["cached"] = await cpu(lambda number: "name1.example.", 5000 // divisor)
+    found["hosts"] = await cpu(lambda number: "inhosts.example", 5000 // divisor)
+    found["numeric"] = await cpu(lambda number: "192.0.2.1", 5000 // divisor)
+    return found
+
+
+def coroutines(library: str, divisor: int) -> dict[str, float]:
+    return new_event_loop(library).run_until_complete(measure_coroutines(divisor))
+
+
+LIBRARIES: dict[str, Callable[[int], dict[str, float]]] = {
+    "syncless": lambda divisor: measure(Syncless(), divisor),
+    "in threads": lambda divisor: measure(Syncless("thread"), divisor),
+    "gevent": lambda divisor: measure(Gevent(), divisor),
+    "eventlet": lambda divisor: measure(Eventlet(), divisor),
+    "asyncio": lambda divisor: coroutines("asyncio", divisor),
+    "uvloop": lambda divisor: coroutines("uvloop", divisor),
+    "threads": lambda divisor: measure(Threads(), divisor),
+    "go": lambda divisor: go.run("names", divisor),
+}
 
 
 def in_namespace(library: str, divisor: str) -> None:
@@ -128,7 +212,11 @@ def in_namespace(library: str, divisor: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[2] == "measure":
-        print(json.dumps(measure(LIBRARIES[sys.argv[1]](), int(sys.argv[3]))), flush=True)
+        try:
+            found = LIBRARIES[sys.argv[1]](int(sys.argv[3]))
+        except (Absent, ImportError) as error:
+            sys.exit(str(error))
+        print(json.dumps(found), flush=True)
         os._exit(0)
     elif sys.argv[2] == "namespace":
         in_namespace(sys.argv[1], sys.argv[3])

@@ -7,7 +7,7 @@ import pathlib
 import statistics
 from typing import Any
 
-from benchmark.engine import OPERATIONS
+from benchmark.engine import OPERATIONS, THREADS
 from benchmark.experiments import EXPERIMENTS
 from benchmark.files import OPERATIONS as FILES
 from benchmark.files import PAUSES
@@ -161,6 +161,10 @@ def engine_table(result: dict[str, Any]) -> str:
             goal = f"{operation.most:.2f}" + ("" if part <= operation.most else " (missed)")
         lines.append(f"| {operation.text} | {' | '.join(cells)} | {needs} | {goal} |")
     lines += [f"\n{library}: absent: {reason}" for library, reason in result["absent"].items()]
+    lines.append(
+        f"\nThreads: {THREADS:,} sleep in place of 10,000 and 100,000, because more cannot be had everywhere. "
+        "Names and files are in tables of their own. Empty: it has no such operation."
+    )
     return "\n".join(lines)
 
 
@@ -178,20 +182,24 @@ def patched_table(result: dict[str, Any]) -> str:
 
 
 def files_table(result: dict[str, Any]) -> str:
+    libraries = result["libraries"]
     lines = [
         f"**Files in memory** (CPU ns, the least of {result['rounds']} rounds; pauses the medians; gevent {result['versions']['gevent']})",
         "",
-        "| call | unpatched | syncless | gevent | syncless, of unpatched | of gevent |",
-        "|---|---|---|---|---|---|",
+        f"| call | {' | '.join(libraries)} | syncless, of unpatched | of gevent |",
+        "|---|" + "---|" * (len(libraries) + 2),
     ]
-    libraries = result["libraries"]
     for name, text in FILES.items():
-        if name in PAUSES:
-            ours, theirs = (statistics.median(libraries[library][name]) for library in ("syncless", "gevent"))
-            lines.append(f"| {text} | | {ours:,.1f} ms | {theirs:,.1f} ms | | {ours / theirs:.2f} |")
-        else:
-            before, ours, theirs = (min(libraries[library][name]) for library in ("unpatched", "syncless", "gevent"))
-            lines.append(f"| {text} | {before:,.0f} | {ours:,.0f} | {theirs:,.0f} | {ours / before:.2f} | {ours / theirs:.2f} |")
+        best = statistics.median if name in PAUSES else min
+        found = {library: best(values[name]) for library, values in libraries.items() if name in values}
+        cells = [
+            "-" if library not in found else f"{found[library]:,.1f} ms" if name in PAUSES else f"{found[library]:,.0f}"
+            for library in libraries
+        ]
+        ratios = [f"{found['syncless'] / found[peer]:.2f}" if peer in found else "" for peer in ("unpatched", "gevent")]
+        lines.append(f"| {text} | {' | '.join(cells)} | {' | '.join(ratios)} |")
+    lines.append("\nUnpatched: the pauses are those of threads. asyncio, uvloop: by `asyncio.to_thread()`, since they have no files.")
+    lines += [f"\n{library}: absent: {reason}" for library, reason in result["absent"].items()]
     return "\n".join(lines)
 
 

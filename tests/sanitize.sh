@@ -18,5 +18,8 @@ export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export PYTHONMALLOC=malloc PYTHONPATH=$PWD SYNCLESS_TEST_SECONDS=300
 "$python" -c 'import syncless._core.loop as loop; assert "sanitize" in loop.__file__, loop.__file__'
 # the workers' master is Python, and its tests send signals that the sanitizer takes for faults
-"$python" -m pytest tests/core tests/io tests/stackless tests/wsgi --ignore tests/wsgi/test_workers.py "$@"
+"$python" -m pytest tests/core tests/io tests/stackless "$@" &
+others=$!
+"$python" -m pytest tests/wsgi --ignore tests/wsgi/test_workers.py "$@"
+wait $others
 "$python" -m tests.fuzz --seconds 20

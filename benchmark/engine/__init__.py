@@ -38,3 +38,6 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 LIBRARIES = ["syncless", "gevent", "eventlet", "asyncio", "uvloop", "greenlet", "threads", "go"]
+
+THREADS = 2_000
+"""as many OS threads as can be had everywhere"""

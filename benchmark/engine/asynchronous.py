@@ -189,13 +189,17 @@ async def memory(count: int) -> float:
     return used
 
 
-def run(with_uvloop: bool, what: str, divisor: int) -> dict[str, float]:
-    if with_uvloop:
+def new_event_loop(library: str) -> asyncio.AbstractEventLoop:
+    """asyncio's, or uvloop's."""
+    if library == "uvloop":
         import uvloop
 
-        loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    else:
-        loop = asyncio.new_event_loop()
+        return uvloop.new_event_loop()
+    return asyncio.new_event_loop()
+
+
+def run(library: str, what: str, divisor: int) -> dict[str, float]:
+    loop = new_event_loop(library)
     if what == "time":
         return loop.run_until_complete(measure(divisor))
     return {what: loop.run_until_complete(memory((10_000 if what == "memory 10k" else 100_000) // divisor))}

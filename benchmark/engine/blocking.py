@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from benchmark.engine import THREADS
 from benchmark.engine.measuring import cpu_per_operation, resident
 
 
@@ -92,7 +93,7 @@ class Eventlet:
 
 
 class Threads:
-    sleepers = 2_000  # more cannot be had everywhere
+    sleepers = THREADS
 
     def __init__(self) -> None:
         import multiprocessing.pool

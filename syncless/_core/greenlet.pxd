@@ -11,7 +11,7 @@ cdef extern from "greenlet.h":
     void PyGreenlet_Import()
     PyGreenlet* PyGreenlet_New(PyObject* run, PyGreenlet* parent) except NULL
     PyGreenlet* PyGreenlet_GetCurrent()
-    PyObject* PyGreenlet_Switch(PyGreenlet* target, PyObject* args, PyObject* kwargs) except NULL
+    PyObject* PyGreenlet_Switch(PyGreenlet* target, PyObject* args, PyObject* kwargs) noexcept      # NULL: an exception is set
 
 cdef extern from *:
     """

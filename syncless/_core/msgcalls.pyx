@@ -12,29 +12,49 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from libc.errno cimport EAGAIN
 from libc.stdint cimport int64_t
-from libc.string cimport memset
+from libc.string cimport memset, strlen
 
 from syncless._core.poller cimport READ, WRITE
 from syncless._core.sockcalls cimport NO_WAIT, UNKNOWN, await_ready, begin, peer_name, sockaddr_storage, socket, wait
 
 from syncless._core.sockcalls import connect_error, names_host
 
-cdef extern from "<sys/socket.h>":
-    int AF_INET, AF_INET6, MSG_DONTWAIT
+cdef extern from *:
+    """
+    #include <sys/socket.h>
+    #include <sys/un.h>
+    #include <netinet/in.h>
+    #include <arpa/inet.h>
+    """
+    int AF_INET, AF_INET6, AF_UNIX, MSG_DONTWAIT
     ctypedef unsigned int socklen_t
     struct sockaddr:
         pass
+    struct sockaddr_un:
+        char sun_path[108]
+    struct sockaddr_in:
+        unsigned short sin_family, sin_port
+        int sin_addr
+    int inet_pton(int family, const char* text, void* address) nogil
+    unsigned short htons(unsigned short number) nogil
     struct iovec:
         void* iov_base
         size_t iov_len
     struct msghdr:
+        void* msg_name
+        socklen_t msg_namelen
         iovec* msg_iov
         size_t msg_iovlen
+        int msg_flags
     ssize_t c_sendmsg "sendmsg"(int fd, msghdr* message, int flags) nogil
+    ssize_t c_recvmsg "recvmsg"(int fd, msghdr* message, int flags) nogil
+    ssize_t c_sendto "sendto"(int fd, const void* data, size_t size, int flags, const sockaddr* address, socklen_t length) nogil
     ssize_t c_recvfrom "recvfrom"(int fd, void* data, size_t size, int flags, sockaddr* address, socklen_t* length) nogil
 
 cdef extern from "Python.h":
     PyObject* PyObject_CallObject(object function, object args)     # NULL with an exception, which is looked at without raising it
+    int PySys_Audit(const char* event, const char* format, ...) except -1
+    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
 
 cdef enum:
     PIECES = 16         # buffers of a message that is sent without the standard library's method
@@ -112,8 +132,49 @@ def recvfrom_into(socket self not None, buffer, nbytes=0, int flags=0):
     return run(self, READ, flags, native_recvfrom_into, (self, buffer, nbytes, flags | MSG_DONTWAIT))
 
 
+cdef object unix_name(sockaddr_un* address, Py_ssize_t length):
+    """The path, or the bytes of an abstract name."""
+    if length and address.sun_path[0] == 0:
+        return address.sun_path[:length]
+    return os.fsdecode(<bytes> address.sun_path)
+
+
 def recvmsg(socket self not None, bufsize, ancbufsize=0, int flags=0, /):
     """recvmsg(bufsize[, ancbufsize[, flags]]) -> (data, ancdata, msg_flags, address); parks until something comes."""
+    cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
+    cdef sockaddr_storage address
+    cdef Py_ssize_t size
+    cdef msghdr message
+    cdef iovec vector
+    cdef ssize_t n
+    if type(bufsize) is int and type(ancbufsize) is int and ancbufsize == 0 and self.sock_family in (AF_UNIX, AF_INET, AF_INET6):
+        size = bufsize
+        if size < 0:
+            raise ValueError("negative buffer size in recvmsg()")
+        data = PyBytes_FromStringAndSize(NULL, size)
+        memset(&message, 0, sizeof(message))
+        vector.iov_base = PyBytes_AS_STRING(data)
+        vector.iov_len = size
+        message.msg_iov = &vector
+        message.msg_iovlen = 1
+        message.msg_name = &address
+        begin(self)
+        while True:
+            message.msg_namelen = sizeof(address)
+            n = c_recvmsg(self.sock_fd, &message, flags | MSG_DONTWAIT)
+            if n >= 0:
+                break
+            wait(self, READ, &deadline)
+        if n < size:
+            data = PyBytes_FromStringAndSize(PyBytes_AS_STRING(data), n)
+        if message.msg_namelen == 0:
+            name = None
+        elif address.ss_family == AF_UNIX:
+            (<char*> &address)[min(<size_t> message.msg_namelen, sizeof(address) - 1)] = 0
+            name = unix_name(<sockaddr_un*> &address, message.msg_namelen - <Py_ssize_t> sizeof(address.ss_family))
+        else:
+            name = peer_name(&address)
+        return data, [], message.msg_flags, name
     return run(self, READ, flags, native_recvmsg, (self, bufsize, ancbufsize, flags | MSG_DONTWAIT))
 
 
@@ -122,12 +183,43 @@ def recvmsg_into(socket self not None, buffers, ancbufsize=0, int flags=0, /):
     return run(self, READ, flags, native_recvmsg_into, (self, list(buffers), ancbufsize, flags | MSG_DONTWAIT))
 
 
+cdef bint is_four(socket self, object address, sockaddr_in* found) except -1:
+    """Whether it is an address of IPv4 in numbers, which is found then."""
+    cdef Py_ssize_t size
+    cdef const char* text
+    if self.sock_family != AF_INET or type(address) is not tuple or len(<tuple> address) != 2:
+        return False
+    host, port = (<tuple> address)[0], (<tuple> address)[1]
+    if type(host) is not str or type(port) is not int or not 0 <= port <= 65535:
+        return False
+    try:
+        text = PyUnicode_AsUTF8AndSize(host, &size)
+    except UnicodeEncodeError:
+        return False
+    memset(found, 0, sizeof(found[0]))
+    found.sin_family = AF_INET
+    found.sin_port = htons(<unsigned short> port)
+    return inet_pton(AF_INET, text, &found.sin_addr) == 1 and size == <Py_ssize_t> strlen(text)
+
+
 def sendto(socket self not None, data, *args):
     """sendto(data[, flags], address) -> count; parks until it can be sent."""
     cdef int flags
+    cdef int64_t deadline
+    cdef sockaddr_in four
+    cdef ssize_t n
     if not 1 <= len(args) <= 2:
         raise TypeError(f"sendto() takes 2 or 3 arguments ({len(args) + 1} given)")
     flags = args[0] if len(args) == 2 else 0
+    if type(data) is bytes and is_four(self, args[len(args) - 1], &four):
+        PySys_Audit("socket.sendto", "OO", <PyObject*> self, <PyObject*> args[len(args) - 1])
+        deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
+        begin(self)
+        while True:
+            n = c_sendto(self.sock_fd, PyBytes_AS_STRING(data), len(<bytes> data), flags | MSG_DONTWAIT, <sockaddr*> &four, sizeof(four))
+            if n >= 0:
+                return n
+            wait(self, WRITE, &deadline)
     return run(self, WRITE, flags, native_sendto, (self, data, flags | MSG_DONTWAIT, resolved(self, args[len(args) - 1])))
 
 
@@ -147,6 +239,7 @@ cdef Py_ssize_t send_pieces(socket self, list pieces, int flags) except -1:
     message.msg_iov = vector
     message.msg_iovlen = count
     pieces = list(pieces)           # held while this tasklet is parked
+    PySys_Audit("socket.sendmsg", "OO", <PyObject*> self, <PyObject*> None)
     begin(self)
     while True:
         n = c_sendmsg(self.sock_fd, &message, flags | MSG_DONTWAIT)

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from syncless._core.greenlet cimport PyGreenlet
 from syncless._core.observers cimport Observers
+from syncless._core.readyqueue cimport ReadyQueue
 from syncless._core.threadlocal cimport Locals
 from syncless._core.timers cimport Timer, TimerHeap
 
@@ -27,9 +28,6 @@ cdef enum State:
 cdef enum Outcome:
     WOKEN = 0
     TIMED_OUT = 1
-
-cdef enum:
-    POLL_ITEMS = 64                 # items run before a poll is due
 
 cdef class Scheduler
 
@@ -107,23 +105,11 @@ cdef inline BaseTasklet queue_pop(WaitQueue* queue):
     return tasklet
 
 
-cdef class Scheduler:
+cdef class Scheduler(ReadyQueue):
     cdef readonly BaseTasklet main
     cdef BaseTasklet current        # None while the loop itself runs
     cdef BaseTasklet orphan         # in a child: the tasklet that forked, if it was not main; the process ends with it
     cdef TimerHeap timers
-    cdef int64_t now                # ns; as fresh as the last poll, or a few short turns ago
-    # ready queue: a ring of owned references to Runnables
-    cdef PyObject** ring
-    cdef size_t ring_head, ring_count, ring_mask
-    # what is due before the next poll, owned
-    cdef PyObject** late
-    cdef Py_ssize_t late_count, late_room
-    # fairness: a poll is due when either is used up
-    cdef int credits
-    cdef int unread                 # turns that still go without a reading of the clock
-    cdef int64_t polled_at
-    cdef int64_t share              # ns
     # carriers
     cdef PyGreenlet** idle          # owned
     cdef Py_ssize_t idle_count, idle_room, carrier_count
@@ -133,14 +119,11 @@ cdef class Scheduler:
     cdef Py_ssize_t live_count
     cdef readonly Py_ssize_t parked_count
     cdef Py_ssize_t inside_count    # how many of them wait for one another only: for locks, queues, events, tasklets
-    cdef bint polling               # asleep, with the GIL released
     cdef bint closed
     cdef Observers observers        # or None
     cdef list limits                # of bytecodes, or None; see bytecodes.pyx
 
     # for those who wait and those who wake them
-    cdef int push(self, Runnable item) except -1
-    cdef int before_poll(self, Runnable item) except -1
     cdef int park(self, const char* why, object on, int64_t deadline) except -1
     cdef int wake(self, BaseTasklet tasklet, object value) except -1
     cdef int throw(self, BaseTasklet tasklet, object exception) except -1
@@ -148,24 +131,23 @@ cdef class Scheduler:
     cdef void adopt(self, BaseTasklet tasklet) noexcept
     cdef void release(self, BaseTasklet tasklet) noexcept
     cdef int report(self, object where, BaseException error) except -1
-    # for Loop, which defines the first three
+    # for Loop, which defines the first two
     cdef int deliver(self) except -1
     cdef int poll(self) except -1
-    cdef int rouse(self) except -1
     cdef int begin(self) except -1
-    cdef void polled(self, int64_t now) noexcept
-    cdef void share_equally(self, int64_t now, int items) noexcept
     cdef int end(self) except -1
 
-    cdef Runnable _pop(self)
-    cdef bint _poll_due(self) noexcept
-    cdef int _leave(self, BaseTasklet tasklet) except -1
     cdef PyGreenlet* _next_carrier(self, BaseTasklet leaving) except? NULL
-    cdef int _switch(self, PyGreenlet* target) except -1
-    cdef int _lead(self) except -1
+    cdef int _stops(self, BaseTasklet tasklet) except -1
+    cdef int _goes_on(self, BaseTasklet tasklet) except -1
+    cdef int _raise_pending(self, BaseTasklet tasklet) except -1
+    cdef int _torn(self, BaseTasklet tasklet) except -1
+    cdef bint _must_end(self) except -1
     cdef int _run_next(self) except -1
     cdef int _rest(self, PyGreenlet* target) except -1
     cdef bint _trim(self) except -1
 
 
 cdef int wake_all(WaitQueue* queue) except -1
+cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1
+cdef int failed() except -1

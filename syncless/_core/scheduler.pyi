@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from syncless._core.readyqueue import ReadyQueue
 from syncless._core.tasklet import MainTasklet, Tasklet
 
 class Runnable: ...
@@ -10,7 +11,7 @@ class BaseTasklet(Runnable):
 
 class StandIn(BaseTasklet): ...
 
-class Scheduler:
+class Scheduler(ReadyQueue):
     main: MainTasklet
     parked_count: int
     def tasklets(self) -> list[Tasklet]: ...

@@ -17,6 +17,10 @@ stays at the depth at which the loop was made, because a greenlet begins at the 
 Every Python call and every drop of a reference may switch. Hence all state of a turn is in the Loop, where the next leader finds
 it, and none is kept across a call.
 
+What stands on a carrier's stack between its base and the place where it switches is copied at each switch, and each return from there costs,
+because the processor cannot foresee it. So the functions on that way have no try block, whose room on the stack is large: they call what may
+fail, look at its result, and leave the rest to functions of their own (failed, _torn).
+
 Threads: each has its own Loop. The GIL guards the ready queue, so another thread wakes a tasklet by the same wake(), which also
 wakes the poller if that loop is asleep.
 """
@@ -24,15 +28,16 @@ wakes the poller if that loop is asleep.
 import sys
 import traceback
 
-from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_DECREF, Py_XDECREF
 from libc.stdint cimport int64_t, uint64_t
 
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.greenlet cimport (
     PyGreenlet, PyGreenlet_GetCurrent, PyGreenlet_Import, PyGreenlet_New, PyGreenlet_Switch, fresh_recursion_depth,
 )
+from syncless._core.readyqueue cimport ReadyQueue
 from syncless._core.threadlocal cimport drop_locals, exchange_locals
 from syncless._core.timers cimport TimerHeap, timer_init
 
@@ -45,8 +50,6 @@ cdef extern from *:
     uint64_t syncless_serial
 
 cdef enum:
-    POLL_AFTER = 200000         # ns run before a poll is due
-    SHORT = 4000                # ns from one reading of the clock to the next, after which the next three turns go without
     IDLE_CARRIERS = 256         # kept; one that has run Python code holds about 6 kB
     TRIM_PER_POLL = 64
 
@@ -104,7 +107,7 @@ cdef class _Carrier:
 
     def __call__(self):
         fresh_recursion_depth()
-        self.loop._lead()
+        lead(self.loop)
 
 
 cdef class _Spawner:
@@ -122,23 +125,17 @@ cdef class _Spawner:
             if carrier == NULL:
                 raise MemoryError("no memory for another carrier greenlet")
             loop.carrier_count += 1
-            loop._switch(carrier)
+            switch(carrier)
             Py_DECREF(<object> carrier)
 
 
-cdef class Scheduler:
+cdef class Scheduler(ReadyQueue):
     """What runs in one thread, and in which order. Loop adds what wakes it."""
 
     def __cinit__(self):
         self.timers = TimerHeap()
-        self.ring_mask = 255
-        self.ring = <PyObject**> PyMem_Malloc(256 * sizeof(PyObject*))
-        if self.ring == NULL:
-            raise MemoryError
 
     def __dealloc__(self):
-        PyMem_Free(self.ring)
-        PyMem_Free(self.late)
         PyMem_Free(self.idle)
 
     cdef int begin(self) except -1:
@@ -158,68 +155,6 @@ cdef class Scheduler:
         """Waits for something to do, if nothing is ready. Loop knows how."""
         raise NotImplementedError("a Scheduler alone cannot wait")
 
-    cdef int rouse(self) except -1:
-        """Wakes the loop that sleeps in poll(), from another thread. Loop knows how."""
-        return 0
-
-    cdef void polled(self, int64_t now) noexcept:
-        """A poll is over: the next is due after POLL_ITEMS items or POLL_AFTER ns."""
-        self.now = self.polled_at = now
-        self.credits = POLL_ITEMS
-        self.share = POLL_AFTER
-
-    cdef void share_equally(self, int64_t now, int items) noexcept:
-        """The items that a poll brought are done: those that are ready get as many turns and as much time before the next."""
-        cdef int64_t spent = now - self.polled_at
-        self.polled(now)
-        self.credits = max(items, <int> POLL_ITEMS)
-        self.share = max(spent, <int64_t> POLL_AFTER)
-
-    # -- the ready queue -----------------------------------------------------------------------------------------------------
-
-    cdef int push(self, Runnable item) except -1:
-        """Puts the item at the end of the ready queue. From any thread that holds the GIL."""
-        cdef PyObject** grown
-        cdef size_t i
-        if self.ring_count > self.ring_mask:
-            grown = <PyObject**> PyMem_Malloc((self.ring_mask + 1) * 2 * sizeof(PyObject*))
-            if grown == NULL:
-                raise MemoryError
-            for i in range(self.ring_count):
-                grown[i] = self.ring[(self.ring_head + i) & self.ring_mask]
-            PyMem_Free(self.ring)
-            self.ring = grown
-            self.ring_head = 0
-            self.ring_mask = self.ring_mask * 2 + 1
-        Py_INCREF(item)
-        self.ring[(self.ring_head + self.ring_count) & self.ring_mask] = <PyObject*> item
-        self.ring_count += 1
-        if self.polling:
-            self.rouse()
-        return 0
-
-    cdef Runnable _pop(self):
-        cdef PyObject* item = self.ring[self.ring_head]
-        self.ring_head = (self.ring_head + 1) & self.ring_mask
-        self.ring_count -= 1
-        owned = <Runnable> item
-        Py_DECREF(owned)
-        return owned
-
-    cdef int before_poll(self, Runnable item) except -1:
-        """Runs the item before the loop next looks at descriptors."""
-        cdef PyObject** grown
-        if self.late_count == self.late_room:
-            grown = <PyObject**> PyMem_Realloc(self.late, (self.late_room * 2 or 16) * sizeof(PyObject*))
-            if grown == NULL:
-                raise MemoryError
-            self.late = grown
-            self.late_room = self.late_room * 2 or 16
-        Py_INCREF(item)
-        self.late[self.late_count] = <PyObject*> item
-        self.late_count += 1
-        return 0
-
     # -- the seam: park and wake ---------------------------------------------------------------------------------------------
 
     cdef int park(self, const char* why, object on, int64_t deadline) except -1:
@@ -229,14 +164,14 @@ cdef class Scheduler:
         somewhere takes it out again when this raises or times out.
         """
         cdef BaseTasklet tasklet = self.current
+        cdef int outcome
         if tasklet is None:
             raise RuntimeError("the event loop itself cannot wait: a signal handler or callback called something that blocks; "
                                "let it spawn a tasklet instead")
         if Py_IsFinalizing():
             raise RuntimeError("nothing can wait any more: the interpreter is ending")     # a destructor tried to
         if tasklet.pending is not None:
-            exception, tasklet.pending = tasklet.pending, None
-            raise exception
+            return self._raise_pending(tasklet)
         tasklet.state = PARKED
         tasklet.outcome = WOKEN
         tasklet.why = why
@@ -245,15 +180,13 @@ cdef class Scheduler:
         if deadline != NEVER:
             self.timers.add(&tasklet.timer, deadline)
         self.parked_count += 1
-        try:
-            self._leave(tasklet)
-        finally:
-            self.parked_count -= 1
-            tasklet.why = NULL
-            tasklet.waiting_on = None
-            if tasklet.timer.index >= 0:
-                self.timers.remove(&tasklet.timer)
-        return tasklet.outcome
+        outcome = unchecked_pass_turn(self, tasklet)
+        self.parked_count -= 1
+        tasklet.why = NULL
+        tasklet.waiting_on = None
+        if tasklet.timer.index >= 0:
+            self.timers.remove(&tasklet.timer)
+        return failed() if outcome < 0 else tasklet.outcome
 
     cdef int wake(self, BaseTasklet tasklet, object value) except -1:
         """Lets a parked tasklet go on with `value`. Returns 1, or 0 if it does not wait (any more). From any thread."""
@@ -284,53 +217,28 @@ cdef class Scheduler:
         if tasklet.pending is None:
             tasklet.state = READY
             self.push(tasklet)
-        self._leave(tasklet)
+        return pass_turn(self, tasklet)
+
+    cdef int _stops(self, BaseTasklet tasklet) except -1:
+        """Others are going to run in its place."""
+        if tasklet.switch_hook is not None:
+            tasklet.switch_hook(True)
+        if self.observers is not None:
+            self.observers.stops(tasklet)
+        if tasklet.locals.own:
+            exchange_locals(&tasklet.locals)
         return 0
 
-    cdef bint _poll_due(self) noexcept:
-        cdef int64_t before
-        self.credits -= 1
-        if self.unread:                             # turns are short: reading the clock each time would be a good part of their cost
-            self.unread -= 1
-            return self.credits <= 0
-        before = self.now
-        self.now = monotonic_ns()
-        if self.now - before < SHORT:
-            self.unread = 3
-        return self.credits <= 0 or self.now - self.polled_at > self.share
-
-    cdef int _leave(self, BaseTasklet tasklet) except -1:
-        """Gives the thread to the next ready tasklet or to a leader; returns when this tasklet's turn has come."""
-        cdef PyGreenlet* carrier
-        if tasklet.state != RUNNING:
-            carrier = self._next_carrier(tasklet)
-            if carrier != NULL:
-                tasklet.carrier = PyGreenlet_GetCurrent()
-                if tasklet.switch_hook is not None:
-                    tasklet.switch_hook(True)
-                if self.observers is not None:
-                    self.observers.stops(tasklet)
-                if tasklet.locals.own:
-                    exchange_locals(&tasklet.locals)
-                try:
-                    self._switch(carrier)
-                finally:
-                    if tasklet.locals.own:
-                        exchange_locals(&tasklet.locals)
-                    if tasklet.switch_hook is not None:
-                        tasklet.switch_hook(False)
-                    carrier = tasklet.carrier
-                    tasklet.carrier = NULL
-                    Py_DECREF(<object> carrier)
-            tasklet.state = RUNNING
-            self.current = tasklet
-            tasklet.switches += carrier != NULL
-            if self.observers is not None:
-                self.observers.begins(tasklet)
-        if tasklet.pending is not None:
-            exception, tasklet.pending = tasklet.pending, None
-            raise exception
+    cdef int _goes_on(self, BaseTasklet tasklet) except -1:
+        if tasklet.locals.own:
+            exchange_locals(&tasklet.locals)
+        if tasklet.switch_hook is not None:
+            tasklet.switch_hook(False)
         return 0
+
+    cdef int _raise_pending(self, BaseTasklet tasklet) except -1:
+        exception, tasklet.pending = tasklet.pending, None
+        raise exception
 
     cdef PyGreenlet* _next_carrier(self, BaseTasklet leaving) except? NULL:
         """Where to go from a tasklet that stops; NULL if the next that is ready is that tasklet itself.
@@ -357,38 +265,33 @@ cdef class Scheduler:
             return self.idle[self.idle_count]
         return self.spawner
 
-    cdef int _switch(self, PyGreenlet* target) except -1:
-        Py_DECREF(<object> PyGreenlet_Switch(target, NULL, NULL))
-        return 0
+    cdef int _torn(self, BaseTasklet tasklet) except -1:
+        """An exception came out of the switch itself: the greenlet ends."""
+        try:
+            return failed()
+        finally:
+            self._goes_on(tasklet)
 
     # -- the life of a carrier -----------------------------------------------------------------------------------------------
 
-    cdef int _lead(self) except -1:
-        """Runs turns for as long as this carrier lives. Nothing is kept in local variables across a call: see the module's text."""
-        while not self.closed:
-            self.current = None
-            try:
-                if self.deliver():
-                    pass
-                elif self.ring_count and not self._poll_due():
-                    self._run_next()
-                else:
-                    self.poll()
-            except GreenletExit:
-                break
-            except BaseException as error:
-                self.report("the event loop", error)
-        self.carrier_count -= 1
-        return 0
+    cdef bint _must_end(self) except -1:
+        """After a step failed: whether its carrier ends."""
+        try:
+            failed()
+        except GreenletExit:
+            return True
+        except BaseException as error:
+            self.report("the event loop", error)
+        return False
 
     cdef int _run_next(self) except -1:
         cdef PyGreenlet* target
-        cdef Runnable item = self._pop()
+        cdef Runnable item = <Runnable> self._pop()
         if isinstance(item, BaseTasklet) and (<BaseTasklet> item).state != NEW:
             target = (<BaseTasklet> item).carrier
             if (<BaseTasklet> item).state == READY and target != NULL:      # else it was killed meanwhile
                 item = None                         # a resting leader must not keep a tasklet alive
-                self._rest(target)
+                return self._rest(target)
             return 0
         return item.turn(self)
 
@@ -405,7 +308,7 @@ cdef class Scheduler:
         me = PyGreenlet_GetCurrent()
         self.idle[self.idle_count] = me
         self.idle_count += 1
-        self._switch(target)                        # raises GreenletExit when _trim() dropped the list's reference
+        switch(target)                              # raises GreenletExit when _trim() dropped the list's reference
         Py_DECREF(<object> me)
         return 0
 
@@ -486,6 +389,78 @@ cdef class Scheduler:
             self._pop()
         self.timers.clear()
         return 0
+
+
+# -- switching -------------------------------------------------------------------------------------------------------------------
+
+
+cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
+    """Gives the thread to the next ready tasklet or to a leader; returns when this tasklet's turn has come."""
+    cdef PyGreenlet* carrier
+    cdef PyObject* returned
+    if tasklet.state != RUNNING:
+        carrier = self._next_carrier(tasklet)
+        if carrier != NULL:
+            tasklet.carrier = PyGreenlet_GetCurrent()
+            if tasklet.locals.own or tasklet.switch_hook is not None or self.observers is not None:
+                self._stops(tasklet)
+            returned = PyGreenlet_Switch(carrier, NULL, NULL)
+            carrier = tasklet.carrier
+            tasklet.carrier = NULL
+            Py_DECREF(<object> carrier)         # which runs, and so has other owners
+            if returned == NULL:
+                return self._torn(tasklet)
+            Py_DECREF(<object> returned)
+            tasklet.switches += 1
+            if tasklet.locals.own or tasklet.switch_hook is not None:
+                self._goes_on(tasklet)
+        tasklet.state = RUNNING
+        self.current = tasklet
+        if self.observers is not None:
+            self.observers.begins(tasklet)
+    return 0 if tasklet.pending is None else self._raise_pending(tasklet)
+
+
+# -- a carrier's base ----------------------------------------------------------------------------------------------------------
+
+
+cdef int failed() except -1:
+    """Hands on the exception that is set."""
+    return -1
+
+
+cdef int switch(PyGreenlet* target) except -1:
+    cdef PyObject* returned = PyGreenlet_Switch(target, NULL, NULL)
+    if returned == NULL:
+        return failed()
+    Py_DECREF(<object> returned)
+    return 0
+
+
+cdef int step(Scheduler self) except -1:
+    """One event, one turn, or the wait for more."""
+    if self.deliver():
+        return 0
+    if self.ring_count and not self._poll_due():
+        return self._run_next()
+    return self.poll()
+
+
+cdef int lead(Scheduler self) except -1:
+    """Steps for as long as this carrier lives. Nothing is kept in local variables across a call: see the module's text."""
+    while not self.closed:
+        self.current = None
+        if unchecked_step(self) < 0 and self._must_end():
+            break
+    self.carrier_count -= 1
+    return 0
+
+
+# the same without a look at the exception, which is set if the result is negative
+ctypedef int (*Step)(Scheduler self) noexcept
+ctypedef int (*PassTurn)(Scheduler self, BaseTasklet tasklet) noexcept
+cdef Step unchecked_step = <Step> step
+cdef PassTurn unchecked_pass_turn = <PassTurn> pass_turn
 
 
 def set_error_handler(handler):

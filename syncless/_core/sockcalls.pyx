@@ -283,8 +283,10 @@ cdef bint is_number(const char* text, Py_ssize_t size) noexcept:
     cdef char room[16]
     cdef char plain[64]
     cdef const char* scope
+    if size != <Py_ssize_t> strlen(text):
+        return True                                     # refused at once
     if size == 0 or inet_pton(AF_INET, text, room) == 1:
-        return size == <Py_ssize_t> strlen(text)
+        return True
     scope = <const char*> memchr(text, 37, size)        # %
     if scope != NULL:
         size = scope - text
@@ -311,7 +313,7 @@ def is_numeric(host) -> bool:
     try:
         text = PyUnicode_AsUTF8AndSize(host, &size)
     except UnicodeEncodeError:
-        return False
+        return True             # refused at once
     return is_number(text, size)
 
 

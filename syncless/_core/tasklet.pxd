@@ -1,3 +1,4 @@
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from syncless._core.scheduler cimport BaseTasklet, Scheduler, WaitQueue
@@ -16,7 +17,8 @@ cdef class Tasklet(BaseTasklet):
     cdef WaitQueue joiners
     cdef object __weakref__
 
-    cdef object body(self, Scheduler loop)
+    cdef bint begin(self, Scheduler loop) except -1
+    cdef int _end(self, Scheduler loop, PyObject* returned) except -1
     cdef int finish(self, Scheduler loop, object result, BaseException exception) except -1
     cdef int tell(self, Scheduler loop) except -1
 

@@ -7,17 +7,22 @@ import os
 import sys
 
 from cpython.contextvars cimport PyContext_CopyCurrent, PyContext_Enter, PyContext_Exit
-from cpython.object cimport PyObject, PyObject_Call, PyObject_CallObject
+from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.loop cimport Loop, get_loop, loop_of, wait_in
-from syncless._core.scheduler cimport DONE, NEW, RUNNING, WOKEN, BaseTasklet, Scheduler, wake_all
+from syncless._core.scheduler cimport DONE, NEW, RUNNING, WOKEN, BaseTasklet, Scheduler, failed, wake_all
 from syncless._core.threadlocal cimport end_locals, start_locals
 from syncless._core.timers cimport timer_init
 
 from syncless._core import loop as _loop_module
+
+cdef extern from "Python.h":
+    PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept      # NULL: an exception is set
+    void PyErr_SetObject(object kind, object exception)
+
 
 class TaskletExit(SystemExit):
     """Ends the tasklet in which it is raised, quietly (Stackless Python's name). Raised by Tasklet.kill()."""
@@ -73,33 +78,42 @@ cdef class Tasklet(BaseTasklet):
         loop.adopt(self)
         loop.push(self)
 
-    cdef object body(self, Scheduler loop):
-        """What the tasklet does; Tasklets of another kind do something else here."""
-        if self.kwargs is None:
-            return PyObject_CallObject(self.function, self.args)
-        return PyObject_Call(self.function, self.args, self.kwargs)
-
     cdef int turn(self, Scheduler loop) except -1:
-        """At the base of a carrier: the whole life of the tasklet, waits included."""
-        cdef object result = None, context = self.context
-        cdef BaseException exception = None
+        """At the base of a carrier: the whole life of the tasklet, waits included. Little is on the stack meanwhile, see scheduler.pyx."""
+        cdef PyObject* result = NULL
         if self.state != NEW:
             return 0
+        if self.begin(loop):
+            result = PyObject_Call(<PyObject*> self.function, <PyObject*> self.args, NULL if self.kwargs is None else <PyObject*> self.kwargs)
+        return self._end(loop, result)
+
+    cdef bint begin(self, Scheduler loop) except -1:
+        """Its turn has come for the first time. False, with an exception set, if one was thrown before."""
         loop.current = self
         self.state = RUNNING
         self.switches += 1
         if loop.observers is not None:
             loop.observers.begins(self)
         start_locals(&self.locals)
-        PyContext_Enter(context)
+        PyContext_Enter(self.context)
+        if self.pending is not None:
+            PyErr_SetObject(type(self.pending), self.pending)
+            self.pending = None
+            return False
+        return True
+
+    cdef int _end(self, Scheduler loop, PyObject* returned) except -1:
+        """Its function has returned, or an exception is set."""
+        cdef object result = None
+        cdef BaseException exception = None
         try:
-            if self.pending is not None:
-                exception, self.pending = self.pending, None
-                raise exception
-            result = self.body(loop)
+            if returned == NULL:
+                failed()
+            result = <object> returned
+            Py_DECREF(result)
         except BaseException as error:
             exception = error
-        PyContext_Exit(context)
+        PyContext_Exit(self.context)
         end_locals(&self.locals)
         loop.current = None
         if loop.observers is not None:

@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
+from typing import Any
 
 from syncless._core.tasklet import TaskletExit
 from syncless.stackless._channel import channel, get_channel_callback, set_channel_callback
@@ -27,17 +26,20 @@ from syncless.stackless._schedule import (
 )
 from syncless.stackless._tasklet import bomb, get_schedule_callback, set_error_handler, set_schedule_callback, tasklet
 
-
-class _Module(ModuleType):
-    """What Stackless has as attributes is always fresh."""
-
-    current = property(lambda self: getcurrent())
-    main = property(lambda self: getmain())
-    runcount = property(lambda self: getruncount())
-    threads = property(lambda self: getthreads())
+_FRESH = {"current": getcurrent, "main": getmain, "runcount": getruncount, "threads": getthreads}
+"""What Stackless has as attributes that are always up to date."""
 
 
-sys.modules[__name__].__class__ = _Module
+def __getattr__(name: str) -> Any:
+    # rather than a module class with properties, in which the interpreter would look up stackless.schedule at each call
+    if name in _FRESH:
+        return _FRESH[name]()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_FRESH])
+
 
 __all__ = [
     "TaskletExit",

@@ -1,10 +1,10 @@
 """schedule() and run(), and what can be asked of a thread."""
 
 from syncless._core.bytecodes cimport BytecodeLimit
-from syncless._core.scheduler cimport BaseTasklet
+from syncless._core.scheduler cimport READY, BaseTasklet, pass_turn
 from syncless.stackless._preempt cimport preemption
 from syncless.stackless._tasklet cimport tasklet
-from syncless.stackless._thread cimport IN_RUN, Thread, here, leave, other_threads, pause, run_queue, threads
+from syncless.stackless._thread cimport IN_RUN, Thread, here, leave, other_threads, pause, run_queue, running, threads
 
 cdef object ABSENT = object()
 
@@ -12,27 +12,33 @@ cdef object ABSENT = object()
 def schedule(retval=ABSENT):
     """Lets the others that are ready run once. Returns `retval`, or the present tasklet."""
     cdef Thread state = here()
-    return _left_with(state, state.loop.current, retval, True)
+    cdef BaseTasklet me = running(state)
+    hold(me, retval)
+    me.state = READY
+    state.loop.push(me)
+    pass_turn(state.loop, me)
+    return held(me, retval)
 
 
 def schedule_remove(retval=ABSENT):
     """As schedule(), but the present tasklet is paused until somebody inserts it."""
     cdef Thread state = here()
-    return _left_with(state, state.loop.current, retval, False)
+    cdef BaseTasklet me = running(state)
+    hold(me, retval)
+    leave(state, me, False)
+    return held(me, retval)
 
 
-cdef object _left_with(Thread state, BaseTasklet me, object retval, bint stays):
-    cdef tasklet mine = <tasklet> me if isinstance(me, tasklet) else None
-    if retval is ABSENT:
-        retval = me
-    if mine is None:
-        leave(state, me, stays)
-        return retval
-    mine.tempval = retval
-    try:
-        leave(state, me, stays)
-    finally:
-        retval, mine.tempval = mine.tempval, None
+cdef inline void hold(BaseTasklet me, object retval) noexcept:
+    """Others may change it meanwhile."""
+    if isinstance(me, tasklet):
+        (<tasklet> me).tempval = me if retval is ABSENT else retval
+
+
+cdef inline object held(BaseTasklet me, object retval):
+    if not isinstance(me, tasklet):
+        return me if retval is ABSENT else retval
+    retval, (<tasklet> me).tempval = (<tasklet> me).tempval, None
     return retval
 
 
@@ -44,12 +50,8 @@ def run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltim
     waited for that may meet them. `ignore_nesting` changes nothing: a tasklet can be interrupted at any depth.
     """
     cdef Thread state = here()
-    cdef BaseTasklet me = state.loop.current
+    cdef BaseTasklet me = running(state)
     cdef BytecodeLimit limit = preemption(state, me, timeout, soft, totaltimeout) if timeout else None
-    if state.switch_trap:
-        raise RuntimeError("switch_trap")
-    if me is None:
-        raise RuntimeError("the event loop itself cannot run() others: let it spawn a tasklet instead")
     if limit is not None:
         limit.start()                       # RuntimeError if a debugger traces
     state.runners.append(me)

@@ -168,9 +168,9 @@ cdef class tasklet(Tasklet):
             loop.adopt(self)
         return 0
 
-    cdef object body(self, Scheduler loop):
+    cdef bint begin(self, Scheduler loop) except -1:
         self.inserted = False
-        return Tasklet.body(self, loop)
+        return Tasklet.begin(self, loop)
 
     cdef int finish(self, Scheduler loop, object result, BaseException exception) except -1:
         cdef BaseException raised = None

@@ -33,6 +33,16 @@ cdef inline Thread here():
 cdef int push_first(Loop loop, BaseTasklet item) except -1
 cdef int take_out(Loop loop, BaseTasklet item) except -1
 cdef list run_queue(Loop loop)
+cdef int refuse_switch(Thread state) except -1
+
+
+cdef inline BaseTasklet running(Thread state):
+    """The running tasklet, if it may switch; RuntimeError else."""
+    if state.switch_trap or state.loop.current is None:
+        refuse_switch(state)
+    return state.loop.current
+
+
 cdef int leave(Thread state, BaseTasklet me, bint stays) except -1
 cdef int pause(Thread state, BaseTasklet me, const char* why, object on) except -1
 cdef int run_now(Thread state, BaseTasklet target, bint stays) except -1

@@ -14,7 +14,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 
 from syncless._core.loop cimport Loop, get_loop
-from syncless._core.scheduler cimport NEW, PARKED, READY, BaseTasklet
+from syncless._core.scheduler cimport NEW, PARKED, READY, BaseTasklet, pass_turn
 
 cdef const char* PAUSED = "nobody: it is paused"
 cdef const char* IN_CHANNEL = "channel"
@@ -116,6 +116,12 @@ cdef list run_queue(Loop loop):
 # -- switching ---------------------------------------------------------------------------------------------------------------------
 
 
+cdef int refuse_switch(Thread state) except -1:
+    raise RuntimeError(
+        "switch_trap" if state.switch_trap
+        else "the event loop itself cannot switch: a callback called something that does; let it spawn a tasklet instead")
+
+
 cdef int leave(Thread state, BaseTasklet me, bint stays) except -1:
     """Lets the next one run; `stays`: at the end of the run queue, or else paused until somebody inserts it."""
     cdef Loop loop = state.loop
@@ -124,7 +130,7 @@ cdef int leave(Thread state, BaseTasklet me, bint stays) except -1:
     if stays:
         me.state = READY
         loop.push(me)
-        loop._leave(me)
+        pass_turn(loop, me)
         return 0
     return pause(state, me, PAUSED, None)
 
@@ -141,7 +147,7 @@ cdef int pause(Thread state, BaseTasklet me, const char* why, object on) except 
     state.blocked += 1
     state.loop.parked_count += 1
     try:
-        state.loop._leave(me)
+        pass_turn(state.loop, me)
     finally:
         state.blocked -= 1
         state.loop.parked_count -= 1
@@ -153,10 +159,8 @@ cdef int pause(Thread state, BaseTasklet me, const char* why, object on) except 
 cdef int run_now(Thread state, BaseTasklet target, bint stays) except -1:
     """The target runs next, and what is before it in the run queue goes behind the present one; if it was not there, the present one follows."""
     cdef Loop loop = state.loop
-    cdef BaseTasklet me = loop.current
+    cdef BaseTasklet me = running(state)
     cdef Py_ssize_t at
-    if state.switch_trap:
-        raise RuntimeError("switch_trap")
     if target.state in (NEW, READY):
         at = place(loop, target)
     else:
@@ -172,7 +176,7 @@ cdef int run_now(Thread state, BaseTasklet target, bint stays) except -1:
     if stays:
         me.state = READY
         rotate(loop, at)
-        loop._leave(me)
+        pass_turn(loop, me)
         return 0
     rotate(loop, at)
     return pause(state, me, PAUSED, None)

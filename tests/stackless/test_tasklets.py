@@ -379,3 +379,27 @@ def test_those_that_end_one_after_the_other_do_not_grow_the_stack():
     stackless.tasklet(end)()
     stackless.run()
     assert count == 50_000
+
+
+def test_a_callback_cannot_switch():
+    """It runs in no tasklet, so there is nothing to come back to."""
+    attempts = [
+        stackless.schedule,
+        stackless.schedule_remove,
+        stackless.run,
+        stackless.channel().receive,
+        stackless.tasklet().bind(print, ("never",)).run,
+    ]
+    refused = []
+
+    def callback(_):
+        for attempt in attempts:
+            with pytest.raises(RuntimeError, match="event loop itself cannot"):
+                attempt()
+            refused.append(attempt)
+
+    ended = syncless.spawn(int)
+    ended.add_done_callback(callback)
+    ended.join()
+    assert refused == attempts
+    attempts[-1].__self__.kill()

@@ -1,4 +1,4 @@
-// The engine's operations with goroutines: goroutines time|memory|"memory 10k" DIVISOR prints one JSON object.
+// The same operations with goroutines: goroutines time|memory|"memory 10k"|names|files DIVISOR prints one JSON object.
 package main
 
 import (
@@ -157,10 +157,10 @@ func timers(n int) {
 	var done sync.WaitGroup
 	done.Add(n)
 	for i := 0; i < n; i++ {
-		go func() {
+		go func(i int) {
 			time.Sleep(time.Duration(i%1000) * 100 * time.Microsecond)
 			done.Done()
-		}()
+		}(i)
 	}
 	done.Wait()
 }
@@ -185,6 +185,10 @@ func main() {
 		found["memory"] = memory(100000 / divisor)
 	case "memory 10k":
 		found["memory 10k"] = memory(10000 / divisor)
+	case "names":
+		found = names(divisor)
+	case "files":
+		found = files(divisor)
 	default:
 		for name, operation := range map[string]struct {
 			run func(int)
