@@ -40,11 +40,14 @@ cdef extern from *:
     #include <arpa/inet.h>
     #include <sys/un.h>
     #include <sys/sendfile.h>
+    #include <poll.h>
 
     static int syncless_inet_aton(const char *text) { struct in_addr address; return inet_aton(text, &address); }
     static void syncless_set_errno(int error) { errno = error; }
+    static int syncless_is_writable(int fd) { struct pollfd one = {fd, POLLOUT, 0}; return poll(&one, 1, 0) == 1; }
     """
     void syncless_set_errno(int error) nogil
+    bint is_writable "syncless_is_writable" (int fd) nogil
     int MSG_DONTWAIT, MSG_NOSIGNAL, MSG_WAITALL, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM
     int AF_INET, AF_INET6, AF_UNIX, SOL_SOCKET, SO_ERROR
     ctypedef unsigned int socklen_t
@@ -332,6 +335,7 @@ def connect_error(socket self not None, method, address) -> int:
     cdef int flags, error, fd = self.sock_fd
     cdef socklen_t length = sizeof(int)
     cdef Loop loop
+    begin(self)
     while True:
         flags = fcntl(fd, F_GETFL)
         self.sock_timeout = -1
@@ -346,7 +350,8 @@ def connect_error(socket self not None, method, address) -> int:
         if timeout == 0:
             return error
         if error == EINPROGRESS or error == EALREADY or error == EINTR:
-            await_ready(self, WRITE, &deadline)
+            if not is_writable(fd):             # on loopback it is decided already
+                await_ready(self, WRITE, &deadline)
             if getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0:
                 error = errno
             return error
