@@ -150,4 +150,3 @@ cdef class Scheduler(ReadyQueue):
 
 cdef int wake_all(WaitQueue* queue) except -1
 cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1
-cdef int failed() except -1

@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.loop cimport Loop, get_loop, loop_of, wait_in
-from syncless._core.scheduler cimport DONE, NEW, RUNNING, WOKEN, BaseTasklet, Scheduler, failed, wake_all
+from syncless._core.scheduler cimport DONE, NEW, RUNNING, WOKEN, BaseTasklet, Scheduler, wake_all
 from syncless._core.threadlocal cimport end_locals, start_locals
 from syncless._core.timers cimport timer_init
 
@@ -22,6 +22,26 @@ from syncless._core import loop as _loop_module
 cdef extern from "Python.h":
     PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept      # NULL: an exception is set
     void PyErr_SetObject(object kind, object exception)
+
+cdef extern from *:
+    """
+    /* Takes the exception that is set. */
+    static PyObject *syncless_raised(void) {
+    #if PY_VERSION_HEX >= 0x030C0000
+        return PyErr_GetRaisedException();
+    #else
+        PyObject *kind, *value, *trace;
+        PyErr_Fetch(&kind, &value, &trace);
+        PyErr_NormalizeException(&kind, &value, &trace);
+        if (trace)
+            PyException_SetTraceback(value, trace);
+        Py_XDECREF(kind);
+        Py_XDECREF(trace);
+        return value;
+    #endif
+    }
+    """
+    object raised "syncless_raised" ()
 
 
 class TaskletExit(SystemExit):
@@ -106,13 +126,11 @@ cdef class Tasklet(BaseTasklet):
         """Its function has returned, or an exception is set."""
         cdef object result = None
         cdef BaseException exception = None
-        try:
-            if returned == NULL:
-                failed()
+        if returned == NULL:
+            exception = raised()                # by no try block, which would add a line of this file to the traceback
+        else:
             result = <object> returned
             Py_DECREF(result)
-        except BaseException as error:
-            exception = error
         PyContext_Exit(self.context)
         end_locals(&self.locals)
         loop.current = None

@@ -4,6 +4,7 @@ import contextvars
 import subprocess
 import sys
 import time
+import traceback
 import weakref
 
 import pytest
@@ -360,3 +361,13 @@ def test_a_timeout_needs_a_tasklet(reports):
     tasklet.add_done_callback(lambda t: syncless.Timeout(1).start())
     tasklet.join()
     assert "needs a tasklet" in str(reports[0][1])
+
+
+def test_a_traceback_begins_in_the_function(reports):
+    def fails():
+        raise KeyError("no")
+
+    failing = spawn(fails)
+    failing.join()
+    [(where, error)] = reports
+    assert where is failing and [each.name for each in traceback.extract_tb(error.__traceback__)] == ["fails"]
