@@ -93,7 +93,7 @@ def run_calls(name: str, libraries: list[str], parts: list[str], scale: Scale, d
 
 
 CALLS: dict[str, tuple[list[str], list[str]]] = {
-    "engine": (LIBRARIES, ["time", "memory 10k", "memory"]),
+    "engine": (LIBRARIES, ["time", "schedule", "memory 10k", "memory"]),
     "patched": (["unpatched", "syncless", "gevent"], ["time"]),
     "files": (["unpatched", "syncless", "gevent", "eventlet", "asyncio", "uvloop", "go"], ["time"]),
     "models": (list(MODELS), list(TASKS)),

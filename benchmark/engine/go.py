@@ -13,7 +13,9 @@ SOURCE = HERE.parent / "engine" / "goroutines"
 
 
 def run(what: str, divisor: int) -> dict[str, float]:
-    """`what`: time, memory, memory 10k, names or files."""
+    """`what`: time, memory, memory 10k, names or files; nothing else is there."""
+    if what == "schedule":
+        return {}
     compiler = shutil.which("go") or ("/usr/local/go/bin/go" if os.path.exists("/usr/local/go/bin/go") else None)
     if compiler is None:
         raise Absent("there is no Go compiler")

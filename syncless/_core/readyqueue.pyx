@@ -91,13 +91,16 @@ cdef class ReadyQueue:
         self.share = max(spent, <int64_t> POLL_AFTER)
 
     cdef bint _poll_due(self) noexcept:
+        """Once it is due it stays so until there was one: who gives way asks, and the leader asks again."""
         cdef int64_t before
         self.credits -= 1
         if self.unread:                             # turns are short: reading the clock each time would be a good part of their cost
             self.unread -= 1
-            return self.credits <= 0
-        before = self.now
-        self.now = monotonic_ns()
-        if self.now - before < SHORT:
-            self.unread = 3
-        return self.credits <= 0 or self.now - self.polled_at > self.share
+        else:
+            before = self.now
+            self.now = monotonic_ns()
+            if self.now - self.polled_at > self.share:
+                self.credits = 0
+            elif self.now - before < SHORT:
+                self.unread = 3
+        return self.credits <= 0

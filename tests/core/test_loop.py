@@ -13,6 +13,7 @@ import pytest
 
 import syncless
 from syncless import Timeout, run_in_thread, sleep, spawn, wait_readable, wait_writable
+from syncless._core.loop import give_way
 
 
 def run(program, *args, timeout=30, **options):
@@ -128,6 +129,25 @@ def test_an_always_ready_socket_does_not_starve_others():
         assert time.monotonic() - started < 2 and received[0] > 0
         for tasklet in tasklets:
             tasklet.kill()
+
+
+def test_who_gives_way_after_long_pieces_of_work_lets_timers_ring():
+    """Half a millisecond a piece, as 200 MB are read: the loop looks for events after a few of them, not after forty."""
+    pieces, rung = 0, []
+
+    def tick():
+        while True:
+            sleep(0.0005)
+            rung.append(pieces)
+
+    ticker = spawn(tick)
+    for pieces in range(1, 201):  # noqa: B007 (the ticker reads it)
+        end = time.perf_counter() + 0.0005
+        while time.perf_counter() < end:
+            pass
+        give_way()
+    ticker.kill()
+    assert max(after - before for before, after in zip([0, *rung], [*rung, 200], strict=True)) <= 10
 
 
 def test_threads_have_loops_of_their_own():
