@@ -64,7 +64,7 @@ NATIVE = {
 
 # build kind -> compiler flags
 FLAGS = {
-    "release": ["-O2", "-g0", "-DNDEBUG"],  # debug information is a quarter of the compiler's time, and most of a wheel
+    "release": ["-O2", "-g0", "-DNDEBUG"],  # debug information takes the compiler long, and nobody reads it in a wheel
     "debug": ["-O1", "-g", "-UNDEBUG"],
     "asan": ["-O1", "-g", "-UNDEBUG", "-fsanitize=address,undefined", "-fno-omit-frame-pointer", "--param=asan-stack=0"],
 }

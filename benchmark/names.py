@@ -74,8 +74,6 @@ class Eventlet:
 
 class Threads:
     def __init__(self) -> None:
-        import socket
-
         self.sleep, self.getaddrinfo = time.sleep, socket.getaddrinfo
 
     def spawn(self, function: Callable[..., Any], *args: Any) -> threading.Thread:
