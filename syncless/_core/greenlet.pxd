@@ -28,3 +28,17 @@ cdef extern from *:
     }
     """
     void fresh_recursion_depth "syncless_fresh_depth" ()
+
+cdef extern from *:
+    """
+    /* The target, if it begins now, begins so many bytes below its caller. */
+    static int syncless_switch_further_down(PyGreenlet *target, size_t bytes) {
+        volatile char *between = __builtin_alloca(bytes + 1);
+        PyObject *returned;
+        between[0] = 0;
+        returned = PyGreenlet_Switch(target, NULL, NULL);
+        Py_XDECREF(returned);
+        return returned ? 0 : -1;
+    }
+    """
+    int switch_further_down "syncless_switch_further_down" (PyGreenlet* target, size_t bytes) except -1

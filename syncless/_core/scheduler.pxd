@@ -113,8 +113,8 @@ cdef class Scheduler(ReadyQueue):
     # carriers
     cdef PyGreenlet** idle          # owned
     cdef Py_ssize_t idle_count, idle_room, carrier_count
-    cdef PyGreenlet* spawner
-    cdef PyGreenlet* main_greenlet
+    cdef (PyGreenlet*)[2] spawners  # owned
+    cdef PyGreenlet* main_greenlet  # owned
     cdef PyObject* newest           # borrowed: list of live tasklets
     cdef Py_ssize_t live_count
     cdef readonly Py_ssize_t parked_count

@@ -11,8 +11,9 @@ waits, it switches straight to the next ready tasklet, or to an idle carrier, wh
                                                `--> an idle carrier goes on with [loop]: the new leader
     leader meets a parked tasklet that is ready: rests in the idle list, switches to it
 
-So the loop never runs on top of a user's stack. New carriers are started by the *spawner*, a greenlet that does nothing else and
-stays at the depth at which the loop was made, because a greenlet begins at the C stack position of whoever starts it.
+So the loop never runs on top of a user's stack. New carriers are started by *spawners*, greenlets that do nothing else and stay at the
+depths at which they began, because a greenlet begins at the C stack position of whoever starts it. There are two, by turns: a switch from
+a carrier of the first to one of the second, which lies below, copies nothing out.
 
 Every Python call and every drop of a reference may switch. Hence all state of a turn is in the Loop, where the next leader finds
 it, and none is kept across a call.
@@ -35,7 +36,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.greenlet cimport (
-    PyGreenlet, PyGreenlet_GetCurrent, PyGreenlet_Import, PyGreenlet_New, PyGreenlet_Switch, fresh_recursion_depth,
+    PyGreenlet, PyGreenlet_GetCurrent, PyGreenlet_Import, PyGreenlet_New, PyGreenlet_Switch, fresh_recursion_depth, switch_further_down,
 )
 from syncless._core.readyqueue cimport ReadyQueue
 from syncless._core.threadlocal cimport drop_locals, exchange_locals
@@ -52,6 +53,7 @@ cdef extern from *:
 cdef enum:
     IDLE_CARRIERS = 256         # kept; one that has run Python code holds about 6 kB
     TRIM_PER_POLL = 64
+    FURTHER_DOWN = 6000         # bytes of stack between the carriers of the two spawners: what most need, and no multiple of a page
 
 PyGreenlet_Import()
 chunkcache.install()
@@ -104,29 +106,27 @@ cdef class StandIn(BaseTasklet):
 cdef class _Carrier:
     """What a carrier greenlet runs."""
     cdef Scheduler loop
+    cdef PyGreenlet* greenlet           # owned until it runs; then it has other owners
 
     def __call__(self):
         fresh_recursion_depth()
+        Py_DECREF(<object> self.greenlet)
         lead(self.loop)
 
 
 cdef class _Spawner:
-    """What the spawner greenlet runs: each switch to it starts one carrier, at the spawner's own depth."""
+    """What a spawner greenlet runs: each switch to it starts one carrier, at the spawner's own depth."""
     cdef Scheduler loop
 
     def __call__(self):
         cdef _Carrier run
-        cdef PyGreenlet* carrier
-        cdef Scheduler loop = self.loop
-        while not loop.closed:
+        switch(self.loop.main_greenlet)         # which has started it, to give it its depth
+        while True:
             run = _Carrier()
-            run.loop = loop
-            carrier = PyGreenlet_New(<PyObject*> run, loop.main_greenlet)
-            if carrier == NULL:
-                raise MemoryError("no memory for another carrier greenlet")
-            loop.carrier_count += 1
-            switch(carrier)
-            Py_DECREF(<object> carrier)
+            run.loop = self.loop
+            run.greenlet = PyGreenlet_New(<PyObject*> run, self.loop.main_greenlet)
+            self.loop.carrier_count += 1
+            switch(run.greenlet)                # raises GreenletExit when the loop ends
 
 
 cdef class Scheduler(ReadyQueue):
@@ -141,9 +141,12 @@ cdef class Scheduler(ReadyQueue):
     cdef int begin(self) except -1:
         """In the greenlet that is the thread's main one."""
         cdef _Spawner spawner = _Spawner()
+        cdef int i
         spawner.loop = self
         self.main_greenlet = PyGreenlet_GetCurrent()
-        self.spawner = PyGreenlet_New(<PyObject*> spawner, self.main_greenlet)
+        for i in range(2):
+            self.spawners[i] = PyGreenlet_New(<PyObject*> spawner, self.main_greenlet)
+            switch_further_down(self.spawners[i], i * FURTHER_DOWN)
         self.polled(monotonic_ns())
         return 0
 
@@ -263,7 +266,7 @@ cdef class Scheduler(ReadyQueue):
         if self.idle_count:
             self.idle_count -= 1
             return self.idle[self.idle_count]
-        return self.spawner
+        return self.spawners[self.carrier_count & 1]
 
     cdef int _torn(self, BaseTasklet tasklet) except -1:
         """An exception came out of the switch itself: the greenlet ends."""
@@ -380,14 +383,18 @@ cdef class Scheduler(ReadyQueue):
         return 0
 
     cdef int end(self) except -1:
-        """The thread ends: idle carriers end, tasklets that still wait are never run again."""
+        """The thread ends: spawners and idle carriers end, tasklets that still wait are never run again."""
+        cdef int i
         self.closed = True
+        for i in range(2):
+            Py_DECREF(<object> self.spawners[i])
         while self.idle_count:
             self.idle_count -= 1
             Py_DECREF(<object> self.idle[self.idle_count])
         while self.ring_count:
             self._pop()
         self.timers.clear()
+        Py_DECREF(<object> self.main_greenlet)
         return 0
 
 

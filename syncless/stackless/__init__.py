@@ -27,7 +27,7 @@ from syncless.stackless._schedule import (
 from syncless.stackless._tasklet import bomb, get_schedule_callback, set_error_handler, set_schedule_callback, tasklet
 
 _FRESH = {"current": getcurrent, "main": getmain, "runcount": getruncount, "threads": getthreads}
-"""What Stackless has as attributes that are always up to date."""
+"""What Stackless has as attributes that are always up to date. ``from stackless import *`` brings what they are at that moment."""
 
 
 def __getattr__(name: str) -> Any:
@@ -46,6 +46,7 @@ __all__ = [
     "atomic",
     "bomb",
     "channel",
+    "current",
     "enable_softswitch",
     "get_channel_callback",
     "get_schedule_callback",
@@ -55,7 +56,9 @@ __all__ = [
     "getmain",
     "getruncount",
     "getthreads",
+    "main",
     "run",
+    "runcount",
     "schedule",
     "schedule_remove",
     "set_channel_callback",
@@ -63,4 +66,5 @@ __all__ = [
     "set_schedule_callback",
     "switch_trap",
     "tasklet",
+    "threads",
 ]

@@ -1,5 +1,6 @@
 """The loop: descriptors, fairness, time, threads, signals, fork; each backend alike."""
 
+import gc
 import itertools
 import os
 import socket
@@ -8,7 +9,9 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 
+import greenlet
 import pytest
 
 import syncless
@@ -195,6 +198,24 @@ def test_a_thread_that_ends_leaves_nothing_open():
         thread.start()
         thread.join()
     assert descriptors() <= before
+
+
+def test_a_thread_that_ends_takes_its_loop_and_its_carriers_along():
+    def body():
+        loops.append(weakref.ref(syncless.current_loop()))
+        syncless.join_all([spawn(sleep, 0.001) for _ in range(3)])
+
+    def greenlets():
+        gc.collect()
+        return sum(isinstance(each, greenlet.greenlet) for each in gc.get_objects())
+
+    loops, before = [], greenlets()
+    for _ in range(20):
+        thread = threading.Thread(target=body)
+        thread.start()
+        thread.join()
+    assert greenlets() <= before
+    assert [each() for each in loops] == [None] * 20
 
 
 def test_run_in_thread_passes_results_errors_and_context():

@@ -348,6 +348,8 @@ def test_module_attributes_and_threads(monkeypatch):
     namespace = {}
     exec("from stackless import *", namespace)
     assert namespace["channel"] is stackless.channel and namespace["run"] is stackless.run
+    assert namespace["current"] is namespace["main"] is imported.main
+    assert namespace["runcount"] == imported.runcount and namespace["threads"] == imported.threads
     with pytest.raises(ValueError):
         imported.get_thread_info(1)
 
