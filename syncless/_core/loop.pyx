@@ -29,7 +29,8 @@ from syncless._core.poll_epoll cimport EpollPoller
 from syncless._core.poll_select cimport SelectPoller
 from syncless._core.poller cimport READ, WRITE, Poller, PollEvent
 from syncless._core.scheduler cimport (
-    DONE, RUNNING, WOKEN, BaseTasklet, Py_IsFinalizing, Runnable, Scheduler, WaitQueue, queue_add, queue_remove, wake_all,
+    DONE, RUNNING, WOKEN, BaseTasklet, Py_IsFinalizing, Runnable, Scheduler, WaitQueue, failed, queue_add, queue_remove, unchecked_park,
+    wake_all,
 )
 from syncless._core.timers cimport next_deadline
 
@@ -61,18 +62,18 @@ cdef int wait_in(WaitQueue* queue, const char* why, object on, int64_t deadline)
     """
     cdef Loop loop = get_loop()
     cdef BaseTasklet tasklet = loop.current
+    cdef int outcome
     if tasklet is not None:
         tasklet.granted = False
         queue_add(queue, tasklet)
     loop.inside_count += 1
-    try:
-        return loop.park(why, on, deadline)
-    finally:
-        loop.inside_count -= 1
-        if tasklet is not None:
-            tasklet.granted = not tasklet.queued
-            if tasklet.queued:
-                queue_remove(queue, tasklet)
+    outcome = unchecked_park(loop, why, on, deadline)
+    loop.inside_count -= 1
+    if tasklet is not None:
+        tasklet.granted = not tasklet.queued
+        if tasklet.queued:
+            queue_remove(queue, tasklet)
+    return failed() if outcome < 0 else outcome
 
 
 cdef class Watcher(Runnable):
@@ -237,15 +238,15 @@ cdef class Loop(Scheduler):
         """Parks until the descriptor is ready. The caller has just met EAGAIN and calls forget_fd() when it closes the descriptor."""
         cdef FdEntry* entry = self.entry(fd)
         cdef BaseTasklet tasklet = self.current
+        cdef int outcome
         if tasklet is not None:
             self.arm(fd, entry, bit)
             queue_add(&entry.readers if bit & READ else &entry.writers, tasklet)
-        try:
-            return self.park(why, on, deadline)
-        finally:
-            entry = &self.fds[fd]                   # the table may have moved
-            if tasklet is not None and tasklet.queued:
-                queue_remove(&entry.readers if bit & READ else &entry.writers, tasklet)
+        outcome = unchecked_park(self, why, on, deadline)
+        entry = &self.fds[fd]                       # the table may have moved
+        if tasklet is not None and tasklet.queued:
+            queue_remove(&entry.readers if bit & READ else &entry.writers, tasklet)
+        return failed() if outcome < 0 else outcome
 
     cdef int wait_foreign_fd(self, int fd, int bits, int64_t deadline) except -1:
         """Parks until a descriptor that somebody else may close or change is ready: armed for this wait only."""

@@ -150,3 +150,10 @@ cdef class Scheduler(ReadyQueue):
 
 cdef int wake_all(WaitQueue* queue) except -1
 cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1
+
+# for those who have something to undo, which must be no Python code: a negative result means that an exception is set, to hand on with failed()
+ctypedef int (*PassTurn)(Scheduler self, BaseTasklet tasklet) noexcept
+ctypedef int (*Park)(Scheduler self, const char* why, object on, int64_t deadline) noexcept
+cdef PassTurn unchecked_pass_turn
+cdef Park unchecked_park
+cdef int failed() except -1

@@ -465,9 +465,9 @@ cdef int lead(Scheduler self) except -1:
 
 # the same without a look at the exception, which is set if the result is negative
 ctypedef int (*Step)(Scheduler self) noexcept
-ctypedef int (*PassTurn)(Scheduler self, BaseTasklet tasklet) noexcept
 cdef Step unchecked_step = <Step> step
 cdef PassTurn unchecked_pass_turn = <PassTurn> pass_turn
+cdef Park unchecked_park = <Park> Scheduler.park
 
 
 def set_error_handler(handler):

@@ -14,7 +14,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 
 from syncless._core.loop cimport Loop, get_loop
-from syncless._core.scheduler cimport NEW, PARKED, READY, BaseTasklet, pass_turn
+from syncless._core.scheduler cimport NEW, PARKED, READY, BaseTasklet, failed, pass_turn, unchecked_pass_turn
 
 cdef const char* PAUSED = "nobody: it is paused"
 cdef const char* IN_CHANNEL = "channel"
@@ -137,6 +137,7 @@ cdef int leave(Thread state, BaseTasklet me, bint stays) except -1:
 
 cdef int pause(Thread state, BaseTasklet me, const char* why, object on) except -1:
     """As Scheduler.park(), for what only another tasklet can end."""
+    cdef int outcome
     if me.pending is not None:
         exception, me.pending = me.pending, None
         raise exception
@@ -146,14 +147,12 @@ cdef int pause(Thread state, BaseTasklet me, const char* why, object on) except 
     me.since = state.loop.now
     state.blocked += 1
     state.loop.parked_count += 1
-    try:
-        pass_turn(state.loop, me)
-    finally:
-        state.blocked -= 1
-        state.loop.parked_count -= 1
-        me.why = NULL
-        me.waiting_on = None
-    return 0
+    outcome = unchecked_pass_turn(state.loop, me)
+    state.blocked -= 1
+    state.loop.parked_count -= 1
+    me.why = NULL
+    me.waiting_on = None
+    return failed() if outcome < 0 else 0
 
 
 cdef int run_now(Thread state, BaseTasklet target, bint stays) except -1:
