@@ -12,6 +12,8 @@ from tests.patches.targets import TARGETS, WAIT
 ROOT = pathlib.Path(__file__).parent.parent.parent
 WORST = 0.05
 """Seconds that the ticker may stand still."""
+COMPUTE = {"long computations", "sqlite3, a long statement"}
+"""How long these take is the machine's affair; the others end when what they wait for has come."""
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -28,6 +30,6 @@ def test_a_ticker_goes_on(name):
         told = json.loads(done.stdout)
         assert told["result"] == TARGETS[name][1]
         assert told["seconds"] >= WAIT * 0.95
-        if told["worst_stall"] < WORST and told["seconds"] < WAIT * 3:
+        if told["worst_stall"] < WORST and (told["seconds"] < WAIT * 3 or name in COMPUTE):
             return
     raise AssertionError(f"{name}: {told}")
