@@ -22,15 +22,15 @@ $(VENV)/.built: $(BIN)/python setup.py pyproject.toml $(NATIVE)
 	@touch $@
 
 $(VENV)/.tested: $(VENV)/.built
-	$(INSTALL) --editable '.[test]'
+	$(INSTALL) --group test
 	@touch $@
 
 $(VENV)/.clients: $(VENV)/.tested
-	$(INSTALL) --editable '.[clients]'
+	$(INSTALL) --group clients
 	@touch $@
 
 $(VENV)/.linted: $(VENV)/.built
-	$(INSTALL) --editable '.[lint]'
+	$(INSTALL) --group lint
 	@touch $@
 
 serve: $(VENV)/.built  ## build, and serve the demo application; BIND=host:port chooses where

@@ -53,7 +53,7 @@ cdef extern from *:
 cdef enum:
     IDLE_CARRIERS = 256         # kept; one that has run Python code holds about 6 kB
     TRIM_PER_POLL = 64
-    FURTHER_DOWN = 6000         # bytes of stack between the carriers of the two spawners: what most need, and no multiple of a page
+    FURTHER_DOWN = 6000         # bytes of stack between the two spawners: more than most carriers have when they switch, and no whole pages
 
 PyGreenlet_Import()
 chunkcache.install()

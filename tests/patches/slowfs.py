@@ -24,7 +24,7 @@ def why_not() -> str | None:
     try:
         import mfusepy  # noqa: F401
     except ImportError:
-        return "mfusepy is not installed (pip install 'syncless[clients]')"
+        return "mfusepy is not installed (pip install --group clients)"
     return None
 
 

@@ -37,7 +37,7 @@ def test_waits_go_on_side_by_side(name, order, port_of):
     _, module, server = CLIENTS[name]
     package = module.partition(".")[0]
     if importlib.util.find_spec(package) is None:
-        pytest.skip(f"{package} is not installed: pip install 'syncless[clients]'")
+        pytest.skip(f"{package} is not installed: pip install --group clients")
     for _ in range(3):  # a machine that has other things to do is no fault of the patch
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-m", "tests.patches.clients", name, str(port_of(server)), order],

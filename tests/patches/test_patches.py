@@ -154,7 +154,7 @@ from syncless.patches import patch_all
 patch_all()
 import threading, time, logging, sys
 logging.basicConfig(stream=sys.stdout, format="%(message)s")
-lock, count, idents = threading.Lock(), 0, set()
+lock, count, idents, all_started = threading.Lock(), 0, set(), threading.Event()
 def work():
     global count
     idents.add(threading.get_ident())
@@ -163,10 +163,11 @@ def work():
             seen = count
             time.sleep(0)
             count = seen + 1
-    time.sleep(0.1)
+    all_started.wait()
 threads = [threading.Thread(target=work) for _ in range(1000)]
 for thread in threads: thread.start()
 assert threading.active_count() == 1001
+all_started.set()
 for thread in threads: thread.join()
 assert count == 5000 and len(idents) == 1000 and threading.active_count() == 1
 import syncless

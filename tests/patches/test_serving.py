@@ -28,7 +28,7 @@ def children_of(pid):
 def test_waits_go_on_side_by_side(name):
     package = name.partition(".")[0]
     if importlib.util.find_spec(package) is None:
-        pytest.skip(f"{package} is not installed: pip install 'syncless[clients]'")
+        pytest.skip(f"{package} is not installed: pip install --group clients")
     port = free_port()
     command = [sys.executable, "-W", "ignore", "-m", "syncless", "run", "-m", "tests.patches.serving", name, str(port)]
     with running(command, port, cwd=ROOT) as process:
