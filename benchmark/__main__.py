@@ -53,7 +53,7 @@ def run_experiment(experiment: Experiment, scale: Scale, only: list[str] | None)
                 continue
             if load.requests == 0:
                 entry.pop("rounds")
-                entry["absent"] = "it answered none of the requests"
+                entry["absent"] = "the load generator says of no request that it was answered"
                 continue
             entry["rounds"].append(
                 {

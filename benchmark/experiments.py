@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from benchmark.burst import burst
 from benchmark.loads import BROWSER, FEW, Load, ab, wrk
 from benchmark.measure import CORES, LOAD_CORE
 from benchmark.servers import BUILD, LATER_LOG, Running
@@ -275,10 +276,10 @@ EXPERIMENTS = {
         ),
         Experiment(
             "backlog",
-            "The worst connection time with a listen backlog of 5, 100, 1024: `ab -n 20000 -c 1000`",
+            "1,000 connections at once while the server is busy for a moment, with a listen backlog of 5, 100, 1024",
             "hello",
-            ("syncless, raw, backlog 5", "syncless, raw, backlog 100", "syncless, raw, backlog 1024"),
-            lambda server, scale: ab(server.port, min(20_000, scale.requests), 1000),
+            ("syncless, raw, backlog 5", "syncless, raw, backlog 100", "syncless, raw, backlog 1024", "syncless", "node"),
+            lambda server, scale: burst(server, 1000),
         ),
         Experiment(
             "slowlog",

@@ -119,6 +119,7 @@ def experiment_table(result: dict[str, Any]) -> str:
 
 EXTRAS = {
     "worst connect": "the slowest connection took {0:,.0f} ms ({1:,.0f}..{2:,.0f}).",
+    "lost": "{0:,.0f} connections were reset or got no answer ({1:,.0f}..{2:,.0f}).",
     "all written": "all lines were in the log after {0:,.0f} ms.",
     "under way": "{0:,.0f} lines were under way at once.",
     "readings per request": "{0:.0f} reading(s) per request were done.",

@@ -11,6 +11,9 @@ from benchmark.engine import LIBRARIES, OPERATIONS
 from benchmark.experiments import EXPERIMENTS
 from benchmark.models import MODELS, TASKS
 
+OVERFLOWING = ("syncless, raw, backlog 5", "syncless, raw, backlog 100")
+"""The kernel resets connections for which there is no room: that is what these show."""
+
 
 def test_the_readme_has_the_tables_of_the_results():
     text = report.README.read_text()
@@ -39,7 +42,7 @@ def test_results_are_whole(name):
             continue
         for measured in entry["rounds"]:
             assert measured["requests"] > 0 and measured["cpu_us"] > 0 and measured["raw"]
-            if peer.startswith("syncless"):
+            if peer.startswith("syncless") and peer not in OVERFLOWING:
                 assert measured["errors"] == 0, "a request of ours failed under load"
 
 
