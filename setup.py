@@ -41,6 +41,7 @@ NATIVE = {
     "syncless._core.filecalls": [],  # open, stat and their kin, directly or in a thread
     "syncless._core.fileobjects": [],  # io.FileIO and the buffered files
     "syncless._core.threadlocks": [],  # the interpreter's locks, made cooperative in place
+    "syncless._core.threadconditions": [],  # Condition, Event, Queue: the ways that are taken often
     "syncless.stackless._thread": [],  # a Stackless program's run queue
     "syncless.stackless._tasklet": [],
     "syncless.stackless._channel": [],

@@ -1,4 +1,4 @@
-"""What the standard library's calls cost when nothing has to wait: unpatched, under our patch, under gevent's.
+"""What the standard library's calls cost when nothing has to wait, and between two threads: unpatched, under our patch, under gevent's.
 
 ``python -m benchmark.patched LIBRARY time DIVISOR`` prints one JSON object: nanoseconds of CPU per operation.
 """
@@ -30,6 +30,13 @@ OPERATIONS: dict[str, str] = {
     "event": "Event, set + wait + clear",
     "SimpleQueue": "SimpleQueue, put + get",
     "Queue": "Queue, put + get",
+    "threads": "Thread, start + join",
+    "two events": "two threads, there and back: Event",
+    "two semaphores": "two threads, there and back: Semaphore",
+    "two conditions": "two threads, there and back: Condition",
+    "two SimpleQueues": "two threads, there and back: SimpleQueue",
+    "two Queues": "two threads, there and back: Queue",
+    "executor": "ThreadPoolExecutor, submit + result",
 }
 """operation -> what it is"""
 
@@ -41,6 +48,7 @@ def measure(divisor: int) -> dict[str, float]:
     import socket
     import ssl
     import threading
+    from concurrent.futures import ThreadPoolExecutor
 
     left, right = socket.socketpair()
     small, large, room = b"x" * 64, b"x" * 65536, bytearray(64)
@@ -158,6 +166,75 @@ def measure(divisor: int) -> dict[str, float]:
 
         return run
 
+    def in_turn(ask: Callable[[], object], answer: Callable[[], object]) -> Callable[[int], int]:
+        """One asks, another thread answers."""
+
+        def run(n: int) -> int:
+            def answer_all() -> None:
+                for _ in range(n):
+                    answer()
+
+            thread = threading.Thread(target=answer_all)
+            thread.start()
+            started = time.process_time_ns()
+            for _ in range(n):
+                ask()
+            used = time.process_time_ns() - started
+            thread.join()
+            return used
+
+        return run
+
+    asked, answered = threading.Event(), threading.Event()
+
+    def signal_and_wait() -> None:
+        asked.set()
+        answered.wait()
+        answered.clear()
+
+    def wait_and_signal() -> None:
+        asked.wait()
+        asked.clear()
+        answered.set()
+
+    question, reply = threading.Semaphore(0), threading.Semaphore(0)
+
+    def release_and_acquire() -> None:
+        question.release()
+        reply.acquire()
+
+    def acquire_and_release() -> None:
+        question.acquire()
+        reply.release()
+
+    condition, turns = threading.Condition(), [0]
+
+    def take_turn(mine: int) -> Callable[[], None]:
+        def run() -> None:
+            with condition:
+                while turns[0] != mine:
+                    condition.wait()
+                turns[0] = 1 - mine
+                condition.notify()
+
+        return run
+
+    def exchange(kind) -> Callable[[int], int]:
+        there, back = kind(), kind()
+
+        def ask() -> None:
+            there.put(1)
+            back.get()
+
+        return in_turn(ask, lambda: back.put(there.get()))
+
+    def start_and_join() -> None:
+        thread = threading.Thread(target=int)
+        thread.start()
+        thread.join()
+
+    executor = ThreadPoolExecutor(1)
+
     runs: dict[str, tuple[Callable[[int], int], int]] = {
         "recv": (filled(lambda: left.recv(64)), 50_000),
         "recv 64k": (whole(big), 10_000),
@@ -177,6 +254,13 @@ def measure(divisor: int) -> dict[str, float]:
         "event": (whole(set_and_wait), 30_000),
         "SimpleQueue": (whole(handed(simple)), 100_000),
         "Queue": (whole(handed(line_up)), 30_000),
+        "threads": (whole(start_and_join), 2000),
+        "two events": (in_turn(signal_and_wait, wait_and_signal), 10_000),
+        "two semaphores": (in_turn(release_and_acquire, acquire_and_release), 10_000),
+        "two conditions": (in_turn(take_turn(0), take_turn(1)), 10_000),
+        "two SimpleQueues": (exchange(queue.SimpleQueue), 10_000),
+        "two Queues": (exchange(queue.Queue), 10_000),
+        "executor": (whole(lambda: executor.submit(int).result()), 5000),
     }
     found = {}
     for name, (function, n) in runs.items():

@@ -13,16 +13,15 @@ import _queue
 import _thread
 import threading
 from _queue import Empty
-from collections import deque
 
+cimport cython
 from cpython.dict cimport PyDict_DelItem, PyDict_SetItem
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uintptr_t
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
-from syncless._core.loop cimport Loop, peek_loop, take_turns
-
-from syncless._core.sync import Event
+from syncless._core.loop cimport Loop, peek_loop, take_turns, wait_in
+from syncless._core.scheduler cimport WOKEN, BaseTasklet, WaitQueue, queue_pop
 
 cdef extern from *:
     """
@@ -68,7 +67,7 @@ cdef object original_rlock_acquire = RLockType.acquire
 cdef object original_put = SimpleQueueType.put
 cdef object original_get = SimpleQueueType.get
 cdef double longest = threading.TIMEOUT_MAX
-cdef dict waiting = {}      # id of a lock or queue -> deque of the Events of tasklets that wait for it, while there are any
+cdef dict waiting = {}      # id of a lock or queue -> _Line of the tasklets that wait for it, while there are any
 
 
 def _check_layout():
@@ -116,33 +115,36 @@ cdef bint may_park() noexcept:
     return loop is not None and loop.current is not None
 
 
-cdef object join_queue(object thing):
-    """The Event of a tasklet that begins to wait for the lock or queue."""
-    turn = Event()
-    line = waiting.get(id(thing))
-    if line is None:
-        line = waiting[id(thing)] = deque()
-    line.append(turn)
-    return turn
+@cython.final
+cdef class _Line:
+    """Those that wait for one lock or queue."""
+    cdef WaitQueue waiters
+    cdef Py_ssize_t count           # of those that have not left, be they in `waiters` or about to try
 
 
-cdef int leave_queue(object thing, object turn) except -1:
-    line = waiting.get(id(thing))
-    if line is not None:
-        try:
-            line.remove(turn)
-        except ValueError:
-            pass
-        if not line:
-            del waiting[id(thing)]
+cdef _Line join_line(object thing):
+    cdef _Line line = waiting.setdefault(id(thing), _Line())      # in one step, because making one may run a finaliser that switches
+    line.count += 1
+    return line
+
+
+cdef int leave_line(object thing, _Line line) except -1:
+    line.count -= 1
+    if line.count == 0:
+        del waiting[id(thing)]
     return 0
 
 
 cdef int wake_first(object thing) except -1:
+    """The first in line tries again. It may have been faster: its time is over, or it is killed; then it is the next."""
+    cdef _Line line
+    cdef BaseTasklet first
     if waiting:
         line = waiting.get(id(thing))
-        if line:
-            line.popleft().set()
+        while line is not None and line.waiters.head != NULL:
+            first = queue_pop(&line.waiters)
+            if first.loop.wake(first, None):
+                break
     return 0
 
 
@@ -156,10 +158,6 @@ cdef int64_t check_timeout(bint blocking, object timeout) except -2:
     if seconds > longest:
         raise OverflowError("timeout value is too large")
     return NEVER if seconds == -1 else deadline_after(seconds)
-
-
-cdef object seconds_to(int64_t deadline):
-    return None if deadline == NEVER else max(0.0, (deadline - monotonic_ns()) / 1e9)
 
 
 cdef enum:
@@ -183,23 +181,19 @@ ctypedef bint (*attempt_t)(object lock) noexcept
 
 cdef bint acquire_in_turn(object self, attempt_t attempt, int64_t deadline) except -1:
     """Parks until the attempt succeeds (True) or the deadline has passed (False)."""
-    while True:
-        turn = join_queue(self)
-        try:
-            if attempt(self):
-                return True
-            if not turn.wait(seconds_to(deadline)):
-                if turn.is_set():
-                    wake_first(self)            # its turn came too late and goes to the next
+    cdef BaseTasklet me = peek_loop().current
+    cdef _Line line = join_line(self)
+    try:
+        while not attempt(self):                # an OS thread may have been faster
+            if wait_in(&line.waiters, "lock", self, deadline) != WOKEN:
                 return False
-        except BaseException:
-            if turn.is_set():
-                wake_first(self)
-            raise
-        finally:
-            leave_queue(self, turn)
-        if attempt(self):
-            return True
+        return True
+    except BaseException:
+        if me.granted:
+            wake_first(self)                    # killed when its turn had come: it goes to the next
+        raise
+    finally:
+        leave_line(self, line)
 
 
 # -- Lock --------------------------------------------------------------------------------------------------------------------------
@@ -213,6 +207,43 @@ cdef bint try_lock(object self) noexcept:
     return True
 
 
+cdef bint is_lock(object lock) noexcept:
+    return type(lock) is lock_type
+
+
+cdef bint lock_is_free(object lock) noexcept:
+    """Whether nobody holds what is a Lock."""
+    return not (<SynclessLock*> <PyObject*> lock).locked
+
+
+cdef object new_held_lock():
+    lock = _thread.allocate_lock()
+    try_lock(lock)
+    return lock
+
+
+cdef object seconds_to(int64_t deadline):
+    """For the interpreter's own acquire()."""
+    return -1 if deadline == NEVER else max(0.0, (deadline - monotonic_ns()) / 1e9)
+
+
+cdef bint take_lock(object self, int64_t deadline) except -1:
+    """Waits for a Lock until then; returns whether it has got it."""
+    if try_lock(self):
+        return True
+    return acquire_in_turn(self, try_lock, deadline) if may_park() else original_lock_acquire(self, True, seconds_to(deadline))
+
+
+cdef int give_lock(object self) except -1:
+    """release() of what is a Lock."""
+    cdef SynclessLock* lock = <SynclessLock*> <PyObject*> self
+    if not lock.locked:
+        raise RuntimeError("release unlocked lock")
+    lock.locked = 0
+    PyThread_release_lock(lock.lock)
+    return wake_first(self)
+
+
 def lock_acquire(self, blocking=True, timeout=-1):
     """acquire(blocking=True, timeout=-1) -> bool"""
     cdef int64_t deadline
@@ -223,26 +254,19 @@ def lock_acquire(self, blocking=True, timeout=-1):
     else:
         deadline = check_timeout(bool(blocking), timeout)
     take_turns_at_times()
-    if try_lock(self):
-        return True
     if not blocking or timeout == 0:
+        if try_lock(self):
+            return True
         take_turns()
         return False
-    if not may_park():
-        return original_lock_acquire(self, True, timeout)
-    return acquire_in_turn(self, try_lock, deadline)
+    return take_lock(self, deadline)
 
 
 def lock_release(self):
     """release()"""
-    cdef SynclessLock* lock = <SynclessLock*> <PyObject*> self
     if type(self) is not lock_type:
         raise TypeError(f"descriptor 'release' for '_thread.lock' objects doesn't apply to a '{type(self).__name__}' object")
-    if not lock.locked:
-        raise RuntimeError("release unlocked lock")
-    lock.locked = 0
-    PyThread_release_lock(lock.lock)
-    wake_first(self)
+    give_lock(self)
 
 
 def lock_exit(self, *exc_info):
@@ -272,19 +296,34 @@ cdef bint try_rlock(object self) noexcept:
     return True
 
 
+cdef bint is_rlock(object lock) noexcept:
+    return type(lock) is rlock_type
+
+
+cdef bint owns_rlock(object self) noexcept:
+    """Whether the calling tasklet holds what is an RLock."""
+    cdef SynclessRLock* lock = <SynclessRLock*> <PyObject*> self
+    return lock.count > 0 and lock.owner == ident()
+
+
+cdef bint take_rlock(object self, int64_t deadline) except -1:
+    """As take_lock()."""
+    if try_rlock(self):
+        return True
+    return acquire_in_turn(self, try_rlock, deadline) if may_park() else original_rlock_acquire(self, True, seconds_to(deadline))
+
+
 def rlock_acquire(self, blocking=True, timeout=-1):
     """acquire(blocking=True, timeout=-1) -> bool; the tasklet that has it may acquire it again"""
     cdef int64_t deadline = NEVER if blocking is True and timeout == -1 else check_timeout(bool(blocking), timeout)
     rlock_of(self)
     take_turns_at_times()
-    if try_rlock(self):
-        return True
     if not blocking or timeout == 0:
+        if try_rlock(self):
+            return True
         take_turns()
         return False
-    if not may_park():
-        return original_rlock_acquire(self, True, timeout)
-    return acquire_in_turn(self, try_rlock, deadline)
+    return take_rlock(self, deadline)
 
 
 def rlock_release(self):
@@ -306,8 +345,8 @@ def rlock_exit(self, *exc_info):
 
 def rlock_is_owned(self):
     """For threading.Condition."""
-    cdef SynclessRLock* lock = rlock_of(self)
-    return lock.count > 0 and lock.owner == ident()
+    rlock_of(self)
+    return owns_rlock(self)
 
 
 def rlock_recursion_count(self):
@@ -354,6 +393,8 @@ def queue_put_nowait(self, item):
 def queue_get(self, block=True, timeout=None):
     """get(block=True, timeout=None) -> item; queue.Empty"""
     cdef int64_t deadline
+    cdef _Line line
+    cdef BaseTasklet me
     if not block or not may_park():
         return original_get(self, block, timeout)
     if timeout is not None and timeout < 0:
@@ -363,22 +404,19 @@ def queue_get(self, block=True, timeout=None):
     except Empty:
         pass
     deadline = deadline_after(timeout)
-    while True:
-        turn = join_queue(self)
-        try:
+    me = peek_loop().current
+    line = join_line(self)
+    try:
+        while True:
             try:
                 return original_get(self, False)
             except Empty:
                 pass
-            if not turn.wait(seconds_to(deadline)):
+            if wait_in(&line.waiters, "queue", self, deadline) != WOKEN:
                 raise Empty
-        except BaseException:
-            if turn.is_set():
-                wake_first(self)
-            raise
-        finally:
-            leave_queue(self, turn)
-        try:
-            return original_get(self, False)
-        except Empty:
-            pass
+    except BaseException:
+        if me.granted:
+            wake_first(self)
+        raise
+    finally:
+        leave_line(self, line)

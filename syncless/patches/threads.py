@@ -1,7 +1,8 @@
 """_thread, and with it threading, queue, concurrent.futures and whatever else stands on its locks and threads.
 
 A thread that is started from now on is a tasklet of the thread that starts it. Locks, RLocks and SimpleQueues, old and new, park instead of
-blocking (see _core/threadlocks.pyx), except in OS threads that have no loop, where they are what they were.
+blocking (see _core/threadlocks.pyx), except in OS threads that have no loop, where they are what they were. So everything that stands on
+them waits cooperatively by itself; Condition, Event and Queue get shorter ways to do so (see _core/threadconditions.pyx).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any
 
-from syncless._core import threadlocks
+from syncless._core import threadconditions, threadlocks
 from syncless._core.loop import current_loop
 from syncless._core.sync import Event
 from syncless._core.tasklet import MainTasklet, Tasklet, current, spawn
@@ -43,7 +44,16 @@ RLOCK = {
     "_release_save": threadlocks.rlock_release_save,
     "_acquire_restore": threadlocks.rlock_acquire_restore,
 }
-QUEUE = {"put": threadlocks.queue_put, "put_nowait": threadlocks.queue_put_nowait, "get": threadlocks.queue_get}
+SIMPLE_QUEUE = {"put": threadlocks.queue_put, "put_nowait": threadlocks.queue_put_nowait, "get": threadlocks.queue_get}
+CONDITION = {
+    "__enter__": threadconditions.condition_enter,
+    "__exit__": threadconditions.condition_exit,
+    "wait": threadconditions.condition_wait,
+    "notify": threadconditions.condition_notify,
+    "notify_all": threadconditions.condition_notify_all,
+}
+EVENT = {"set": threadconditions.event_set, "clear": threadconditions.event_clear, "wait": threadconditions.event_wait}
+QUEUE = {"put": threadconditions.queue_put, "get": threadconditions.queue_get}
 
 
 def this_tasklet() -> Tasklet:
@@ -201,6 +211,11 @@ def _in_place(patcher: Patcher, owner: type, members: dict[str, Any], why: str) 
             patcher.member_in_place(owner, name, new, why)
 
 
+def _members(patcher: Patcher, owner: type, members: dict[str, Any], why: str) -> None:
+    for name, new in members.items():
+        patcher.member(owner, name, new, why)
+
+
 def patch(patcher: Patcher) -> None:
     current_loop()  # this thread has one from now on
     # noted first, because it must be taken back last
@@ -215,6 +230,8 @@ def patch(patcher: Patcher) -> None:
     patcher.rebind(_thread, "_set_sentinel", set_sentinel, "waits for the end of an OS thread")
     patcher.rebind(_thread, "start_joinable_thread", start_joinable_thread, "starts an OS thread")
     patcher.rebind(_thread, "_ThreadHandle", ThreadHandle, "waits for the end of an OS thread")
+    _members(patcher, threading.Condition, CONDITION, "takes the long way through Python")
+    _members(patcher, threading.Event, EVENT, "takes the long way through Python")
     patcher.member(threading._DummyThread, "__init__", dummy_init, "stays in memory for ever")  # type: ignore[attr-defined]
     patcher.note(
         "threading.local", separate_thread_locals, "is the same for all tasklets of a thread", lambda: separate_thread_locals(False)
@@ -226,5 +243,7 @@ def patch(patcher: Patcher) -> None:
 
 def patch_queue(patcher: Patcher) -> None:
     import _queue
+    import queue
 
-    _in_place(patcher, _queue.SimpleQueue, QUEUE, "stops the thread")
+    _in_place(patcher, _queue.SimpleQueue, SIMPLE_QUEUE, "stops the thread")
+    _members(patcher, queue.Queue, QUEUE, "takes the long way through Python")

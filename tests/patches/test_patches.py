@@ -27,8 +27,8 @@ from time import sleep
 import logging
 def state():
     found = {}
-    for owner in (socket.socket, ssl.SSLSocket, select.epoll, _thread.LockType, _thread.RLock, queue.SimpleQueue, threading._DummyThread,
-                  selectors.PollSelector, selectors.SelectSelector):
+    for owner in (socket.socket, ssl.SSLSocket, select.epoll, _thread.LockType, _thread.RLock, queue.SimpleQueue, queue.Queue,
+                  threading.Event, threading._DummyThread, selectors.PollSelector, selectors.SelectSelector):
         found.update({(owner.__qualname__, name): value for name, value in vars(owner).items() if name not in ("__dict__", "__weakref__")})
     for module in (time, socket, ssl, select, selectors, signal, os, threading, _thread, logging):
         found.update({(module.__name__, name): value for name, value in vars(module).items()})

@@ -1,0 +1,280 @@
+"""threading.Condition, Event and queue.Queue under the patch: they do what they did, and nobody is forgotten."""
+
+import subprocess
+import sys
+
+
+def run_program(text):
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=50)
+    assert (done.stdout, done.stderr) == ("done\n", "")
+
+
+def test_random_programs_that_wait_for_nothing_do_what_they_do_unpatched():
+    run_program("""
+import queue, random, threading
+class Hooked(queue.Queue):
+    def _put(self, item): super()._put(("hooked", item))
+WAITS = ((), (False,), (True, 0), (True, 0.0), (True, -1), (False, -1), (1, 0), (True, None), (True, "soon"))
+def attempt(call, *arguments):
+    try:
+        return call(*arguments)
+    except Exception as error:
+        return type(error), str(error)
+def program(seed):
+    random.seed(seed)
+    kind = random.choice([queue.Queue, queue.LifoQueue, queue.PriorityQueue, Hooked])
+    items, event, seen = kind(random.choice([0, 1, 3, -1, 2.5])), threading.Event(), []
+    for number in range(40):
+        way = random.choice(WAITS)
+        full, empty = items.full(), items.empty()
+        if hasattr(items, "shutdown") and random.random() < 0.02:
+            items.shutdown()
+        open = not getattr(items, "is_shutdown", False)
+        match random.randrange(6):
+            case 0 | 1 if not (open and full and way in ((), (True, None))):                # it would wait
+                seen.append(attempt(items.put, number, *way))
+            case 2 if not (open and empty and way in ((), (True, None))):
+                seen.append(attempt(items.get, *way))
+            case 3:
+                seen.append(attempt(items.task_done))
+            case 4:
+                seen.append((event.set() if random.random() < 0.5 else event.clear(), event.is_set()))
+            case 5:
+                seen.append(event.wait() if event.is_set() and not way else event.wait(0))
+        seen.append((list(items.queue), items.unfinished_tasks, items.qsize()))
+    return seen
+before = [program(seed) for seed in range(500)]
+from syncless.patches import patched, describe
+with patched():
+    assert "queue.Queue.put" in describe() and "threading.Event.set" in describe()
+    for seed, expected in enumerate(before):
+        assert program(seed) == expected, (seed, program(seed), expected)
+assert program(7) == before[7]
+print("done")
+""")
+
+
+def test_whoever_waits_is_woken_and_room_is_kept():
+    run_program("""
+import queue, threading, time
+early, early_event = queue.Queue(2), threading.Event()
+from syncless.patches import patch_all
+patch_all()
+for items, event in ((early, early_event), (queue.Queue(2), threading.Event()), (queue.LifoQueue(2), threading.Event())):
+    got, put = [], []
+    def consume():
+        while (item := items.get(timeout=20)) is not None:
+            got.append(item)
+            items.task_done()
+            assert len(items.queue) <= 2
+        event.set()
+    def produce(first):
+        for number in range(first, first + 100):
+            items.put(number, timeout=20)
+            put.append(number)
+            assert len(items.queue) <= 2
+            if number % 7 == 0:
+                time.sleep(0)
+    threads = [threading.Thread(target=consume)] + [threading.Thread(target=produce, args=(first,)) for first in (0, 100, 200)]
+    for thread in threads: thread.start()
+    for thread in threads[1:]: thread.join()
+    items.join()
+    assert sorted(got) == sorted(put) == list(range(300))
+    assert not event.wait(0.01)
+    items.put(None)
+    assert event.wait(20)
+    event.clear()
+    assert not event.wait(0)
+    # whoever holds the lock keeps the others out
+    with items.mutex:
+        thread = threading.Thread(target=items.put, args=("late",))
+        thread.start()
+        time.sleep(0.01)
+        assert not items.queue
+    thread.join()
+    assert list(items.queue) == ["late"]
+    with event._cond:
+        thread = threading.Thread(target=event.set)
+        thread.start()
+        time.sleep(0.01)
+        assert not event.is_set()
+    thread.join()
+    assert event.is_set()
+print("done")
+""")
+
+
+def test_a_loop_that_never_waits_lets_others_run():
+    run_program("""
+import queue, threading
+from syncless.patches import patch_all
+patch_all()
+for step in (lambda: items.put(items.get()), lambda: items.put_nowait(items.get_nowait()), lambda: event.set() or event.wait()):
+    items, event, stop = queue.Queue(), threading.Event(), []
+    items.put(0)
+    thread = threading.Thread(target=stop.append, args=(True,))
+    thread.start()
+    while not stop:
+        step()
+    thread.join()
+print("done")
+""")
+
+
+def test_refused_as_they_are_unpatched():
+    run_program("""
+import queue, threading
+class Own(threading.Condition):
+    pass
+def attempt(call, *arguments):
+    try:
+        return call(*arguments)
+    except Exception as error:
+        return type(error)
+def program():
+    seen = []
+    for condition in (threading.Condition(), threading.Condition(threading.Lock()), Own()):
+        for call in (condition.wait, condition.notify, condition.notify_all, condition.release):
+            seen.append(attempt(call))
+        with condition:
+            for arguments in ((0,), (-1,), (0.001,), ("soon",), (1e30,), (None, 1)):
+                seen.append(attempt(condition.wait, *arguments))
+            for arguments in ((), (0,), (-1,), (2.5,), ("all",)):
+                seen.append(attempt(condition.notify, *arguments))
+            seen.append((attempt(condition.notify_all), condition.wait_for(lambda: False, 0.001), condition.wait_for(lambda: 5)))
+            assert not condition._waiters
+        assert condition.acquire(False)
+        condition.release()
+    for arguments in ((0,), (-1,), (0.001,), ("soon",), (1e30,)):
+        seen.append(attempt(threading.Event().wait, *arguments))
+    return seen
+before = program()
+from syncless.patches import patch_all
+patch_all()
+assert program() == before, (program(), before)
+print("done")
+""")
+
+
+def test_a_turn_is_passed_on_by_whoever_is_killed():
+    run_program("""
+import queue, threading, syncless
+from syncless.patches import patch_all
+patch_all()
+items = queue.Queue()
+first, second = syncless.spawn(items.get), syncless.spawn(items.get)
+syncless.sleep(0)
+items.put("item")
+first.kill()                                            # it was its turn
+assert second.result(timeout=20) == "item" and not items.not_empty._waiters
+full = queue.Queue(1)
+full.put(0)
+first, second = syncless.spawn(full.put, 1), syncless.spawn(full.put, 2)
+syncless.sleep(0)
+assert full.get() == 0
+first.kill()
+second.join(timeout=20)
+assert full.get_nowait() == 2 and not full.not_full._waiters
+condition, woken = threading.Condition(), []
+def wait(name):
+    with condition:
+        assert condition.wait(20)
+        woken.append(name)
+first, second = syncless.spawn(wait, "first"), syncless.spawn(wait, "second")
+syncless.sleep(0)
+with condition:
+    condition.notify()
+first.kill()
+second.result(timeout=20)
+assert woken == ["second"]
+for thing in (items.get, threading.Event().wait):       # it was not its turn
+    waiting = syncless.spawn(thing)
+    syncless.sleep(0)
+    waiting.kill()
+assert not items.not_empty._waiters
+print("done")
+""")
+
+
+def test_a_condition_lets_go_of_a_lock_held_twice():
+    run_program("""
+import threading
+from syncless.patches import patch_all
+patch_all()
+condition, seen = threading.Condition(), []
+def other():
+    with condition:
+        seen.append("inside")
+        condition.notify_all()
+threads = [threading.Thread(target=other) for _ in range(3)]
+with condition, condition:
+    for thread in threads: thread.start()
+    assert condition.wait(20) and seen
+    assert condition._is_owned()
+    condition.release()
+    condition.notify()                                  # held once more
+    condition.acquire()
+for thread in threads: thread.join()
+assert len(seen) == 3 and not condition._is_owned()
+print("done")
+""")
+
+
+def test_between_tasklets_and_os_threads():
+    """Both sides wait: the OS thread has no loop and blocks."""
+    run_program("""
+import queue, threading, syncless
+from syncless.patches import patch_all
+patch_all()
+there, back, event, ended = queue.Queue(2), queue.LifoQueue(1), threading.Event(), threading.Event()
+condition, turns = threading.Condition(), []
+def os_thread():
+    for number in range(300):
+        back.put(there.get(timeout=20) + 1, timeout=20)
+    assert event.wait(20)
+    for number in range(100):
+        with condition:
+            assert condition.wait_for(lambda: len(turns) % 2 == 1, 20)
+            turns.append(number)
+            condition.notify_all()
+    ended.set()
+def tasklet():
+    for number in range(300):
+        there.put(number, timeout=20)
+def other_tasklet():
+    found = sorted(back.get(timeout=20) for _ in range(300))
+    assert found == list(range(1, 301))
+    event.set()
+    for number in range(100):
+        with condition:
+            assert condition.wait_for(lambda: len(turns) % 2 == 0, 20)
+            turns.append(number)
+            condition.notify_all()
+threads = [threading.Thread(target=tasklet), threading.Thread(target=other_tasklet)]
+for thread in threads: thread.start()
+syncless.run_in_thread(os_thread)
+for thread in threads: thread.join()
+assert ended.wait(20) and turns == [number // 2 for number in range(200)]
+print("done")
+""")
+
+
+def test_a_queue_that_is_shut_down_wakes_those_who_wait():
+    run_program("""
+import queue, syncless
+from syncless.patches import patch_all
+patch_all()
+if hasattr(queue.Queue, "shutdown"):                    # Python 3.13
+    for kind in (queue.Queue, queue.LifoQueue):
+        empty, full = kind(), kind(1)
+        full.put(0)
+        waiting = [syncless.spawn(empty.get, timeout=20), syncless.spawn(empty.get), syncless.spawn(full.put, 1)]
+        syncless.sleep(0)
+        empty.shutdown()
+        full.shutdown()
+        for each in waiting:
+            each.join(timeout=20)
+            assert isinstance(each.exception(), queue.ShutDown), each
+        assert full.get() == 0
+print("done")
+""")
