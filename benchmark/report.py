@@ -170,9 +170,9 @@ def engine_table(result: dict[str, Any]) -> str:
 
 
 def patched_table(result: dict[str, Any]) -> str:
+    measured = f"CPU ns, the least of {result['rounds']} rounds; gevent {result['versions']['gevent']}"
     lines = [
-        "**Calls where nothing has to wait, and between two threads** "
-        f"(CPU ns, the least of {result['rounds']} rounds; gevent {result['versions']['gevent']})",
+        f"**Calls where nothing has to wait, and between two threads** ({measured})",
         "",
         "| call | unpatched | syncless | gevent | syncless, of unpatched | of gevent |",
         "|---|---|---|---|---|---|",
