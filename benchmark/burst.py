@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from benchmark.loads import Load, ab
-from benchmark.measure import CORES, LOAD_CORE
+from benchmark.measure import CORES, LOAD_CORE, room_for
 from benchmark.servers import Running
 
 BUSY = 0.01
@@ -74,6 +74,7 @@ def burst(server: Running, number: int) -> Load:
 
     `worst connect`: the most ms until one was connected. `lost`: those that were reset or not answered at all.
     """
+    number = room_for(number)
     ab(server.port, 10_000)
     server.measured_from = server.cpu_ns
     os.sched_setaffinity(0, {LOAD_CORE})

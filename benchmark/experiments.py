@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import select
 import socket
 import statistics
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field
 
 from benchmark.burst import burst
 from benchmark.loads import BROWSER, FEW, Load, ab, wrk
-from benchmark.measure import CORES, LOAD_CORE
+from benchmark.measure import CORES, LOAD_CORE, room_for
 from benchmark.servers import BUILD, LATER_LOG, Running
 
 SERVERS = (
@@ -60,10 +59,7 @@ def _idle(server: Running, scale: Scale) -> Load:
 
     The memory of the idle ones and the CPU per request without them are in `latency_ms`.
     """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = min(scale.idle, hard - 200)
-    if soft < wanted + 200:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted + 200, hard))
+    wanted = room_for(scale.idle)
     started = server.cpu_ns
     alone = wrk(server.port, scale.seconds, headers=FEW)
     cpu_alone = (server.cpu_ns - started) / alone.requests / 1000
@@ -167,10 +163,7 @@ def _hellos(port: int, number: int) -> list[float]:
 def _half_sent(server: Running, scale: Scale) -> Load:
     """New clients, one after the other, first alone, then beside many that have sent half of a request and no more."""
     os.sched_setaffinity(0, {LOAD_CORE})
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = min(scale.idle, hard - 200)
-    if soft < wanted + 200:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted + 200, hard))
+    wanted = room_for(scale.idle)
     number = 2000 if scale.idle > 1000 else 100
     _hellos(server.port, number // 10)
     alone = statistics.median(_hellos(server.port, number))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import resource
 import subprocess
 
 CORES = sorted(os.sched_getaffinity(0))
@@ -15,6 +16,15 @@ def pinned(cores: int | list[int], command: list[str], **options) -> subprocess.
     """A process that runs on that core, or those, only."""
     listed = str(cores) if isinstance(cores, int) else ",".join(map(str, cores))
     return subprocess.Popen(["taskset", "-c", listed, *command], **options)
+
+
+def room_for(connections: int) -> int:
+    """How many of so many connections this process may have; raises its limit of open files as far as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    connections = min(connections, hard - 200)
+    if soft < connections + 200:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (connections + 200, hard))
+    return connections
 
 
 def tree(pid: int) -> list[int]:
