@@ -38,7 +38,7 @@ cdef class AccessLog:
     cdef int log(self, dict environ, object status, int64_t sent, int64_t started, object headers) except -1
     cdef int grow(self, size_t size) except -1
     cdef int put(self, const char* data, size_t size) except -1
-    cdef int put_text(self, object text) except -1
+    cdef int put_stamp(self, object text) except -1
     cdef int put_string(self, object text) except -1
     cdef int put_escaped(self, object text) except -1
     cdef int put_url(self, object text) except -1

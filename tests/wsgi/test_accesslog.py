@@ -244,3 +244,8 @@ def test_what_is_held_back_is_bounded():
 
 def test_the_formats_that_have_names_are_all_there():
     assert set(FORMATS) == {"combined", "common", "json"} and all(isinstance(make_log(name), AccessLog) for name in FORMATS)
+
+
+@pytest.mark.parametrize("number", [0, 9, 10, 12345, 2**31 - 1, -1, -(2**31)])
+def test_numbers(number):
+    assert make_log("%B").measure({}, "200 OK", number, 1) == b"%d\n" % number
