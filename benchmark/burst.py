@@ -69,23 +69,12 @@ def stopped(server: Running) -> Iterator[None]:
         os.killpg(server.process.pid, signal.SIGCONT)
 
 
-def burst(server: Running, number: int) -> Load:
-    """So many at once, for a server that is warm.
-
-    `worst connect`: the most ms until one was connected. `lost`: those that were reset or not answered at all.
-    """
-    number = room_for(number)
-    ab(server.port, 10_000)
-    server.measured_from = server.cpu_ns
-    os.sched_setaffinity(0, {LOAD_CORE})
-    started = time.perf_counter()
+def _attend(waiting: dict[int, Client], end: float) -> int:
+    """Sees them through until then; returns how many are left."""
     with select.epoll() as epoll:
-        with stopped(server):
-            clients = {client.socket.fileno(): client for client in (Client(server.port) for _ in range(number))}
-            for fd, client in clients.items():
-                epoll.register(fd, select.EPOLLIN if client.connected else select.EPOLLOUT)
-        waiting = dict(clients)
-        while waiting and (left := started + PATIENCE - time.perf_counter()) > 0:
+        for fd, client in waiting.items():
+            epoll.register(fd, select.EPOLLIN if client.connected else select.EPOLLOUT)
+        while waiting and (left := end - time.perf_counter()) > 0:
             for fd, _ in epoll.poll(left):
                 try:
                     last = waiting[fd].proceed()
@@ -96,11 +85,34 @@ def burst(server: Running, number: int) -> Load:
                     del waiting[fd]
                 else:
                     epoll.modify(fd, select.EPOLLIN)
-    seconds = time.perf_counter() - started
-    os.sched_setaffinity(0, set(CORES))
-    for client in clients.values():
-        client.socket.close()
+    return len(waiting)
+
+
+def burst(server: Running, number: int) -> Load:
+    """So many at once, for a server that is warm.
+
+    `worst connect`: the most ms until one was connected. `lost`: those that were reset or not answered at all.
+    """
+    number = room_for(number)
+    ab(server.port, 10_000)
+    server.measured_from = server.cpu_ns
+    os.sched_setaffinity(0, {LOAD_CORE})
+    clients: dict[int, Client] = {}
+    started = time.perf_counter()
+    try:
+        with stopped(server):
+            for _ in range(number):
+                client = Client(server.port)
+                clients[client.socket.fileno()] = client
+        left = _attend(dict(clients), started + PATIENCE)
+        seconds = time.perf_counter() - started
+    finally:
+        for client in clients.values():
+            client.socket.close()
+        os.sched_setaffinity(0, set(CORES))
     found = sorted(client.answered for client in clients.values() if client.received.endswith(b"Hello, World!"))
+    if not found:
+        raise AssertionError(f"it answered none of {number} connections that came at once")
     connected = sum(1 for client in clients.values() if client.connected)
     latency = {
         "p50": found[len(found) // 2] * 1e3,
@@ -110,7 +122,7 @@ def burst(server: Running, number: int) -> Load:
         "lost": number - len(found),
     }
     raw = (
-        f"{number} at once; {connected} were connected, {len(found)} answered, {len(waiting)} not yet after {seconds:.1f} s\n"
+        f"{number} at once; {connected} were connected, {len(found)} answered, {left} not yet after {seconds:.1f} s\n"
         f"answers in each second: {dict(sorted(Counter(map(int, found)).items()))}"
     )
     return Load(len(found), seconds, number - len(found), latency, raw)

@@ -192,7 +192,7 @@ cdef class AccessLog:
         if number < 0:
             self.put(b"-", 1)
             rest = 0 - rest
-        while True:                             # snprintf() takes ten times as long
+        while True:                             # by hand, because snprintf() is slow
             at -= 1
             text[at] = <char> (c"0" + <int> (rest % 10))
             rest = rest // 10
