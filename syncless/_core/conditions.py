@@ -103,21 +103,42 @@ class Condition:
         return bool(self._lock.locked())
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Lets go of the lock, waits for notify() at most `timeout` seconds, and takes the lock again. False when the time is over."""
+        """Lets go of the lock, waits for notify() at most `timeout` seconds, and takes the lock again. False when the time is over.
+
+        Who is interrupted has the lock again when the exception is raised; if it was notified, the next is in its place.
+        """
         if not self._owned():
             raise RuntimeError("cannot wait on un-acquired lock")
         told = Event()
         self._waiters.append(told)
         count = self._lock._release_save() if isinstance(self._lock, RLock) else self._lock.release()
+        interrupted = True
         try:
-            return told.wait(timeout)
+            heard = told.wait(timeout) or told.is_set()  # its time may be over, and yet it was told before its turn came
+            interrupted = False
         finally:
-            if told in self._waiters:
+            if not told.is_set():
                 self._waiters.remove(told)
-            if isinstance(self._lock, RLock):
-                self._lock._acquire_restore(count)
+            self._take_again(count)
+            if interrupted and told.is_set():
+                self.notify()
+        return heard
+
+    def _take_again(self, count: int | None) -> None:
+        """Takes the lock, whatever is raised meanwhile: the caller is going to release it."""
+        raised: BaseException | None = None
+        while True:
+            try:
+                if isinstance(self._lock, RLock):
+                    self._lock._acquire_restore(count or 0)
+                else:
+                    self._lock.acquire()
+            except BaseException as error:
+                raised = error
             else:
-                self._lock.acquire()
+                break
+        if raised is not None:
+            raise raised
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
         """Waits until predicate() is true, at most `timeout` seconds in all. Returns what it gave last."""

@@ -58,7 +58,7 @@ cdef enum:
 cdef int wait_in(WaitQueue* queue, const char* why, object on, int64_t deadline) except -1:
     """Parks the running tasklet in the queue, which lives in `on`. As park(): WOKEN, TIMED_OUT or what was thrown.
 
-    When it raises, the tasklet's `granted` says whether somebody had taken it from the queue already.
+    When it raises, the tasklet's `granted` says whether it had been woken: whoever did that counts on it.
     """
     cdef Loop loop = get_loop()
     cdef BaseTasklet tasklet = loop.current
@@ -70,7 +70,6 @@ cdef int wait_in(WaitQueue* queue, const char* why, object on, int64_t deadline)
     outcome = unchecked_park(loop, why, on, deadline)
     loop.inside_count -= 1
     if tasklet is not None:
-        tasklet.granted = not tasklet.queued
         if tasklet.queued:
             queue_remove(queue, tasklet)
     return failed() if outcome < 0 else outcome

@@ -210,8 +210,8 @@ cdef class Channel:
             value = wrapped
         while self.receivers.head != NULL:
             other = queue_pop(&self.receivers)
-            self.balance += 1
             if other.loop.wake(other, value):
+                self.balance += 1
                 return 0
         other = get_loop().current
         if other is not None:
@@ -253,9 +253,9 @@ cdef class Channel:
         deadline = deadline_after(timeout)
         while self.senders.head != NULL:
             other = queue_pop(&self.senders)
-            self.balance -= 1
             value = other.value
             if other.loop.wake(other, None):
+                self.balance -= 1
                 return self.received(value)
         if self.closed:
             raise ValueError("receive on a closed channel")
@@ -267,7 +267,7 @@ cdef class Channel:
         except BaseException:
             if other is None or not other.granted:
                 self.balance += 1
-            elif other.value is not None:       # given a value, and killed before it could take it: to the next receiver
+            else:                               # given a value, and killed before it could take it: to the next receiver
                 value, other.value = other.value, None
                 self._pass_on(value)
             raise
@@ -286,8 +286,8 @@ cdef class Channel:
         cdef BaseTasklet other
         while self.receivers.head != NULL:
             other = queue_pop(&self.receivers)
-            self.balance += 1
             if other.loop.wake(other, value):
+                self.balance += 1
                 return
 
     def close(self) -> None:
@@ -296,12 +296,10 @@ cdef class Channel:
         self.closed = True
         while self.receivers.head != NULL:
             other = queue_pop(&self.receivers)
-            self.balance += 1
-            other.loop.wake(other, _CLOSED)
+            self.balance += other.loop.wake(other, _CLOSED)
         while self.senders.head != NULL:
             other = queue_pop(&self.senders)
-            self.balance -= 1
-            other.loop.wake(other, _CLOSED)
+            self.balance -= other.loop.wake(other, _CLOSED)
 
     def __iter__(self):
         return self

@@ -52,7 +52,7 @@ cdef class BaseTasklet(Runnable):
     cdef PyObject* next_waiter      # borrowed: neighbours in the queue of what it waits for
     cdef PyObject* prev_waiter
     cdef bint queued                # in such a queue
-    cdef bint granted               # see wait_in()
+    cdef bint granted               # wake() has let it go on from its present or last wait; it may have been killed since
     cdef Locals locals              # its values in threading.local
     cdef object switch_hook         # called with True before others run in its place, with False when it goes on; or None
     cdef uint64_t serial            # the how manieth tasklet it is, and that of who spawned it
@@ -103,6 +103,15 @@ cdef inline BaseTasklet queue_pop(WaitQueue* queue):
     tasklet = <BaseTasklet> queue.head
     queue_remove(queue, tasklet)
     return tasklet
+
+
+cdef inline bint someone_waits(WaitQueue* queue) noexcept:
+    """Whether somebody in the queue waits. Who was killed, or is late, stays in it until its turn comes; found here, it leaves."""
+    while queue.head != NULL:
+        if (<BaseTasklet> queue.head).state == PARKED or (<BaseTasklet> queue.head).state == STANDS_IN:
+            return True
+        queue_remove(queue, <BaseTasklet> queue.head)
+    return False
 
 
 cdef class Scheduler(ReadyQueue):

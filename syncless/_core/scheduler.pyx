@@ -196,6 +196,7 @@ cdef class Scheduler(ReadyQueue):
         if tasklet.state != PARKED:
             return (<StandIn> tasklet).taken(value) if tasklet.state == STANDS_IN else 0
         tasklet.value = value
+        tasklet.granted = True
         tasklet.state = READY
         tasklet.loop.push(tasklet)
         return 1

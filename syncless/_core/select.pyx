@@ -14,7 +14,7 @@ from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.loop cimport FdEntry, Loop, get_loop
 from syncless._core.poller cimport READ, WRITE
 from syncless._core.queues cimport Channel, JoinableQueue, Queue
-from syncless._core.scheduler cimport DONE, PARKED, READY, STANDS_IN, BaseTasklet, StandIn, queue_add, queue_remove
+from syncless._core.scheduler cimport DONE, PARKED, READY, STANDS_IN, BaseTasklet, StandIn, queue_add, queue_remove, someone_waits
 from syncless._core.sync cimport Event, Semaphore
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.timers cimport Timer, timer_init
@@ -148,7 +148,7 @@ cdef class PutCase(Case):
 
     cdef bint ready(self) noexcept:
         cdef Queue queue = <Queue> self.source
-        return queue.getters.head != NULL or queue.maxsize == 0 or queue.count < queue.maxsize
+        return someone_waits(&queue.getters) or queue.maxsize == 0 or queue.count < queue.maxsize
 
     cdef object take(self):
         self.source.put(self.item, False)
@@ -168,7 +168,7 @@ cdef class PutCase(Case):
 
 cdef class ReceiveCase(Case):
     cdef bint ready(self) noexcept:
-        return (<Channel> self.source).senders.head != NULL or (<Channel> self.source).closed
+        return someone_waits(&(<Channel> self.source).senders) or (<Channel> self.source).closed
 
     cdef object take(self):
         return self.source.receive(0)
@@ -195,7 +195,7 @@ cdef class SendCase(Case):
     cdef object item
 
     cdef bint ready(self) noexcept:
-        return (<Channel> self.source).receivers.head != NULL or (<Channel> self.source).closed
+        return someone_waits(&(<Channel> self.source).receivers) or (<Channel> self.source).closed
 
     cdef object take(self):
         self.source.send(self.item, 0)

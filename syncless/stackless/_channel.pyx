@@ -1,5 +1,7 @@
 """Channels: where tasklets meet, within a thread or between threads."""
 
+from cpython.object cimport PyObject
+
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport READY, STANDS_IN, BaseTasklet, StandIn, WaitQueue, queue_add, queue_pop, queue_remove
 from syncless._core.select cimport Case
@@ -20,7 +22,7 @@ cdef object received(object value):
 cdef class channel:
     """Tasklets meet in it: who comes first, to send or to receive, waits for the other."""
     cdef WaitQueue waiting
-    cdef readonly Py_ssize_t balance
+    cdef Py_ssize_t waits           # how many, negative if to receive
     cdef int _preference
     cdef public bint schedule_all
     cdef readonly bint closing
@@ -29,21 +31,36 @@ cdef class channel:
     def __cinit__(self):
         self._preference = -1
 
+    cdef Py_ssize_t look(self) noexcept:
+        """The balance. Who was killed does not wait any more, though its turn to leave has not come yet."""
+        cdef PyObject* first = self.waiting.head
+        while first != NULL and (<BaseTasklet> first).state == READY:
+            queue_remove(&self.waiting, <BaseTasklet> first)
+            self.waits -= 1 if self.waits > 0 else -1
+            first = self.waiting.head
+        return self.waits
+
+    @property
+    def balance(self):
+        """How many wait: positive if to send, negative if to receive."""
+        return self.look()
+
     cdef object action(self, int direction, object value):
         cdef Thread state = here()
         cdef Loop loop = state.loop
         cdef BaseTasklet me = loop.current, target
-        cdef bint meets = self.balance * direction < 0
+        cdef bint meets = self.look() * direction < 0
         if me is None:
             raise RuntimeError("the event loop itself cannot wait for a channel: let it spawn a tasklet instead")
         if channel_callback is not None:
             channel_callback(self, me, direction > 0, not meets)
+            meets = self.look() * direction < 0
         if not meets:
             return self.wait_for_other(state, me, direction, value)
         if state.switch_trap and (self.schedule_all or self._preference == -direction):
             raise RuntimeError("switch_trap")
         target = queue_pop(&self.waiting)
-        self.balance += direction
+        self.waits += direction
         value, target.value = target.value, value
         if target.state == STANDS_IN:               # of a tasklet in select(), which goes to the end of the run queue
             (<StandIn> target).taken(target.value)
@@ -72,13 +89,13 @@ cdef class channel:
             raise RuntimeError("switch_trap")
         me.value = value
         queue_add(&self.waiting, me)
-        self.balance += direction
+        self.waits += direction
         try:
             pause(state, me, IN_CHANNEL, self)
         except BaseException:
             if me.queued:
                 queue_remove(&self.waiting, me)
-                self.balance -= direction
+                self.waits -= direction
             me.value = None
             raise
         value, me.value = me.value, None
@@ -114,7 +131,7 @@ cdef class channel:
         return self
 
     def __next__(self):
-        if self.closing and self.balance <= 0:
+        if self.closing and self.look() <= 0:
             raise StopIteration
         return self.receive()
 
@@ -128,12 +145,12 @@ cdef class channel:
     @property
     def closed(self):
         """It is closing and nobody waits."""
-        return self.closing and self.balance == 0
+        return self.closing and self.look() == 0
 
     @property
     def queue(self):
         """The first that waits, or None."""
-        return <object> self.waiting.head if self.waiting.head != NULL else None
+        return <object> self.waiting.head if self.look() else None
 
     @property
     def preference(self):
@@ -147,12 +164,12 @@ cdef class channel:
         self._preference = (value > 0) - (value < 0)
 
     def __reduce__(self):
-        if self.balance:
+        if self.look():
             raise TypeError("a channel for which tasklets wait cannot be pickled")
         return _restored, (self._preference, self.schedule_all, self.closing)
 
     def __repr__(self):
-        return f"<channel at {id(self):#x}, balance {self.balance}{', closing' if self.closing else ''}>"
+        return f"<channel at {id(self):#x}, balance {self.look()}{', closing' if self.closing else ''}>"
 
 
 def _restored(preference, schedule_all, closing):
@@ -183,7 +200,7 @@ cdef class _ChannelCase(Case):
 
     cdef bint ready(self) noexcept:
         cdef channel source = <channel> self.source
-        return source.balance * self.direction < 0 or source.closing
+        return source.look() * self.direction < 0 or source.closing
 
     cdef object take(self):
         value = (<channel> self.source).action(self.direction, self.item)
@@ -195,12 +212,12 @@ cdef class _ChannelCase(Case):
             raise RuntimeError("this tasklet does not like to be blocked.")
         self.line = &(<channel> self.source).waiting
         self.value = self.item
-        (<channel> self.source).balance += self.direction
+        (<channel> self.source).waits += self.direction
         return Case.enter(self)
 
     cdef int leave(self) except -1:
         if self.queued:
-            (<channel> self.source).balance -= self.direction
+            (<channel> self.source).waits -= self.direction
         return Case.leave(self)
 
     cdef object result(self, object value):

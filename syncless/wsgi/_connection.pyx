@@ -26,6 +26,7 @@ from syncless._core.loop cimport Loop
 from syncless._core.poller cimport HANGUP, READ, WRITE
 from syncless._core.scheduler cimport Scheduler
 from syncless.wsgi._bodysource cimport BodySource
+from syncless.wsgi._environ cimport MEMORIES, EnvironMaker, dict_version
 from syncless.wsgi._greeting cimport NOT_TLS, greet_peer
 from syncless.wsgi._head cimport head
 from syncless.wsgi._input cimport Input
@@ -188,10 +189,9 @@ cdef class Connection(BodySource):
 
     cdef int dismiss(self, Request request) except -1:
         """The request has ended, or will never begin."""
+        cdef EnvironMaker environs = self.service.environs
         self.request = request.peer = None
-        if request.environ is not None:         # it was never served
-            request.environ = None
-            request.input.source = None
+        request.input.source = None
         if request.handler is not None:
             request.handler = None
         if self.reader is not None:             # another tasklet waits for the body of what is no request any more
@@ -202,7 +202,12 @@ cdef class Connection(BodySource):
         # the caller's: the application has kept nothing of it, and no tasklet-local data hangs on it that the next request would find
         if Py_REFCNT(<PyObject*> request) == 1 and not has_weakrefs(<PyObject*> request):
             request._exception = None           # its traceback would keep the request's objects alive
+            if self.phase != CLOSED and request.head_serial and request.head_serial == environs.memories[self.fd % MEMORIES].serial \
+                    and request.unspoilt():
+                environs.spares[self.fd % MEMORIES] = request
+                return 0
             self.service.spare_request = request
+        request.environ = None
         return 0
 
     cdef int queue_up(self, Loop loop) except -1:
@@ -301,17 +306,14 @@ cdef class Connection(BodySource):
             return request
 
     cdef Request prepare(self, const char* data, head* found):
-        """A Request from a scanned head."""
+        """A Request from a scanned head: the connection's last one, if it had the same head and has left its environ as it was."""
         cdef Service service = self.service
-        cdef Request request
-        cdef dict environ = service.environs.make(data, found, self.fd, self.remote_addr, self.remote_port, self.trusted)
-        if service.spare_request is not None:
-            request = <Request> service.spare_request
-            service.spare_request = None
-            if Py_REFCNT(<PyObject*> request.input) > 1:
-                request.input = Input()         # the application keeps the last one
-        else:
-            request = Request(service)
+        cdef EnvironMaker environs = service.environs
+        cdef Request request = <Request> environs.spares[self.fd % MEMORIES]
+        if request is not None:
+            environs.spares[self.fd % MEMORIES] = None
+        if request is None or request.head_serial != environs.scanned or not request.unspoilt():
+            request = self.furnish(request, data, found)
         service.set_deadline(self, NO_DEADLINE)
         self.phase = RUNNING_APP
         self.busy = True
@@ -322,20 +324,37 @@ cdef class Connection(BodySource):
         request.http_1_0 = found.minor == 0
         request.keep_alive = found.keep_alive
         request.input.begin(self, found.content_length, found.chunked, found.expect_continue)
+        request.too_large = found.content_length > service.max_body
+        if found.websocket and found.minor and service.websocket is not None:
+            request.handler = service.websocket(Upgrade(request), request.environ)
+            if request.handler is not None:
+                request.environ["wsgi.websocket"] = request.handler
+        return request
+
+    cdef Request furnish(self, Request request, const char* data, head* found):
+        """A Request, this one if there is one, with an environ of its own."""
+        cdef Service service = self.service
+        cdef int64_t serial = service.environs.scanned
+        cdef dict environ = service.environs.make(data, found, self.fd, self.remote_addr, self.remote_port, self.trusted)
+        if request is None:
+            request = <Request> service.spare_request
+            service.spare_request = None
+        if request is None:
+            request = Request(service)
+        request.environ = None
+        if Py_REFCNT(<PyObject*> request.input) > 1:
+            request.input = Input()             # the application keeps the last one
         request.input.max_body = service.max_body
         request.input.chunk_line = service.chunk_line
         request.input.trailers = service.trailer_bytes
-        request.too_large = found.content_length > service.max_body
         environ[INPUT] = request.input
         if self.layer is not None:
             environ.update(self.layer.environ)
         if self.trusted:
             service.forward(environ)
-        if found.websocket and found.minor and service.websocket is not None:
-            request.handler = service.websocket(Upgrade(request), environ)
-            if request.handler is not None:
-                environ["wsgi.websocket"] = request.handler
         request.environ = environ
+        request.environ_version = dict_version(environ)
+        request.head_serial = serial
         return request
 
     # -- bytes that come -----------------------------------------------------------------------------------------------------

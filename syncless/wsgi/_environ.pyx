@@ -13,7 +13,24 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
-from syncless.wsgi._head cimport HEAD_DROPPED, HEAD_UNKNOWN, head, head_header, head_limits, name_of, scan_fields, scan_line
+from syncless.wsgi._head cimport HEAD_BEFORE_HEADERS, HEAD_DROPPED, HEAD_UNKNOWN, head, head_header, head_limits, name_of, scan_fields, scan_line
+
+cdef extern from *:
+    """
+    /* Another one after each change of the dict (PEP 509). Where there is none any more, as if it always changed. */
+    static uint64_t syncless_dict_version(PyObject *dict) {
+    #if PY_VERSION_HEX < 0x030E0000
+    #pragma GCC diagnostic push
+    #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+        return ((PyDictObject *)dict)->ma_version_tag;
+    #pragma GCC diagnostic pop
+    #else
+        static uint64_t always_another;
+        return ++always_another;
+    #endif
+    }
+    """
+    uint64_t syncless_dict_version(object mapping) noexcept
 
 cdef extern from "Python.h":
     str PyUnicode_DecodeLatin1(const char* s, Py_ssize_t size, const char* errors)
@@ -54,6 +71,10 @@ cdef inline int hex_digit(char c) noexcept:
     return -1
 
 
+cdef uint64_t dict_version(dict mapping) noexcept:
+    return syncless_dict_version(mapping)
+
+
 cdef class EnvironMaker:
     """make() gives a fresh environ: a copy of the template with what one request adds."""
 
@@ -69,6 +90,7 @@ cdef class EnvironMaker:
     def __init__(self, dict template not None):
         cdef int i = 0
         self.remembered = [None] * MEMORIES
+        self.spares = [None] * MEMORIES
         self.template = dict(template)
         self.template[REQUEST_METHOD] = GET
         self.template[PATH_INFO] = "/"
@@ -129,6 +151,7 @@ cdef class EnvironMaker:
 
     cdef long scan(self, const char* data, size_t size, const head_limits* limits, int fd, bint remember, head* found) noexcept:
         """As head_scan() of head.h; header_count is -1 where the fields are those that were remembered for the descriptor.
+        `scanned` then says whether all of the head is.
 
         `remember`: the connection has been used before, so it may well be used again.
 
@@ -136,7 +159,15 @@ cdef class EnvironMaker:
         faster than reading them again.
         """
         cdef Memory* memory = &self.memories[fd % MEMORIES]
-        cdef long used, line = scan_line(data, size, limits, found)
+        cdef long used, line = memory.line_size
+        if memory.size > 0 and memory.fd == fd and line and line + memory.size <= <long> size and memcmp(data, memory.line, line) == 0 \
+                and memcmp(data + line, memory.bytes, memory.size) == 0:
+            memcpy(found, memory.found, HEAD_BEFORE_HEADERS)
+            found.header_count = -1
+            self.scanned = memory.serial
+            return line + memory.size
+        self.scanned = 0
+        line = scan_line(data, size, limits, found)
         if line <= 0:
             return line
         if memory.size > 0 and memory.size <= <long> size - line and memory.minor == found.minor and memory.fd == fd \
@@ -145,6 +176,7 @@ cdef class EnvironMaker:
             found.content_length = -1
             found.chunked = found.expect_continue = found.websocket = 0
             found.keep_alive = memory.keep_alive
+            self.remember_line(memory, data, line, found)
             return line + memory.size
         used = scan_fields(data, size, line, limits, found)
         if remember and used > 0 and found.content_length < 0 and not found.chunked and not found.expect_continue and not found.websocket \
@@ -154,14 +186,24 @@ cdef class EnvironMaker:
             memory.minor = found.minor
             memory.keep_alive = found.keep_alive
             memcpy(memory.bytes, data + line, used - line)
+            self.remember_line(memory, data, line, found)
             memory.size = -(used - line)
         return used
+
+    cdef void remember_line(self, Memory* memory, const char* line, long size, head* found) noexcept:
+        memory.serial = memory.line_size = 0
+        if size <= LINE_BYTES:
+            self.serials += 1
+            self.scanned = memory.serial = self.serials
+            memory.line_size = size
+            memcpy(memory.line, line, size)
+            memcpy(memory.found, found, HEAD_BEFORE_HEADERS)
 
     cdef void forget(self, int fd) noexcept:
         """The connection is closed: what its client sent is not kept."""
         if self.memories[fd % MEMORIES].fd == fd and self.memories[fd % MEMORIES].size:
             self.memories[fd % MEMORIES].size = 0
-            self.remembered[fd % MEMORIES] = None
+            self.remembered[fd % MEMORIES] = self.spares[fd % MEMORIES] = None
 
     cdef dict make(self, const char* data, head* found, int fd, object remote_addr, int remote_port, bint trusted):
         """The environ, without its wsgi.input, of a head that scan() found just now: no allocation may come between, because it may

@@ -5,6 +5,7 @@ cdef extern from "head.h" nogil:
         HEAD_MAX_HEADERS
         HEAD_UNKNOWN
         HEAD_DROPPED
+        HEAD_BEFORE_HEADERS
     struct head_header:
         uint32_t name, value
         uint16_t name_size, known

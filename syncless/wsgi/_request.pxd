@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from syncless._core.loop cimport Loop
 from syncless.wsgi._input cimport Input
@@ -7,6 +7,8 @@ from syncless.wsgi._response cimport Response, StartResponse
 
 cdef class Request(Response):
     cdef dict environ
+    cdef uint64_t environ_version   # as the application got it
+    cdef int64_t head_serial        # of which remembered head it came, or 0
     cdef Input input
     cdef StartResponse start
     cdef object start_response      # the callable that the application gets
@@ -17,6 +19,7 @@ cdef class Request(Response):
     cdef int64_t body_waited        # ns that it has waited for its body
     cdef int64_t body_received      # bytes that came meanwhile
 
+    cdef bint unspoilt(self) noexcept
     cdef bint left(self) noexcept
     cdef int serve(self, Loop loop) except -1
     cdef int renew_start(self) except -1

@@ -9,13 +9,16 @@ import traceback
 
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.contextvars cimport PyContext_Enter, PyContext_Exit, PyContext_New
+from cpython.list cimport PyList_GET_ITEM
 from cpython.object cimport PyObject, PyObject_Size
+from cpython.tuple cimport PyTuple_GET_ITEM
 
 from syncless._core.loop cimport Loop, get_loop
 from syncless._core.poller cimport READ
 from syncless._core.scheduler cimport DONE, RUNNING
 from syncless._core.tasklet cimport Alarm
 from syncless._core.threadlocal cimport end_locals, start_locals
+from syncless.wsgi._environ cimport dict_version
 from syncless.wsgi._input cimport Input
 from syncless.wsgi._response cimport Response, StartResponse, Write
 from syncless.wsgi._service cimport Service
@@ -111,7 +114,6 @@ cdef class Request(Response):
         self.state = DONE
         self.pending = None
         self.start.response = self.start.write.response = None
-        self.environ = None
         self.headers = None
         self.input.source = None
         self.service.release(&self.head)
@@ -127,11 +129,13 @@ cdef class Request(Response):
         result = self.service.application(self.environ, self.start_response)
         if (type(result) is list or type(result) is tuple) and self.status is not None and not self.upgraded:
             # no close(), and the length is known without a question
-            if len(result) == 1 and PyBytes_CheckExact(result[0]):
-                if not self.committed:
-                    self.commit(PyBytes_GET_SIZE(result[0]))
-                self.put(result[0], True)
-                return self.end()
+            if len(result) == 1:
+                only = <object> (PyList_GET_ITEM(result, 0) if type(result) is list else PyTuple_GET_ITEM(result, 0))
+                if PyBytes_CheckExact(only):
+                    if not self.committed:
+                        self.commit(PyBytes_GET_SIZE(only))
+                    self.put(only, True)
+                    return self.end()
             total = 0
             for part in result:
                 if not isinstance(part, bytes):
@@ -237,6 +241,11 @@ cdef class Request(Response):
         except ClientError:
             self.keep_alive = False
         return 0
+
+    cdef bint unspoilt(self) noexcept:
+        """Whether the environ is as the application got it, and nobody has it or its input any more: the same request could have it again."""
+        return Py_REFCNT(<PyObject*> self.environ) == 1 and dict_version(self.environ) == self.environ_version \
+            and Py_REFCNT(<PyObject*> self.input) == 2
 
     cdef bint left(self) noexcept:
         return self.peer is None or self.peer.gone or hung_up(self.peer.fd)

@@ -40,6 +40,8 @@ struct head {
     struct head_header headers[HEAD_MAX_HEADERS];
 };
 
+#define HEAD_BEFORE_HEADERS offsetof(struct head, headers)      /* bytes: all but the fields */
+
 struct head_limits {
     uint32_t line;                  /* bytes of the request line, CRLF not counted: 414 beyond */
     uint32_t headers;               /* number of header fields: 431 beyond; at most HEAD_MAX_HEADERS */

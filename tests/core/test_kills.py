@@ -1,6 +1,7 @@
 """Kills, timeouts and exceptions at every switch point: nothing is lost, nothing stays locked, every `finally` runs once."""
 
 import random
+import time
 
 import pytest
 
@@ -26,6 +27,7 @@ from syncless import (
     spawn,
 )
 from syncless.io import socket
+from syncless.stackless import channel
 
 
 class Interrupted(Exception):
@@ -157,6 +159,167 @@ def test_a_tasklet_is_ended_at_each_of_its_switch_points(piece, how, reports):
         pytest.fail("it has more than 200 switch points")
     assert point >= 1
     assert all(isinstance(error, (Interrupted, TimeoutError, syncless.Full, syncless.Empty)) for _, error in reports), reports
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("kind", [Lock, RLock, Semaphore, Condition])
+def test_who_is_killed_or_late_in_the_turn_of_the_release_gets_nothing(kind, late):
+    """Its turn to leave the queue has not come when the lock is released: it is the next one's, and is given back once."""
+    lock, held = kind() if kind is not Semaphore else Semaphore(1), []
+
+    def hold():
+        with lock:
+            sleep(0.0005 if late else 0)
+
+    def take(timeout):
+        if lock.acquire(timeout=timeout):
+            held.append(timeout)
+            lock.release()
+
+    holder, victim, other = spawn(hold), spawn(take, 0.001 if late else 5), spawn(take, 6)
+    sleep(0)
+    if late:
+        time.sleep(0.01)  # both times are over when the loop looks next: first the holder's, then the victim's
+    else:
+        victim.kill(block=False)
+    assert join_all([holder, victim, other], timeout=5)
+    assert holder.exception() is None and other.exception() is None and held == [6]
+    if kind is Semaphore:
+        assert lock.value == 1
+    else:
+        assert lock.acquire(blocking=False)
+        assert other.done() and spawn(lock.acquire, False).result() is False
+        lock.release()
+
+
+@pytest.mark.parametrize("when", ["before", "after", "late"])
+@pytest.mark.parametrize("lock", [RLock, Lock])
+def test_a_notification_is_not_lost_with_whom_it_meets(lock, when):
+    condition, heard = Condition(lock()), []
+
+    def wait(name, timeout):
+        with condition:
+            heard.append((name, condition.wait(timeout)))
+
+    def notify():
+        sleep(0.0005 if when == "late" else 0.05)
+        if when != "before":
+            with condition:
+                condition.notify()
+
+    notifier = spawn(notify)
+    first, second = spawn(wait, "first", 0.001 if when == "late" else 5), spawn(wait, "second", 0.2 if when == "late" else 5)
+    sleep(0)
+    if when == "late":
+        time.sleep(0.01)  # the notifier's turn comes first, and then that of whose time is over too
+        assert join_all([notifier, first], timeout=5) and heard == [("first", True)]
+        second.kill()
+        return
+    while not notifier.done() and when == "after":
+        sleep(0)
+    if when == "before":
+        first.kill(block=False)
+        with condition:
+            condition.notify()
+    else:
+        first.kill(block=False)
+    assert join_all([first, second], timeout=5) and heard == [("second", True)]
+    notifier.join()
+    assert condition.acquire(blocking=False)
+    condition.release()
+
+
+@pytest.mark.parametrize("lock", [RLock, Lock])
+def test_who_is_killed_twice_in_a_condition_still_gives_its_lock_back_once(lock):
+    condition, ended = Condition(lock()), []
+
+    def wait():
+        try:
+            with condition:
+                condition.wait()
+        except BaseException as error:
+            ended.append(type(error))
+
+    victim = spawn(wait)
+    sleep(0)
+    with condition:
+        condition.notify()
+        for error in (Interrupted, TaskletExit, Interrupted):  # it waits for the lock from the second on
+            victim.kill(error, block=False)
+            sleep(0.001)
+        assert not victim.done()
+    assert victim.join(5) and ended == [Interrupted]
+    assert condition.acquire(blocking=False) and condition.acquire(blocking=False) is (lock is RLock)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_who_is_killed_or_late_in_the_turn_of_the_put_gets_nothing(late):
+    queue = Queue(1)
+    feeder = spawn(lambda: (sleep(0.0005 if late else 0), queue.put("item")))
+    victim = spawn(queue.get, timeout=0.001 if late else 5)
+    sleep(0)
+    if late:
+        time.sleep(0.01)
+    else:
+        victim.kill(block=False)
+    join_all([feeder, victim], timeout=5)
+    assert queue.qsize() == 1 and queue.get(block=False) == "item"
+    queue.put("first")
+    victim, other = spawn(queue.put, "lost"), spawn(queue.put, "second")
+    sleep(0)
+    victim.kill(block=False)
+    assert [queue.get(), queue.get()] == ["first", "second"] and queue.empty()
+    assert other.join(5) and victim.join(5)
+
+
+@pytest.mark.parametrize("make", [Channel, channel])
+def test_who_is_killed_in_the_turn_of_its_partner_meets_nobody(make):
+    pipe = make()
+    got = []
+    victim, other = spawn(lambda: got.append(pipe.receive())), spawn(lambda: got.append((pipe.receive(), "other")))
+    sleep(0)
+    assert pipe.balance == -2
+    victim.kill(block=False)
+    pipe.send(None)
+    other.join()
+    assert got == [(None, "other")] and pipe.balance == 0 and victim.done()
+    victim, other = spawn(pipe.send, "lost"), spawn(pipe.send, "kept")
+    sleep(0)
+    assert pipe.balance == 2
+    victim.kill(block=False)
+    assert pipe.receive() == "kept"
+    join_all([victim, other])
+    assert pipe.balance == 0
+
+
+def test_a_value_goes_on_to_the_next_if_its_receiver_is_killed():
+    pipe = Channel()
+    got = []
+    victim, other = spawn(pipe.receive), spawn(lambda: got.append(pipe.receive()))
+    sleep(0)
+    pipe.send(None)
+    victim.kill(block=False)
+    join_all([victim, other])
+    assert got == [None] and pipe.balance == 0
+
+
+def test_select_sees_who_still_waits():
+    """Of the dead it takes nothing, and does not take them for somebody who would take something."""
+    pipe, old, queue = Channel(), channel(), Queue(1)
+    queue.put("full")
+    queue_getter = Queue(1)
+    victims = [spawn(pipe.send, 1), spawn(old.send, 2), spawn(queue_getter.get)]
+    sleep(0)
+    for victim in victims:
+        victim.kill(block=False)
+    queue_getter.put("full")
+    assert select([pipe, old, putting(queue_getter, "more"), putting(queue, "more")], timeout=0.001) == (None, None)
+    victims = [spawn(pipe.receive), spawn(old.receive)]
+    sleep(0)
+    for victim in victims:
+        victim.kill(block=False)
+    assert select([sending(pipe, 1), sending(old, 2)], timeout=0.001) == (None, None)
+    assert pipe.balance == old.balance == 0 and queue.get() == queue_getter.get() == "full"
 
 
 @pytest.mark.parametrize("seed", range(20))

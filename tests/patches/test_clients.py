@@ -13,7 +13,7 @@ from tests.patches.clients import CLIENTS, THREADS, WAIT
 from tests.patches.servers import SERVERS
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-LONGEST = 0.5
+LONGEST = 2.0
 """Seconds that all may take together."""
 
 

@@ -30,6 +30,6 @@ def test_a_ticker_goes_on(name):
         told = json.loads(done.stdout)
         assert told["result"] == TARGETS[name][1]
         assert told["seconds"] >= WAIT * 0.95
-        if told["worst_stall"] < WORST and (told["seconds"] < WAIT * 3 or name in COMPUTE):
+        if told["worst_stall"] < WORST and (told["seconds"] < WAIT * 10 or name in COMPUTE):
             return
     raise AssertionError(f"{name}: {told}")

@@ -1,0 +1,193 @@
+"""A connection's next request with the same head may get the environ of the last one: nobody must be able to tell."""
+
+import gc
+import weakref
+
+import pytest
+
+import syncless
+from syncless.wsgi import Server
+from tests.wsgi.conftest import Client
+
+
+def plain(environ):
+    return {key: value for key, value in environ.items() if key != "wsgi.input"}
+
+
+def answer(start_response, body=b"ok"):
+    start_response("200 OK", [])
+    return [body]
+
+
+SPOILERS = {
+    "nothing": lambda environ: None,
+    "set": lambda environ: environ.__setitem__("app.value", 1),
+    "replace": lambda environ: environ.__setitem__("PATH_INFO", "/spoilt"),
+    "delete": lambda environ: environ.__delitem__("HTTP_HOST"),
+    "pop": lambda environ: environ.pop("HTTP_COOKIE"),
+    "popitem": lambda environ: environ.popitem(),
+    "clear": lambda environ: environ.clear(),
+    "update": lambda environ: environ.update(REMOTE_ADDR="spoilt"),
+    "union": lambda environ: environ.__ior__({"SCRIPT_NAME": "/spoilt"}),
+    "setdefault": lambda environ: environ.setdefault("app.default", []),
+    "set and delete": lambda environ: (environ.__setitem__("app.value", 1), environ.__delitem__("app.value")),
+    "replace the input": lambda environ: environ.__setitem__("wsgi.input", None),
+}
+
+
+@pytest.mark.parametrize("name", SPOILERS)
+def test_what_an_application_does_to_its_environ_stays_its_own(start, name):
+    seen, inputs = [], []
+
+    def app(environ, start_response):
+        seen.append(plain(environ))
+        inputs.append(type(environ["wsgi.input"]))
+        SPOILERS[name](environ)
+        return answer(start_response)
+
+    client = start.client(start(app))
+    for _ in range(6):
+        assert client.get("/path?query", "Cookie: a=b\r\n")[2] == b"ok"
+    assert seen == [seen[0]] * 6 and set(inputs) == {inputs[0]}
+    assert (seen[0]["PATH_INFO"], seen[0]["HTTP_COOKIE"]) == ("/path", "a=b")
+
+
+def test_an_environ_that_somebody_keeps_is_not_given_away(start):
+    kept = []
+    keepers = [
+        lambda environ: environ,
+        lambda environ: environ.items(),
+        lambda environ: lambda: environ,
+        lambda environ: environ["wsgi.input"],
+    ]
+
+    def app(environ, start_response):
+        kept.append(keepers[len(kept) // 3](environ))
+        return answer(start_response)
+
+    client = start.client(start(app))
+    for _ in range(12):
+        client.get("/")
+    dicts, views, closures, inputs = kept[:3], kept[3:6], kept[6:9], kept[9:]
+    for number, environ in enumerate([*dicts, *(closure() for closure in closures)]):
+        assert environ.setdefault("app.mine", number) == number
+    assert not any("app.mine" in dict(view) for view in views)
+    assert len({id(one) for one in inputs}) == 3
+
+
+def test_an_environ_in_use_elsewhere_is_not_given_away(start):
+    """A tasklet that goes on after the response, and a request that waits while the same head comes on another connection."""
+    go_on, seen = syncless.Event(), []
+
+    def later(environ):
+        go_on.wait(10)
+        seen.append((environ["PATH_INFO"], environ.get("app.mark")))
+
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/spawn":
+            syncless.spawn(later, environ)
+        elif environ["PATH_INFO"] == "/wait":
+            later(environ)
+        elif len(seen) == 0:
+            environ["app.mark"] = environ["PATH_INFO"]
+        return answer(start_response, plain(environ).get("app.mark", "-").encode())
+
+    server = start(app)
+    first, second = start.client(server), start.client(server)
+    for _ in range(3):
+        first.get("/spawn")
+    second.send(b"GET /wait HTTP/1.1\r\nHost: test\r\n\r\n")
+    for _ in range(3):
+        assert first.get("/mark")[2] == b"/mark"
+    go_on.set()
+    assert second.response()[2] == b"-"
+    syncless.sleep(0.01)
+    assert sorted(seen) == [("/spawn", None)] * 3 + [("/wait", None)]
+
+
+def test_other_heads_get_other_environs(start):
+    def app(environ, start_response):
+        told = [environ[key] for key in ("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING", "SERVER_PROTOCOL")]
+        told += [environ.get(key, "-") for key in ("HTTP_X", "CONTENT_LENGTH")]
+        return answer(start_response, " ".join([*told, environ["wsgi.input"].read().decode()]).encode())
+
+    server = start(app)
+    clients = [start.client(server) for _ in range(3)]
+    heads = [
+        (b"GET /a HTTP/1.1\r\nHost: t\r\n\r\n", b"GET /a  HTTP/1.1 - - "),
+        (b"GET /a?q HTTP/1.1\r\nHost: t\r\n\r\n", b"GET /a q HTTP/1.1 - - "),
+        (b"GET /%61 HTTP/1.1\r\nHost: t\r\n\r\n", b"GET /a  HTTP/1.1 - - "),
+        (b"PUT /a HTTP/1.1\r\nHost: t\r\n\r\n", b"PUT /a  HTTP/1.1 - - "),
+        (b"GET /a HTTP/1.1\r\nHost: t\r\nX: 1\r\n\r\n", b"GET /a  HTTP/1.1 1 - "),
+        (b"GET /a HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\nab", b"GET /a  HTTP/1.1 - 2 ab"),
+        (b"GET /" + b"a" * 300 + b" HTTP/1.1\r\nHost: t\r\n\r\n", b"GET /" + b"a" * 300 + b"  HTTP/1.1 - - "),
+        (b"GET /a HTTP/1.0\r\nHost: t\r\nConnection: keep-alive\r\n\r\n", b"GET /a  HTTP/1.0 - - "),
+        (b"\r\nGET /a HTTP/1.1\r\nHost: t\r\n\r\n", b"GET /a  HTTP/1.1 - - "),
+    ]
+    for head, expected in heads * 2 + [pair for other in heads for pair in (heads[0], other, heads[0], heads[0])]:
+        for times in (1, 2, 5):
+            for client in clients:
+                client.send(head * times)
+            for client in clients:
+                assert [client.response()[2] for _ in range(times)] == [expected] * times
+
+
+def test_a_closed_connection_leaves_nothing_to_the_next_with_its_number(start):
+    waiting, go_on, ports = [], syncless.Event(), []
+
+    def app(environ, start_response):
+        ports.append(environ["REMOTE_PORT"])
+        if len(ports) == 3:
+            waiting.append(True)
+            go_on.wait(10)
+        return answer(start_response, environ["REMOTE_PORT"].encode())
+
+    server = start(app)
+    leaver = start.client(server)
+    for _ in range(2):
+        leaver.get("/")
+    leaver.send(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+    while not waiting:
+        syncless.sleep(0.001)
+    leaver.close()
+    others = [start.client(server) for _ in range(5)]
+    for other in others:
+        assert other.get("/")[2] == other.get("/")[2]
+    go_on.set()
+    for other in others * 2:
+        assert other.get("/")[2].decode() == str(other.sock.getsockname()[1])
+
+
+def test_what_is_kept_of_a_request_goes_with_the_server():
+    class App:
+        def __call__(self, environ, start_response):
+            return answer(start_response)
+
+    app = App()
+    gone = weakref.ref(app)
+    server = Server(app, port=0).start()
+    client = Client(server.address)
+    for _ in range(3):
+        client.get("/")
+    server.stop(1)
+    client.close()
+    del app, server
+    gc.collect()
+    assert gone() is None
+
+
+def test_what_a_client_sent_is_not_kept_when_it_has_gone(start):
+    """Not in the environs that were kept for it, either: a password may be in them."""
+
+    def kept():
+        return sum(type(found) is dict and found.get("HTTP_AUTHORIZATION") == "Basic c2VjcmV0" for found in gc.get_objects())
+
+    server = start(lambda environ, start_response: answer(start_response))
+    client = start.client(server)
+    for _ in range(4):
+        client.get("/", "Authorization: Basic c2VjcmV0\r\n")
+    assert kept()
+    client.close()
+    while server.census()["connections"]:
+        syncless.sleep(0.001)
+    assert not kept()
