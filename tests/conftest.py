@@ -16,6 +16,19 @@ TEST_SECONDS = float(os.environ.get("SYNCLESS_TEST_SECONDS", "60"))
 
 
 @pytest.fixture(autouse=True)
+def nothing_to_report(request):
+    """No tasklet ends by an exception, unless the test asks for the fixture `reports`."""
+    if "reports" in request.fixturenames:
+        yield
+        return
+    seen = []
+    previous = syncless.set_error_handler(lambda where, error: seen.append((where, error)))
+    yield
+    syncless.set_error_handler(previous)
+    assert not seen, "a tasklet ended by an exception that nobody caught"
+
+
+@pytest.fixture(autouse=True)
 def balanced_census(request):
     """Nothing is left behind: no tasklet, timer, waiter, watched descriptor."""
     loop = syncless.current_loop()
@@ -33,7 +46,7 @@ def balanced_census(request):
 
 @pytest.fixture
 def reports():
-    """(where, exception) of each exception that nobody caught; without this fixture they go to stderr."""
+    """(where, exception) of each exception that nobody caught."""
     seen = []
     previous = syncless.set_error_handler(lambda where, error: seen.append((where, error)))
     yield seen

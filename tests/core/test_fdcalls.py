@@ -55,7 +55,7 @@ def test_writing_parks_until_there_is_room_and_writes_all(pipe):
     assert got == data and tasklet.result(1) == len(data)
 
 
-def test_a_reader_that_is_gone(pipe):
+def test_a_reader_that_is_gone(pipe, reports):
     left, right = pipe
     tasklet = while_parked(fdcalls.write, right, bytes(1 << 20))
     os.close(left)

@@ -7,6 +7,8 @@ import pytest
 
 import syncless
 from syncless import (
+    AsyncResult,
+    BoundedSemaphore,
     Channel,
     Condition,
     Event,
@@ -41,7 +43,8 @@ class World:
         self.lock, self.rlock, self.semaphore, self.condition = Lock(), RLock(), Semaphore(2), Condition()
         self.queue, self.small, self.channel, self.event = Queue(), Queue(1), Channel(), Event()
         self.small.put(object())
-        self.entered = self.left = 0
+        self.bounded, self.plain, self.pool, self.old = BoundedSemaphore(1), Condition(Lock()), Pool(2), channel()
+        self.entered = self.left = self.inside = 0
         self.received = []
 
     # each is a piece of code that waits, at several points
@@ -58,6 +61,42 @@ class World:
         with self.condition:
             self.condition.wait(0.002)
             self.condition.notify()
+
+    def critical(self):
+        with self.lock, self.bounded:
+            assert self.inside == 0
+            self.inside += 1
+            try:
+                sleep(0)
+            finally:
+                self.inside -= 1
+        with self.plain:
+            self.plain.wait(0.001)
+            self.plain.notify()
+
+    def timed(self):
+        if self.rlock.acquire(timeout=0.0005):
+            try:
+                sleep(0.0003)
+            finally:
+                self.rlock.release()
+
+    def results(self):
+        result = AsyncResult()
+        other = spawn(lambda: (sleep(0.0005), result.set(1)))
+        try:
+            result.get(timeout=0.0006)
+        finally:
+            other.join()
+
+    def old_channels(self):
+        item = object()
+        other = spawn(lambda: self.received.append(self.old.receive()))
+        try:
+            with deadline(0.003):
+                self.old.send(item)
+        finally:
+            other.kill()
 
     def queues(self):
         item = object()
@@ -86,6 +125,7 @@ class World:
 
     def pools(self):
         assert Pool(2).map(lambda number: (sleep(0), number)[1], range(4)) == [0, 1, 2, 3]
+        self.pool.apply(sleep, 0)
 
     def sockets(self):
         a, b = socket.socketpair()
@@ -124,7 +164,8 @@ class World:
         assert not self.lock.locked() and self.semaphore.value == 2 and not self.rlock._is_owned()
         with deadline(5), self.rlock, self.condition:
             pass
-        assert self.channel.balance == 0
+        assert self.bounded.value == 1 and not self.plain._lock.locked() and self.inside == 0 and self.pool.free_count() == 2
+        assert self.channel.balance == self.old.balance == 0
         left = []
         for queue in (self.queue, self.small):
             while not queue.empty():
@@ -132,7 +173,31 @@ class World:
         return left
 
 
-PIECES = ["locks", "conditions", "queues", "channels", "selecting", "groups", "pools", "sockets", "deadlines", "joins"]
+PIECES = [
+    "locks",
+    "conditions",
+    "critical",
+    "timed",
+    "results",
+    "old_channels",
+    "queues",
+    "channels",
+    "selecting",
+    "groups",
+    "pools",
+    "sockets",
+    "deadlines",
+    "joins",
+]
+EXPECTED = (Interrupted, TimeoutError, syncless.Full, syncless.Empty)
+
+
+def unexpected(reports):
+    """What was reported, and is neither a kill nor a time that was over."""
+    found = [error for _, error in reports]
+    while any(hasattr(error, "exceptions") for error in found):
+        found = [part for error in found for part in getattr(error, "exceptions", [error])]
+    return [error for error in found if not isinstance(error, EXPECTED)]
 
 
 @pytest.mark.parametrize("how", [TaskletExit, Interrupted])
@@ -158,7 +223,7 @@ def test_a_tasklet_is_ended_at_each_of_its_switch_points(piece, how, reports):
     else:
         pytest.fail("it has more than 200 switch points")
     assert point >= 1
-    assert all(isinstance(error, (Interrupted, TimeoutError, syncless.Full, syncless.Empty)) for _, error in reports), reports
+    assert not unexpected(reports)
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -253,7 +318,7 @@ def test_who_is_killed_twice_in_a_condition_still_gives_its_lock_back_once(lock)
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_who_is_killed_or_late_in_the_turn_of_the_put_gets_nothing(late):
+def test_who_is_killed_or_late_in_the_turn_of_the_put_gets_nothing(late, reports):
     queue = Queue(1)
     feeder = spawn(lambda: (sleep(0.0005 if late else 0), queue.put("item")))
     victim = spawn(queue.get, timeout=0.001 if late else 5)
@@ -264,6 +329,7 @@ def test_who_is_killed_or_late_in_the_turn_of_the_put_gets_nothing(late):
         victim.kill(block=False)
     join_all([feeder, victim], timeout=5)
     assert queue.qsize() == 1 and queue.get(block=False) == "item"
+    assert isinstance(victim.exception(), syncless.Empty if late else TaskletExit)
     queue.put("first")
     victim, other = spawn(queue.put, "lost"), spawn(queue.put, "second")
     sleep(0)
@@ -333,20 +399,23 @@ def test_random_lives(seed, reports):
             try:
                 with dice.choice([Timeout(dice.random() * 0.004, False), Timeout(None), deadline(5), deadline(dice.random() * 0.004)]):
                     world.piece(dice.choice(PIECES))
-            except (TimeoutError, syncless.Full, syncless.Empty, Interrupted):
+            except EXPECTED:
                 pass
 
     tasklets = [spawn(live) for _ in range(12)]
 
     def reap():
-        for _ in range(8):
-            sleep(dice.random() * 0.003)
-            dice.choice(tasklets).kill(dice.choice([TaskletExit, Interrupted]), block=dice.random() < 0.5)
+        for _ in range(40):
+            sleep(dice.choice([0, dice.random() * 0.001]))
+            dice.choice(tasklets).kill(dice.choice([TaskletExit, Interrupted]), block=dice.random() < 0.2)
+            if dice.random() < 0.3:
+                tasklets.append(spawn(live))
 
-    reaper = spawn(reap)
-    assert len(join_all([*tasklets, reaper], timeout=30)) == 13
+    spawn(reap).join()
+    assert len(join_all(tasklets, timeout=30)) == len(tasklets)
     for tasklet in syncless.tasklets():
         assert tasklet.name == "main" or tasklet.join(5), tasklet
+    assert not unexpected(reports)
     left = world.check()
     assert len(set(map(id, world.received))) == len(world.received), "an item was received twice"
     assert not {id(item) for item in left} & {id(item) for item in world.received}, "an item was received and is still there"

@@ -112,7 +112,7 @@ def test_condition_between_threads():
     run_in_thread(thread.join)
 
 
-def test_barrier():
+def test_barrier(reports):
     seen = []
     barrier = Barrier(3, lambda: seen.append("action"))
     places = [spawn(barrier.wait) for _ in range(3)]
@@ -166,7 +166,7 @@ def test_joinable_queue():
         worker.kill()
 
 
-def test_async_result():
+def test_async_result(reports):
     result, told = AsyncResult(), []
     with pytest.raises(TimeoutError):
         result.get_nowait()

@@ -41,11 +41,13 @@ def test_an_exception_is_reported_and_ends_that_tasklet_only(reports):
     assert reports == [(failing, failing.exception())]
 
 
-def test_the_report_has_the_traceback(capfd):
+def test_the_report_has_the_traceback(capfd, reports):
     def inner():
         raise LookupError("needle")
 
+    others = syncless.set_error_handler(None)
     spawn(inner).join()
+    syncless.set_error_handler(others)
     err = capfd.readouterr().err
     assert "Traceback" in err and "in inner" in err and "LookupError: needle" in err and "inner" in err.splitlines()[0]
 

@@ -364,7 +364,7 @@ def test_sendfile(pair, tmp_path, offset):
             a.sendfile(file)
 
 
-def test_closing_ends_a_wait_in_another_tasklet(pair):
+def test_closing_ends_a_wait_in_another_tasklet(pair, reports):
     a, _ = pair
     waiting = spawn(a.recv, 1)
     sleep(0.01)

@@ -32,7 +32,7 @@ def test_the_fuzzer_notices(data):
         answers(data, False)
 
 
-def test_the_fuzzer_notices_what_is_left_behind():
+def test_the_fuzzer_notices_what_is_left_behind(reports):
     fuzzer = Fuzzer(1)
     fuzzer.server.census = lambda: {"connections": 1}
     with pytest.raises(Violation, match="left behind"):
