@@ -116,6 +116,7 @@ cdef class Request(Response):
         self.start.response = self.start.write.response = None
         self.headers = None
         self.input.source = None
+        self.recalled = None
         self.service.release(&self.head)
         self._exception = failure                   # until it is used again
         if self.joiners.head != NULL or self.callbacks is not None:

@@ -25,6 +25,7 @@ cdef class Response(Tasklet):
     cdef object headers             # the list given with it, where the access log wants some of it
     cdef int code
     cdef Buffer head                # its head, but for what frames the body
+    cdef bytes recalled             # instead, with the empty line at its end, where it is that of the last response
     cdef bint app_closes            # it has set Connection: close
     # and as far as it is on its way
     cdef bint committed             # the head is in the buffer or beyond

@@ -13,7 +13,7 @@ are sent at once and park the tasklet while the client is slow.
 
 cimport cython
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t
@@ -32,6 +32,7 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object s)
 
 cdef enum:
+    REMEMBERED = 2048       # bytes: a head up to this size is kept for the next response
     COPIED = 16384          # a body up to this size is copied behind its head and both are one buffer
 
 # How known_name() numbers the fields that the server itself decides on.
@@ -112,6 +113,7 @@ cdef class Response(Tasklet):
         self.status = None
         self.headers = headers if service.log_access is not None and service.log_access.wants_headers else None
         self.head.size = 0
+        self.recalled = None
         self.length = -1
         self.app_closes = False
         self.code = service.status_code(status)
@@ -187,7 +189,7 @@ cdef class Response(Tasklet):
         for i in range(PyList_GET_SIZE(headers)):
             if PyList_GET_ITEM(headers, i) != PyTuple_GET_ITEM(service.head_items, i):
                 return False
-        service.append(&self.head, service.head.data, service.head.size)
+        self.recalled = service.head
         self.length = service.head_length
         self.app_closes = service.head_closes
         self.status = status
@@ -196,10 +198,11 @@ cdef class Response(Tasklet):
     cdef int remember_head(self, object status, list headers) except -1:
         cdef Service service = self.service
         service.head_items = None
-        if self.head.size > service.head.room:
+        if self.head.size > REMEMBERED:
             return 0
-        memcpy(service.head.data, self.head.data, self.head.size)
-        service.head.size = self.head.size
+        service.head = PyBytes_FromStringAndSize(NULL, self.head.size + 2)
+        memcpy(PyBytes_AS_STRING(service.head), self.head.data, self.head.size)
+        memcpy(PyBytes_AS_STRING(service.head) + self.head.size, b"\r\n", 2)
         service.head_length = self.length
         service.head_closes = self.app_closes
         service.head_status = status
@@ -220,8 +223,15 @@ cdef class Response(Tasklet):
         self.bodiless = self.head_only or self.code == 204 or self.code == 304
         if service.stopping or self.app_closes:
             self.keep_alive = False
-        service.append(out, self.head.data, self.head.size)
-        service.release(&self.head)
+        if self.recalled is not None:
+            if self.keep_alive and not self.http_1_0 and (self.length >= 0 or self.code == 204 or self.code == 304):
+                service.append(out, PyBytes_AS_STRING(self.recalled), PyBytes_GET_SIZE(self.recalled))
+                self.committed = True
+                return 0
+            service.append(out, PyBytes_AS_STRING(self.recalled), PyBytes_GET_SIZE(self.recalled) - 2)
+        else:
+            service.append(out, self.head.data, self.head.size)
+            service.release(&self.head)
         if self.length < 0 and self.code != 204 and self.code != 304:
             if known_length >= 0 and not (self.head_only and known_length == 0):
                 self.length = known_length

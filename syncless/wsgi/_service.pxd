@@ -102,7 +102,7 @@ cdef class Service:
     cdef tuple head_items           # headers of the last response of one bytes block and what they became: see Request.accept_head()
     cdef object head_status
     cdef bytes head_date
-    cdef Buffer head
+    cdef bytes head                 # with the empty line at its end
     cdef int64_t head_length
     cdef bint head_closes
     cdef object spare_request       # the last one that has ended, to be used again

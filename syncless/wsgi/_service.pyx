@@ -36,7 +36,6 @@ cdef enum:
     FLUSH_COUNT = 8
     FLUSH_AFTER = 500000        # ns
     POOL = 64                   # send buffers kept
-    REMEMBERED_HEAD = 2048      # bytes of the last response's head
 
 
 cdef class Link(ByteSource):
@@ -95,9 +94,7 @@ cdef class Service:
         timer_init(&self.timer, look_at_deadlines, <void*> self)
         self.scratch = <char*> PyMem_Malloc(SCRATCH)
         self.pool = <char**> PyMem_Malloc(POOL * sizeof(char*))
-        self.head.data = <char*> PyMem_Malloc(REMEMBERED_HEAD)
-        self.head.room = REMEMBERED_HEAD
-        if self.scratch == NULL or self.pool == NULL or self.head.data == NULL:
+        if self.scratch == NULL or self.pool == NULL:
             raise MemoryError
 
     def __init__(
@@ -153,7 +150,6 @@ cdef class Service:
             self.loop.timers.remove(&self.timer)
         for i in range(self.pool_count):
             PyMem_Free(self.pool[i])
-        PyMem_Free(self.head.data)
         PyMem_Free(self.pool)
         PyMem_Free(self.scratch)
         PyMem_Free(self.pending)

@@ -1,4 +1,4 @@
-"""A connection's next request with the same head may get the environ of the last one: nobody must be able to tell."""
+"""What one request leaves to the next: the environ for the same head, the response head of the same objects. Nobody can tell."""
 
 import gc
 import weakref
@@ -191,3 +191,49 @@ def test_what_a_client_sent_is_not_kept_when_it_has_gone(start):
     while server.census()["connections"]:
         syncless.sleep(0.001)
     assert not kept()
+
+
+REQUESTS = [
+    b"GET / HTTP/1.1\r\nHost: t\r\n\r\n",
+    b"HEAD / HTTP/1.1\r\nHost: t\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n",
+    b"GET / HTTP/1.0\r\n\r\n",
+    b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("extra", [[], [("Content-Length", "2")], [("Connection", "close")], [("X-Long", "x" * 3000)]])
+@pytest.mark.parametrize("status", ["200 OK", "204 No Content", "304 Not Modified"])
+@pytest.mark.parametrize("parts", [[b"ok"], [b"o", b"k"], []])
+def test_a_head_of_the_same_objects_is_framed_for_each_request(start, status, extra, parts):
+    """Whatever answer the head is remembered from."""
+    if status == "200 OK" and ("Content-Length", "2") in extra and not parts:
+        pytest.skip("an application must not promise what it does not give")
+    headers = [("Content-Type", "text/plain"), *extra]
+
+    def app(environ, start_response):
+        start_response(status, list(headers))
+        return list(parts) if status == "200 OK" else []
+
+    def ask(server, request):
+        client = start.client(server)
+        client.send(request)
+        code, fields, body = client.response(head_only=request.startswith(b"HEAD"))
+        if fields.get("connection", "keep-alive" if b"HTTP/1.1" in request else "close") == "keep-alive":
+            client.send(request)
+            assert client.response(head_only=request.startswith(b"HEAD"))[2] == body
+        else:
+            assert client.at_end()
+        client.close()
+        del fields["date"]
+        return code, fields, body
+
+    def alone(request):
+        return ask(start(app), request)
+
+    expected = [alone(request) for request in REQUESTS]
+    shared = start(app)
+    for before in range(len(REQUESTS)):
+        for after in range(len(REQUESTS)):
+            assert ask(shared, REQUESTS[before]) == expected[before]
+            assert ask(shared, REQUESTS[after]) == expected[after]
