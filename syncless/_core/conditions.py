@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -114,15 +115,16 @@ class Condition:
         count = self._lock._release_save() if isinstance(self._lock, RLock) else self._lock.release()
         interrupted = True
         try:
-            heard = told.wait(timeout) or told.is_set()  # its time may be over, and yet it was told before its turn came
+            told.wait(timeout)
             interrupted = False
         finally:
             if not told.is_set():
-                self._waiters.remove(told)
+                with contextlib.suppress(ValueError):  # another thread is about to tell it
+                    self._waiters.remove(told)
             self._take_again(count)
             if interrupted and told.is_set():
                 self.notify()
-        return heard
+        return told.is_set()  # also if it was told when its time was over and its turn had not come
 
     def _take_again(self, count: int | None) -> None:
         """Takes the lock, whatever is raised meanwhile: the caller is going to release it."""
@@ -133,6 +135,8 @@ class Condition:
                     self._lock._acquire_restore(count or 0)
                 else:
                     self._lock.acquire()
+            except RuntimeError:
+                raise  # nothing can wait here, and trying again would not help: in a callback of the loop, or the interpreter ends
             except BaseException as error:
                 raised = error
             else:
