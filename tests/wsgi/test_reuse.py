@@ -207,9 +207,9 @@ REQUESTS = [
 @pytest.mark.parametrize("parts", [[b"ok"], [b"o", b"k"], []])
 def test_a_head_of_the_same_objects_is_framed_for_each_request(start, status, extra, parts):
     """Whatever answer the head is remembered from."""
-    if status == "200 OK" and ("Content-Length", "2") in extra and not parts:
-        pytest.skip("an application must not promise what it does not give")
     headers = [("Content-Type", "text/plain"), *extra]
+    if ("Content-Length", "2") in extra:
+        parts = parts or [b"", b"ok"]  # as promised
 
     def app(environ, start_response):
         start_response(status, list(headers))
