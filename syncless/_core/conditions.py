@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from collections import deque
@@ -135,9 +136,9 @@ class Condition:
                     self._lock._acquire_restore(count or 0)
                 else:
                     self._lock.acquire()
-            except RuntimeError:
-                raise  # nothing can wait here, and trying again would not help: in a callback of the loop, or the interpreter ends
             except BaseException as error:
+                if current() is None or sys.is_finalizing():
+                    raise  # nothing can wait here
                 raised = error
             else:
                 break

@@ -29,7 +29,7 @@ class TaskGroup:
 
     def __init__(self) -> None:
         self._owner: Tasklet | None = None
-        self._children: dict[Tasklet, None] = {}
+        self._children: dict[Tasklet, bool] = {}  # whether it has been told to end
         self._errors: list[BaseException] = []
         self._open = False
         self._stop = _Stop()
@@ -46,7 +46,7 @@ class TaskGroup:
         if not self._open:
             raise RuntimeError("the block of this TaskGroup does not run")
         child = spawn(self._run, function, args, kwargs)
-        self._children[child] = None
+        self._children[child] = False
         child.add_done_callback(self._ended)
         return child
 
@@ -71,26 +71,29 @@ class TaskGroup:
 
     def _cancel(self) -> None:
         me = current()
-        for child in list(self._children):
-            if child is not me:
+        for child, told in list(self._children.items()):
+            if child is not me and not told:  # once: it may be cleaning up
+                self._children[child] = True
                 child.kill(block=False)
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         if value is not None:
             self._open = False
             self._cancel()
+        interrupted: BaseException | None = None
         while self._children:
             try:
                 join_all(list(self._children))
-            except _Stop as stop:
-                if stop is not self._stop:
-                    raise
-            except BaseException:
-                self._open = False
-                self._cancel()
-                join_all(list(self._children))
-                raise
+            except BaseException as error:
+                if current() is None or sys.is_finalizing():
+                    raise  # nothing can wait here
+                if error is not self._stop:
+                    interrupted = error
+                    self._open = False
+                    self._cancel()
         self._open = False
+        if interrupted is not None:
+            raise interrupted
         errors = list(self._errors)
         if value is not None and value is not self._stop:
             if not errors or not isinstance(value, Exception):

@@ -309,6 +309,48 @@ def test_an_error_of_the_block_ends_the_children():
     assert ended == ["child", "child"]
 
 
+def test_groups_nest():
+    """The outer group's end ends the inner one's children, too, while it waits for them."""
+
+    def fail():
+        sleep(0.001)
+        raise KeyError("outer")
+
+    with pytest.raises(Exception) as caught, TaskGroup() as outer:
+        outer.spawn(fail)
+        with TaskGroup() as inner:
+            child = inner.spawn(sleep, 100)
+    assert grouped(caught.value) == [KeyError] and child.done()
+
+
+def test_a_group_that_is_interrupted_again_and_again_still_waits_for_its_children():
+    ended, cleaned = [], Event()
+
+    def child():
+        try:
+            sleep(100)
+        finally:
+            cleaned.wait(10)
+            ended.append("child")
+
+    def own():
+        try:
+            with TaskGroup() as group:
+                group.spawn(child)
+                group.spawn(child)
+        finally:
+            ended.append("block")
+
+    owner = spawn(own)
+    sleep(0)
+    for _ in range(3):
+        owner.kill(block=False)
+        sleep(0.001)
+        assert ended == []
+    cleaned.set()
+    assert owner.join(5) and ended == ["child", "child", "block"]
+
+
 def test_deadlines_nest():
     started = time.monotonic()
     with pytest.raises(TimeoutError, match="deadline"), deadline(0.02), deadline(30):
