@@ -114,21 +114,23 @@ class Condition:
         told = Event()
         self._waiters.append(told)
         count = self._lock._release_save() if isinstance(self._lock, RLock) else self._lock.release()
-        interrupted = True
+        raised: BaseException | None = None
         try:
             told.wait(timeout)
-            interrupted = False
-        finally:
-            if not told.is_set():
-                with contextlib.suppress(ValueError):  # another thread is about to tell it
-                    self._waiters.remove(told)
-            self._take_again(count)
-            if interrupted and told.is_set():
+        except BaseException as error:
+            raised = error
+        if not told.is_set():
+            with contextlib.suppress(ValueError):  # another thread is about to tell it
+                self._waiters.remove(told)
+        raised = self._take_again(count) or raised
+        if raised is not None:
+            if told.is_set():
                 self.notify()
+            raise raised
         return told.is_set()  # also if it was told when its time was over and its turn had not come
 
-    def _take_again(self, count: int | None) -> None:
-        """Takes the lock, whatever is raised meanwhile: the caller is going to release it."""
+    def _take_again(self, count: int | None) -> BaseException | None:
+        """Takes the lock, whatever is raised meanwhile, which it returns: the caller is going to release the lock."""
         raised: BaseException | None = None
         while True:
             try:
@@ -136,14 +138,11 @@ class Condition:
                     self._lock._acquire_restore(count or 0)
                 else:
                     self._lock.acquire()
+                return raised
             except BaseException as error:
                 if current() is None or sys.is_finalizing():
                     raise  # nothing can wait here
                 raised = error
-            else:
-                break
-        if raised is not None:
-            raise raised
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
         """Waits until predicate() is true, at most `timeout` seconds in all. Returns what it gave last."""

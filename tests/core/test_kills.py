@@ -295,6 +295,24 @@ def test_a_notification_is_not_lost_with_whom_it_meets(lock, when):
 
 
 @pytest.mark.parametrize("lock", [RLock, Lock])
+def test_a_notification_is_not_lost_while_its_receiver_waits_for_the_lock(lock):
+    condition, heard = Condition(lock()), []
+
+    def wait(name):
+        with condition:
+            heard.append((name, condition.wait(5)))
+
+    first, second = spawn(wait, "first"), spawn(wait, "second")
+    sleep(0)
+    with condition:
+        condition.notify()
+        sleep(0.001)
+        first.kill(block=False)
+        sleep(0.001)
+    assert join_all([first, second], timeout=2) and heard == [("second", True)]
+
+
+@pytest.mark.parametrize("lock", [RLock, Lock])
 def test_who_is_killed_twice_in_a_condition_still_gives_its_lock_back_once(lock):
     condition, ended = Condition(lock()), []
 
