@@ -36,6 +36,8 @@ GIVE_UP_AFTER = 3
 """Workers that die before any has been ready."""
 LONGEST_BACK_OFF = 10.0
 """Seconds between two attempts to start a worker."""
+HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCHLD)
+"""Signals that the master obeys."""
 CLOCKS = 1024
 BEAT = struct.Struct("d")
 
@@ -109,8 +111,7 @@ class Master:
         self._wakers = wake, _ = os.pipe()
         for fd in self._wakers:
             os.set_blocking(fd, False)
-        handled = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCHLD)
-        previous = {number: signal.signal(number, self._note) for number in handled}
+        previous = {number: signal.signal(number, self._note) for number in HANDLED}
         if self.preloaded:
             gc.collect()
             gc.freeze()  # so that a worker's collector does not copy the pages that it shares with us
@@ -221,7 +222,10 @@ class Master:
                 self._say(f"worker {slot.next.pid} was not ready after {self.limits.worker_boot_seconds:g} s and is killed")
                 slot.next.killed_at = now
         elif (slot.current is None or slot.current.unwanted) and now >= slot.not_before:
-            slot.next = self._start(slot)
+            try:
+                slot.next = self._start(slot)
+            except OSError as error:  # too many processes or descriptors: those that run go on
+                self._failed(slot, f"a worker cannot be started: {error}")
         worker = slot.current
         if worker is not None and not worker.killed_at and now - self._beat(worker) > self.limits.worker_stuck_seconds:
             self._say(f"the loop of worker {worker.pid} has stood still for {self.limits.worker_stuck_seconds:g} s; this is where:")
@@ -278,12 +282,21 @@ class Master:
             self._say(f"the new worker {worker.pid} {how} before it was ready; the old one stays")
             return
         if failed_to_start or time.monotonic() - worker.born < 1:
-            slot.failures += 1
+            self._failed(slot, f"worker {worker.pid} {how}")
+        else:
+            self._again(slot, f"worker {worker.pid} {how}")
+
+    def _failed(self, slot: Slot, why: str) -> None:
+        """Counts a worker that could not start, or died at once. WorkersFailed if no other has been better."""
+        slot.failures += 1
+        if not self.ever_ready and sum(slot.failures for slot in self.slots) >= GIVE_UP_AFTER:
+            raise WorkersFailed(f"{why}, and so did others before it; none has been ready")
+        self._again(slot, why)
+
+    def _again(self, slot: Slot, why: str) -> None:
         pause = min(LONGEST_BACK_OFF, 0.1 * 2**slot.failures) if slot.failures else 0.0
         slot.not_before = time.monotonic() + pause
-        if not self.ever_ready and sum(slot.failures for slot in self.slots) >= GIVE_UP_AFTER:
-            raise WorkersFailed(f"worker {worker.pid} {how}, and so did others before it; none has been ready")
-        self._say(f"worker {worker.pid} {how}; another one starts{f' in {pause:.1f} s' if pause else ''}")
+        self._say(f"{why}; another one starts{f' in {pause:.1f} s' if pause else ''}")
 
     def _beat(self, worker: Worker) -> float:
         """When the worker's loop has last been seen running, by the system's monotonic clock."""
@@ -316,9 +329,18 @@ class Master:
         pipe, worker_end = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
-        pid = os.fork()
+        # a signal that reached the child before it has left our handlers behind would be lost
+        unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+        pid = -1
+        try:
+            pid = os.fork()
+        finally:
+            if pid:  # here, or there is no child
+                signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+                os.close(worker_end)
+            if pid < 0:
+                os.close(pipe)
         if pid:
-            os.close(worker_end)
             return Worker(pid, pipe, clock)
         code = 70
         try:
@@ -327,6 +349,7 @@ class Master:
             for worker in self._all():
                 if worker.pipe >= 0:
                     os.close(worker.pipe)
+            self._leave_handlers(unblocked)
             code = self._work(worker_end, clock, slot)
         except BaseException:
             traceback.print_exc()
@@ -339,11 +362,15 @@ class Master:
 
     # -- in the worker -------------------------------------------------------------------------------------------------------
 
+    @staticmethod
+    def _leave_handlers(unblocked: Iterable[int]) -> None:
+        """Signals are no longer the master's; what came since the fork comes now."""
+        for number in HANDLED:
+            signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+
     def _work(self, pipe: int, clock: int, slot: Slot) -> int:
         """The whole life of a worker. Returns its exit status."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCHLD):
-            signal.signal(number, signal.SIG_DFL)
         faulthandler.enable()
         random.seed()
         binds = [Bind(secure, fd=listener.detach()) for listener, secure in slot.listeners]

@@ -4,6 +4,7 @@ import http.client
 import os
 import pathlib
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -205,6 +206,32 @@ def test_a_request_in_flight_survives_the_reload(program):
     assert eventually(lambda: running.get()[1] != pid)
     client.join()
     assert answer[0][:2] == (200, pid)
+
+
+def test_a_signal_that_comes_while_workers_are_forked_reaches_them(program, monkeypatch):
+    """They are born with their master's handlers, which must not take it."""
+    monkeypatch.setitem(globals(), "APP", APP + "os.register_at_fork(after_in_child=lambda: time.sleep(1))\n")
+    running = program("--workers", "2", "--preload")
+    assert eventually(lambda: len(running.children()) == 2)
+    workers = running.children()
+    running.signal(signal.SIGTERM)
+    assert running.process.wait(20) == 0 and running.said() == ""
+    assert not any(alive(pid) for pid in workers)
+
+
+def test_workers_that_the_system_refuses_are_tried_again(program):
+    """Those that run go on meanwhile."""
+    running = program("--workers", "2")
+    before = running.pids(2)
+    descriptors = len(os.listdir(f"/proc/{running.process.pid}/fd"))
+    _, hard = resource.prlimit(running.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(running.process.pid, resource.RLIMIT_NOFILE, (descriptors, hard))
+    running.signal(signal.SIGHUP)
+    assert eventually(lambda: "a worker cannot be started: [Errno 24] Too many open files" in running.said())
+    assert running.pids(2) == before
+    resource.prlimit(running.process.pid, resource.RLIMIT_NOFILE, (hard, hard))
+    assert eventually(lambda: not any(alive(pid) for pid in before))
+    assert len(running.pids(2)) == 2
 
 
 def test_a_reload_that_fails_keeps_the_old_workers(program):
