@@ -126,11 +126,15 @@ class Condition:
         if raised is not None:
             if told.is_set():
                 self.notify()
-            raise raised
+            try:
+                raise raised
+            finally:
+                del raised  # it has a traceback with this frame
         return told.is_set()  # also if it was told when its time was over and its turn had not come
 
     def _take_again(self, count: int | None) -> BaseException | None:
-        """Takes the lock, whatever is raised meanwhile, which it returns: the caller is going to release the lock."""
+        """Takes the lock, whatever is thrown at the tasklet meanwhile, which it returns: the caller will release the lock. Raises what
+        would come again and again, and KeyboardInterrupt: who presses Ctrl-C once more wants to leave."""
         raised: BaseException | None = None
         while True:
             try:
@@ -139,9 +143,11 @@ class Condition:
                 else:
                     self._lock.acquire()
                 return raised
+            except (KeyboardInterrupt, MemoryError, RecursionError):
+                raise
             except BaseException as error:
                 if current() is None or sys.is_finalizing():
-                    raise  # nothing can wait here
+                    raise
                 raised = error
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:

@@ -17,8 +17,9 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.loop cimport take_turns
+from syncless._core.scheduler cimport Py_IsFinalizing
 from syncless._core.threadlocks cimport (
-    give_lock, is_lock, is_rlock, lock_is_free, new_held_lock, owns_rlock, take_lock, take_rlock, take_turns_at_times,
+    give_lock, is_lock, is_rlock, lock_is_free, may_park, new_held_lock, owns_rlock, take_lock, take_rlock, take_turns_at_times,
 )
 from syncless._core.threadlocks import rlock_acquire_restore, rlock_release, rlock_release_save
 
@@ -142,14 +143,38 @@ def condition_wait(self, timeout=None):
         give_lock(lock)
     else:
         state = rlock_release_save(lock)
+    raised = None
     try:
         notified = wait_turn(waiters, waiter, deadline)
-    finally:
-        if is_lock(lock):
-            take_lock(lock, NEVER)
-        else:
-            rlock_acquire_restore(lock, state)
+    except BaseException as error:
+        notified, raised = False, error
+    interrupted = take_back(lock, state)
+    if interrupted is not None:
+        if notified:
+            notify(waiters, 1)                  # whoever does not hear it is not the one that it was for
+        raised = interrupted
+    if raised is not None:
+        raise raised
     return notified
+
+
+cdef object take_back(object lock, object state):
+    """Takes the lock again, whatever is thrown at the tasklet meanwhile, which it returns: the caller will release the lock, and must not
+    release another's. Raises what would come again and again, and KeyboardInterrupt: who presses Ctrl-C once more wants to leave."""
+    raised = None
+    while True:
+        try:
+            if is_lock(lock):
+                take_lock(lock, NEVER)
+            else:
+                rlock_acquire_restore(lock, state)
+            return raised
+        except (KeyboardInterrupt, MemoryError, RecursionError):
+            raise
+        except BaseException as error:
+            if Py_IsFinalizing() or not may_park():
+                raise
+            raised = error
 
 
 def condition_notify(self, n=1):

@@ -1,5 +1,6 @@
 from libc.stdint cimport int64_t
 
+cdef bint may_park() noexcept
 cdef bint is_lock(object lock) noexcept
 cdef bint is_rlock(object lock) noexcept
 cdef bint lock_is_free(object lock) noexcept

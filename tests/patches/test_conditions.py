@@ -196,6 +196,47 @@ print("done")
 """)
 
 
+def test_who_is_killed_while_it_takes_the_lock_again_gives_back_its_own():
+    run_program("""
+import threading, syncless
+from syncless.patches import patch_all
+patch_all()
+class Interrupted(Exception): pass
+for make in (threading.Lock, threading.RLock):
+    condition, heard, ended = threading.Condition(make()), [], []
+    def wait(name):
+        try:
+            with condition:
+                heard.append((name, condition.wait(20)))
+        except BaseException as error:
+            ended.append(type(error))
+    first, second = syncless.spawn(wait, "first"), syncless.spawn(wait, "second")
+    syncless.sleep(0)
+    with condition:
+        condition.notify()
+        syncless.sleep(0)                               # the first waits for the lock
+        for error in (syncless.TaskletExit, Interrupted):
+            first.kill(error, block=False)
+            syncless.sleep(0)
+            assert not first.done() and condition._is_owned()
+    assert syncless.join_all([first, second], timeout=20)
+    assert heard == [("second", True)] and ended == [Interrupted]
+    waiting = syncless.spawn(wait, "third")             # killed before it is told
+    syncless.sleep(0)
+    with condition:
+        waiting.kill(syncless.TaskletExit, block=False)
+        syncless.sleep(0)
+        waiting.kill(KeyboardInterrupt, block=False)    # twice: it does not wait for anything any more
+        syncless.sleep(0)
+        assert waiting.done()
+        if make is threading.Lock:                      # as unpatched, it has given back another's
+            assert not condition._is_owned() and condition.acquire()
+    assert ended[1] in (KeyboardInterrupt, RuntimeError) and not condition._waiters
+    assert condition.acquire(blocking=False)
+print("done")
+""")
+
+
 def test_a_condition_lets_go_of_a_lock_held_twice():
     run_program("""
 import threading
