@@ -134,10 +134,10 @@ cdef class Loop(Scheduler):
         cdef int fd, bits
         cdef FdEntry* entry
         if self.event_pos == self.event_count:
-            if self.event_count:
+            if self.event_count and self.ring_count:
                 # What was ready before gets as much time as the events took before the next poll brings more of them.
                 self.share_equally(monotonic_ns(), self.event_count)
-                self.event_pos = self.event_count = 0
+            self.event_pos = self.event_count = 0
             return False
         event = &self.events[self.event_pos]
         fd = event.fd

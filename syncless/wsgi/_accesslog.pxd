@@ -1,3 +1,4 @@
+cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
@@ -18,10 +19,11 @@ cdef enum Kind:
 cdef struct Atom:
     Kind kind
     PyObject* key           # owned by AccessLog.keys
-    const char* text        # a LITERAL's
-    Py_ssize_t size
+    const char* text        # a LITERAL's, filled up to SHORT bytes
+    Py_ssize_t size         # what of it counts
 
 
+@cython.final
 cdef class AccessLog:
     cdef Atom* atoms
     cdef int count
@@ -37,11 +39,18 @@ cdef class AccessLog:
     cdef object stamp
     cdef int log(self, dict environ, object status, int64_t sent, int64_t started, object headers) except -1
     cdef int grow(self, size_t size) except -1
+    cdef char* room_for(self, size_t size) except NULL
+    cdef int put_char(self, char c) except -1
+    cdef int put_literal(self, Atom* atom) except -1
     cdef int put(self, const char* data, size_t size) except -1
     cdef int put_stamp(self, object text) except -1
     cdef int put_string(self, object text) except -1
     cdef int put_escaped(self, object text) except -1
     cdef int put_url(self, object text) except -1
     cdef int put_number(self, int64_t number) except -1
+    cdef int put_none(self) except -1
+    cdef Py_ssize_t put_good(self, object text, const char* good) except -1
+    cdef int put_variable(self, dict environ, object key) except -1
+    cdef int put_request(self, Kind kind, dict environ) except -1
     cdef int put_atom(self, Atom* atom, dict environ, object status, int64_t sent, int64_t started, object headers) except -1
     cdef object time_stamp(self)

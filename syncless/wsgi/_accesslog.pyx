@@ -6,7 +6,7 @@ as \\xHH in text (Apache's way), as \\u00HH in JSON, percent-encoded in the requ
 
 import time
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.object cimport PyObject
@@ -27,6 +27,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     WRITTEN_AT = 1 << 16        # bytes held back that ask to be written
+    SHORT = 16                  # bytes
     HELD = 1 << 23              # at most; lines beyond are dropped: the disk or the reader of a pipe stands still
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -47,10 +48,10 @@ cdef str PROTOCOL = "SERVER_PROTOCOL"
 
 
 cdef str text_of(dict environ, str key):
-    """A value of the environ, which is the application's to change."""
+    """A value of the environ, which is the application's to change; None if there is none."""
     cdef PyObject* value = PyDict_GetItemWithError(environ, key)
     if value == NULL:
-        return ""
+        return None
     return <str> value if type(<object> value) is str else str(<object> value)
 
 
@@ -70,8 +71,10 @@ cdef class AccessLog:
             self.atoms[i].kind = kinds[atoms[i][0]]
             self.atoms[i].key = <PyObject*> self.keys[i]
             if self.atoms[i].kind == LITERAL:
+                self.atoms[i].size = len(self.keys[i])
+                self.keys[i] = self.keys[i].ljust(SHORT)
+                self.atoms[i].key = <PyObject*> self.keys[i]
                 self.atoms[i].text = PyBytes_AS_STRING(self.keys[i])
-                self.atoms[i].size = PyBytes_GET_SIZE(self.keys[i])
             self.wants_headers |= self.atoms[i].kind == RESPONSE_FIELD
         self.count = len(atoms)
         self.json = json
@@ -84,17 +87,21 @@ cdef class AccessLog:
         PyMem_Free(self.data)
 
     cdef int log(self, dict environ, object status, int64_t sent, int64_t started, object headers) except -1:
-        cdef int i
+        cdef int _
+        cdef Atom* atom = self.atoms
         cdef size_t before = self.size
         if self.size > HELD:
             self.dropped += 1
             return 0
         try:
-            for i in range(self.count):
-                if self.atoms[i].kind == LITERAL:
-                    self.put(self.atoms[i].text, self.atoms[i].size)
+            for _ in range(self.count):
+                if atom.kind == LITERAL:
+                    self.put_literal(atom)
+                elif atom.kind == VARIABLE:
+                    self.put_variable(environ, <object> atom.key)
                 else:
-                    self.put_atom(&self.atoms[i], environ, status, sent, started, headers)
+                    self.put_atom(atom, environ, status, sent, started, headers)
+                atom += 1
         except BaseException:
             self.size = before                  # no half a line
             raise
@@ -104,54 +111,58 @@ cdef class AccessLog:
             self.full.set()
         return 0
 
+    cdef int put_variable(self, dict environ, object key) except -1:
+        cdef PyObject* value = PyDict_GetItemWithError(environ, key)
+        return self.put_string(<object> value) if value != NULL else self.put_none()
+
     cdef int put_atom(self, Atom* atom, dict environ, object status, int64_t sent, int64_t started, object headers) except -1:
-        cdef PyObject* value
         key = <object> atom.key
-        if atom.kind == VARIABLE:
-            value = PyDict_GetItemWithError(environ, key)
-            return self.put_string(<object> value if value != NULL else None)
-        if atom.kind == STATUS:
+        if atom.kind == REQUEST_LINE or atom.kind == PATH or atom.kind == QUERY:
+            return self.put_request(atom.kind, environ)
+        elif atom.kind == STATUS:
             if status is None:
-                return self.put(b"null", 4) if self.json else self.put(b"-", 1)
+                return self.put_none()
             if PyUnicode_KIND(status) == 1 and PyUnicode_GET_LENGTH(status) >= 3:
                 return self.put(<const char*> PyUnicode_DATA(status), 3)
             return self.put(b"000", 3)
-        if atom.kind == SENT_NUMBER or (atom.kind == SENT and (self.json or sent)):
+        elif atom.kind == SENT_NUMBER or (atom.kind == SENT and (self.json or sent)):
             return self.put_number(sent)
-        if atom.kind == SENT:
-            return self.put(b"-", 1)
-        if atom.kind == DURATION:
+        elif atom.kind == SENT:
+            return self.put_char(c"-")
+        elif atom.kind == DURATION:
             return self.put_number((monotonic_ns() - started) // <int64_t> key)
-        if atom.kind == STAMP:
+        elif atom.kind == STAMP:
             stamp = self.time_stamp()
             return self.put_string(stamp) if self.json else self.put_stamp(stamp)
-        if atom.kind == STRFTIME:
+        elif atom.kind == STRFTIME:
             return self.put_string(time.strftime(key))
-        if atom.kind == RESPONSE_FIELD:
-            for name, field in headers or ():
-                if name.lower() == key:
-                    return self.put_string(field)
-            return self.put_string(None)
-        # the request
-        if PyDict_GetItemWithError(environ, METHOD) == NULL:     # what came was none
-            return self.put_string(None)
+        for name, field in headers or ():       # RESPONSE_FIELD
+            if name.lower() == key:
+                return self.put_string(field)
+        return self.put_none()
+
+    cdef int put_request(self, Kind kind, dict environ) except -1:
+        """Its line, path or query."""
+        cdef str query, method = text_of(environ, METHOD)
+        if method is None:                      # what came was none
+            return self.put_none()
         if self.json:
-            self.put(b'"', 1)
-        if atom.kind == REQUEST_LINE:
-            self.put_url(text_of(environ, METHOD))
-            self.put(b" ", 1)
-        if atom.kind != QUERY:
+            self.put_char(c'"')
+        if kind == REQUEST_LINE:
+            self.put_url(method)
+            self.put_char(c" ")
+        if kind != QUERY:
             self.put_url(text_of(environ, SCRIPT_NAME))
             self.put_url(text_of(environ, PATH_INFO))
-        if atom.kind != PATH:
+        if kind != PATH:
             query = text_of(environ, QUERY_STRING)
-            if PyUnicode_GET_LENGTH(query):
-                self.put(b"?", 1)
+            if query is not None and PyUnicode_GET_LENGTH(query):
+                self.put_char(c"?")
                 self.put_escaped(query)
-        if atom.kind == REQUEST_LINE:
-            self.put(b" ", 1)
+        if kind == REQUEST_LINE:
+            self.put_char(c" ")
             self.put_url(text_of(environ, PROTOCOL))
-        return self.put(b'"', 1) if self.json else 0
+        return self.put_char(c'"') if self.json else 0
 
     cdef object time_stamp(self):
         cdef time_t now = time_now(NULL)
@@ -176,21 +187,38 @@ cdef class AccessLog:
         self.room = room
         return 0
 
-    cdef inline int put(self, const char* data, size_t size) except -1:
-        if size == 0:
-            return 0                            # there may be no buffer yet
-        if self.room - self.size < size:
+    cdef inline char* room_for(self, size_t size) except NULL:
+        """Where the next bytes go; self.size is the caller's to increase."""
+        if self.room - self.size <= size:       # for 0 bytes, too, there must be a buffer
             self.grow(size)
-        memcpy(self.data + self.size, data, size)
+        return self.data + self.size
+
+    cdef inline int put(self, const char* data, size_t size) except -1:
+        memcpy(self.room_for(size), data, size)
         self.size += size
         return 0
+
+    cdef inline int put_char(self, char c) except -1:
+        self.room_for(1)[0] = c
+        self.size += 1
+        return 0
+
+    cdef inline int put_literal(self, Atom* atom) except -1:
+        if atom.size <= SHORT:                  # as nearly all are; a copy of constant size needs no call
+            memcpy(self.room_for(SHORT), atom.text, SHORT)
+            self.size += atom.size
+            return 0
+        return self.put(atom.text, atom.size)
+
+    cdef inline int put_none(self) except -1:
+        return self.put(b"null", 4) if self.json else self.put_char(c"-")
 
     cdef int put_number(self, int64_t number) except -1:
         cdef char text[20]
         cdef int at = 20
         cdef uint64_t rest = <uint64_t> number
         if number < 0:
-            self.put(b"-", 1)
+            self.put_char(c"-")
             rest = 0 - rest
         while True:                             # by hand, because snprintf() is slow
             at -= 1
@@ -207,46 +235,56 @@ cdef class AccessLog:
     cdef int put_string(self, object value) except -1:
         """A value, quoted in JSON; - or null for none."""
         if value is None or (type(value) is str and PyUnicode_GET_LENGTH(value) == 0):
-            return self.put(b"null", 4) if self.json else self.put(b"-", 1)
+            return self.put_none()
         if type(value) is not str:
             value = str(value)
         if not self.json:
             return self.put_escaped(value)
-        self.put(b'"', 1)
+        self.put_char(c'"')
         self.put_escaped(value)
-        return self.put(b'"', 1)
+        return self.put_char(c'"')
+
+    cdef Py_ssize_t put_good(self, object text, const char* good) except -1:
+        """Its first letters, as far as they stand for themselves. Returns how many they are."""
+        cdef Py_ssize_t i = 0, size = PyUnicode_GET_LENGTH(text)
+        cdef const unsigned char* data = <const unsigned char*> PyUnicode_DATA(text)
+        cdef char* to = self.room_for(size)
+        while i < size and good[data[i]]:
+            to[i] = <char> data[i]
+            i += 1
+        self.size += i
+        return i
 
     cdef int put_escaped(self, object text) except -1:
-        cdef int kind = PyUnicode_KIND(text)
-        cdef void* data = PyUnicode_DATA(text)
-        cdef Py_ssize_t i, done = 0, size = PyUnicode_GET_LENGTH(text)
+        cdef Py_ssize_t i
         cdef unsigned c
         cdef char escape[16]
-        if kind != 1:                           # an application has put it there; clients can only send latin-1
+        if PyUnicode_KIND(text) != 1:           # an application has put it there; clients can only send latin-1
             return self.put_escaped("".join([letter if letter < "\u0100" else f"U+{ord(letter):04X}" for letter in text]))
-        for i in range(size):
-            c = (<unsigned char*> data)[i]
+        for i in range(self.put_good(text, plain), PyUnicode_GET_LENGTH(text)):
+            c = (<unsigned char*> PyUnicode_DATA(text))[i]
             if plain[c]:
-                continue
-            self.put(<char*> data + done, i - done)
-            done = i + 1
-            self.put(escape, snprintf(escape, 16, "\\u%04x" if self.json else "\\x%02x", c))
-        return self.put(<char*> data + done, size - done)
+                self.put_char(<char> c)
+            else:
+                self.put(escape, snprintf(escape, 16, "\\u%04x" if self.json else "\\x%02x", c))
+        return 0
 
     cdef int put_url(self, object text) except -1:
-        """Percent-encoded where a URL would be."""
-        cdef Py_ssize_t i, done = 0, size = PyUnicode_GET_LENGTH(text)
-        cdef const char* data = <const char*> PyUnicode_DATA(text)
+        """Percent-encoded where a URL would be; nothing for None."""
+        cdef Py_ssize_t i
+        cdef unsigned c
         cdef char escape[8]
+        if text is None:
+            return 0
         if PyUnicode_KIND(text) != 1:           # an application has put it there
             return self.put_url(text.encode("utf-8", "replace").decode("latin-1"))
-        for i in range(size):
-            if url_safe[<unsigned char> data[i]]:
-                continue
-            self.put(data + done, i - done)
-            done = i + 1
-            self.put(escape, snprintf(escape, 8, "%%%02X", <unsigned> <unsigned char> data[i]))
-        return self.put(data + done, size - done)
+        for i in range(self.put_good(text, url_safe), PyUnicode_GET_LENGTH(text)):
+            c = (<unsigned char*> PyUnicode_DATA(text))[i]
+            if url_safe[c]:
+                self.put_char(<char> c)
+            else:
+                self.put(escape, snprintf(escape, 8, "%%%02X", c))
+        return 0
 
     def take(self) -> bytes:
         """The lines that are held back; they are the caller's from then on."""

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -88,6 +89,26 @@ def test_clients_cannot_forge_lines_or_fields(start):
     (entry,) = entries(log)
     assert entry["request"] == "GET /%0A%22x%5C%20HTTP?q\\x22\\x5c HTTP/1.1"
     assert entry["agent"] == "a\\x22 \\x22b\\x5c" and entry["referer"] == "\\x85\\xff"
+
+
+def test_lines_of_all_lengths():
+    """Literals, values and paths, with and without something to escape, beside what Python makes of them."""
+    chance = random.Random(1)
+
+    def text():
+        return "".join(
+            chance.choices('abc/ "\\%\n\xff', (20, 20, 20, 20, 1, 1, 1, 1, 1, 1), k=chance.choice((0, 1, 7, 15, 16, 17, 40, 9000)))
+        )
+
+    for _ in range(300):
+        literal, agent, path = "|" * chance.randrange(40), text(), text()
+        log = make_log(f"{literal}%{{User-Agent}}i{literal}%U{literal}%>s{literal}%b")
+        escaped = re.sub(r'["\\\\\n\xff]', lambda found: f"\\x{ord(found[0]):02x}", agent) or "-"
+        quoted = re.sub(r"[^abc/]", lambda found: f"%{ord(found[0]):02X}", path)
+        line = f"{literal}{escaped}{literal}{quoted}{literal}200{literal}12\n"
+        environ = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "HTTP_USER_AGENT": agent}
+        times = chance.choice((1, 2, 50))
+        assert log.measure(environ, "200 OK", 12, times).decode("ascii") == line * times
 
 
 def test_json(start):
