@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
 
@@ -16,6 +15,7 @@ from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.threads import run_in_thread
 from syncless._core.timeout import Timeout
 from syncless.wsgi._accesslog import AccessLog
+from syncless.wsgi.notices import complain
 
 FLUSH_SECONDS = 0.5
 """For which a line is held back at most."""
@@ -184,9 +184,9 @@ class LogWriter:
         except (OSError, ValueError) as error:
             if not self._failed:
                 self._failed = True
-                print(f"syncless: the access log cannot be written ({error}); its lines are dropped", file=sys.stderr)
+                complain(f"the access log cannot be written ({error}); its lines are dropped")
         if self.log.dropped != self._dropped:
-            print(f"syncless: the access log was too slow; {self.log.dropped - self._dropped} lines are dropped", file=sys.stderr)
+            complain(f"the access log was too slow; {self.log.dropped - self._dropped} lines are dropped")
             self._dropped = self.log.dropped
 
     def _write_block(self, block: bytes, reopen: bool) -> None:

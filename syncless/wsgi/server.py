@@ -27,6 +27,7 @@ from syncless.wsgi.addresses import Bind, Listening, owner_ids, parse_bind, show
 from syncless.wsgi.client import client_gone
 from syncless.wsgi.filewrapper import FileWrapper
 from syncless.wsgi.limits import Limits
+from syncless.wsgi.notices import complain, tell
 from syncless.wsgi.tls import Certificates, Files, make_certificates
 from syncless.wsgi.trust import Forwarding, Trust
 from syncless.wsgi.websocket import websocket_maker
@@ -316,7 +317,7 @@ class Server:
             try:
                 action()
             except (OSError, ValueError) as error:
-                print(f"syncless: cannot open the {what} again, the old ones stay: {error}", file=sys.stderr, flush=True)
+                complain(f"cannot open the {what} again, the old ones stay: {error}")
 
         console: Console | None = None
         previous = {}
@@ -336,12 +337,10 @@ class Server:
                 started()
             if not quiet:
                 for url in self.urls:
-                    print(
-                        f"syncless {syncless.__version__} serves on {url} (loop: {current_loop().backend}, pid {os.getpid()})", flush=True
-                    )
+                    tell(f"syncless {syncless.__version__} serves on {url} (loop: {current_loop().backend}, pid {os.getpid()})")
             asked.wait()
             if not quiet:
-                print(f"syncless stops: {self.census()['active']} requests in flight", flush=True)
+                tell(f"syncless stops: {self.census()['active']} requests in flight")
             stopping = spawn(self.stop)
             stopping.name = "graceful stop"
             both: list[Waitable] = [stopping, hurry]

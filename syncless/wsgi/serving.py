@@ -7,6 +7,7 @@ import sys
 from types import TracebackType
 from typing import Any
 
+from syncless.wsgi.notices import complain
 from syncless.wsgi.server import Server
 from syncless.wsgi.workers import Master
 
@@ -81,9 +82,8 @@ def serve(
         else:
             server = Server(application, host, port, **options)
             if not quiet and (found := blocking_modules()):
-                print(
-                    f"syncless: the application has imported {', '.join(found)}: while a call of it waits, all requests wait. Add this "
-                    "line before anything else: from syncless.patches import patch_all; patch_all()",
-                    file=sys.stderr,
+                complain(
+                    f"the application has imported {', '.join(found)}: while a call of it waits, all requests wait. Add this "
+                    "line before anything else: from syncless.patches import patch_all; patch_all()"
                 )
             server.run(quiet=quiet)

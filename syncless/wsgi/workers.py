@@ -15,7 +15,6 @@ import random
 import select
 import signal
 import struct
-import sys
 import time
 import traceback
 from collections.abc import Iterable
@@ -28,6 +27,7 @@ from syncless._core.tasklet import sleep, spawn
 from syncless.wsgi.adapt import ApplicationNotFound, as_wsgi
 from syncless.wsgi.addresses import Bind, show
 from syncless.wsgi.limits import Limits
+from syncless.wsgi.notices import complain, flush, tell
 from syncless.wsgi.server import Server
 
 READY, REPLACE_ME = b"r", b"x"
@@ -118,7 +118,7 @@ class Master:
         if not self.quiet:
             for listener, secure in self.listeners:
                 url = show(listener.getsockname(), secure)
-                print(f"syncless {syncless.__version__} serves on {url} ({len(self.slots)} workers, pid {self.pid})", flush=True)
+                tell(f"syncless {syncless.__version__} serves on {url} ({len(self.slots)} workers, pid {self.pid})")
         try:
             while self._step(wake):
                 pass
@@ -184,7 +184,7 @@ class Master:
     def _obey(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
             if not self.stopping and not self.quiet:
-                print("syncless stops", flush=True)
+                tell("syncless stops")
             for worker in self._all():
                 self._signal(worker, signal.SIGTERM)  # once more means now to a worker, too
                 worker.killed_at = time.monotonic() + self.limits.stop_seconds + 5
@@ -219,7 +219,7 @@ class Master:
                 slot.current, slot.next = slot.next, None
                 slot.failures = 0
             elif now - slot.next.born > self.limits.worker_boot_seconds and not slot.next.killed_at:
-                self._say(f"worker {slot.next.pid} was not ready after {self.limits.worker_boot_seconds:g} s and is killed")
+                complain(f"worker {slot.next.pid} was not ready after {self.limits.worker_boot_seconds:g} s and is killed")
                 slot.next.killed_at = now
         elif (slot.current is None or slot.current.unwanted) and now >= slot.not_before:
             try:
@@ -228,7 +228,7 @@ class Master:
                 self._failed(slot, f"a worker cannot be started: {error}")
         worker = slot.current
         if worker is not None and not worker.killed_at and now - self._beat(worker) > self.limits.worker_stuck_seconds:
-            self._say(f"the loop of worker {worker.pid} has stood still for {self.limits.worker_stuck_seconds:g} s; this is where:")
+            complain(f"the loop of worker {worker.pid} has stood still for {self.limits.worker_stuck_seconds:g} s; this is where:")
             self._signal(worker, signal.SIGABRT)  # faulthandler writes the stack
             worker.killed_at = now + 2
 
@@ -279,7 +279,7 @@ class Master:
         how = f"was killed by {signal.Signals(-number).name}" if number < 0 else f"ended with status {number}"
         if failed_to_start and slot.current is not None:
             slot.current.unwanted = False
-            self._say(f"the new worker {worker.pid} {how} before it was ready; the old one stays")
+            complain(f"the new worker {worker.pid} {how} before it was ready; the old one stays")
             return
         if failed_to_start or time.monotonic() - worker.born < 1:
             self._failed(slot, f"worker {worker.pid} {how}")
@@ -296,7 +296,7 @@ class Master:
     def _again(self, slot: Slot, why: str) -> None:
         pause = min(LONGEST_BACK_OFF, 0.1 * 2**slot.failures) if slot.failures else 0.0
         slot.not_before = time.monotonic() + pause
-        self._say(f"{why}; another one starts{f' in {pause:.1f} s' if pause else ''}")
+        complain(f"{why}; another one starts{f' in {pause:.1f} s' if pause else ''}")
 
     def _beat(self, worker: Worker) -> float:
         """When the worker's loop has last been seen running, by the system's monotonic clock."""
@@ -309,10 +309,6 @@ class Master:
             os.kill(worker.pid, number)
         except ProcessLookupError:
             pass
-
-    @staticmethod
-    def _say(text: str) -> None:
-        print(f"syncless: {text}", file=sys.stderr, flush=True)
 
     def _open_for(self, slot: Slot) -> list[tuple[socket, bool]]:
         """The sockets of a slot, which stay those of its workers: what waits in their backlogs survives them. With reuse_port each slot has
@@ -327,8 +323,7 @@ class Master:
         clock = next(number for number in range(CLOCKS) if number not in taken)
         BEAT.pack_into(self.clocks, clock * BEAT.size, 0.0)
         pipe, worker_end = os.pipe()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush()  # or the child would write it, too
         # a signal that reached the child before it has left our handlers behind would be lost
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         pid = -1
@@ -354,11 +349,8 @@ class Master:
         except BaseException:
             traceback.print_exc()
         finally:
-            try:
-                sys.stdout.flush()
-                sys.stderr.flush()
-            finally:
-                os._exit(code)
+            flush()
+            os._exit(code)
 
     # -- in the worker -------------------------------------------------------------------------------------------------------
 
@@ -380,7 +372,7 @@ class Master:
         try:
             server = Server(self.application, **{**self.options, "bind": binds, "multiprocess": True})
         except (ApplicationNotFound, OSError, ValueError) as error:
-            self._say(str(error))
+            complain(str(error))
             return 2
 
         def started() -> None:

@@ -33,11 +33,11 @@ def app(environ, start_response):
 
 
 class Program:
-    def __init__(self, folder, arguments, bind="127.0.0.1:0"):
+    def __init__(self, folder, arguments, bind="127.0.0.1:0", stderr=None):
         self.folder = folder
         command = [sys.executable, "-m", "syncless", "app:app", "--bind", bind, *arguments]
         self.errors = open(folder / "errors", "w+")  # noqa: SIM115  (closed by end())
-        self.process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=self.errors, text=True)
+        self.process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=stderr or self.errors, text=True)
         self.line = self.process.stdout.readline()
         found = re.search(r":(\d+)/", self.line)
         self.port = int(found[1]) if found else None
@@ -73,7 +73,8 @@ class Program:
         if self.process.poll() is None:
             self.process.terminate()
         try:
-            out, _ = self.process.communicate(timeout=20)
+            out = "" if self.process.stdout.closed else self.process.communicate(timeout=20)[0]
+            self.process.wait(20)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise
@@ -318,6 +319,26 @@ def test_stopping_waits_for_requests_and_a_second_signal_does_not(program):
         client.join()
         running.process.wait(20)
         assert statuses == [expected] and (time.monotonic() - started < 1.5) is (signals == 2)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_that_nobody_reads_what_it_says_harms_no_request(program, workers):
+    """As in `serve 2>&1 | tee log`, whose tee ends by the same Ctrl-C."""
+    running = program(*(["--workers", str(workers)] if workers else []), stderr=subprocess.STDOUT)
+    before = running.pids(workers or 1)
+    running.process.stdout.close()
+    if workers:
+        os.kill(min(before), signal.SIGKILL)
+        assert eventually(lambda: len(running.children() - {min(before)}) == 2)
+        running.signal(signal.SIGHUP)
+        assert eventually(lambda: not running.children() & before and len(running.pids(2)) == 2)
+    answer = []
+    client = threading.Thread(target=lambda: answer.append(running.get("/sleep?1")))
+    client.start()
+    time.sleep(0.3)
+    running.signal(signal.SIGINT)
+    client.join()
+    assert running.process.wait(20) == 0 and [status for status, _, _ in answer] == [200]
 
 
 def test_ctrl_c_in_a_terminal_is_one_signal(program):
