@@ -7,6 +7,8 @@ loop: it must go on whatever happens to it.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import faulthandler
 import gc
 import mmap
@@ -15,6 +17,7 @@ import random
 import select
 import signal
 import struct
+import threading
 import time
 import traceback
 from collections.abc import Iterable
@@ -344,7 +347,7 @@ class Master:
             for worker in self._all():
                 if worker.pipe >= 0:
                     os.close(worker.pipe)
-            self._leave_handlers(unblocked)
+            self._leave_behind(unblocked)
             code = self._work(worker_end, clock, slot)
         except BaseException:
             traceback.print_exc()
@@ -355,8 +358,9 @@ class Master:
     # -- in the worker -------------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def _leave_handlers(unblocked: Iterable[int]) -> None:
-        """Signals are no longer the master's; what came since the fork comes now."""
+    def _leave_behind(unblocked: Iterable[int]) -> None:
+        """What is the master's: its exit functions, and its signals. Those that came since the fork come now."""
+        atexit._clear()
         for number in HANDLED:
             signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
@@ -380,7 +384,11 @@ class Master:
             tending.name = "worker's pulse"
             os.write(pipe, READY)
 
-        server.run(quiet=True, started=started, worker=True)
+        try:
+            server.run(quiet=True, started=started, worker=True)
+        finally:
+            threading._shutdown()  # type: ignore[attr-defined]  # as at the interpreter's end: those that are no daemons
+            atexit._run_exitfuncs()
         return 0
 
     def _live(self, server: Server, pipe: int, clock: int) -> None:
@@ -391,16 +399,17 @@ class Master:
         asked = False
         while True:
             BEAT.pack_into(self.clocks, clock * BEAT.size, time.monotonic())
+            if os.getppid() != self.pid:
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
             if not asked and (
                 (most and server.requests >= most)
                 or (limits.worker_seconds and time.monotonic() - born > limits.worker_seconds)
                 or (limits.worker_memory_bytes and memory() > limits.worker_memory_bytes)
             ):
                 asked = True
-                os.write(pipe, REPLACE_ME)
-            if os.getppid() != self.pid:
-                os.kill(os.getpid(), signal.SIGTERM)
-                return
+                with contextlib.suppress(BrokenPipeError):  # the master ends this very moment
+                    os.write(pipe, REPLACE_ME)
             sleep(min(0.25, limits.worker_stuck_seconds / 4))
 
 

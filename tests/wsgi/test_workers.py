@@ -355,6 +355,43 @@ def test_ctrl_c_in_a_terminal_is_one_signal(program):
     assert answer[0][0] == 200 and running.process.wait(20) == 0
 
 
+def test_what_a_worker_has_begun_ends_with_it_and_what_the_master_has_begun_with_the_master(tmp_path):
+    (tmp_path / "main.py").write_text("""
+import atexit, concurrent.futures, os, pathlib, sys, time
+if "patched" in sys.argv:
+    from syncless.patches import patch_all
+    patch_all()
+from syncless.wsgi import serve
+here, pool = pathlib.Path(__file__).parent, concurrent.futures.ThreadPoolExecutor(1)
+def note(what):
+    (here / f"{what}-{os.getpid()}").touch()
+def later():
+    time.sleep(0.5)
+    note("job")
+def app(environ, start_response):
+    if environ["PATH_INFO"] == "/begin":
+        atexit.register(note, "worker")
+        pool.submit(later)
+    start_response("200 OK", [("X-Pid", str(os.getpid()))])
+    return [b""]
+if __name__ == "__main__":
+    atexit.register(note, "master")
+    serve(app, port=0, workers=2)
+""")
+    for mode in ("", "patched"):
+        process = subprocess.Popen([sys.executable, tmp_path / "main.py", mode], stdout=subprocess.PIPE, text=True)
+        port = int(re.search(r":(\d+)/", process.stdout.readline())[1])
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection.request("GET", "/begin")
+        worker = connection.getresponse().headers["X-Pid"]
+        connection.close()
+        process.terminate()
+        assert process.communicate(timeout=20)[0] == "syncless stops\n" and process.returncode == 0
+        assert {path.name for path in tmp_path.glob("*-*")} == {f"worker-{worker}", f"job-{worker}", f"master-{process.pid}"}
+        for path in tmp_path.glob("*-*"):
+            path.unlink()
+
+
 def test_workers_end_with_their_master(program):
     running = program("--workers", "2")
     running.pids(2)
