@@ -26,7 +26,7 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object s)
 
 cdef enum:
-    WRITTEN_AT = 1 << 16        # bytes held back that ask to be written
+    WRITTEN_AT = 1 << 18        # bytes held back that ask to be written: a thread is asked so often, which costs as much as many lines
     SHORT = 16                  # bytes
     HELD = 1 << 23              # at most; lines beyond are dropped: the disk or the reader of a pipe stands still
 
