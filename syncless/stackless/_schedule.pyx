@@ -86,12 +86,17 @@ def getcurrentid():
     return id(here().loop.current)
 
 
+class _ThreadNotFound(RuntimeError, ValueError):
+    """Programs have caught the one and the other."""
+
+
 def get_thread_info(thread_id=None):
-    """(main tasklet, current tasklet, run count) of a thread, by default this one. ValueError if there is no such thread."""
+    """(main tasklet, current tasklet, run count) of a thread, by default this one. RuntimeError, which is a ValueError, too, if there is
+    no such thread."""
     cdef Thread state = here()
     if thread_id is not None and thread_id not in (-1, state.loop.thread_id):
         if thread_id not in threads:
-            raise ValueError("Thread id not found")
+            raise _ThreadNotFound("Thread id not found")
         state = threads[thread_id]
     return state.loop.main, state.loop.current, len(run_queue(state.loop))
 

@@ -7,7 +7,7 @@ from syncless._core.observers cimport Observer
 from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Scheduler
 from syncless._core.tasklet cimport Tasklet
 from syncless.stackless._thread cimport (
-    PAUSED, Thread, here, pause, run_now, run_queue, take_out, threads, throw_first,
+    PAUSED, Thread, here, pause, refuse_switch, run_now, run_queue, take_out, threads, throw_first,
 )
 
 from syncless._core import loop as _loop_module
@@ -175,7 +175,7 @@ cdef class tasklet(Tasklet):
     cdef int finish(self, Scheduler loop, object result, BaseException exception) except -1:
         cdef BaseException raised = None
         self.inserted = self.ready_to_run = False
-        self.tempval = None
+        self.tempval = result                   # what it returned, for those who still have it, as Stackless does
         if not self.spawned and exception is not None and not isinstance(exception, TaskletExit):
             raised, exception = exception, None
         Tasklet.finish(self, loop, result, exception)
@@ -348,6 +348,8 @@ cdef class tasklet(Tasklet):
             raise exception
         if self.state == NEW:
             if not pending and isinstance(exception, TaskletExit):
+                if state.switch_trap:
+                    refuse_switch(state)        # although it would not be one: it has not begun
                 if self.inserted:
                     take_out(state.loop, self)
                 self.loop = state.loop

@@ -107,7 +107,10 @@ def test_schedule_gives_back_what_it_is_given():
     tasklet.tempval = "set by another"
     tasklet.insert()
     stackless.run()
-    assert got == ["set by another"]
+    assert got == ["set by another"] and tasklet.tempval is None
+    tasklet = stackless.tasklet(lambda: "returned")()
+    stackless.run()
+    assert not tasklet.alive and tasklet.tempval == "returned"
 
 
 def test_next_and_prev():
@@ -296,7 +299,7 @@ def test_flags_and_traps():
     assert stackless.switch_trap(1) == 0
     try:
         other = stackless.tasklet(lambda: None)()
-        for switch in (stackless.schedule, stackless.run, other.run, stackless.channel().receive):
+        for switch in (stackless.schedule, stackless.run, other.run, other.switch, other.kill, stackless.channel().receive):
             with pytest.raises(RuntimeError, match="switch_trap"):
                 switch()
     finally:
@@ -350,8 +353,9 @@ def test_module_attributes_and_threads(monkeypatch):
     assert namespace["channel"] is stackless.channel and namespace["run"] is stackless.run
     assert namespace["current"] is namespace["main"] is imported.main
     assert namespace["runcount"] == imported.runcount and namespace["threads"] == imported.threads
-    with pytest.raises(ValueError):
-        imported.get_thread_info(1)
+    for kind in (ValueError, RuntimeError):
+        with pytest.raises(kind, match="Thread id not found"):
+            imported.get_thread_info(1)
 
 
 def test_a_hundred_thousand_in_a_chain():
