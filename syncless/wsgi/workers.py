@@ -60,6 +60,10 @@ class Worker:
         self.ready = False
         self.unwanted = False
         """To be replaced by another one."""
+        self.tired = False
+        """It has asked for that itself."""
+        self.reopen = False
+        """Log files have been renamed since it was born, and it was not ready to be told."""
         self.killed_at = 0.0
         """When it is killed unless it has ended by then; 0: not yet decided."""
 
@@ -181,8 +185,10 @@ class Master:
             worker.pipe = -1  # it ends; _reap() meets it
         if READY in said:
             worker.ready = self.ever_ready = True
+            if worker.reopen:
+                self._signal(worker, signal.SIGUSR1)
         if REPLACE_ME in said:
-            worker.unwanted = True
+            worker.unwanted = worker.tired = True
 
     def _obey(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
@@ -195,12 +201,13 @@ class Master:
         elif number == signal.SIGHUP and not self.stopping:
             for slot in self.slots:
                 slot.not_before = 0.0
-                if slot.current is not None:
-                    slot.current.unwanted = True
+            for worker in self._all():
+                worker.unwanted = True  # those that are not ready, too: they may have imported what was there before
         elif number == signal.SIGUSR1:
             for worker in self._all():
                 if worker.ready:
                     self._signal(worker, signal.SIGUSR1)
+                worker.reopen = not worker.ready
         elif number == signal.SIGTTIN and len(self.slots) < CLOCKS // 4:
             self.slots.append(Slot())
         elif number == signal.SIGTTOU and len(self.slots) > 1:
@@ -281,8 +288,12 @@ class Master:
         number = os.waitstatus_to_exitcode(status)
         how = f"was killed by {signal.Signals(-number).name}" if number < 0 else f"ended with status {number}"
         if failed_to_start and slot.current is not None:
-            slot.current.unwanted = False
-            complain(f"the new worker {worker.pid} {how} before it was ready; the old one stays")
+            why = f"the new worker {worker.pid} {how} before it was ready; the old one stays"
+            if slot.current.tired or worker.unwanted:
+                self._failed(slot, why)
+            else:
+                slot.current.unwanted = False
+                complain(why)
             return
         if failed_to_start or time.monotonic() - worker.born < 1:
             self._failed(slot, f"worker {worker.pid} {how}")

@@ -245,6 +245,45 @@ def test_a_reload_that_fails_keeps_the_old_workers(program):
     assert running.pids(2) == before
 
 
+def test_a_reload_while_another_one_is_under_way_brings_the_newest_code(program, monkeypatch):
+    monkeypatch.setitem(globals(), "APP", APP + "time.sleep(1)\n")
+    running = program("--workers", "1")
+    assert running.get()[2] == "1"
+    running.signal(signal.SIGHUP)
+    assert eventually(lambda: len(running.children()) == 2)
+    time.sleep(0.5)  # it has read its code
+    (running.folder / "app.py").write_text(APP.format(version=2))
+    os.utime(running.folder / "app.py", (5000, 5000))
+    running.signal(signal.SIGHUP)
+    assert eventually(lambda: running.get()[2] == "2")
+
+
+def test_a_worker_that_wants_to_be_replaced_is_in_the_end(program):
+    """Although its first successors cannot start."""
+    running = program("--workers", "1", "-l", "worker_seconds=1.5")
+    (first,) = running.pids(1)
+    (running.folder / "app.py").write_text("raise RuntimeError('new code is broken')")
+    os.utime(running.folder / "app.py", (5000, 5000))
+    assert eventually(lambda: running.said().count("the old one stays; another one starts in") >= 2)
+    assert running.get()[1] == first
+    (running.folder / "app.py").write_text(APP.format(version=2))
+    os.utime(running.folder / "app.py", (6000, 6000))
+    assert eventually(lambda: running.get()[1:] != (first, "1"))
+    assert running.get()[2] == "2"
+
+
+def test_a_worker_that_is_not_ready_opens_its_logs_anew_when_it_is(program, tmp_path, monkeypatch):
+    late = "import syncless.wsgi.server as server\nserver.listen_if_asked = lambda: time.sleep(1.5)\n"  # its log is open then
+    monkeypatch.setitem(globals(), "APP", APP + late)
+    running = program("--workers", "1", "--access-log", "log")
+    assert eventually((tmp_path / "log").exists)
+    (tmp_path / "log").rename(tmp_path / "old")
+    running.signal(signal.SIGUSR1)
+    assert running.get()[0] == 200 and eventually((tmp_path / "log").exists)
+    assert running.get()[0] == 200
+    assert eventually(lambda: (tmp_path / "log").read_text().endswith('"\n'))
+
+
 def test_workers_that_cannot_start_end_the_master(program, tmp_path):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "app.py").write_text("import no_such_module_at_all")
