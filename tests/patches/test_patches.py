@@ -238,19 +238,18 @@ authority.configure_trust(client_context)
 from syncless.patches import patch_all
 patch_all()
 blob = bytes(range(256)) * 20000
+def talk(sock):
+    with server_context.wrap_socket(sock, server_side=True) as tls:
+        size = int(tls.recv(100))
+        got = b""
+        while len(got) < size:
+            got += tls.recv(65536)
+        time.sleep(0.1)
+        tls.sendall(got)
+        tls.unwrap().close()
 def serve(listener):
     while True:
-        sock, _ = listener.accept()
-        def talk():
-            with server_context.wrap_socket(sock, server_side=True) as tls:
-                size = int(tls.recv(100))
-                got = b""
-                while len(got) < size:
-                    got += tls.recv(65536)
-                time.sleep(0.1)
-                tls.sendall(got)
-                tls.unwrap().close()
-        threading.Thread(target=talk, daemon=True).start()
+        threading.Thread(target=talk, args=listener.accept()[:1], daemon=True).start()
 def visit(port, results):
     with socket.create_connection(("127.0.0.1", port)) as sock:
         tls = client_context.wrap_socket(sock, server_hostname="localhost")
