@@ -3,7 +3,6 @@
 The functions themselves stay what they are: their arguments, errors and audit events. See filesystems.pyx for the rule.
 """
 
-import os
 
 from libc.limits cimport INT_MAX
 from libc.stdint cimport int64_t
@@ -183,10 +182,3 @@ def unless_it_is_a_fifo(original, args, kwargs, path, int dir_fd):
     if look_at(path, dir_fd, &kind) == 0 and kind.fifo:
         return IS_A_FIFO
     return original(*args, **kwargs)
-
-
-def _after_fork_in_child():
-    global fifos
-    fifos = ThreadPool(fifos.size)
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -268,10 +268,3 @@ cdef object in_pool_of(object path, bint listed, object dir_fd, object function,
 
 cdef object in_pool(object function, tuple args, dict kwargs):
     return pool.run(function, *args, **kwargs)
-
-
-def _after_fork_in_child():
-    global pool
-    pool = ThreadPool(pool.size)        # its threads did not come along
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import _thread
 import contextvars
 import os
+import weakref
 from _queue import Empty, SimpleQueue
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -20,6 +22,10 @@ _put, _get = SimpleQueue.put, SimpleQueue.get
 
 IDLE_SECONDS = 10.0
 """A worker thread that has had nothing to do for so long ends."""
+
+
+_pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
+"""All that there are."""
 
 
 class _Job:
@@ -39,15 +45,23 @@ class _Job:
 
 
 class ThreadPool:
-    """At most `size` OS threads, started when needed, that run calls in the order of their coming."""
+    """At most `size` OS threads, started when needed, that run calls in the order of their coming.
+
+    Fact: a finaliser or a signal's handler may come between any two steps here and give a call to the same pool, so a lock would be one
+    that it waits for in vain. Danger: a thread ends, or falls idle, while a call is given that counts on it. Decision: each step is one
+    call of C code; who gives a call first puts it into the backlog and then looks for a thread, and a thread first says that it is idle,
+    or ends, and then looks into the backlog once more. Guarded by tests/core/test_loop.py::test_calls_given_while_threads_fall_idle.
+    """
 
     def __init__(self, size: int):
         if size < 1:
             raise ValueError(f"a pool needs at least one thread, not {size}")
         self.size = size
-        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._backlog: deque[_Job] = deque()
+        self._idle: list[SimpleQueue[None]] = []
+        """Threads that have nothing to do, the last one last; each waits for a word in its queue."""
         self._threads = 0
-        self._idle = 0
+        _pools.add(self)
 
     def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """function(*args, **kwargs) in a thread; the tasklet waits for its result or exception.
@@ -56,10 +70,7 @@ class ThreadPool:
         its end and its result is lost.
         """
         job = _Job(function, args, kwargs)
-        _put(self._jobs, job)
-        if self._idle < self._jobs.qsize() and self._threads < self.size:
-            self._threads += 1
-            _start_new_thread(self._work, ())
+        self._give(job)
         loop = current_loop()
         loop.jobs += 1
         try:
@@ -76,16 +87,27 @@ class ThreadPool:
                 job.error = None  # the traceback refers to this frame, which refers to the job
         return job.value  # type: ignore[no-any-return]
 
-    def _work(self) -> None:
-        while True:
-            self._idle += 1
+    def _give(self, job: _Job) -> None:
+        self._backlog.append(job)
+        if self._idle:
             try:
-                job = _get(self._jobs, timeout=IDLE_SECONDS)
-            except Empty:
-                self._threads -= 1
+                _put(self._idle.pop(), None)
                 return
-            finally:
-                self._idle -= 1
+            except IndexError:
+                pass  # somebody else was faster
+        if self._threads < self.size:
+            self._threads += 1
+            try:
+                _start_new_thread(self._work, ())
+            except RuntimeError:  # the system refuses
+                self._threads -= 1
+                if not self._threads:
+                    self._backlog.remove(job)
+                    raise
+
+    def _work(self) -> None:
+        waker: SimpleQueue[None] = SimpleQueue()
+        while (job := self._next(waker)) is not None:
             if not job.abandoned:
                 try:
                     job.value = job.context.run(job.function, *job.args, **job.kwargs)
@@ -93,6 +115,34 @@ class ThreadPool:
                     job.error = error
             job.done.set()
             del job
+
+    def _next(self, waker: SimpleQueue[None]) -> _Job | None:
+        """What is to be done next; None when there has been nothing for IDLE_SECONDS."""
+        while True:
+            try:
+                return self._backlog.popleft()
+            except IndexError:
+                self._idle.append(waker)
+            if self._backlog and self._is_withdrawn(waker):
+                continue
+            try:
+                _get(waker, timeout=IDLE_SECONDS)
+            except Empty:
+                if self._is_withdrawn(waker):
+                    self._threads -= 1
+                    if not self._backlog:
+                        return None
+                    self._threads += 1
+                else:
+                    _get(waker)  # the word is on its way
+
+    def _is_withdrawn(self, waker: SimpleQueue[None]) -> bool:
+        """Takes it out of those that are idle; False if somebody has just done so, to wake it."""
+        try:
+            self._idle.remove(waker)
+        except ValueError:
+            return False
+        return True
 
 
 _pool = ThreadPool(32)
@@ -113,8 +163,10 @@ def thread_count() -> int:
 
 
 def _after_fork_in_child() -> None:
-    global _pool
-    _pool = ThreadPool(_pool.size)  # its threads did not come along
+    for pool in _pools:  # their threads did not come along, and who waited for them is not here either
+        pool._backlog.clear()
+        pool._idle.clear()
+        pool._threads = 0
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -3,6 +3,7 @@
 import gc
 import itertools
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -15,7 +16,8 @@ import greenlet
 import pytest
 
 import syncless
-from syncless import Timeout, run_in_thread, sleep, spawn, wait_readable, wait_writable
+from syncless import Timeout, join_all, run_in_thread, sleep, spawn, wait_readable, wait_writable
+from syncless._core import threads
 from syncless._core.loop import give_way
 
 
@@ -239,6 +241,50 @@ def test_run_in_thread_passes_results_errors_and_context():
     with Timeout(0.01, False):
         run_in_thread(time.sleep, 0.05)
     sleep(0.06)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_calls_given_while_threads_fall_idle(monkeypatch, size):
+    """Threads end after a time in which calls come again: none is forgotten, and there are never too many threads."""
+    monkeypatch.setattr(threads, "IDLE_SECONDS", 0.001)
+    pool, chance, most = threads.ThreadPool(size), random.Random(size), 0
+
+    def caller(number):
+        nonlocal most
+        for turn in range(500):
+            with Timeout(20):
+                assert pool.run(int, f"{number}{turn}") == int(f"{number}{turn}")
+            most = max(most, pool._threads)
+            sleep(chance.choice((0, 0.0005, chance.uniform(0.0008, 0.0013))))
+
+    callers = [spawn(caller, number + 1) for number in range(3)]
+    join_all(callers, timeout=60, raise_error=True)
+    assert all(each.done() for each in callers) and most == size
+    while pool._threads:  # each ends a millisecond later
+        sleep(0.001)
+    assert not pool._idle and not pool._backlog
+
+
+def test_a_thread_that_the_system_refuses(monkeypatch):
+    def refuse(*args):
+        raise RuntimeError("can't start new thread")
+
+    pool, entered, leave = threads.ThreadPool(2), threading.Event(), threading.Event()
+    with monkeypatch.context() as patch:
+        patch.setattr(threads, "_start_new_thread", refuse)
+        with pytest.raises(RuntimeError, match="can't start"):
+            pool.run(int)
+        assert not pool._threads and not pool._backlog
+    first = spawn(pool.run, lambda: (entered.set(), leave.wait(20)))
+    while not entered.is_set():
+        sleep(0.001)
+    with monkeypatch.context() as patch:
+        patch.setattr(threads, "_start_new_thread", refuse)
+        second = spawn(pool.run, int, "7")
+        sleep(0.01)
+        assert not second.done() and pool._threads == 1
+    leave.set()  # the one that there is takes it
+    assert second.result(timeout=20) == 7 and first.result(timeout=20)
 
 
 def test_interrupt_while_idle_and_while_busy():

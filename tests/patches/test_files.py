@@ -277,3 +277,33 @@ def test_wrong_uses_of_locks(tmp_path):
     """,
         tmp_path,
     )
+
+
+def test_a_child_has_threads_of_its_own():
+    """Those that its parent had for databases, computing, files and FIFOs did not come along."""
+    check(
+        """
+    import os, sqlite3, tempfile, threading, zlib
+    import syncless
+    def use_all(folder):
+        with sqlite3.connect(folder + "/db") as database:
+            database.execute("create table if not exists t (n)")
+            assert database.execute("select count(*) from t").fetchall() == [(0,)]
+        database.close()
+        assert len(zlib.decompress(zlib.compress(bytes(3_000_000)))) == 3_000_000
+        assert syncless.run_in_thread(int, "7") == 7
+        reader = threading.Thread(target=lambda: open(folder + "/fifo").close())
+        reader.start()
+        open(folder + "/fifo", "w").close()
+        reader.join()
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkfifo(folder + "/fifo")
+        use_all(folder)
+        pid = os.fork()
+        if pid == 0:
+            use_all(folder)
+            os._exit(3)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+    """,
+        patch="import warnings; warnings.simplefilter('ignore', DeprecationWarning); patch_all(cpu=True)",  # fork beside threads
+    )

@@ -144,9 +144,8 @@ class Load:
 
 
 class InFlight:
-    """A request that takes so long, and has begun."""
-
     def __init__(self, program, seconds):
+        """A request that takes so long, and has begun."""
         self.answer = None
         self.thread = threading.Thread(target=self._ask, args=(program, seconds))
         self.thread.start()
@@ -277,6 +276,7 @@ def test_a_reload_while_another_one_is_under_way_brings_the_newest_code(program,
 def test_a_worker_that_wants_to_be_replaced_is_in_the_end(program):
     """Although its first successors cannot start."""
     running = program("--workers", "1", "-l", "worker_seconds=1.5")
+    assert running.get()[0] == 200
     (running.folder / "app.py").write_text("raise RuntimeError('new code is broken')")
     os.utime(running.folder / "app.py", (5000, 5000))
     assert eventually(lambda: running.said().count("the old one stays; another one starts in") >= 2)
@@ -334,7 +334,7 @@ def test_a_loop_that_stands_still_is_told_with_its_stack_and_killed(program):
         running.get("/block?30")
     assert eventually(lambda: running.get()[1] != first)
     said = running.said()
-    assert "has stood still for 0.6 s" in said and "Fatal Python error: Aborted" in said and 'app.py", line 9 in app' in said
+    assert "has stood still for 0.6 s" in said and "Fatal Python error: Aborted" in said and 'app.py", line 12 in app' in said
 
 
 def test_more_and_fewer_workers(program):
