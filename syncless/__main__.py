@@ -19,7 +19,7 @@ from syncless.patches import patch_all
 from syncless.patches.program import run
 from syncless.wsgi import ApplicationNotFound, Limits, WorkersFailed, as_wsgi, serve
 from syncless.wsgi.addresses import systemd_fds
-from syncless.wsgi.notices import drop_what_nobody_reads
+from syncless.wsgi.notices import flush
 
 
 def limit(text: str) -> tuple[str, float]:
@@ -194,7 +194,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        drop_what_nobody_reads()
+        flush()
     return 0
 
 

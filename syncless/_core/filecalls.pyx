@@ -3,7 +3,6 @@
 The functions themselves stay what they are: their arguments, errors and audit events. See filesystems.pyx for the rule.
 """
 
-
 from libc.limits cimport INT_MAX
 from libc.stdint cimport int64_t
 

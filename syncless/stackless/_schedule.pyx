@@ -87,7 +87,7 @@ def getcurrentid():
 
 
 class _ThreadNotFound(RuntimeError, ValueError):
-    """Programs have caught the one and the other."""
+    """It is an error of use, as all here, and the argument is what is wrong."""
 
 
 def get_thread_info(thread_id=None):

@@ -175,7 +175,7 @@ cdef class tasklet(Tasklet):
     cdef int finish(self, Scheduler loop, object result, BaseException exception) except -1:
         cdef BaseException raised = None
         self.inserted = self.ready_to_run = False
-        self.tempval = result                   # what it returned, for those who still have it, as Stackless does
+        self.tempval = result                   # what it returned, for those who still have it
         if not self.spawned and exception is not None and not isinstance(exception, TaskletExit):
             raised, exception = exception, None
         Tasklet.finish(self, loop, result, exception)

@@ -3,6 +3,7 @@ request: ``serve | tee log`` loses its tee by the same Ctrl-C that stops the ser
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -24,22 +25,13 @@ def complain(text: str) -> None:
 
 
 def flush() -> None:
-    """Writes what print() has held back."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (AttributeError, OSError, ValueError):
-            pass  # there is none, nobody reads it, or it is closed
-
-
-def drop_what_nobody_reads() -> None:
-    """For the end of a program: the interpreter would fail to write it once more, and end with status 120."""
+    """Writes what print() has held back. Text that nobody reads goes nowhere from then on: the interpreter would try once more at its end,
+    and end with status 120."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except BrokenPipeError:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())
-            os.close(nowhere)
+            with contextlib.suppress(OSError), open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), stream.fileno())
         except (AttributeError, OSError, ValueError):
-            pass
+            pass  # there is none, it is full, or it is closed

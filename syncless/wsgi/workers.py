@@ -336,8 +336,8 @@ class Master:
         taken = {worker.clock for worker in self._all()}
         clock = next(number for number in range(CLOCKS) if number not in taken)
         BEAT.pack_into(self.clocks, clock * BEAT.size, 0.0)
-        pipe, worker_end = os.pipe()
         flush()  # or the child would write it, too
+        pipe, worker_end = os.pipe()
         # a signal that reached the child before it has left our handlers behind would be lost
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         pid = -1
