@@ -92,7 +92,7 @@ cdef object run(socket self, int bit, int flags, object method, tuple args):
     cdef int64_t deadline = UNKNOWN
     cdef long long timeout = self.sock_timeout
     cdef PyObject* result
-    begin(self)
+    begin(self, bit)
     while True:
         if timeout > 0:
             self.sock_timeout = -1      # or the method would wait for itself
@@ -117,7 +117,7 @@ def recvfrom(socket self not None, Py_ssize_t bufsize, int flags=0, /):
     if bufsize < 0:
         raise ValueError("negative buffersize in recvfrom")
     data = PyBytes_FromStringAndSize(NULL, bufsize)
-    begin(self)
+    begin(self, READ)
     while True:
         length = sizeof(address)
         n = c_recvfrom(self.sock_fd, PyBytes_AS_STRING(data), bufsize, flags | MSG_DONTWAIT, <sockaddr*> &address, &length)
@@ -158,7 +158,7 @@ def recvmsg(socket self not None, bufsize, ancbufsize=0, int flags=0, /):
         message.msg_iov = &vector
         message.msg_iovlen = 1
         message.msg_name = &address
-        begin(self)
+        begin(self, READ)
         while True:
             message.msg_namelen = sizeof(address)
             n = c_recvmsg(self.sock_fd, &message, flags | MSG_DONTWAIT)
@@ -214,7 +214,7 @@ def sendto(socket self not None, data, *args):
     if type(data) is bytes and is_four(self, args[len(args) - 1], &four):
         PySys_Audit("socket.sendto", "OO", <PyObject*> self, <PyObject*> args[len(args) - 1])
         deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
-        begin(self)
+        begin(self, WRITE)
         while True:
             n = c_sendto(self.sock_fd, PyBytes_AS_STRING(data), len(<bytes> data), flags | MSG_DONTWAIT, <sockaddr*> &four, sizeof(four))
             if n >= 0:
@@ -240,7 +240,7 @@ cdef Py_ssize_t send_pieces(socket self, list pieces, int flags) except -1:
     message.msg_iovlen = count
     pieces = list(pieces)           # held while this tasklet is parked
     PySys_Audit("socket.sendmsg", "OO", <PyObject*> self, <PyObject*> None)
-    begin(self)
+    begin(self, WRITE)
     while True:
         n = c_sendmsg(self.sock_fd, &message, flags | MSG_DONTWAIT)
         if n >= 0:

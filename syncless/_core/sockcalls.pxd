@@ -34,5 +34,5 @@ cdef enum:
 
 cdef object peer_name(sockaddr_storage* address)
 cdef int wait(socket self, int bit, int64_t* deadline) except -1
-cdef int begin(socket self) except -1
+cdef int begin(socket self, int bit) except -1
 cdef int await_ready(socket self, int bit, int64_t* deadline) except -1

@@ -44,10 +44,11 @@ cdef extern from *:
 
     static int syncless_inet_aton(const char *text) { struct in_addr address; return inet_aton(text, &address); }
     static void syncless_set_errno(int error) { errno = error; }
-    static int syncless_is_writable(int fd) { struct pollfd one = {fd, POLLOUT, 0}; return poll(&one, 1, 0) == 1; }
+    static int syncless_is_ready(int fd, int events) { struct pollfd one = {fd, events, 0}; return poll(&one, 1, 0) == 1; }
     """
     void syncless_set_errno(int error) nogil
-    bint is_writable "syncless_is_writable" (int fd) nogil
+    bint is_ready "syncless_is_ready" (int fd, int events) nogil
+    int POLLIN, POLLOUT
     int MSG_DONTWAIT, MSG_NOSIGNAL, MSG_WAITALL, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM
     int AF_INET, AF_INET6, AF_UNIX, SOL_SOCKET, SO_ERROR
     ctypedef unsigned int socklen_t
@@ -90,12 +91,14 @@ def _check_layout():
 _check_layout()
 
 
-cdef int begin(socket self) except -1:
-    """A descriptor that is always ready must not starve the others: when a poll is due, they come first."""
+cdef int begin(socket self, int bit) except -1:
+    """A descriptor that is always ready must not starve the others: when a poll is due, they come first. One that is not ready in that
+    direction is going to wait anyway, and does so at once: how long turns took must not show in the order of a program that only waits.
+    `bit` 0: only the call itself will tell."""
     cdef Loop loop
     if self.sock_timeout != 0:
         loop = get_loop()
-        if loop.current is not None and loop._poll_due():
+        if loop.current is not None and loop._poll_due() and (not bit or is_ready(self.sock_fd, POLLIN if bit == READ else POLLOUT)):
             loop.yield_()
     return 0
 
@@ -125,7 +128,7 @@ cdef Py_ssize_t receive(socket self, char* data, Py_ssize_t size, int flags) exc
     cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
     cdef ssize_t n
     cdef Py_ssize_t done = 0
-    begin(self)
+    begin(self, READ)
     while True:
         n = c_recv(self.sock_fd, data + done, size - done, flags | MSG_DONTWAIT)
         if n >= 0:
@@ -168,7 +171,7 @@ def send(socket self not None, data, int flags=0, /) -> int:
     cdef ssize_t n
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
-        begin(self)
+        begin(self, WRITE)
         while True:
             n = c_send(self.sock_fd, view.buf, view.len, flags | MSG_DONTWAIT | MSG_NOSIGNAL)
             if n >= 0:
@@ -186,7 +189,7 @@ def sendall(socket self not None, data, int flags=0, /) -> None:
     cdef ssize_t n
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
-        begin(self)
+        begin(self, WRITE)
         while True:
             n = c_send(self.sock_fd, <char*> view.buf + done, min(view.len - done, <Py_ssize_t> SEND_SLICE),
                        flags | MSG_DONTWAIT | MSG_NOSIGNAL)
@@ -197,7 +200,7 @@ def sendall(socket self not None, data, int flags=0, /) -> None:
                 turn += n
                 if turn >= SEND_SLICE and self.sock_timeout != 0:
                     turn = 0
-                    begin(self)
+                    begin(self, WRITE)
             else:
                 wait(self, WRITE, &deadline)
     finally:
@@ -242,7 +245,7 @@ cdef int accept_fd(socket self, sockaddr_storage* address) except -1:
     cdef int64_t deadline = UNKNOWN
     cdef int fd, flags, error
     cdef socklen_t length
-    begin(self)
+    begin(self, READ)
     while True:
         # accept4 has no flag that forbids waiting; the listener's own is set for the moment of the call, as others may share it
         flags = fcntl(self.sock_fd, F_GETFL)
@@ -266,7 +269,7 @@ def sendfile(socket self not None, int source, int64_t offset, Py_ssize_t count)
     cdef off_t position
     cdef ssize_t n
     cdef int flags, error
-    begin(self)
+    begin(self, WRITE)
     while True:
         position = offset
         flags = fcntl(self.sock_fd, F_GETFL)
@@ -335,7 +338,7 @@ def connect_error(socket self not None, method, address) -> int:
     cdef int flags, error, fd = self.sock_fd
     cdef socklen_t length = sizeof(int)
     cdef Loop loop
-    begin(self)
+    begin(self, 0)
     while True:
         flags = fcntl(fd, F_GETFL)
         self.sock_timeout = -1
@@ -350,7 +353,7 @@ def connect_error(socket self not None, method, address) -> int:
         if timeout == 0:
             return error
         if error == EINPROGRESS or error == EALREADY or error == EINTR:
-            if not is_writable(fd):             # on loopback it is decided already
+            if not is_ready(fd, POLLOUT):       # on loopback it is decided already
                 await_ready(self, WRITE, &deadline)
             if getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0:
                 error = errno

@@ -41,7 +41,7 @@ cdef object run(socket self, dict members, object tls, object method, object fir
     if members.get("_never_blocks") is not tls:
         set_blocking(self.sock_fd, False)
         members["_never_blocks"] = tls
-    begin(self)
+    begin(self, 0)
     while True:
         self.sock_timeout = 0
         result = PyObject_VectorcallMethod(method, arguments, count, NULL)

@@ -152,6 +152,18 @@ def test_accept_timeout_and_nonblocking(listener):
         listener.accept()
 
 
+@pytest.mark.parametrize("call", ["accept", "recv", "recvfrom", "recvmsg", "sendall"])
+def test_who_must_wait_does_so_at_once(pair, listener, call):
+    """However long its turn has been: the order of turns must not tell how slow the machine is."""
+    on, arguments = (listener, ()) if call == "accept" else (pair[0], (bytes(5_000_000) if call == "sendall" else 1,))
+    with syncless.Timeout(0.05, False):
+        pair[0].sendall(bytes(5_000_000))
+    waits = spawn(lambda: (time.sleep(0.001), getattr(on, call)(*arguments)))  # the thread sleeps: a poll is due
+    sleep(0)
+    assert "socket" in str(waits.waiting_for)
+    waits.kill()
+
+
 def test_several_tasklets_accept_on_one_listener(listener):
     tasklets = [spawn(lambda: listener.accept()[0].close()) for _ in range(3)]
     sleep(0)

@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -222,10 +223,10 @@ def test_throw():
 
 
 def test_io_and_timers_belong_to_run():
-    """A tasklet that reads a socket parks in the loop, and run() goes on until it has its answer."""
+    """A tasklet that reads a socket parks in the loop, however slow the turns are, and run() goes on until it has its answer."""
     left, right = socket.socketpair()
     got = []
-    reader = stackless.tasklet(lambda: got.append(left.recv(10)))()
+    reader = stackless.tasklet(lambda: (time.sleep(0.001), got.append(left.recv(10))))()  # the thread sleeps: a poll is due
     stackless.tasklet(lambda: (syncless.sleep(0.05), right.send(b"x")))()
     stackless.schedule()
     assert reader.blocked and reader.scheduled
