@@ -138,6 +138,7 @@ class Server:
             self._services.append(service)
             self._acceptors.append(Acceptor(service, listener.fileno()))
         self._stopped.clear()
+        self._hurried = False  # not in stop(), before which a second signal may come
         return self
 
     def listen(self) -> list[tuple[socket, bool]]:
@@ -275,7 +276,6 @@ class Server:
         self._secure.clear()
         for service in self._services:
             service.stopping = True
-        self._hurried = False
         try:
             self._wait_closed(grace, False)
             self._wait_closed(2.0, True)

@@ -195,8 +195,9 @@ class Master:
             if not self.stopping and not self.quiet:
                 tell("syncless stops")
             for worker in self._all():
-                self._signal(worker, signal.SIGTERM)  # once more means now to a worker, too
-                worker.killed_at = time.monotonic() + self.limits.stop_seconds + 5
+                if self.stopping or not worker.killed_at:  # once more means now to a worker, too, and one that is retired has had its first
+                    self._signal(worker, signal.SIGTERM)
+                worker.killed_at = worker.killed_at or time.monotonic() + self.limits.stop_seconds + 5
             self.stopping = True
         elif number == signal.SIGHUP and not self.stopping:
             for slot in self.slots:

@@ -18,7 +18,7 @@ COMPUTE = {"long computations", "sqlite3, a long statement"}
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_ticker_goes_on(name):
-    for _ in range(3):  # a machine that stands still for 50 ms of its own is no fault of the patch
+    for _ in range(6):  # a machine that stands still for 50 ms of its own is no fault of the patch
         done = subprocess.run(
             [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "tests.patches.targets", name],
             cwd=ROOT,

@@ -45,7 +45,7 @@ def told(tmp_path_factory):
         pytest.skip(reason)
     found = {}
     pending = list(TARGETS)
-    for _ in range(3):  # a machine that stands still for 50 ms of its own is no fault of the patch
+    for _ in range(6):  # a machine that stands still for 50 ms of its own is no fault of the patch
         source, point = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("slow")
         prepare(source)
         process = slowfs.mount(str(source), str(point), SECONDS)

@@ -16,6 +16,7 @@ from syncless.io import socket
 from syncless.wsgi import Server
 from syncless.wsgi._accesslog import AccessLog
 from syncless.wsgi.accesslog import FORMATS, make_log
+from tests.waiting import eventually
 
 COMBINED = re.compile(
     r'^127\.0\.0\.1 - - \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] "(?P<request>[^"]*)" (?P<status>\d{3}|-) (?P<size>\d+|-) '
@@ -41,14 +42,6 @@ def logged(start, format, path="/a?b=c", headers="", **options):
     client.close()
     server.stop()
     return stream.getvalue()
-
-
-def eventually(condition):
-    for _ in range(2000):
-        if condition():
-            return True
-        syncless.sleep(0.01)
-    return False
 
 
 def test_combined_format(start):

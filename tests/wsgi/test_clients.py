@@ -12,6 +12,7 @@ import pytest
 
 import syncless
 from syncless.io import socket
+from tests.waiting import eventually
 
 HELLO = b"Hello, World!"
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -27,14 +28,6 @@ def big(environ, start_response):
     if environ["PATH_INFO"] == "/stream":
         return (bytes(100_000) for _ in range(100))
     return [bytes(10_000_000)]
-
-
-def eventually(condition):
-    for _ in range(1000):
-        if condition():
-            return True
-        syncless.sleep(0.002)
-    return False
 
 
 def test_an_idle_connection_is_closed_silently(start):

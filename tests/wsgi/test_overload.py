@@ -12,6 +12,7 @@ import pytest
 import syncless
 from syncless.io import socket
 from syncless.wsgi import ClientGone, RequestTimeout, client_gone, current_request, while_client_stays
+from tests.waiting import eventually
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -19,14 +20,6 @@ GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 def hello(environ, start_response):
     start_response("200 OK", [])
     return [b"hello"]
-
-
-def eventually(condition, seconds=5):
-    for _ in range(int(seconds * 200)):
-        if condition():
-            return True
-        syncless.sleep(0.005)
-    return False
 
 
 # -- connections -------------------------------------------------------------------------------------------------------------------

@@ -10,11 +10,13 @@ import pytest
 
 import syncless
 from syncless.wsgi import Server
+from tests.waiting import eventually
 
 APP = """
-import syncless
+import pathlib, syncless
 def app(environ, start_response):
     if environ["PATH_INFO"] == "/slow":
+        pathlib.Path("begun").touch()
         syncless.sleep(float(environ["QUERY_STRING"] or 0.5))
     start_response("200 OK", [("Content-Length", "2")])
     return [b"ok"]
@@ -28,13 +30,22 @@ def slow(environ, start_response):
 
 
 def test_requests_in_flight_end_and_idle_connections_close(start):
-    server = start(slow)
+    begun, may_end = syncless.Event(), syncless.Event()
+
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/busy":
+            begun.set()
+            may_end.wait()
+        return slow(environ, start_response)
+
+    server = start(app)
     idle, busy = start.client(server), start.client(server)
     assert idle.get("/?0")[2] == b"ok"
-    busy.send(b"GET /?0.1 HTTP/1.1\r\nHost: a\r\n\r\n")
-    syncless.sleep(0.01)
+    busy.send(b"GET /busy HTTP/1.1\r\nHost: a\r\n\r\n")
+    begun.wait()
     stopping = syncless.spawn(server.stop)
     assert idle.at_end() and not stopping.done()
+    may_end.set()
     status, headers, body = busy.response()
     assert (status, body) == (200, b"ok") and headers["connection"] == "close" and busy.at_end()
     stopping.join()
@@ -44,9 +55,11 @@ def test_requests_in_flight_end_and_idle_connections_close(start):
 
 def test_requests_are_interrupted_after_the_grace_period(start):
     interrupted = []
+    begun = syncless.Event()
 
     def app(environ, start_response):
         try:
+            begun.set()
             syncless.sleep(30)
         except BaseException as error:
             interrupted.append(type(error).__name__)
@@ -55,7 +68,7 @@ def test_requests_are_interrupted_after_the_grace_period(start):
     server = start(app)
     client = start.client(server)
     client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-    syncless.sleep(0.01)
+    begun.wait()
     started = time.monotonic()
     server.stop(0.05)
     assert time.monotonic() - started < 2 and interrupted == ["TaskletExit"]
@@ -72,7 +85,7 @@ def test_a_stopped_server_can_start_again():
 
 @pytest.fixture
 def program(tmp_path):
-    """Runs `python -m syncless app:app ...` and returns the process and its address."""
+    """What runs `python -m syncless app:app ...` and returns the process and its address; the file that is there when /slow has begun."""
     (tmp_path / "app.py").write_text(APP)
     processes = []
 
@@ -89,7 +102,7 @@ def program(tmp_path):
         assert "serves on http://127.0.0.1:" in line, process.stderr.read()
         return process, ("127.0.0.1", int(line.split(":")[2].split("/")[0]))
 
-    yield begin
+    yield begin, tmp_path / "begun"
     for process in processes:
         process.kill()
         process.communicate()
@@ -97,10 +110,11 @@ def program(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_gracefully(program, start, number):
-    process, address = program()
+    begin, begun = program
+    process, address = begin()
     client = start.client(type("There", (), {"address": address}))
     client.send(b"GET /slow?0.3 HTTP/1.1\r\nHost: a\r\n\r\n")
-    syncless.sleep(0.1)
+    assert eventually(begun.exists)
     process.send_signal(number)
     assert client.response()[2] == b"ok"
     out, err = process.communicate(timeout=20)
@@ -108,13 +122,13 @@ def test_a_signal_stops_gracefully(program, start, number):
 
 
 def test_a_second_signal_means_now(program, start):
-    process, address = program()
+    begin, begun = program
+    process, address = begin()
     client = start.client(type("There", (), {"address": address}))
     client.send(b"GET /slow?20 HTTP/1.1\r\nHost: a\r\n\r\n")
-    syncless.sleep(0.1)
+    assert eventually(begun.exists)
     process.send_signal(signal.SIGTERM)
-    syncless.sleep(0.1)
-    assert process.poll() is None
+    assert "stops" in process.stdout.readline() and process.poll() is None
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=10)
     assert process.returncode == 0

@@ -14,6 +14,8 @@ import time
 
 import pytest
 
+from tests.waiting import eventually
+
 APP = """
 import os, time, syncless
 VERSION = {version}
@@ -98,15 +100,6 @@ def program(tmp_path):
     yield begin
     for started in running:
         started.end()
-
-
-def eventually(condition, seconds=15):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def alive(pid):
@@ -215,12 +208,15 @@ def test_reload_brings_the_new_code_and_loses_no_request(program):
     assert load.failures == [] and {body for _, body in load.answers} == {"1", "2", "3"}
 
 
-def test_a_request_in_flight_survives_the_reload(program):
+@pytest.mark.parametrize("then", [signal.SIGUSR1, signal.SIGTERM])
+def test_a_request_in_flight_survives_the_reload(program, then):
+    """And a stop after it: the signal would be the second one to the worker that has it."""
     running = program("--workers", "1")
     (pid,) = running.pids(1)
     request = InFlight(running, 3)
     running.signal(signal.SIGHUP)
     assert eventually(lambda: running.get()[1] != pid)
+    running.signal(then)
     assert request.thread.is_alive() and request.end()[:2] == (200, pid)
 
 
