@@ -337,7 +337,8 @@ cdef class Loop(Scheduler):
         cdef PyObject* mine = <PyObject*> self
         if self.closed or Py_IsFinalizing():        # then the process ends and takes all with it; no code may run any more
             return 0
-        if syncless_tls_loop == mine:
+        if syncless_tls_loop == mine:               # not in a child after a fork, which clears away the other threads
+            self.kill_all()
             syncless_tls_loop = NULL
         if self.locals is not None:
             for one in list(self.locals):

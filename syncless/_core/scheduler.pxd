@@ -67,6 +67,7 @@ cdef class BaseTasklet(Runnable):
 cdef class StandIn(BaseTasklet):
     """Waits in a queue in place of a tasklet that waits in several at once; see select.pyx."""
     cdef int taken(self, object value) except -1
+    cdef bint stands(self) noexcept     # False if that tasklet's thread has ended
 
 
 cdef struct WaitQueue:              # first in, first out; borrowed: a parked tasklet keeps itself alive
@@ -108,7 +109,7 @@ cdef inline BaseTasklet queue_pop(WaitQueue* queue):
 cdef inline bint someone_waits(WaitQueue* queue) noexcept:
     """Whether somebody in the queue waits. Who was killed, or is late, stays in it until its turn comes; found here, it leaves."""
     while queue.head != NULL:
-        if (<BaseTasklet> queue.head).state == PARKED or (<BaseTasklet> queue.head).state == STANDS_IN:
+        if (<BaseTasklet> queue.head).state == PARKED or (<BaseTasklet> queue.head).state == STANDS_IN and (<StandIn> queue.head).stands():
             return True
         queue_remove(queue, <BaseTasklet> queue.head)
     return False
@@ -144,6 +145,7 @@ cdef class Scheduler(ReadyQueue):
     cdef int deliver(self) except -1
     cdef int poll(self) except -1
     cdef int begin(self) except -1
+    cdef int kill_all(self) except -1
     cdef int end(self) except -1
 
     cdef PyGreenlet* _next_carrier(self, BaseTasklet leaving) except? NULL

@@ -53,6 +53,7 @@ cdef extern from *:
 cdef enum:
     IDLE_CARRIERS = 256         # kept; one that has run Python code holds about 6 kB
     TRIM_PER_POLL = 64
+    LAST_TURNS = 64             # that tasklets get to end in when their thread does
     FURTHER_DOWN = 6000         # bytes of stack between the two spawners: more than most carriers have when they switch, and no whole pages
 
 PyGreenlet_Import()
@@ -70,8 +71,8 @@ cdef int wake_all(WaitQueue* queue) except -1:
     return 0
 
 
-# Who is told of an exception that nobody caught: called with (where, exception). None: print to stderr.
-error_handler = None
+error_handler = None            # called with (where, exception) for one that nobody caught; None: print to stderr
+exit_type = None                # TaskletExit; set by tasklet.pyx
 
 cdef class Runnable:
     cdef int turn(self, Scheduler loop) except -1:
@@ -101,6 +102,9 @@ cdef class StandIn(BaseTasklet):
     cdef int taken(self, object value) except -1:
         """It is woken with the value. Returns 1, or 0 if the tasklet does not wait any more."""
         return 0
+
+    cdef bint stands(self) noexcept:
+        return True
 
 
 cdef class _Carrier:
@@ -383,10 +387,27 @@ cdef class Scheduler(ReadyQueue):
             pass        # stderr is gone or full: there is nobody left to tell
         return 0
 
+    cdef int kill_all(self) except -1:
+        """The thread ends, and its main tasklet runs: the exception is raised in all others, which get some turns, but no time to wait."""
+        cdef int _
+        self.main.pending = None
+        for tasklet in self.tasklets():
+            if tasklet is not self.main:
+                self.throw(tasklet, exit_type())
+        for _ in range(LAST_TURNS):
+            if self.ring_count:
+                try:
+                    self.yield_()
+                except BaseException as error:
+                    self.report("a thread that ends", error)
+        return 0
+
     cdef int end(self) except -1:
         """The thread ends: spawners and idle carriers end, tasklets that still wait are never run again."""
         cdef int i
         self.closed = True
+        for tasklet in self.tasklets():
+            (<BaseTasklet> tasklet).state = DONE        # whoever would wake it looks for another one
         for i in range(2):
             Py_DECREF(<object> self.spawners[i])
         while self.idle_count:

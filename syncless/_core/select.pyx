@@ -69,10 +69,13 @@ cdef class Case(StandIn):
         """It was woken with the value, and the tasklet was killed before it could take it."""
         return 0
 
+    cdef bint stands(self) noexcept:
+        return self.selection.owner.state != DONE
+
     cdef int taken(self, object value) except -1:
         cdef Selection selection = self.selection
         cdef BaseTasklet owner = selection.owner
-        if selection.winner is not None:
+        if selection.winner is not None or owner.state == DONE:
             return 0
         selection.winner = self
         selection.value = value

@@ -17,7 +17,7 @@ from syncless._core.scheduler cimport DONE, NEW, RUNNING, WOKEN, BaseTasklet, Sc
 from syncless._core.threadlocal cimport end_locals, start_locals
 from syncless._core.timers cimport timer_init
 
-from syncless._core import loop as _loop_module
+from syncless._core import loop as _loop_module, scheduler as _scheduler_module
 
 cdef extern from "Python.h":
     PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept      # NULL: an exception is set
@@ -360,6 +360,7 @@ cdef void _end_process(BaseException exception) noexcept:
 
 
 _loop_module.main_tasklet_type = MainTasklet
+_scheduler_module.exit_type = TaskletExit
 
 cdef object make = Tasklet
 

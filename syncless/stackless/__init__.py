@@ -13,6 +13,7 @@ from syncless.stackless._channel import channel, get_channel_callback, set_chann
 from syncless.stackless._schedule import (
     atomic,
     enable_softswitch,
+    get_schedule_callback,
     get_thread_info,
     getcurrent,
     getcurrentid,
@@ -22,9 +23,10 @@ from syncless.stackless._schedule import (
     run,
     schedule,
     schedule_remove,
+    set_schedule_callback,
     switch_trap,
 )
-from syncless.stackless._tasklet import bomb, get_schedule_callback, set_error_handler, set_schedule_callback, tasklet
+from syncless.stackless._tasklet import bomb, set_error_handler, tasklet
 
 _FRESH = {"current": getcurrent, "main": getmain, "runcount": getruncount, "threads": getthreads}
 """What Stackless has as attributes that are always up to date. ``from stackless import *`` brings what they are at that moment."""

@@ -3,7 +3,7 @@
 from cpython.object cimport PyObject
 
 from syncless._core.loop cimport Loop
-from syncless._core.scheduler cimport READY, STANDS_IN, BaseTasklet, StandIn, WaitQueue, queue_add, queue_pop, queue_remove
+from syncless._core.scheduler cimport DONE, READY, STANDS_IN, BaseTasklet, StandIn, WaitQueue, queue_add, queue_pop, queue_remove
 from syncless._core.select cimport Case
 from syncless.stackless._tasklet cimport bomb, exception_of, tasklet
 from syncless.stackless._thread cimport IN_CHANNEL, Thread, here, leave as give_way, pause, push_first
@@ -34,7 +34,7 @@ cdef class channel:
     cdef Py_ssize_t look(self) noexcept:
         """The balance. Who was killed does not wait any more, though its turn to leave has not come yet."""
         cdef PyObject* first = self.waiting.head
-        while first != NULL and (<BaseTasklet> first).state == READY:
+        while first != NULL and (<BaseTasklet> first).state in (READY, DONE):
             queue_remove(&self.waiting, <BaseTasklet> first)
             self.waits -= 1 if self.waits > 0 else -1
             first = self.waiting.head

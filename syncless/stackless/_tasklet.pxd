@@ -1,6 +1,6 @@
 """Stackless Python's tasklets. See _tasklet.pyx."""
 
-from syncless._core.loop cimport Loop
+from syncless._core.scheduler cimport Scheduler
 from syncless._core.tasklet cimport Tasklet
 from syncless.stackless._thread cimport Thread
 
@@ -19,7 +19,7 @@ cdef class tasklet(Tasklet):
     cdef readonly bint ignore_nesting
 
     cdef int give(self, tuple args, dict kwargs) except -1
-    cdef int enter(self, Loop loop) except -1
+    cdef int enter(self, Scheduler loop) except -1
     cdef int run_next(self, Thread state, bint stays) except -1
     cdef bint is_alive(self) noexcept
     cdef bint is_blocked(self) noexcept

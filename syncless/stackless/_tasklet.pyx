@@ -2,8 +2,7 @@
 
 from cpython.contextvars cimport PyContext_CopyCurrent
 
-from syncless._core.loop cimport Loop, get_loop
-from syncless._core.observers cimport Observer
+from syncless._core.loop cimport Loop, get_loop, loop_of
 from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Scheduler
 from syncless._core.tasklet cimport Tasklet
 from syncless.stackless._thread cimport (
@@ -12,9 +11,8 @@ from syncless.stackless._thread cimport (
 
 from syncless._core import loop as _loop_module
 from syncless._core.tasklet import TaskletExit, set_maker
-from syncless.stackless._thread import set_main_adopter, set_newcomer_hook
+from syncless.stackless._thread import set_main_adopter
 
-cdef object schedule_callback = None
 cdef object error_handler = None
 
 
@@ -109,7 +107,7 @@ cdef class tasklet(Tasklet):
         self.ignore_nesting = False
 
     def __init__(self, func=None, args=None, kwargs=None):
-        here()
+        self.loop = here().loop
         if func is not None:
             self.bind(func, args, kwargs)
         elif args is not None or kwargs is not None:
@@ -134,6 +132,8 @@ cdef class tasklet(Tasklet):
             if self.function is None:
                 raise TypeError("cannot bind arguments to an unbound tasklet")
             func = self.function
+        if self.loop is None or self.loop.closed:
+            self.loop = here().loop
         self.state = NEW
         self.function = func
         self.ready_to_run = False
@@ -161,7 +161,7 @@ cdef class tasklet(Tasklet):
         self.insert()
         return self
 
-    cdef int enter(self, Loop loop) except -1:
+    cdef int enter(self, Scheduler loop) except -1:
         """It is going to run for the first time."""
         if not self.inserted:
             self.inserted = True
@@ -186,7 +186,9 @@ cdef class tasklet(Tasklet):
     # -- what it is doing
 
     cdef bint is_alive(self) noexcept:
-        return self.ready_to_run if self.state == NEW else self.state != DONE
+        if self.state == NEW:
+            return self.ready_to_run and not self.loop.closed
+        return self.state != DONE
 
     cdef bint is_blocked(self) noexcept:
         return self.state == PARKED and self.why != PAUSED
@@ -237,7 +239,10 @@ cdef class tasklet(Tasklet):
 
     @property
     def thread_id(self):
-        return here().loop.thread_id if self.loop is None else (<Loop> self.loop).thread_id
+        """Of the thread to which it belongs; -1 if that has ended."""
+        if self.loop is None:                       # of a class that does not call tasklet.__init__()
+            self.loop = here().loop
+        return -1 if self.loop.closed else (<Loop> self.loop).thread_id
 
     @property
     def next(self):
@@ -265,37 +270,36 @@ cdef class tasklet(Tasklet):
             raise RuntimeError(f"You cannot {verb} an unbound(dead) tasklet")
         if self.is_blocked():
             raise RuntimeError(f"You cannot {verb} a blocked tasklet")
-        if self.loop is not None and self.loop is not here().loop and self.state != NEW:
-            raise RuntimeError("a tasklet that has started belongs to its thread")
         return 0
 
     def insert(self):
-        """Puts it at the end of the run queue. RuntimeError if it is dead or blocked."""
-        cdef Thread state = here()
+        """Puts it at the end of its thread's run queue. RuntimeError if it is dead or blocked."""
         self.check("run")
         if self.is_scheduled():
             return
         if self.state == NEW:
-            self.enter(state.loop)
+            self.enter(self.loop)
         else:
             self.state = READY
             self.why = NULL
-        state.loop.push(self)
+        self.loop.push(self)
 
     def remove(self):
-        """Takes it out of the run queue: it is paused. The running one stops here. RuntimeError if it is blocked."""
+        """Takes it out of its thread's run queue: it is paused. The running one stops here. RuntimeError if it is blocked."""
         cdef Thread state = here()
         if self.is_blocked():
             raise RuntimeError("You cannot remove a blocked tasklet.")
         if self.state == RUNNING:
+            if self.loop is not state.loop:
+                raise RuntimeError("You cannot remove a tasklet that runs in another thread")
             pause(state, self, PAUSED, None)
         elif self.state == READY:
-            take_out(state.loop, self)
+            take_out(<Loop> self.loop, self)
             self.state = PARKED
             self.why = PAUSED
         elif self.inserted:
-            take_out(state.loop, self)
-            state.loop.release(self)
+            take_out(<Loop> self.loop, self)
+            self.loop.release(self)
             self.inserted = False
         return self
 
@@ -307,16 +311,21 @@ cdef class tasklet(Tasklet):
         return run_now(state, self, stays)
 
     def run(self):
-        """Runs it now; the present tasklet goes to the end of the run queue, and what is before this one follows there."""
+        """Runs it now; the present tasklet goes to the end of the run queue, and what is before this one follows there. One of another
+        thread is inserted there instead."""
         cdef Thread state = here()
         self.check("run")
-        if state.loop.current is not self:
+        if self.loop is not state.loop:
+            self.insert()
+        elif state.loop.current is not self:
             self.run_next(state, True)
 
     def switch(self):
-        """Runs it now; the present tasklet is paused."""
+        """Runs it now; the present tasklet is paused. RuntimeError if it belongs to another thread."""
         cdef Thread state = here()
         self.check("run")
+        if self.loop is not state.loop:
+            raise RuntimeError("Can't switch to a tasklet of a different thread")
         if state.loop.current is not self:
             self.run_next(state, False)
 
@@ -351,9 +360,8 @@ cdef class tasklet(Tasklet):
                 if state.switch_trap:
                     refuse_switch(state)        # although it would not be one: it has not begun
                 if self.inserted:
-                    take_out(state.loop, self)
-                self.loop = state.loop
-                self.finish(state.loop, None, exception)
+                    take_out(<Loop> self.loop, self)
+                self.finish(self.loop, None, exception)
                 return
         self.pending = exception
         if pending:
@@ -363,10 +371,12 @@ cdef class tasklet(Tasklet):
                 (<Loop> self.loop).push(self)
             elif self.state == NEW and not self.inserted:
                 self.insert()
-        elif self.loop is not None and self.loop is not state.loop:
-            self.loop.throw(self, exception)
-        else:
+        elif self.loop is state.loop:
             self.run_next(state, True)
+        elif self.state == NEW:
+            self.insert()
+        else:
+            self.loop.throw(self, exception)
 
     # -- flags
 
@@ -397,10 +407,23 @@ cdef class tasklet(Tasklet):
         return self.context.run(function, *args, **kwargs)
 
     def bind_thread(self, thread_id=None):
-        """Only a tasklet that has not started can be moved to another thread: it is inserted by that thread."""
+        """Lets a tasklet that has not started belong to another thread, by default this one. RuntimeError if it is in a run queue or has
+        started; ValueError if there is no such thread."""
+        cdef Loop loop = here().loop
         if self.state not in (NEW, DONE):
-            raise RuntimeError("greenlets cannot be moved to another thread once they have started")
-        self.loop = None
+            raise RuntimeError("can't (re)bind a tasklet that has started: greenlets cannot be moved to another thread")
+        if self.inserted:
+            raise RuntimeError("can't (re)bind a runnable tasklet")
+        if thread_id is not None:
+            if not isinstance(thread_id, int):
+                raise TypeError(f"a thread's number is an int, not {type(thread_id).__name__}")
+            if thread_id < 0:
+                raise OverflowError("a thread's number is not negative")
+            try:
+                loop = loop_of(thread_id)
+            except LookupError as error:
+                raise ValueError(f"Thread id not found: {error}") from None
+        self.loop = loop
 
     def __reduce_ex__(self, protocol):
         raise TypeError("tasklets cannot be pickled: they run on greenlets, whose frames stay where they are")
@@ -434,55 +457,6 @@ def _spawn(function, *args, **kwargs):
     return made
 
 
-cdef class _Teller(Observer):
-    """Calls the schedule callback at each switch of a thread."""
-    cdef object left                    # who ran last
-
-    cdef int stops(self, object tasklet) except -1:
-        self.left = tasklet
-        return 0
-
-    cdef int begins(self, object tasklet) except -1:
-        cdef Thread state = here()
-        before, self.left = self.left, None
-        if before is not None and before is not tasklet and schedule_callback is not None:
-            state.switch_trap += 1              # it must not switch
-            try:
-                schedule_callback(before, tasklet)
-            except BaseException as error:
-                state.loop.report("the schedule callback", error)
-            finally:
-                state.switch_trap -= 1
-        return 0
-
-
-def _tell_of_switches(Thread state):
-    """In each thread of Stackless, while there is a schedule callback."""
-    if schedule_callback is None and state.teller is not None:
-        state.loop.unobserve(state.teller)
-        state.teller = None
-    elif schedule_callback is not None and state.teller is None:
-        state.teller = _Teller()
-        (<_Teller> state.teller).left = state.loop.current
-        state.loop.observe(state.teller)
-
-
-def set_schedule_callback(callback):
-    """callback(before, next) at each switch, in the tasklet that goes on; None: no more. It must not switch. Returns the last one."""
-    global schedule_callback
-    if callback is not None and not callable(callback):
-        raise TypeError("schedule callback must be callable")
-    here()
-    before, schedule_callback = schedule_callback, callback
-    for state in threads.values():
-        _tell_of_switches(state)
-    return before
-
-
-def get_schedule_callback():
-    return schedule_callback
-
-
 def set_error_handler(handler):
     """handler(type, value, traceback) of exceptions that no tasklet has caught; None: they are raised in run(). Returns the last one."""
     global error_handler
@@ -495,4 +469,3 @@ def set_error_handler(handler):
 _loop_module.main_tasklet_type = MainTasklet
 set_maker(_spawn)
 set_main_adopter(_adopt_main)
-set_newcomer_hook(_tell_of_switches)

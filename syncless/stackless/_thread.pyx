@@ -211,7 +211,10 @@ def when_idle(Loop loop):
             return                              # they may be met
         if end_run(state, <BaseTasklet> state.runners[len(state.runners) - 1]):
             return
-    if loop.main.state == PARKED and loop.main.why == IN_CHANNEL and not other_threads(loop):
+    if loop.main.state == PARKED and loop.main.why == PAUSED:
+        loop.main.state = READY                 # nobody is left to insert it; as in Stackless, it goes on
+        push_first(loop, loop.main)
+    elif loop.main.state == PARKED and loop.main.why == IN_CHANNEL and not other_threads(loop):
         blocked = [each.name for each in loop.tasklets() if (<BaseTasklet> each).why == IN_CHANNEL]
         throw_first(loop, loop.main, RuntimeError(
             "Deadlock: the last runnable tasklet cannot be blocked. Blocked on channels: " + ", ".join(blocked)))

@@ -2,7 +2,6 @@
 
 import io
 import os
-import time
 
 import pytest
 
@@ -92,7 +91,6 @@ def test_in_threads_always(tmp_path):
     before = files.set_mode("pool")
     try:
         files.write_file(tmp_path / "file", bytes(1_000_000))
-        started = time.monotonic()
         turns = 0
 
         def tick():
@@ -102,9 +100,12 @@ def test_in_threads_always(tmp_path):
                 turns += 1
 
         ticker = syncless.spawn(tick)
-        assert len(files.read_file(tmp_path / "file")) == 1_000_000
+        for _ in range(100):  # a thread may be done before anybody has had a turn
+            assert len(files.read_file(tmp_path / "file")) == 1_000_000
+            if turns:
+                break
         ticker.kill()
-        assert turns > 0 and time.monotonic() > started
+        assert turns > 0
         assert files.file_systems()
     finally:
         files.set_mode(before)

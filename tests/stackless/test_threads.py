@@ -1,0 +1,162 @@
+"""Tasklets belong to threads: what others may do with them, and what is left when a thread has ended."""
+
+import contextlib
+import threading
+import time
+
+import pytest
+
+import syncless.stackless as stackless
+
+
+@contextlib.contextmanager
+def another_thread(prepare):
+    """A thread that calls prepare(), which returns something; then it runs what is in its run queue until the block ends."""
+    made, ready, over = [], threading.Event(), threading.Event()
+
+    def body():
+        made.append(prepare())
+        ready.set()
+        while not over.is_set():
+            stackless.run()
+            time.sleep(0.001)
+        stackless.run()
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    ready.wait()
+    try:
+        yield thread, made[0]
+    finally:
+        over.set()
+        thread.join()
+
+
+def paused(log):
+    """A tasklet that notes its thread when it goes on, or what was raised in it."""
+
+    def body():
+        try:
+            stackless.schedule_remove()
+            log.append(threading.get_ident())
+        except BaseException as error:
+            log.append(error)
+
+    tasklet = stackless.tasklet(body)()
+    tasklet.run()
+    return tasklet
+
+
+def happens(log):
+    deadline = time.monotonic() + 15
+    while not log and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return log
+
+
+@pytest.mark.parametrize("do", ["insert", "run"])
+@pytest.mark.parametrize("kind", ["new", "paused"])
+def test_it_runs_where_it_belongs(kind, do):
+    log = []
+
+    def new():
+        return stackless.tasklet().bind(lambda: log.append(threading.get_ident()), ())
+
+    with another_thread(new if kind == "new" else lambda: paused(log)) as (thread, tasklet):
+        assert tasklet.thread_id == thread.ident and tasklet.paused
+        with pytest.raises(RuntimeError, match="different thread"):
+            tasklet.switch()
+        getattr(tasklet, do)()
+        assert happens(log) == [thread.ident]
+    assert not tasklet.alive
+
+
+@pytest.mark.parametrize("pending", [False, True])
+def test_it_is_interrupted_where_it_belongs(pending):
+    log = []
+    with another_thread(lambda: paused(log)) as (_, tasklet):
+        tasklet.throw(KeyError, "thrown", pending=pending)
+        assert happens(log) and isinstance(log[0], KeyError)
+    with another_thread(lambda: paused(log)) as (_, tasklet):
+        log.clear()
+        tasklet.kill(pending)
+        assert happens(log) and isinstance(log[0], stackless.TaskletExit)
+    with another_thread(lambda: stackless.tasklet().bind(log.append, (1,))) as (_, tasklet):
+        tasklet.kill(pending)
+    assert len(log) == 1 and not tasklet.alive
+
+
+def test_it_is_taken_out_of_the_run_queue_there():
+    log = []
+
+    def ready():
+        return [stackless.tasklet(log.append)(number) for number in range(3)] + [paused(log)]
+
+    over = threading.Event()
+    made = []
+    thread = threading.Thread(target=lambda: (made.extend(ready()), made[-1].insert(), got.set(), over.wait(), stackless.run()))
+    got = threading.Event()
+    thread.start()
+    got.wait()
+    new, started = made[1], made[3]
+    new.remove()
+    started.remove()
+    assert new.paused and started.paused
+    over.set()
+    thread.join()
+    assert log == [0, 2, log[2]] and isinstance(log[2], stackless.TaskletExit)
+
+
+def test_a_new_one_can_be_given_to_another_thread():
+    log = []
+    mine = threading.get_ident()
+    with another_thread(stackless.getmain) as (thread, _):
+        tasklet = stackless.tasklet(lambda: log.append(threading.get_ident()))
+        assert tasklet.thread_id == mine
+        tasklet.bind_thread(thread.ident)
+        assert tasklet.thread_id == thread.ident
+        tasklet()
+        assert happens(log) == [thread.ident]
+        tasklet.bind_thread()
+        assert tasklet.thread_id == mine
+        tasklet.bind(log.append, ("here",)).insert()
+        for wrong, error in ((-1, OverflowError), (1, ValueError), ("x", TypeError)):
+            with pytest.raises(error):
+                stackless.tasklet().bind_thread(wrong)
+        with pytest.raises(RuntimeError, match="runnable"):
+            tasklet.bind_thread(thread.ident)
+        stackless.run()
+    assert log == [thread.ident, "here"]
+
+
+def test_those_of_an_ended_thread_are_dead():
+    log = []
+    channel = stackless.channel()
+
+    def several():
+        blocked = stackless.tasklet(channel.receive)()
+        stackless.schedule()
+        return blocked, paused(log), stackless.tasklet().bind(log.append, (1,)), stackless.tasklet(log.append), stackless.getmain()
+
+    with another_thread(several) as (_, made):
+        assert channel.balance == -1
+        made[2].remove()
+    assert isinstance(log[0], stackless.TaskletExit) and len(log) == 1 and channel.balance == 0
+    for tasklet in made:
+        assert (tasklet.alive, tasklet.paused, tasklet.blocked, tasklet.scheduled, tasklet.thread_id) == (False,) * 4 + (-1,)
+        with pytest.raises(RuntimeError, match="dead"):
+            tasklet.insert()
+        tasklet.kill()
+    again = made[3].bind(log.append, ("again",))
+    assert again.thread_id == threading.get_ident()
+    again.insert()
+    stackless.run()
+    assert log[1:] == ["again"]
+
+
+def test_a_main_tasklet_that_nobody_can_insert_goes_on():
+    assert stackless.schedule_remove("alone") == "alone"
+    log = []
+    stackless.tasklet(log.append)("other")
+    stackless.getmain().remove()
+    assert log == ["other"]
