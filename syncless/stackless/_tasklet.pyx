@@ -346,14 +346,15 @@ cdef class tasklet(Tasklet):
         self.throw(exc_class, args or None)
 
     def throw(self, exc=None, val=None, tb=None, pending=False):
-        """Raises the exception in it, now, or when its turn comes (`pending`). RuntimeError if it is dead, except for TaskletExit."""
+        """Raises the exception in it, now, or when its turn comes (`pending`). RuntimeError if it is dead, except for TaskletExit. In one
+        that runs in another thread it is raised when it next waits."""
         cdef Thread state = here()
         cdef BaseException exception = exception_of(exc, val, tb)
         if not self.is_alive():
             if isinstance(exception, TaskletExit):
                 return
             raise RuntimeError("You cannot throw to a dead tasklet")
-        if self.state == RUNNING:
+        if self.state == RUNNING and self.loop is state.loop:
             raise exception
         if self.state == NEW:
             if not pending and isinstance(exception, TaskletExit):

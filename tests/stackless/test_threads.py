@@ -86,6 +86,27 @@ def test_it_is_interrupted_where_it_belongs(pending):
     assert len(log) == 1 and not tasklet.alive
 
 
+def test_one_that_runs_elsewhere_is_interrupted_when_it_waits():
+    log, thrown = [], threading.Event()
+
+    def runs():
+        log.append("runs")
+        thrown.wait()
+        try:
+            stackless.schedule()
+        except KeyError as error:
+            log.append(error)
+
+    with another_thread(lambda: stackless.tasklet().bind(runs, ())) as (_, tasklet):
+        tasklet.insert()
+        assert happens(log) == ["runs"]
+        tasklet.throw(KeyError)
+        with pytest.raises(RuntimeError, match="another thread"):
+            tasklet.remove()
+        thrown.set()
+    assert isinstance(log[1], KeyError) and not tasklet.alive
+
+
 def test_it_is_taken_out_of_the_run_queue_there():
     log = []
 
