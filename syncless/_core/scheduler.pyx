@@ -408,6 +408,7 @@ cdef class Scheduler(ReadyQueue):
         self.closed = True
         for tasklet in self.tasklets():
             (<BaseTasklet> tasklet).state = DONE        # whoever would wake it looks for another one
+            self.release(tasklet)
         for i in range(2):
             Py_DECREF(<object> self.spawners[i])
         while self.idle_count:

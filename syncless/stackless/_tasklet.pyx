@@ -119,8 +119,15 @@ cdef class tasklet(Tasklet):
 
     def bind(self, func=None, args=None, kwargs=None):
         """The function that it runs; with `args` or `kwargs` it is alive, and paused. bind(None) unbinds. Returns the tasklet."""
+        cdef Thread state = here()
+        cdef bint gives = args is not None or kwargs is not None
         if func is not None and not callable(func):
             raise TypeError("tasklet function must be a callable")
+        if gives:
+            args = tuple(args) if args is not None else ()
+            kwargs = dict(kwargs) if kwargs is not None else {}
+        # no Python code from here on, in which another thread could insert it
+        function, _result, _exception, _pending = self.function, self._result, self._exception, self.pending    # dropped when all is done
         if self.is_alive():
             if self.state == RUNNING:
                 raise RuntimeError("can't (re)bind the current tasklet")
@@ -128,19 +135,20 @@ cdef class tasklet(Tasklet):
                 raise RuntimeError("tasklet is scheduled")
             if self.state != NEW:
                 raise RuntimeError("tasklet is already bound to a frame")
-        if func is None and (args is not None or kwargs is not None):
-            if self.function is None:
+        elif self.carrier != NULL:
+            raise RuntimeError("can't (re)bind a tasklet that still waited when its thread ended")
+        if func is None and gives:
+            if function is None:
                 raise TypeError("cannot bind arguments to an unbound tasklet")
-            func = self.function
+            func = function
         if self.loop is None or self.loop.closed:
-            self.loop = here().loop
+            self.loop = state.loop
         self.state = NEW
         self.function = func
-        self.ready_to_run = False
-        self._result = self._exception = None
-        self.pending = None
-        if args is not None or kwargs is not None:
-            self.give(tuple(args) if args is not None else (), dict(kwargs) if kwargs is not None else {})
+        self.ready_to_run = self.inserted = False
+        self._result = self._exception = self.pending = None
+        if gives:
+            self.give(args, kwargs)
         return self
 
     cdef int give(self, tuple args, dict kwargs) except -1:
@@ -174,6 +182,7 @@ cdef class tasklet(Tasklet):
 
     cdef int finish(self, Scheduler loop, object result, BaseException exception) except -1:
         cdef BaseException raised = None
+        _function, _args, _kwargs, _context = self.function, self.args, self.kwargs, self.context   # dropped when it may be bound again
         self.inserted = self.ready_to_run = False
         self.tempval = result                   # what it returned, for those who still have it
         if not self.spawned and exception is not None and not isinstance(exception, TaskletExit):
@@ -411,10 +420,6 @@ cdef class tasklet(Tasklet):
         """Lets a tasklet that has not started belong to another thread, by default this one. RuntimeError if it is in a run queue or has
         started; ValueError if there is no such thread."""
         cdef Loop loop = here().loop
-        if self.state not in (NEW, DONE):
-            raise RuntimeError("can't (re)bind a tasklet that has started: greenlets cannot be moved to another thread")
-        if self.inserted:
-            raise RuntimeError("can't (re)bind a runnable tasklet")
         if thread_id is not None:
             if not isinstance(thread_id, int):
                 raise TypeError(f"a thread's number is an int, not {type(thread_id).__name__}")
@@ -424,6 +429,11 @@ cdef class tasklet(Tasklet):
                 loop = loop_of(thread_id)
             except LookupError as error:
                 raise ValueError(f"Thread id not found: {error}") from None
+        # no Python code from here on, in which another thread could insert it
+        if self.state not in (NEW, DONE) or self.carrier != NULL:
+            raise RuntimeError("can't (re)bind a tasklet that has started: greenlets cannot be moved to another thread")
+        if self.inserted:
+            raise RuntimeError("can't (re)bind a runnable tasklet")
         self.loop = loop
 
     def __reduce_ex__(self, protocol):

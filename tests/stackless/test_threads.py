@@ -1,11 +1,14 @@
 """Tasklets belong to threads: what others may do with them, and what is left when a thread has ended."""
 
 import contextlib
+import random
+import sys
 import threading
 import time
 
 import pytest
 
+import syncless
 import syncless.stackless as stackless
 
 
@@ -181,3 +184,56 @@ def test_a_main_tasklet_that_nobody_can_insert_goes_on():
     stackless.tasklet(log.append)("other")
     stackless.getmain().remove()
     assert log == ["other"]
+
+
+ACTIONS = {
+    "insert": lambda tasklet, dice: tasklet.insert(),
+    "run": lambda tasklet, dice: tasklet.run(),
+    "remove": lambda tasklet, dice: None if tasklet.is_current else tasklet.remove(),
+    "switch": lambda tasklet, dice: (stackless.tasklet(tasklet.switch)(), stackless.schedule()),
+    "kill": lambda tasklet, dice: tasklet.kill(dice.random() < 0.5),
+    "throw": lambda tasklet, dice: tasklet.throw(KeyError),
+    "bind": lambda tasklet, dice: tasklet.bind(lives, ()),
+    "bind_thread": lambda tasklet, dice: tasklet.bind_thread(dice.choice(dice.threads).ident),
+    "look": lambda tasklet, dice: (tasklet.paused, tasklet.thread_id, tasklet.next, tasklet.prev, tasklet.frame, stackless.runcount),
+    "schedule": lambda tasklet, dice: stackless.schedule(),
+}
+
+
+def lives():
+    for wait in (stackless.schedule, stackless.schedule_remove, lambda: syncless.sleep(0.0005)) * 5:
+        wait()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_threads_do_what_they_like_with_one_anothers(seed):
+    """Also while those threads end. Errors of use are all that may come of it; the engine reports none of its own."""
+    shared, threads, unexpected = [], [], []
+
+    def does(number):
+        dice = random.Random(10 * seed + number)
+        dice.threads = threads
+        for _ in range(dice.randrange(10_000)):
+            if len(shared) < 20:
+                shared.append(stackless.tasklet().bind(lives, ()))
+            try:
+                ACTIONS[dice.choice(list(ACTIONS))](dice.choice(shared), dice)
+            except (RuntimeError, KeyError, ValueError, stackless.TaskletExit):
+                pass
+            except BaseException as error:
+                unexpected.append(error)
+
+    before, interval = stackless.set_error_handler(lambda *error: None), sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for _ in range(3):
+            threads[:] = [threading.Thread(target=does, args=(number,)) for number in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+        stackless.set_error_handler(before)
+    assert not unexpected
+    assert not any(tasklet.alive for tasklet in shared)
