@@ -1,5 +1,7 @@
 """When a thread ends its tasklets are killed: nobody waits for them in vain, and nothing is given to them."""
 
+import random
+import sys
 import threading
 
 import pytest
@@ -113,3 +115,59 @@ def test_nothing_is_given_to_them(stubborn):
     sender = spawn(channel.send, "sent")
     assert channel.receive(timeout=1) == "sent"
     sender.join()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_they_were_given_is_given_to_others(seed):
+    """Threads end at any moment; no item, no permit and no lock is lost with them."""
+    dice, interval = random.Random(seed), sys.getswitchinterval()
+    queue, semaphore, lock = syncless.Queue(), syncless.Semaphore(0), syncless.Lock()
+    got, taken, made = [], [], []
+
+    def gets():
+        while True:
+            got.append(queue.get())
+
+    def acquires():
+        while True:
+            semaphore.acquire()
+            taken.append(None)
+
+    def selects():
+        while True:
+            number, value = syncless.select([queue, semaphore])
+            (got, taken)[number].append(value)
+
+    def locks():
+        while True:
+            with lock:
+                syncless.sleep(0)
+
+    def body(own):
+        made.extend([spawn(own.choice([gets, acquires, selects, locks])) for _ in range(6)])
+        for _ in range(own.randrange(60)):
+            syncless.sleep(0 if own.random() < 0.8 else 0.0005)
+
+    put = 0
+    sys.setswitchinterval(1e-5)
+    try:
+        for _ in range(20):
+            threads = [threading.Thread(target=body, args=(random.Random(dice.random()),)) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            while any(thread.is_alive() for thread in threads):
+                if queue.qsize() < 5 and semaphore.value < 5:  # else who takes from them would never have to wait, nor let others run
+                    queue.put(put)
+                    semaphore.release()
+                    put += 1
+                syncless.sleep(0.0001)
+            for thread in threads:
+                thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert lock.acquire(timeout=1) and all(tasklet.join(1) for tasklet in made)
+    while not queue.empty():
+        got.append(queue.get())
+    while semaphore.acquire(False):
+        taken.append(None)
+    assert sorted(got) == list(range(put)) and len(taken) == put
