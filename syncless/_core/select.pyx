@@ -75,7 +75,7 @@ cdef class Case(StandIn):
     cdef int taken(self, object value) except -1:
         cdef Selection selection = self.selection
         cdef BaseTasklet owner = selection.owner
-        if selection.winner is not None or owner.state == DONE:
+        if selection.winner is not None or not self.stands():
             return 0
         selection.winner = self
         selection.value = value

@@ -15,9 +15,7 @@ def in_a_thread_that_ends(body):
     """Runs the function in an OS thread, while the tasklets here go on."""
     thread = threading.Thread(target=body)
     thread.start()
-    while thread.is_alive():
-        syncless.sleep(0.001)
-    thread.join()
+    syncless.run_in_thread(thread.join)
 
 
 def test_their_last_words_are_heard_and_who_joins_them_is_told():

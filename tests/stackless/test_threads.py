@@ -10,6 +10,7 @@ import pytest
 
 import syncless
 import syncless.stackless as stackless
+from tests.waiting import eventually
 
 
 @contextlib.contextmanager
@@ -50,13 +51,6 @@ def paused(log):
     return tasklet
 
 
-def happens(log):
-    deadline = time.monotonic() + 15
-    while not log and time.monotonic() < deadline:
-        time.sleep(0.001)
-    return log
-
-
 @pytest.mark.parametrize("do", ["insert", "run"])
 @pytest.mark.parametrize("kind", ["new", "paused"])
 def test_it_runs_where_it_belongs(kind, do):
@@ -70,7 +64,7 @@ def test_it_runs_where_it_belongs(kind, do):
         with pytest.raises(RuntimeError, match="different thread"):
             tasklet.switch()
         getattr(tasklet, do)()
-        assert happens(log) == [thread.ident]
+        assert eventually(lambda: log) and log == [thread.ident]
     assert not tasklet.alive
 
 
@@ -79,11 +73,11 @@ def test_it_is_interrupted_where_it_belongs(pending):
     log = []
     with another_thread(lambda: paused(log)) as (_, tasklet):
         tasklet.throw(KeyError, "thrown", pending=pending)
-        assert happens(log) and isinstance(log[0], KeyError)
+        assert eventually(lambda: log) and isinstance(log[0], KeyError)
     with another_thread(lambda: paused(log)) as (_, tasklet):
         log.clear()
         tasklet.kill(pending)
-        assert happens(log) and isinstance(log[0], stackless.TaskletExit)
+        assert eventually(lambda: log) and isinstance(log[0], stackless.TaskletExit)
     with another_thread(lambda: stackless.tasklet().bind(log.append, (1,))) as (_, tasklet):
         tasklet.kill(pending)
     assert len(log) == 1 and not tasklet.alive
@@ -102,7 +96,7 @@ def test_one_that_runs_elsewhere_is_interrupted_when_it_waits():
 
     with another_thread(lambda: stackless.tasklet().bind(runs, ())) as (_, tasklet):
         tasklet.insert()
-        assert happens(log) == ["runs"]
+        assert eventually(lambda: log) and log == ["runs"]
         tasklet.throw(KeyError)
         with pytest.raises(RuntimeError, match="another thread"):
             tasklet.remove()
@@ -140,7 +134,7 @@ def test_a_new_one_can_be_given_to_another_thread():
         tasklet.bind_thread(thread.ident)
         assert tasklet.thread_id == thread.ident
         tasklet()
-        assert happens(log) == [thread.ident]
+        assert eventually(lambda: log) and log == [thread.ident]
         tasklet.bind_thread()
         assert tasklet.thread_id == mine
         tasklet.bind(log.append, ("here",)).insert()
