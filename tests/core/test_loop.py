@@ -102,7 +102,7 @@ def test_yielding_does_not_starve_timers_or_descriptors(in_backend):
         readable = spawn(wait_readable, reading, 10)
         started = time.monotonic()
         sleep(0.02)
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 10
         os.write(writing, b"x")
         assert readable.result() is True
         stop.append(1)
@@ -131,7 +131,7 @@ def test_an_always_ready_socket_does_not_starve_others():
         tasklets = [spawn(firehose), spawn(reader)]
         started = time.monotonic()
         sleep(0.02)
-        assert time.monotonic() - started < 2 and received[0] > 0
+        assert time.monotonic() - started < 10 and received[0] > 0
         for tasklet in tasklets:
             tasklet.kill()
 

@@ -108,17 +108,21 @@ def test_handler_class():
 
 def test_slow_requests_wait_together():
     with serving("slow") as running:
-        answers = []
-        threads = [threading.Thread(target=lambda: answers.append(ask(running, "GET", "/slow"))) for _ in range(20)]
-        started = time.monotonic()
-        for thread in threads:
-            thread.start()
-        time.sleep(0.2)
-        assert ask(running, "GET", "/") == (200, "fast\n")
-        assert time.monotonic() - started < 0.95
-        for thread in threads:
-            thread.join()
-        assert answers == [(200, "slow\n")] * 20 and time.monotonic() - started < 10
+        for _ in range(5):  # a machine may stand still for the second that the slow ones take
+            answers = []
+            threads = [threading.Thread(target=lambda to=answers: to.append(ask(running, "GET", "/slow"))) for _ in range(20)]
+            started = time.monotonic()
+            for thread in threads:
+                thread.start()
+            time.sleep(0.2)
+            assert ask(running, "GET", "/") == (200, "fast\n")
+            overtaken = not answers
+            for thread in threads:
+                thread.join()
+            assert answers == [(200, "slow\n")] * 20 and time.monotonic() - started < 15  # one after the other: twenty
+            if overtaken:
+                break
+        assert overtaken
     ended_well(running)
 
 

@@ -130,10 +130,10 @@ def test_a_question_that_gets_lost_is_repeated(server):
 
 
 def test_the_next_server_is_asked(server, files):
-    files.write(resolv="nameserver 127.0.0.9\nnameserver 127.0.0.1\noptions timeout:1\n")
+    files.write(resolv="nameserver 127.0.0.9\nnameserver 127.0.0.1\noptions timeout:9\n")
     started = time.monotonic()
     assert addresses("one.example") == ["192.0.2.1"]  # where nobody listens is known at once
-    assert time.monotonic() - started < 0.9
+    assert time.monotonic() - started < 8
 
 
 def test_silence(server):
@@ -345,6 +345,11 @@ from syncless.io import dns
 from tests.io.nameserver import NameServer
 for name in [name for name in sys.modules if name == "dns" or name.startswith("dns.")]:
     del sys.modules[name]                       # as in a program that has not imported it
+class SlowDisk:
+    def find_spec(name, path, target=None):
+        if name == "dns":
+            time.sleep(2)
+sys.meta_path.insert(0, SlowDisk)
 dns.configure(hosts=sys.argv[1] + "/hosts", nsswitch=sys.argv[1] + "/nsswitch", resolv_conf=sys.argv[1] + "/resolv", port=int(sys.argv[2]))
 stalls, last = [], time.perf_counter()
 def tick():
@@ -362,13 +367,8 @@ print(max(stalls) if stalls else 0.0)
 
 
 def test_the_first_name_stops_nobody(server, files):
-    """dnspython takes a tenth of a second to import."""
-    worst = []
-    for _ in range(3):
-        command = [sys.executable, "-c", FIRST, str(files.folder), str(server.port)]
-        done = syncless.run_in_thread(subprocess.run, command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-        assert not done.stderr, done.stderr
-        worst.append(float(done.stdout))
-        if worst[-1] < 0.05:
-            return
-    raise AssertionError(worst)
+    """dnspython takes a tenth of a second to import, here two seconds."""
+    command = [sys.executable, "-c", FIRST, str(files.folder), str(server.port)]
+    done = syncless.run_in_thread(subprocess.run, command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert not done.stderr, done.stderr
+    assert 0 < float(done.stdout) < 1

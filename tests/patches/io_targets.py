@@ -15,7 +15,10 @@ import threading
 import time
 import zlib
 
-WAIT = 0.3
+from tests.patches.stalls import WAIT, WAITS
+
+SCALE = WAIT / WAITS[0]
+"""Computations grow with the waits of others."""
 ROOM = pathlib.Path(tempfile.gettempdir())
 STALLS = []
 """How long a ticker in another process stood still, in seconds: judged like those of the ticker here."""
@@ -191,7 +194,7 @@ def database_of_another():
     try:
         with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as child:
             child.stdout.readline()
-            with sqlite3.connect(path) as connection:
+            with sqlite3.connect(path, timeout=60) as connection:
                 connection.execute("INSERT INTO t VALUES (5)")
             return connection.execute("SELECT n FROM t").fetchone()
     finally:
@@ -200,7 +203,8 @@ def database_of_another():
 
 def long_statement():
     connection = sqlite3.connect(":memory:")
-    total = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000) SELECT max(i) FROM n"
+    last = int(200_000 * SCALE)
+    total = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {last}) SELECT max(i) = {last} FROM n"
     started = time.monotonic()
     while time.monotonic() - started < WAIT:
         found = connection.execute(total).fetchone()
@@ -208,17 +212,18 @@ def long_statement():
 
 
 def long_computations():
-    """Each takes more than 50 ms."""
-    data = os.urandom(1 << 20) * 4
+    """Each takes more than a sixth of WAIT."""
+    part = os.urandom(int(SCALE * (1 << 20)))
+    data = part * 4
     started = time.monotonic()
     done = []
     while time.monotonic() - started < WAIT:
         done = [
             zlib.decompress(zlib.compress(data, 1)) == data,
-            len(bz2.compress(data[: 1 << 20])) > 0,
-            len(lzma.compress(data[: 1 << 20], preset=1)) > 0,
+            len(bz2.compress(part)) > 0,
+            len(lzma.compress(part, preset=1)) > 0,
             len(hashlib.sha512(data).digest()),
-            len(hashlib.pbkdf2_hmac("sha256", b"secret", b"salt", 300_000)),
+            len(hashlib.pbkdf2_hmac("sha256", b"secret", b"salt", int(300_000 * SCALE))),
         ]
     return done
 
@@ -242,6 +247,6 @@ IO_TARGETS = {
     "lockf": (lambda: lock_of_another("fcntl.lockf(file, 2)", lambda file: fcntl.lockf(file, fcntl.LOCK_EX)), "mine"),
     "os.lockf": (lambda: lock_of_another("os.lockf(file.fileno(), 1, 0)", lambda file: os.lockf(file.fileno(), os.F_LOCK, 0)), "mine"),
     "sqlite3, a locked database": (database_of_another, [5]),
-    "sqlite3, a long statement": (long_statement, [200000]),
+    "sqlite3, a long statement": (long_statement, [1]),
     "long computations": (long_computations, [True, True, True, 64, 32]),
 }

@@ -338,7 +338,7 @@ def inside():
     threads = [threading.Thread(target=time.sleep, args=(0.1,)) for _ in range(20)]
     for thread in threads: thread.start()
     for thread in threads: thread.join()
-    assert time.monotonic() - started < 0.3
+    assert time.monotonic() - started < 1.5  # one after the other: two
     assert syncless.run_in_thread(threading.get_native_id) != threading.get_native_id()
     return threading.get_native_id()
 assert syncless.spawn(inside).result() == threading.get_native_id()
