@@ -1,15 +1,15 @@
 """Stackless Python's tasklets. See _tasklet.pyx."""
 
 from syncless._core.scheduler cimport Scheduler
-from syncless._core.tasklet cimport Tasklet
 from syncless.stackless._thread cimport Thread
+from syncless.stackless._tracing cimport TracedTasklet
 
 
 cdef class bomb:
     cdef public object type, value, traceback
 
 
-cdef class tasklet(Tasklet):
+cdef class tasklet(TracedTasklet):
     cdef public object tempval
     cdef bint ready_to_run          # it has its arguments
     cdef bint inserted              # it is new, and in the run queue

@@ -3,7 +3,7 @@ from contextvars import Context
 from types import TracebackType
 from typing import Any
 
-from syncless._core.tasklet import Tasklet
+from syncless.stackless._tracing import TracedTasklet
 
 class bomb:
     type: Any
@@ -11,7 +11,7 @@ class bomb:
     traceback: TracebackType | None
     def __init__(self, type: Any = None, value: Any = None, traceback: TracebackType | None = None) -> None: ...
 
-class tasklet(Tasklet):
+class tasklet(TracedTasklet):
     tempval: Any
     block_trap: bool
     atomic: bool

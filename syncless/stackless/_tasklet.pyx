@@ -8,6 +8,7 @@ from syncless._core.tasklet cimport Tasklet
 from syncless.stackless._thread cimport (
     PAUSED, Thread, here, pause, refuse_switch, run_now, run_queue, take_out, threads, throw_first,
 )
+from syncless.stackless._tracing cimport TracedTasklet
 
 from syncless._core import loop as _loop_module
 from syncless._core.tasklet import TaskletExit, set_maker
@@ -100,7 +101,7 @@ cdef object exception_of(object kind, object value, object traceback):
     return made if traceback is None else made.with_traceback(traceback)
 
 
-cdef class tasklet(Tasklet):
+cdef class tasklet(TracedTasklet):
     """tasklet(func=None, args=None, kwargs=None): a function that runs beside others. Calling it gives it arguments and inserts it."""
 
     def __cinit__(self, *args, **kwargs):
@@ -182,8 +183,10 @@ cdef class tasklet(Tasklet):
 
     cdef int finish(self, Scheduler loop, object result, BaseException exception) except -1:
         cdef BaseException raised = None
-        _function, _args, _kwargs, _context = self.function, self.args, self.kwargs, self.context   # dropped when it may be bound again
+        # dropped when it may be bound again
+        _function, _args, _kwargs, _context, _functions = self.function, self.args, self.kwargs, self.context, (self.trace, self.profile)
         self.inserted = self.ready_to_run = False
+        self.trace = self.profile = None
         self.tempval = result                   # what it returned, for those who still have it
         if not self.spawned and exception is not None and not isinstance(exception, TaskletExit):
             raised, exception = exception, None
