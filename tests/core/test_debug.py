@@ -21,7 +21,7 @@ def test_tasklets_with_their_stacks():
     sleep(0.01)
     new = spawn(stand_here, event)
     text = debug.format_tasklets()
-    assert "the one that waits (1 switches): waits for event, since 0.0" in text and "<Event unset>" in text and "event.wait()" in text
+    assert "the one that waits (1 switches): waits for event, since " in text and "<Event unset>" in text and "event.wait()" in text
     assert f"{new.name} (0 switches): new" in text and "switches): running" in text and "test_tasklets_with_their_stacks" in text
     assert "event.wait()" not in debug.format_tasklets(stacks=False)
     file = io.StringIO()
