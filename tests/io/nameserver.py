@@ -62,6 +62,8 @@ class NameServer:
         """(name, type, transport) of each question."""
         self.seen = {}
         self.answer = self.from_zone
+        self.answers_slow = None
+        """An event after which slow.example is answered; None: after 0.1 s."""
         self.tasklets = [syncless.spawn(self.serve_udp), syncless.spawn(self.serve_tcp)]
 
     def __enter__(self):
@@ -123,7 +125,7 @@ class NameServer:
         if name.startswith("silent.") or (name == "late.example." and self.seen[name] == 1):
             return None
         if name == "slow.example.":
-            syncless.sleep(0.1)
+            self.answers_slow.wait() if self.answers_slow else syncless.sleep(0.1)
         self.fill(answer, name, rdtype)
         return answer
 

@@ -18,6 +18,7 @@ from syncless.io.dns.resolver import Resolver
 
 pytest.importorskip("dns", reason="dnspython is not installed")
 from tests.io.nameserver import NameServer
+from tests.waiting import eventually
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 STREAM = standard.SOCK_STREAM
@@ -181,10 +182,13 @@ def test_the_time_to_live(server):
 
 
 def test_who_asks_at_the_same_time_shares_a_query(server):
+    server.answers_slow = syncless.Event()
     tasklets = [syncless.spawn(addresses, "slow.example") for _ in range(50)]
     first = tasklets[0]
-    syncless.sleep(0.03)
+    assert eventually(lambda: len(server.asked) == 2)
     first.kill()  # who has asked for all goes: another one takes over
+    assert eventually(lambda: len(server.asked) == 4)
+    server.answers_slow.set()
     assert [tasklet.result() for tasklet in tasklets[1:]] == [["192.0.2.50"]] * 49
     assert len(server.asked) == 4
 
@@ -343,6 +347,7 @@ FIRST = """
 import sys, time, syncless
 from syncless.io import dns
 from tests.io.nameserver import NameServer
+from tests.waiting import eventually
 for name in [name for name in sys.modules if name == "dns" or name.startswith("dns.")]:
     del sys.modules[name]                       # as in a program that has not imported it
 class SlowDisk:
