@@ -62,7 +62,7 @@ def test_a_head_that_drips_is_cut_by_the_total_deadline(start):
 
 
 def test_a_second_head_has_a_deadline_of_its_own(start):
-    client = start.client(start(hello, head_seconds=0.05, idle_seconds=10))
+    client = start.client(start(hello, head_seconds=0.5, idle_seconds=10))
     assert client.get()[2] == HELLO
     client.send(b"GET /")
     assert client.response()[0] == 408

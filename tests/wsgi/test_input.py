@@ -153,7 +153,7 @@ def test_errors_of_the_body_reach_the_application_and_then_the_client(start):
             seen.append(error)
             raise
 
-    server = start(app, body_bytes=100, body_seconds=0.05)
+    server = start(app, body_bytes=100, body_seconds=0.5)
     cases = [
         (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", BadRequest, 400),
         (in_chunks(b"x" * 200), BodyTooLarge, 413),

@@ -165,7 +165,7 @@ def test_the_end_is_told_by_close_notify(https, authority):
 
 
 def test_an_idle_connection_is_closed_with_close_notify(https, authority):
-    server = https(hello, idle_seconds=0.05)
+    server = https(hello, idle_seconds=0.5)
 
     def client():
         with connect(server, authority.context) as sock:
@@ -248,7 +248,7 @@ def test_certificates_are_read_again_and_open_connections_go_on(https, authority
 
 
 def test_a_slow_handshake_blocks_nobody_and_is_cut(https, authority):
-    server = https(hello, greeting_seconds=0.3, defer_accept=False)
+    server = https(hello, greeting_seconds=1.5, defer_accept=False)
     slow = [blocking.create_connection(server.address, timeout=5) for _ in range(50)]
     for sock in slow[::2]:
         sock.sendall(b"\x16\x03\x01")
@@ -284,7 +284,7 @@ def test_tls_on_one_address_and_plain_on_another(start, authority):
 @pytest.mark.parametrize("junk", [b"\x16", b"\x16\x03\x01\x00\x05hello", b"\x16\x03\x01\x02\x00" + bytes(600), b"\x16" * 5000])
 @pytest.mark.parametrize("reset", [False, True])
 def test_junk_instead_of_a_handshake(https, start, authority, junk, reset):
-    server = https(hello, greeting_seconds=0.1)
+    server = https(hello, greeting_seconds=2)
     client = start.client(server)
     client.send(junk)
     syncless.sleep(0.01)
@@ -376,7 +376,7 @@ def test_arguments_are_checked(authority):
 
 def test_a_request_that_comes_with_the_end_of_the_handshake(https, authority):
     """It is in the layer's hands when the handshake ends, and no event tells of it."""
-    server = https(hello, defer_accept=False, head_seconds=0.5)
+    server = https(hello, defer_accept=False, head_seconds=3)
 
     def client():
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()

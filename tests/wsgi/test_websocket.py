@@ -218,7 +218,7 @@ def test_the_client_leaves_without_a_word(start):
 
 
 def test_silent_clients_are_pinged_and_then_closed(start):
-    server = start(echo, ping_seconds=0.05)
+    server = start(echo, ping_seconds=0.3)
     raw = Raw(start, server)
     for _ in range(3):
         assert raw.receive() == (9, b"")
