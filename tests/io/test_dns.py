@@ -347,7 +347,6 @@ FIRST = """
 import sys, time, syncless
 from syncless.io import dns
 from tests.io.nameserver import NameServer
-from tests.waiting import eventually
 for name in [name for name in sys.modules if name == "dns" or name.startswith("dns.")]:
     del sys.modules[name]                       # as in a program that has not imported it
 class SlowDisk:
