@@ -184,7 +184,8 @@ cdef class tasklet(TracedTasklet):
     cdef int finish(self, Scheduler loop, object result, BaseException exception) except -1:
         cdef BaseException raised = None
         # dropped when it may be bound again
-        _function, _args, _kwargs, _context, _functions = self.function, self.args, self.kwargs, self.context, (self.trace, self.profile)
+        _function, _args, _kwargs, _context = self.function, self.args, self.kwargs, self.context
+        _trace, _profile = self.trace, self.profile
         self.inserted = self.ready_to_run = False
         self.trace = self.profile = None
         self.tempval = result                   # what it returned, for those who still have it

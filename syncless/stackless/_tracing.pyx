@@ -34,7 +34,8 @@ cdef class TracedTasklet(Tasklet):
 
     @property
     def profile_function(self):
-        """What sys.setprofile() has set in this tasklet, or None. It can be set from outside, too."""
+        """What sys.setprofile() has set in this tasklet, or None. It can be set from outside, too. RuntimeError if it is set while the
+        tasklet runs in another thread, TypeError if it is no function; this holds for both."""
         return sys.getprofile() if runs_here(self) else self.profile
 
     @profile_function.setter

@@ -117,6 +117,7 @@ def test_what_happens_and_when_is_the_models(clock, part):
         env={**os.environ, "LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {clock}", "SYNCLESS_LOOP": "epoll"},
         capture_output=True,
         text=True,
+        timeout=300,  # seconds; it takes two, unless all wait for one another
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
