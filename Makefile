@@ -65,7 +65,7 @@ fidelity: $(VENV)/.tested  ## the interpreter's own tests, patched, beside the u
 	$(BIN)/python -m tests.fidelity $(ARGS)
 
 sanitize: $(VENV)/.tested  ## the tests of the native code under AddressSanitizer and UndefinedBehaviorSanitizer
-	PYTHON=$(abspath $(BIN)/python) ./tests/sanitize.sh
+	PYTHON=$(abspath $(BIN)/python) ./tests/sanitize.sh $(ARGS)
 
 clean:  ## remove what was built
 	rm -rf build dist *.egg-info $(VENV)

@@ -68,7 +68,7 @@ NATIVE = {
 FLAGS = {
     "release": ["-O2", "-g0", "-DNDEBUG"],  # debug information takes the compiler long, and nobody reads it in a wheel
     "debug": ["-O1", "-g", "-UNDEBUG"],
-    "asan": ["-O1", "-g", "-UNDEBUG", "-fsanitize=address,undefined", "-fno-omit-frame-pointer", "--param=asan-stack=0"],
+    "asan": ["-O1", "-g1", "-UNDEBUG", "-fsanitize=address,undefined", "-fno-omit-frame-pointer", "--param=asan-stack=0"],
 }
 
 DIRECTIVES = {
@@ -103,7 +103,7 @@ setup(
     ext_modules=cythonize(
         [extension(name, sources) for name, sources in NATIVE.items()],
         compiler_directives=DIRECTIVES,
-        build_dir=f"build/cython-{kind}",
+        build_dir="build/cython",  # the C files are the same for each kind and each Python
         nthreads=os.cpu_count() or 1,
     ),
     options={"build_ext": {"parallel": os.cpu_count() or 1}},

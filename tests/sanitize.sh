@@ -8,7 +8,9 @@ python=${PYTHON:-python3}
 tree=build/sanitize
 rm -rf "$tree" # a copy made anew, so that nothing deleted lingers in it
 mkdir -p "$tree"
-git ls-files -z | xargs -0 cp --parents -t "$tree"
+git ls-files -z | xargs -0 cp -p --parents -t "$tree"
+mkdir "$tree/build"
+[ ! -d build/cython ] || cp -rp build/cython "$tree/build/" # only what changed since is translated again
 cd "$tree"
 "$python" -m pip install --quiet 'setuptools>=77' 'Cython>=3.0.11,<4'
 SYNCLESS_BUILD=asan "$python" setup.py --quiet build_ext --inplace
