@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 from syncless._core.tasklet import TaskletExit
@@ -27,6 +28,8 @@ from syncless.stackless._schedule import (
     switch_trap,
 )
 from syncless.stackless._tasklet import bomb, set_error_handler, tasklet
+
+vars(builtins)["TaskletExit"] = TaskletExit  # as in Stackless, whose programs name it without an import
 
 _FRESH = {"current": getcurrent, "main": getmain, "runcount": getruncount, "threads": getthreads}
 """What Stackless has as attributes that are always up to date. ``from stackless import *`` brings what they are at that moment."""

@@ -49,38 +49,36 @@ cdef class channel:
         cdef Thread state = here()
         cdef Loop loop = state.loop
         cdef BaseTasklet me = loop.current, target
-        cdef bint meets = self.look() * direction < 0
-        if me is None:
-            raise RuntimeError("the event loop itself cannot wait for a channel: let it spawn a tasklet instead")
+        cdef bint meets = self.look() * direction < 0, yields
         if channel_callback is not None:
             channel_callback(self, me, direction > 0, not meets)
             meets = self.look() * direction < 0
         if not meets:
             return self.wait_for_other(state, me, direction, value)
-        if state.switch_trap and (self.schedule_all or self._preference == -direction):
+        yields = me is not None and (self.schedule_all or self._preference == -direction)
+        if state.switch_trap and yields:
             raise RuntimeError("switch_trap")
         target = queue_pop(&self.waiting)
         self.waits += direction
         value, target.value = target.value, value
         if target.state == STANDS_IN:               # of a tasklet in select(), which goes to the end of the run queue
             (<StandIn> target).taken(target.value)
-        elif target.loop is not loop:
-            target.state = READY
+            return value
+        target.state = READY
+        if target.loop is not loop:
             target.loop.push(target)
-        elif self.schedule_all:
-            target.state = READY
-            loop.push(target)
-            give_way(state, me, True)
-        elif self._preference == -direction:
-            target.state = READY
+            return value
+        if self._preference == -direction and not self.schedule_all:
             push_first(loop, target)
-            give_way(state, me, True)
         else:
-            target.state = READY
             loop.push(target)
+        if yields:
+            give_way(state, me, True)
         return value
 
     cdef object wait_for_other(self, Thread state, BaseTasklet me, int direction, object value):
+        if me is None:
+            raise RuntimeError("the event loop itself cannot wait for a channel: let it spawn a tasklet instead")
         if isinstance(me, tasklet) and (<tasklet> me).block_trap:
             raise RuntimeError("this tasklet does not like to be blocked.")
         if self.closing:

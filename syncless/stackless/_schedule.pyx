@@ -174,10 +174,12 @@ class atomic:
 
     def __enter__(self):
         self._tasklet = getcurrent()
-        self._before = self._tasklet.set_atomic(True)
+        if self._tasklet is not None:  # a callback of the loop is nobody's, and is not preempted
+            self._before = self._tasklet.set_atomic(True)
 
     def __exit__(self, *error):
-        self._tasklet.set_atomic(self._before)
+        if self._tasklet is not None:
+            self._tasklet.set_atomic(self._before)
 
 
 def enable_softswitch(flag):

@@ -248,3 +248,27 @@ def test_pickling_and_repr():
     with pytest.raises(TypeError):
         pickle.dumps(channel)
     tasklet.kill()
+
+
+@pytest.mark.parametrize("preference", [-1, 0, 1])
+@pytest.mark.parametrize("schedule_all", [False, True])
+def test_a_callback_serves_who_waits(preference, schedule_all):
+    """It runs in no tasklet: it meets whoever is there, and goes on itself."""
+    values, log = stackless.channel(), []
+    values.preference, values.schedule_all = preference, schedule_all
+
+    def callback(_):
+        with stackless.atomic():
+            values.send("first")
+            values.send("second")
+        assert log == [] and values.balance == 0
+        with pytest.raises(RuntimeError, match="event loop itself cannot wait"):
+            values.send("nobody waits")
+
+    receivers = [stackless.tasklet(lambda: log.append(values.receive()))() for _ in range(2)]
+    stackless.schedule()
+    assert values.balance == -2
+    ended = stackless.tasklet(int)()
+    ended.add_done_callback(callback)
+    stackless.run()
+    assert sorted(log) == ["first", "second"] and not any(each.alive for each in receivers)

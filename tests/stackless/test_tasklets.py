@@ -410,3 +410,8 @@ def test_a_callback_cannot_switch():
     ended.join()
     assert refused == attempts
     attempts[-1].__self__.kill()
+
+
+def test_tasklet_exit_is_built_in():
+    """Stackless programs name it without an import."""
+    assert TaskletExit is stackless.TaskletExit is syncless.TaskletExit and issubclass(TaskletExit, SystemExit)  # noqa: F821
