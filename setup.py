@@ -67,7 +67,7 @@ NATIVE = {
 # build kind -> compiler flags
 FLAGS = {
     "release": ["-O2", "-g0", "-DNDEBUG"],  # debug information takes the compiler long, and nobody reads it in a wheel
-    "debug": ["-O1", "-g", "-UNDEBUG"],
+    "debug": ["-O0", "-g", "-UNDEBUG"],
     "asan": ["-O1", "-g1", "-UNDEBUG", "-fsanitize=address,undefined", "-fno-omit-frame-pointer", "--param=asan-stack=0"],
 }
 
