@@ -11,6 +11,7 @@ import pytest
 import syncless
 from syncless.io import files, socket
 from syncless.wsgi import Server, serve
+from tests.waiting import eventually
 
 from .conftest import Client
 
@@ -511,8 +512,7 @@ def test_the_tasklet_of_a_request_can_be_joined_and_killed(start):
     first, second = start.client(server), start.client(server)
     first.send(b"GET /short HTTP/1.1\r\nHost: a\r\n\r\n")
     second.send(b"GET /long HTTP/1.1\r\nHost: a\r\n\r\n")
-    while len(running) < 2:
-        syncless.sleep(0.001)
+    assert eventually(lambda: len(running) == 2)
     assert running[0].join(5) and running[0].exception() is None
     assert running[1].kill(timeout=5) is True
     assert isinstance(running[1].exception(), syncless.TaskletExit) and ended == running

@@ -7,6 +7,7 @@ import pytest
 
 import syncless
 from syncless.wsgi import Server
+from tests.waiting import eventually
 from tests.wsgi.conftest import Client
 
 
@@ -101,10 +102,7 @@ def test_an_environ_in_use_elsewhere_is_not_given_away(start):
         assert first.get("/mark")[2] == b"/mark"
     go_on.set()
     assert second.response()[2] == b"-"
-    for _ in range(500):
-        if len(seen) == 4:
-            break
-        syncless.sleep(0.005)
+    assert eventually(lambda: len(seen) == 4)
     assert sorted(seen) == [("/spawn", None)] * 3 + [("/wait", None)]
 
 
