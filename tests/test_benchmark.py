@@ -1,7 +1,11 @@
 """The README's tables are those of the results that are kept, and the results are whole."""
 
 import json
+import pathlib
 import re
+import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -11,6 +15,7 @@ from benchmark.engine import LIBRARIES, OPERATIONS
 from benchmark.experiments import EXPERIMENTS
 from benchmark.models import MODELS, TASKS
 
+ROOT = pathlib.Path(__file__).parent.parent
 OVERFLOWING = ("syncless, raw, backlog 5", "syncless, raw, backlog 100")
 """The kernel resets connections for which there is no room: that is what these show."""
 
@@ -64,3 +69,13 @@ def test_models_are_whole():
         assert set(found) == set(TASKS)
     waited = {name: min(found["sleep"]) for name, found in result["libraries"].items()}
     assert waited["naive"] > 9 and waited["patched"] < 2  # one sleep, not ten
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+def test_instructions_are_counted_and_repeat():
+    command = [sys.executable, "-m", "benchmark.instructions", "keepalive", "switch", "--requests", "200"]
+    runs = [subprocess.check_output(command, text=True, cwd=ROOT).split() for _ in range(2)]
+    for first, second in zip(runs[0][1::2], runs[1][1::2], strict=True):
+        instructions = int(first.replace(",", ""))
+        assert 500 < instructions < 50_000
+        assert instructions == pytest.approx(int(second.replace(",", "")), rel=0.02)

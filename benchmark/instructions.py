@@ -1,0 +1,138 @@
+"""Instructions per request, counted by valgrind's callgrind: the same on a busy machine as on a quiet one.
+
+``python -m benchmark.instructions [LOAD ...] [--tree DIR]``. Each load runs twice in a server of its own, once with twice the requests; the
+difference divided by the further requests is what one of them costs. The client sends one piece at a time and reads the answer, so each
+piece has a poll of its own: the figures are higher than those of a server that finds many requests ready, but they are exact.
+``--tree`` counts another built checkout, to compare a change with what was before it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+HERE = pathlib.Path(__file__).parent
+REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: wrk\r\nAccept: */*\r\n\r\n"
+WARM = 300  # requests before the first that counts: caches fill, type slots specialise
+ENGINE = {
+    "switch": "from syncless import sleep, spawn\ndef turns(n):\n    for _ in range(n):\n        sleep(0)\n"
+    "a = spawn(turns, COUNT); b = spawn(turns, COUNT); a.join(); b.join()",
+    "channel": "from syncless import Channel, spawn\nc = Channel()\ndef put(n):\n    for i in range(n):\n        c.send(i)\n"
+    "t = spawn(put, COUNT)\nfor _ in range(COUNT):\n    c.receive()\nt.join()",
+    "spawn": "from syncless import spawn\nfor _ in range(COUNT):\n    spawn(int).join()",
+    "timeout": "from syncless import Timeout, sleep\nfor _ in range(COUNT):\n    with Timeout(5):\n        sleep(0)",
+}
+"""Programs that do COUNT times one thing of the engine."""
+
+
+def exchange(client: socket.socket, pieces: int) -> None:
+    """That many requests in one piece, and their answers."""
+    client.sendall(REQUEST * pieces)
+    received = b""
+    while received.count(b"Hello, World!") < pieces:
+        received += client.recv(65536)
+
+
+def kept(connections: int, pipelined: int = 1) -> Callable[[int, int], None]:
+    """Requests in turn on that many kept connections."""
+
+    def load(port: int, requests: int) -> None:
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(connections)]
+        for number in range(requests // pipelined):
+            exchange(clients[number % connections], pipelined)
+        for client in clients:
+            client.close()
+
+    return load
+
+
+def fresh(port: int, requests: int) -> None:
+    """A new connection for each request."""
+    for _ in range(requests):
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            exchange(client, 1)
+
+
+LOADS: dict[str, Callable[[int, int], None]] = {
+    "keepalive": kept(1),
+    "keepalive-64": kept(64),
+    "keepalive-200": kept(200),
+    "pipelined": kept(1, 16),
+    "connections": fresh,
+}
+
+
+def collected(command: list[str], tree: pathlib.Path) -> subprocess.Popen[str]:
+    """The command under callgrind, with what makes runs differ turned off."""
+    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    valgrind = ["setarch", "-R", "valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
+    return subprocess.Popen([*valgrind, sys.executable, *command], env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def total(process: subprocess.Popen[str]) -> int:
+    """The number of instructions that it says at its end."""
+    said = process.communicate(timeout=600)[1]
+    found = re.search(r"Collected : (\d+)", said)
+    if process.returncode or not found:
+        raise SystemExit(f"the program under valgrind failed with status {process.returncode}:\n{said}")
+    return int(found[1])
+
+
+def served(load: Callable[[int, int], None], requests: int, tree: pathlib.Path) -> int:
+    """Instructions of a server that starts, answers that many requests and stops."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = collected([str(HERE / "servers" / "run_syncless.py"), str(port), "hello"], tree)
+    try:
+        end = time.monotonic() + 120
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            except ConnectionRefusedError:
+                if process.poll() is not None or time.monotonic() > end:
+                    raise SystemExit(f"the server did not start:\n{process.communicate()[1]}") from None
+                time.sleep(0.2)
+        load(port, requests)
+    finally:
+        process.terminate()
+    return total(process)
+
+
+def count(name: str, requests: int, tree: pathlib.Path) -> float:
+    """Instructions for each further request, or each further turn of an engine's program."""
+    if name in ENGINE:
+        few, many = (
+            total(collected(["-c", ENGINE[name].replace("COUNT", str(number))], tree)) for number in (WARM, WARM + requests)
+        )
+    else:
+        few, many = (served(LOADS[name], number, tree) for number in (WARM, WARM + requests))
+    return (many - few) / requests
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmark.instructions", description=__doc__)
+    choices = [*LOADS, *ENGINE]
+    parser.add_argument("loads", nargs="*", metavar="LOAD", help=f"{', '.join(choices)}; default: all")
+    parser.add_argument("--tree", type=pathlib.Path, default=HERE.parent, help="the built checkout to count (default: this one)")
+    parser.add_argument("--requests", type=int, default=3200, help="requests that count (default 3200)")
+    options = parser.parse_args()
+    for name in options.loads:
+        if name not in choices:
+            parser.error(f"there is no load {name!r}; choose from {', '.join(choices)}")
+    if shutil.which("valgrind") is None:
+        raise SystemExit("valgrind is not installed")
+    for name in options.loads or choices:
+        print(f"{name:14} {count(name, options.requests, options.tree.resolve()):10,.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
