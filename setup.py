@@ -85,6 +85,7 @@ kind = os.environ.get("SYNCLESS_BUILD", "release")
 if kind not in FLAGS:
     sys.exit(f"SYNCLESS_BUILD={kind!r}: choose one of {', '.join(FLAGS)}")
 flags = FLAGS[kind]
+flags = [*flags, "-fexceptions"]  # an interpreter that ends unwinds the stacks of other threads, see _core/greenlet.pxd
 warnings = ["-Wall", "-Wno-unused-function", "-Wno-unused-but-set-variable", "-Wno-sign-compare", "-Wno-unused-variable"]
 
 

@@ -153,7 +153,6 @@ cdef class Scheduler(ReadyQueue):
     cdef int _goes_on(self, BaseTasklet tasklet) except -1
     cdef int _raise_pending(self, BaseTasklet tasklet) except -1
     cdef int _torn(self, BaseTasklet tasklet) except -1
-    cdef bint _must_end(self) except -1
     cdef int _run_next(self) except -1
     cdef int _rest(self, PyGreenlet* target) except -1
     cdef bint _trim(self) except -1

@@ -36,7 +36,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.greenlet cimport (
-    PyGreenlet, PyGreenlet_GetCurrent, PyGreenlet_Import, PyGreenlet_New, PyGreenlet_Switch, fresh_recursion_depth, switch_further_down,
+    PyGreenlet, PyGreenlet_GetCurrent, PyGreenlet_Import, PyGreenlet_New, PyGreenlet_Switch, Step, at_base, switch_further_down,
 )
 from syncless._core.readyqueue cimport ReadyQueue
 from syncless._core.threadlocal cimport drop_locals, exchange_locals
@@ -107,30 +107,16 @@ cdef class StandIn(BaseTasklet):
         return True
 
 
-cdef class _Carrier:
-    """What a carrier greenlet runs."""
+cdef class _Greenlet:
+    """What a greenlet of the engine runs."""
     cdef Scheduler loop
-    cdef PyGreenlet* greenlet           # owned until it runs; then it has other owners
+    cdef Step step
+    cdef Step failed
+    cdef PyGreenlet* carrier            # owned until it runs; then it has other owners
 
     def __call__(self):
-        fresh_recursion_depth()
-        Py_DECREF(<object> self.greenlet)
-        lead(self.loop)
-
-
-cdef class _Spawner:
-    """What a spawner greenlet runs: each switch to it starts one carrier, at the spawner's own depth."""
-    cdef Scheduler loop
-
-    def __call__(self):
-        cdef _Carrier run
-        switch(self.loop.main_greenlet)         # which has started it, to give it its depth
-        while True:
-            run = _Carrier()
-            run.loop = self.loop
-            run.greenlet = PyGreenlet_New(<PyObject*> run, self.loop.main_greenlet)
-            self.loop.carrier_count += 1
-            switch(run.greenlet)                # raises GreenletExit when the loop ends
+        Py_XDECREF(<PyObject*> self.carrier)
+        at_base(self.step, self.failed, <PyObject*> self.loop)
 
 
 cdef class Scheduler(ReadyQueue):
@@ -144,9 +130,10 @@ cdef class Scheduler(ReadyQueue):
 
     cdef int begin(self) except -1:
         """In the greenlet that is the thread's main one."""
-        cdef _Spawner spawner = _Spawner()
+        cdef _Greenlet spawner = _Greenlet()
         cdef int i
         spawner.loop = self
+        spawner.step, spawner.failed = <Step> start_carriers, <Step> spawner_failed
         self.main_greenlet = PyGreenlet_GetCurrent()
         for i in range(2):
             self.spawners[i] = PyGreenlet_New(<PyObject*> spawner, self.main_greenlet)
@@ -282,16 +269,6 @@ cdef class Scheduler(ReadyQueue):
 
     # -- the life of a carrier -----------------------------------------------------------------------------------------------
 
-    cdef bint _must_end(self) except -1:
-        """After a step failed: whether its carrier ends."""
-        try:
-            failed()
-        except GreenletExit:
-            return True
-        except BaseException as error:
-            self.report("the event loop", error)
-        return False
-
     cdef int _run_next(self) except -1:
         cdef PyGreenlet* target
         cdef Runnable item = <Runnable> self._pop()
@@ -321,7 +298,7 @@ cdef class Scheduler(ReadyQueue):
         return 0
 
     cdef bint _trim(self) except -1:
-        """Ends some of the idle carriers that are too many; they leave _lead() on GreenletExit. Returns whether there are more."""
+        """Ends some of the idle carriers that are too many; they end on GreenletExit. Returns whether there are more."""
         cdef int n = 0
         while self.idle_count > IDLE_CARRIERS and n < TRIM_PER_POLL:
             self.idle_count -= 1
@@ -467,8 +444,28 @@ cdef int switch(PyGreenlet* target) except -1:
     return 0
 
 
+cdef int start_carriers(Scheduler self) except -1:
+    """What a spawner does: each switch to it starts one carrier, at the spawner's own depth."""
+    cdef _Greenlet carrier
+    switch(self.main_greenlet)              # which has started it, to give it its depth
+    while True:
+        carrier = _Greenlet()
+        carrier.loop = self
+        carrier.step, carrier.failed = <Step> step, <Step> step_failed
+        carrier.carrier = PyGreenlet_New(<PyObject*> carrier, self.main_greenlet)
+        self.carrier_count += 1
+        switch(carrier.carrier)                # raises GreenletExit when the loop ends
+
+
+cdef int spawner_failed(Scheduler _) except -1:
+    return failed()
+
+
 cdef int step(Scheduler self) except -1:
-    """One event, one turn, or the wait for more."""
+    """What a carrier does: one event, one turn, or the wait for more. Returns 1 if the loop is closed."""
+    if self.closed:
+        return 1
+    self.current = None
     if self.deliver():
         return 0
     if self.ring_count and not self._poll_due():
@@ -476,19 +473,19 @@ cdef int step(Scheduler self) except -1:
     return self.poll()
 
 
-cdef int lead(Scheduler self) except -1:
-    """Steps for as long as this carrier lives. Nothing is kept in local variables across a call: see the module's text."""
-    while not self.closed:
-        self.current = None
-        if unchecked_step(self) < 0 and self._must_end():
-            break
-    self.carrier_count -= 1
+cdef int step_failed(Scheduler self) except -1:
+    """Returns 1 if the carrier ends."""
+    try:
+        return failed()
+    except GreenletExit:
+        self.carrier_count -= 1
+        return 1
+    except BaseException as error:
+        self.report("the event loop", error)
     return 0
 
 
 # the same without a look at the exception, which is set if the result is negative
-ctypedef int (*Step)(Scheduler self) noexcept
-cdef Step unchecked_step = <Step> step
 cdef PassTurn unchecked_pass_turn = <PassTurn> pass_turn
 cdef Park unchecked_park = <Park> Scheduler.park
 
