@@ -168,10 +168,12 @@ class LogWriter:
         self._tasklet.name = "access log"
 
     def _run(self) -> None:
-        while not self._closing:
+        closing = False
+        while not closing:
             self.log.something.wait()
             if not self._closing and not self._reopen:
                 self.log.full.wait(FLUSH_SECONDS)
+            closing = self._closing  # lines that came while the last block was written are still to be taken
             self._write()
 
     def _write(self) -> None:

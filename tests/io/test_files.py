@@ -30,6 +30,23 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
     assert files.read_file(path) == b"before" and sorted(os.listdir(tmp_path)) == ["directory", "file"]
 
 
+@pytest.mark.parametrize(("durable", "expected"), [(True, ["fsync", "replace"]), (False, ["replace"])])
+def test_durable_data_is_on_the_disk_before_its_name(tmp_path, monkeypatch, durable, expected):
+    calls = []
+
+    def recorded(name, call):
+        def record(*args):
+            calls.append(name)
+            return call(*args)
+
+        return record
+
+    monkeypatch.setattr(files, "_fsync", recorded("fsync", files._fsync))
+    monkeypatch.setattr(files, "_replace", recorded("replace", files._replace))
+    files.write_file(tmp_path / "file", b"data", durable=durable)
+    assert calls == expected
+
+
 @pytest.mark.parametrize(
     "mode", ["r", "rb", "w", "wb", "a", "ab", "r+", "r+b", "rb+", "w+", "x", "xb", "rt", "", "q", "rw", "rbt", "b", "rr", "+", "tb"]
 )

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -247,6 +248,31 @@ def test_a_pipe_that_nobody_reads_stops_no_request(start):
         syncless.run_in_thread(read_all)
         server.stop()
     os.close(reading)
+
+
+def test_dropped_lines_are_told_with_their_number(start, capfd):
+    class Slow(io.StringIO):
+        """Its first block takes until it is told to go on."""
+
+        def write(self, text):
+            begun.set()
+            go_on.wait(20)
+            return super().write(text)
+
+    begun, go_on, log = threading.Event(), threading.Event(), Slow()
+    server = start(app, access_log=log, access_log_format="%{User-Agent}i")
+    client = start.client(server)
+    requests = 600
+    for number in range(requests):  # of 20 kB each, where 8 MiB are held
+        assert client.get("/", f"User-Agent: {'x' * 20_000}\r\n")[0] == 200
+        if number == 0:
+            assert eventually(begun.is_set)
+    go_on.set()
+    client.close()
+    server.stop()
+    written = log.getvalue().count("\n")
+    assert 400 < written < requests
+    assert f"the access log was too slow; {requests - written} lines are dropped" in capfd.readouterr().err
 
 
 def test_what_is_held_back_is_bounded():

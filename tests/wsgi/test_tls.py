@@ -4,9 +4,11 @@ import contextlib
 import http.client
 import io
 import os
+import shutil
 import socket as blocking
 import ssl
 import struct
+import subprocess
 import threading
 
 import pytest
@@ -258,6 +260,39 @@ def test_a_slow_handshake_blocks_nobody_and_is_cut(https, authority):
     for sock in slow:
         assert in_thread(sock.recv, 10) == b""
         sock.close()
+
+
+def test_alpn_chooses_http_1_1(https, authority):
+    """A browser offers h2 first; without an answer it would have to guess (RFC 7301)."""
+    context = authority.client_context()
+    context.set_alpn_protocols(["h2", "http/1.1"])
+
+    def chosen():
+        with connect(server, context) as client:
+            return client.selected_alpn_protocol()
+
+    server = https(hello)
+    assert in_thread(chosen) == "http/1.1"
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="Python's ssl cannot renegotiate, and openssl is not installed")
+def test_clients_cannot_renegotiate(https):
+    """TLS 1.2 lets a client ask for handshakes without end, each of which costs the server most (CVE-2011-1473)."""
+    server = https(hello)
+    command = ["openssl", "s_client", "-tls1_2", "-connect", "{}:{}".format(*server.address[:2])]
+
+    def renegotiate():
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        with child:
+            seen = b""
+            while b"Verify return code" not in seen:  # the first handshake is over
+                seen += child.stdout.read1(10000)
+            child.stdin.write(b"R\n")
+            child.stdin.flush()
+            return child.communicate(timeout=20)[0]
+
+    said = in_thread(renegotiate)
+    assert b"RENEGOTIATING" in said and b"no renegotiation" in said
 
 
 def test_plain_http_on_a_tls_port(https, start):
