@@ -284,27 +284,18 @@ def main(directory, names):
     import syncless
     from syncless._core import filesystems
     from syncless.patches import patch_all
+    from tests.patches.stalls import Ticker
 
     patch_all()
-    worst = 0.0
-
-    def ticker():
-        nonlocal worst
-        last = time.monotonic()
-        while True:
-            syncless.sleep(0.005)
-            worst, last = max(worst, time.monotonic() - last - 0.005), time.monotonic()
-
-    syncless.spawn(ticker)
-    syncless.sleep(0.02)
+    ticker = Ticker()
     for name in names:
         filesystems.forget_file_systems()
         os.chdir(os.path.join(directory, str(list(TARGETS).index(name))))
-        worst, started = 0.0, time.monotonic()
+        ticker.worst, started = 0.0, time.monotonic()
         result = TARGETS[name][0]()
         seconds = time.monotonic() - started
         syncless.sleep(0.01)  # in which the ticker sees what has just ended
-        print(json.dumps({"name": name, "seconds": seconds, "worst_stall": worst, "result": result}), flush=True)
+        print(json.dumps({"name": name, "seconds": seconds, "worst_stall": ticker.worst, "result": result}), flush=True)
     os._exit(0)
 
 

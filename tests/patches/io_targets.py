@@ -83,20 +83,12 @@ def at_a_terminal(before):
     program = f"""
 {before}
 import sys, time
-import syncless
 from syncless.patches import patch_all
+from tests.patches.stalls import Ticker
 patch_all()
-worst = 0
-def tick():
-    global worst
-    last = time.monotonic()
-    while True:
-        time.sleep(0.005)
-        worst, last = max(worst, time.monotonic() - last), time.monotonic()
-syncless.spawn(tick)
-time.sleep(0.01)
+ticker = Ticker()
 line = input("name? ")
-print(repr(line), worst)
+print(repr(line), ticker.worst)
 """
     pid, fd = pty.fork()
     if pid == 0:

@@ -20,7 +20,7 @@ import time
 from socket import create_connection, create_server
 from time import sleep
 
-from tests.patches.stalls import WAIT
+from tests.patches.stalls import WAIT, Ticker
 
 LOCK, RLOCK, CONDITION, SIMPLE = threading.Lock(), threading.RLock(), threading.Condition(), queue.SimpleQueue()
 LEFT, RIGHT = socket.socketpair() if __name__ == "__main__" else (None, None)  # only the names are imported elsewhere
@@ -477,24 +477,12 @@ def wait_too_short():
 
 def main(name):
     patch_all(cpu=True)
-    stalls = []
-
-    def tick():
-        last = time.perf_counter()
-        while True:
-            syncless.sleep(0.005)
-            now = time.perf_counter()
-            stalls.append(now - last)
-            last = now
-
-    syncless.spawn(tick)
-    syncless.sleep(0.02)
-    stalls.clear()
+    ticker = Ticker()
     started = time.perf_counter()
     result = TARGETS[name][0]()
     seconds = time.perf_counter() - started
     syncless.sleep(0.01)  # in which the ticker sees what has just ended
-    print(json.dumps({"seconds": seconds, "worst_stall": max(stalls + STALLS), "result": result}))
+    print(json.dumps({"seconds": seconds, "worst_stall": max(ticker.worst, *STALLS, 0.0), "result": result}))
 
 
 if __name__ == "__main__":
