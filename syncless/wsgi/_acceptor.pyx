@@ -4,7 +4,7 @@ import os
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from libc.errno cimport EAGAIN, ECONNABORTED, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM, EPERM, EPROTO, errno
+from libc.errno cimport EAGAIN, ECONNABORTED, EINTR, EINVAL, EMFILE, ENFILE, ENOBUFS, ENOMEM, EPERM, EPROTO, errno
 
 from syncless._core.clock cimport monotonic_ns
 from syncless._core.loop cimport Loop, Watcher
@@ -64,6 +64,7 @@ cdef extern from *:
 
 cdef enum:
     ACCEPT_BATCH = 64
+    LAST_BATCHES = 1024         # more than any backlog has
     JUST_COME = 1000000000      # ns in which a new connection is not yet taken for an idle one
 
 
@@ -111,6 +112,8 @@ cdef class Acceptor(Watcher):
             if fd < 0:
                 if errno == EINTR or errno == ECONNABORTED or errno == EPROTO or errno == EPERM:
                     continue
+                if errno == EINVAL:
+                    return 0                    # the master has shut the socket down: nobody comes any more
                 if errno != EAGAIN:
                     self.shortage(loop, errno)
                 else:
@@ -150,8 +153,8 @@ cdef class Acceptor(Watcher):
             looked = 0
             while link != NULL and looked < ACCEPT_BATCH:
                 connection = <Connection> link
-                if connection.inbox.size == 0 and not connection.readable and connection.out.size == 0 and connection.out_body is None:
-                    connection.close(loop, False)
+                if connection.inbox.size == 0 and not connection.readable and connection.out.size == 0 and connection.out_body is None \
+                        and connection.close_idle(loop):
                     return True
                 link = connection.following     # its last answer is still to be sent, or its next request is there already
                 looked += 1
@@ -177,6 +180,16 @@ cdef class Acceptor(Watcher):
             loop.timers.add(&self.retry, monotonic_ns() + 50000000)
         return 0
 
+    def accept_rest(self) -> None:
+        """Accepts all connections that wait, beyond Limits.connections, too: nobody else would answer them."""
+        cdef long long before = -1
+        cdef int rounds = 0
+        self.service.max_connections = 0
+        while self.service.accepted != before and rounds < LAST_BATCHES:
+            before = self.service.accepted
+            self.accept(self.service.loop)
+            rounds += 1
+
     def close(self) -> None:
         """Accepts no more. The socket is the caller's to close."""
         if not self.closed:
@@ -187,7 +200,10 @@ cdef class Acceptor(Watcher):
 
 
 def close_connections(Service service not None, bint all_of_them) -> int:
-    """Closes the connections that are between requests, or all; requests that still run are interrupted. Returns how many."""
+    """Closes the connections that are between requests, or all; requests that still run are interrupted. Returns how many.
+
+    A connection stays if its next request has come already, or if it is new and its first request is on its way.
+    """
     cdef Loop loop = service.loop
     cdef Connection connection
     cdef int fd, closed = 0
@@ -205,8 +221,6 @@ def close_connections(Service service not None, bint all_of_them) -> int:
             closed += 1
         elif connection.phase == GREETING or (
                 connection.phase == READING and connection.inbox.size == 0 and connection.out.size == 0 and connection.out_body is None):
-            if connection.just_came(loop, JUST_COME):
-                continue                        # its first request is on its way
-            connection.close(loop, False)
-            closed += 1
+            if not connection.just_came(loop, JUST_COME) and connection.close_idle(loop):
+                closed += 1
     return closed

@@ -34,6 +34,7 @@ cdef class Connection(BodySource):      # there may be many idle ones: flags are
     cdef int refuse(self, Loop loop, int status, str explanation=*, dict environ=*) except -1
     cdef int turn_away(self, Loop loop) except -1
     cdef int close_when_sent(self, Loop loop) except -1
+    cdef bint close_idle(self, Loop loop) except -1
     cdef int finish(self, Loop loop) except -1
     cdef int linger(self, Loop loop) except -1
     cdef int rest(self, Loop loop) except -1

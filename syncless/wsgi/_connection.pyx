@@ -136,6 +136,9 @@ cdef class Connection(BodySource):
         if kind == QUEUE_DEADLINE:
             self.service.queued -= 1
             return self.turn_away(loop)
+        if kind == IDLE_DEADLINE:
+            self.close_idle(loop)
+            return 0
         return self.close(loop, kind == WRITE_DEADLINE)
 
     cdef bint just_came(self, Loop loop, int64_t age) noexcept:
@@ -437,6 +440,20 @@ cdef class Connection(BodySource):
         else:
             return loop.push(self)              # others first; there may be no further event for what is here already
         return self.close(loop, False)
+
+    cdef bint close_idle(self, Loop loop) except -1:
+        """Closes it between requests, unless bytes have come of which the loop has not told yet: they are answered. Returns whether it is closed.
+
+        A proxy does not send a POST again when its connection is closed, so closing one whose request is there would lose it.
+        """
+        if self.has_bytes():
+            self.readable = True
+            if self.layer is not None:
+                self.layer.drained = False
+            loop.push(self)
+            return False
+        self.close(loop, False)
+        return True
 
     cdef int close(self, Loop loop, bint reset) except -1:
         if self.phase == CLOSED:

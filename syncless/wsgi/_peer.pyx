@@ -54,7 +54,7 @@ cdef extern from *:
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
     }
     """
-    int MSG_DONTWAIT
+    int MSG_DONTWAIT, MSG_PEEK
     ssize_t recv(int fd, void* data, size_t size, int flags) nogil
     ssize_t sendfile(int out, int file, int64_t* offset, size_t count) nogil
     ssize_t syncless_send2(int fd, const char* a, size_t na, const char* b, size_t nb) nogil
@@ -127,6 +127,11 @@ cdef class Peer(Link):
                 return -1
             self.ended = True
             return 0
+
+    cdef bint has_bytes(self) noexcept:
+        """Whether the socket has bytes that have not been received."""
+        cdef char byte
+        return recv(self.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) > 0
 
     cdef Py_ssize_t receive_more(self) except -2:
         """As receive(), behind what is in the inbox already, which gets room for a body."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import errno
 import os
 import socket
 import stat
+import struct
+import sys
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -166,6 +170,37 @@ class Listening:
         self._tune(sock)
         sock.setblocking(False)
         return sock
+
+
+SO_ATTACH_FILTER = 26
+NO_SYN = ((0x30, 0, 0, 13), (0x54, 0, 0, 0x12), (0x15, 0, 1, 0x02), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF))
+"""A filter of packets (Linux, classic BPF): a SYN without ACK in byte 13 of the TCP header is dropped, all others pass."""
+
+
+def begin_no_more(listener: socket.socket) -> None:
+    """From now on the socket begins no connection, while those whose handshake has begun still come to be accepted.
+
+    Fact: closing a listening socket resets the connections that wait in it, and those of which the system has not told yet: half of
+    the handshake is done, or with TCP_DEFER_ACCEPT all of it, and the request is on its way.
+    Danger: clients that were connected lose their request, after any number of calls of accept().
+    Decision: the first packets of new clients are dropped, and the socket is closed a little later. Such a client tries again after a
+    second, and is refused then, or meets the next server.
+    Price: that second. Where there are no filters, new connections are begun to the end.
+    Test: tests/wsgi/test_stop.py::test_stopping_loses_no_connection_that_has_been_made
+    """
+    if listener.family == socket.AF_UNIX or sys.platform != "linux":
+        return
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in NO_SYN))
+    program = struct.pack("HP", len(NO_SYN), ctypes.addressof(code))
+    with contextlib.suppress(OSError):  # a sandbox may forbid it
+        listener.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
+
+
+def shut(listener: socket.socket) -> None:
+    """Closes a listening socket for all processes that have it: new clients are refused from now on."""
+    with contextlib.suppress(OSError):
+        listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
 
 
 def owner_ids(text: str) -> tuple[int, int]:

@@ -16,6 +16,7 @@ MAY_BE_ZERO = {
     "retry_seconds",
     "linger_seconds",
     "stop_seconds",
+    "stop_idle_seconds",
     "worker_requests",
     "worker_requests_jitter",
     "worker_seconds",
@@ -99,6 +100,9 @@ class Limits:
     """For which a worker may import its application before it is killed."""
     stop_seconds: float = 30.0
     """For requests in flight when the server stops; they are interrupted afterwards (gunicorn graceful_timeout)."""
+    stop_idle_seconds: float = 2.0
+    """For which a server that stops, or a worker that is replaced, keeps its idle connections: the next request of each is answered with
+    Connection: close. A proxy that sends a POST at the moment at which its connection is closed does not send it again."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import ssl
@@ -12,6 +13,7 @@ from dataclasses import replace
 from socket import AF_UNIX, socket
 from types import FrameType, TracebackType
 from typing import Any, TextIO
+from weakref import WeakSet
 
 import syncless
 from syncless._core.loop import current_loop
@@ -23,7 +25,7 @@ from syncless.wsgi._acceptor import Acceptor, close_connections
 from syncless.wsgi._service import Service
 from syncless.wsgi.accesslog import LogFile, LogWriter, make_log
 from syncless.wsgi.adapt import as_wsgi
-from syncless.wsgi.addresses import Bind, Listening, owner_ids, parse_bind, show
+from syncless.wsgi.addresses import Bind, Listening, begin_no_more, owner_ids, parse_bind, show, shut
 from syncless.wsgi.client import client_gone
 from syncless.wsgi.filewrapper import FileWrapper
 from syncless.wsgi.limits import Limits
@@ -31,6 +33,9 @@ from syncless.wsgi.notices import complain, tell
 from syncless.wsgi.tls import Certificates, Files, make_certificates
 from syncless.wsgi.trust import Forwarding, Trust
 from syncless.wsgi.websocket import websocket_maker
+
+LAST_CALL = 0.1
+"""Seconds for which a process that is told to stop accepts what is on its way: a request follows its connection by a round trip."""
 
 
 class Server:
@@ -101,6 +106,7 @@ class Server:
             make_log(access_log_format)  # a wrong atom is told now
         self._log: LogWriter | None = None
         self._listeners: list[socket] = []
+        self._inherited: WeakSet[socket] = WeakSet()
         self._secure: list[bool] = []
         self._acceptors: list[Acceptor] = []
         self._services: list[Service] = []
@@ -147,8 +153,12 @@ class Server:
         try:
             for wanted in self._wanted:
                 secure = self.certificates is not None and (wanted.tls if wanted.tls is not None else wanted.path is None)
-                opened += [(listener, secure) for listener in self._listening.open(wanted)]
+                found = self._listening.open(wanted)
+                opened += [(listener, secure) for listener in found]
+                if wanted.fd is not None:
+                    self._inherited.update(found)
         except BaseException:
+            self.begin_no_more(opened)
             self.close_listeners(opened)
             raise
         return opened
@@ -157,16 +167,24 @@ class Server:
         """Another socket on the address of one that `listen` has opened with reuse_port; the same one where there can be only one."""
         return listener if listener.family == AF_UNIX else self._listening.open_again(listener)
 
-    def close_listeners(self, listeners: Iterable[tuple[socket, bool]]) -> None:
-        """Closes what `listen` has opened, and removes the files of UNIX sockets that are not inherited."""
+    def begin_no_more(self, listeners: Iterable[tuple[socket, bool]]) -> None:
+        """New clients find nobody at these addresses, while those that are connected already can still be accepted. Sockets that are
+        inherited stay as they are: others may have them, too."""
         for listener, _ in listeners:
             address = listener.getsockname()
-            listener.close()
             if isinstance(address, str) and any(wanted.path == address for wanted in self._wanted):
-                try:
+                with contextlib.suppress(OSError):
                     os.unlink(address)
-                except OSError:
-                    pass
+            if listener not in self._inherited:
+                begin_no_more(listener)
+
+    def close_listeners(self, listeners: Iterable[tuple[socket, bool]]) -> None:
+        """Closes what `listen` has opened; new clients are refused then, unless a socket is inherited."""
+        for listener, _ in listeners:
+            if listener in self._inherited:
+                listener.close()
+            else:
+                shut(listener)
 
     def _template(self, listener: socket) -> dict[str, Any]:
         """What every environ of this listener begins with (PEP 3333, "environ Variables")."""
@@ -262,20 +280,29 @@ class Server:
     # -- stopping ------------------------------------------------------------------------------------------------------------
 
     def stop(self, grace: float | None = None) -> None:
-        """Stops: accepts no more, closes idle connections, lets requests in flight end for `grace` seconds
-        (Limits.stop_seconds), then interrupts them with TaskletExit. Returns when all connections are closed.
+        """Stops: accepts what is connected already and no more, lets requests in flight end for `grace` seconds (Limits.stop_seconds),
+        then interrupts them with TaskletExit. Idle connections are closed after Limits.stop_idle_seconds, or their next answer. Returns
+        when all connections are closed.
         """
+        self._stop(self.limits.stop_seconds if grace is None else grace, 0.0)
+
+    def _stop(self, grace: float, last_call: float) -> None:
+        """`last_call`: seconds for connections that are on their way."""
         if not self._listeners:
             return
-        grace = self.limits.stop_seconds if grace is None else grace
-        for acceptor in self._acceptors:
-            acceptor.close()
-        self._acceptors.clear()
-        self.close_listeners(zip(self._listeners, self._secure, strict=True))
-        self._listeners.clear()
-        self._secure.clear()
         for service in self._services:
             service.stopping = True
+        listeners = list(zip(self._listeners, self._secure, strict=True))
+        self._listeners.clear()
+        self._secure.clear()
+        self.begin_no_more(listeners)
+        if last_call:
+            sleep(last_call)
+        for acceptor in self._acceptors:
+            acceptor.accept_rest()
+            acceptor.close()
+        self._acceptors.clear()
+        self.close_listeners(listeners)
         try:
             self._wait_closed(grace, False)
             self._wait_closed(2.0, True)
@@ -291,8 +318,9 @@ class Server:
         waited = 0.0
         pause = 0.001
         while True:
-            for service in self._services:
-                close_connections(service, interrupt)
+            if interrupt or waited >= min(seconds, self.limits.stop_idle_seconds):
+                for service in self._services:
+                    close_connections(service, interrupt)
             interrupt = False  # a request is interrupted once
             if not any(service.connections for service in self._services) or waited >= seconds or (self._hurried and not interrupted):
                 return
@@ -341,7 +369,7 @@ class Server:
             asked.wait()
             if not quiet:
                 tell(f"syncless stops: {self.census()['active']} requests in flight")
-            stopping = spawn(self.stop)
+            stopping = spawn(self._stop, self.limits.stop_seconds, LAST_CALL)
             stopping.name = "graceful stop"
             both: list[Waitable] = [stopping, hurry]
             syncless.wait(both, count=1)

@@ -31,12 +31,14 @@ from syncless.wsgi.adapt import ApplicationNotFound, as_wsgi
 from syncless.wsgi.addresses import Bind, show
 from syncless.wsgi.limits import Limits
 from syncless.wsgi.notices import complain, flush, tell
-from syncless.wsgi.server import Server
+from syncless.wsgi.server import LAST_CALL, Server
 
 READY, REPLACE_ME = b"r", b"x"
 """What a worker says through its pipe."""
 GIVE_UP_AFTER = 3
 """Workers that die before any has been ready."""
+LONGEST_LAST_CALL = 3.0
+"""Seconds for which a master that stops waits for busy workers to accept what is connected already."""
 LONGEST_BACK_OFF = 10.0
 """Seconds between two attempts to start a worker."""
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCHLD)
@@ -104,6 +106,8 @@ class Master:
         self.slots = [Slot() for _ in range(workers)]
         self.leaving: list[Worker] = []
         self.stopping = False
+        self.refuses_at = 0.0
+        """When a master that stops closes its sockets."""
         self.ever_ready = False
         self.signals: list[int] = []
         self.clocks = mmap.mmap(-1, CLOCKS * BEAT.size)
@@ -136,9 +140,9 @@ class Master:
                 signal.signal(number, old)
             for fd in self._wakers:
                 os.close(fd)
-            for slot in self.slots:
-                self._close_own(slot)
-            self.pattern.close_listeners(self.listeners)
+            if not self.stopping:
+                self._begin_no_more()
+            self._refuse()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signals.append(number)
@@ -160,6 +164,7 @@ class Master:
             self._obey(self.signals.pop(0))
         self._reap()
         if self.stopping:
+            self._refuse_when_taken()
             self._kill_late_ones()
             return any(True for _ in self._all())
         for slot in self.slots:
@@ -198,6 +203,11 @@ class Master:
                 if self.stopping or not worker.killed_at:  # once more means now to a worker, too, and one that is retired has had its first
                     self._signal(worker, signal.SIGTERM)
                 worker.killed_at = worker.killed_at or time.monotonic() + self.limits.stop_seconds + 5
+            if self.stopping:
+                self.refuses_at = 0.0
+            else:
+                self._begin_no_more()
+                self.refuses_at = time.monotonic() + LAST_CALL
             self.stopping = True
         elif number == signal.SIGHUP and not self.stopping:
             for slot in self.slots:
@@ -216,7 +226,10 @@ class Master:
             for superfluous in (slot.current, slot.next):
                 if superfluous is not None:
                     self._retire(superfluous)
-            self._close_own(slot)
+            own = self._own(slot)
+            self.pattern.begin_no_more(own)
+            for listener, _ in own:
+                listener.close()  # here: the worker accepts what waits in it before it ends
 
     # -- workers -------------------------------------------------------------------------------------------------------------
 
@@ -243,11 +256,34 @@ class Master:
             self._signal(worker, signal.SIGABRT)  # faulthandler writes the stack
             worker.killed_at = now + 2
 
-    def _close_own(self, slot: Slot) -> None:
+    def _begin_no_more(self) -> None:
+        self.pattern.begin_no_more({id(pair[0]): pair for pair in self._open_sockets()}.values())
+
+    def _open_sockets(self) -> Iterable[tuple[socket, bool]]:
+        yield from self.listeners
+        for slot in self.slots:
+            yield from slot.listeners
+
+    def _refuse_when_taken(self) -> None:
+        """Closes the sockets of a master that stops, once its workers have accepted what was connected, or in LONGEST_LAST_CALL."""
+        now = time.monotonic()
+        if now < self.refuses_at or not self.listeners:
+            return
+        waiting = select.select([listener for listener, _ in self._open_sockets()], [], [], 0)[0]
+        if not waiting or now > self.refuses_at + LONGEST_LAST_CALL:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        for slot in self.slots:
+            self.pattern.close_listeners(self._own(slot))
+            slot.listeners = []
+        self.pattern.close_listeners(self.listeners)
+        self.listeners = []
+
+    def _own(self, slot: Slot) -> list[tuple[socket, bool]]:
+        """The sockets that only this slot has."""
         shared = {id(listener) for listener, _ in self.listeners}
-        for listener, _ in slot.listeners:
-            if id(listener) not in shared:
-                listener.close()
+        return [pair for pair in slot.listeners if id(pair[0]) not in shared]
 
     def _retire(self, worker: Worker) -> None:
         self._signal(worker, signal.SIGTERM)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket as blocking
 import subprocess
 import sys
 import time
@@ -9,8 +10,12 @@ import time
 import pytest
 
 import syncless
+from syncless.io import socket
 from syncless.wsgi import Server
+from syncless.wsgi import server as server_module
 from tests.waiting import eventually
+
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 APP = """
 import pathlib, syncless
@@ -38,7 +43,7 @@ def test_requests_in_flight_end_and_idle_connections_close(start):
             may_end.wait()
         return slow(environ, start_response)
 
-    server = start(app)
+    server = start(app, stop_seconds=20, stop_idle_seconds=0.05)
     idle, busy = start.client(server), start.client(server)
     assert idle.get("/?0")[2] == b"ok"
     busy.send(b"GET /busy HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -51,6 +56,75 @@ def test_requests_in_flight_end_and_idle_connections_close(start):
     stopping.join()
     with pytest.raises(OSError):
         start.client(type("Old", (), {"address": ("127.0.0.1", 1)}))
+
+
+def test_stopping_server_answers_next_request_of_kept_connection_and_closes_it(start):
+    server = start(slow, stop_seconds=20, stop_idle_seconds=20)
+    kept = [start.client(server) for _ in range(3)]
+    for client in kept:
+        assert "connection" not in client.get()[1]
+    stopping = syncless.spawn(server.stop)
+    assert eventually(lambda: server.addresses == [])
+    syncless.sleep(0.1)
+    for client in kept:
+        status, headers, body = client.get()
+        assert (status, headers["connection"], body) == (200, "close", b"ok") and client.at_end()
+    stopping.join()
+
+
+@pytest.mark.parametrize("closing", ["stop", "idle deadline", "room for another"])
+def test_request_that_has_come_is_answered_before_idle_connection_closes(start, closing):
+    """The loop has not told of it yet, because all this happens in one turn of it."""
+    server = start(slow, stop_idle_seconds=0, idle_seconds=0.2, connections=1 if closing == "room for another" else 0)
+    client = start.client(server)
+    assert client.get()[0] == 200
+    if closing == "room for another":
+        with blocking.create_connection(server.address) as other:
+            other.sendall(GET)
+            client.send(GET)
+            assert client.response()[0] == 200
+        return
+    if closing == "idle deadline":
+        time.sleep(0.3)
+    client.send(GET)
+    if closing == "stop":
+        server.stop()
+    assert client.response()[0] == 200
+
+
+@pytest.mark.parametrize("options", [{}, {"defer_accept": False}, {"connections": 10}])
+def test_connections_that_wait_to_be_accepted_are_answered_when_server_stops(start, options):
+    server = start(slow, stop_seconds=10, **options)
+    waiting = [blocking.create_connection(server.address) for _ in range(150)]
+    for client in waiting:
+        client.sendall(GET)
+    server.stop()
+    for client in waiting:
+        with client:
+            answer = client.recv(1000)
+            assert answer.startswith(b"HTTP/1.1 200") and b"\r\nConnection: close\r\n" in answer
+
+
+@pytest.mark.parametrize("defer_accept", [True, False])
+def test_stopping_loses_no_connection_that_has_been_made(defer_accept, monkeypatch):
+    """And makes no more of them."""
+    monkeypatch.setattr(server_module, "LAST_CALL", 1.0)
+    server, ready = Server(slow, port=0, defer_accept=defer_accept), syncless.Event()
+    running = syncless.spawn(server.run, quiet=True, started=ready.set)
+    ready.wait()
+    address = server.address
+    with blocking.create_connection(address) as client:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert eventually(lambda: server.addresses == [])
+        with socket.socket() as late:
+            late.settimeout(0.3)
+            with pytest.raises(TimeoutError):
+                late.connect(address)
+        client.sendall(GET)
+        running.join()
+        assert client.recv(1000).startswith(b"HTTP/1.1 200")
+    with pytest.raises(ConnectionRefusedError):
+        blocking.create_connection(address)
 
 
 def test_requests_are_interrupted_after_the_grace_period(start):

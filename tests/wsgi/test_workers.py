@@ -376,6 +376,43 @@ def test_that_nobody_reads_what_it_says_harms_no_request(program, workers):
     assert request.end()[0] == 200 and running.process.wait(20) == 0
 
 
+def test_stopping_master_refuses_new_connections_at_once(program):
+    running = program("--workers", "2")
+    request = InFlight(running, 3)
+    running.signal(signal.SIGTERM)
+
+    def refused():
+        try:
+            socket.create_connection(("127.0.0.1", running.port), timeout=5).close()
+        except ConnectionRefusedError:
+            return True
+        return False
+
+    assert eventually(refused)
+    assert request.thread.is_alive() and request.end()[0] == 200
+
+
+@pytest.mark.parametrize(
+    "options, number", [((), signal.SIGTERM), ((), signal.SIGHUP), (("--reuse-port",), signal.SIGTERM), (("--reuse-port",), signal.SIGTTOU)]
+)
+def test_connections_that_wait_to_be_accepted_survive_their_workers(program, options, number):
+    running = program("--workers", "2", *options)
+    running.pids(2)
+    workers = running.children()
+    for pid in workers:
+        os.kill(pid, signal.SIGSTOP)
+    clients = [socket.create_connection(("127.0.0.1", running.port), timeout=20) for _ in range(40)]
+    for client in clients:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    running.signal(number)
+    time.sleep(0.3)  # the master has obeyed, or will: both must lose nothing
+    for pid in workers:
+        os.kill(pid, signal.SIGCONT)
+    for client in clients:
+        with client:
+            assert client.recv(1000).startswith(b"HTTP/1.1 200")
+
+
 def test_ctrl_c_in_a_terminal_is_one_signal(program):
     """It reaches the workers, too; they leave it to their master, so requests in flight still end."""
     running = program("--workers", "2")
