@@ -8,6 +8,9 @@ meanwhile reloads certificates, renames log files and kills requests. At the end
 - its memory is what it was after the first quarter, give or take some megabytes;
 - each answered request has its line in the access logs;
 - it stops on SIGTERM with exit status 0 and has nothing to complain of.
+
+For a quarter of the time more, behind nginx and then HAProxy if they are installed, clients POST to two workers that are reloaded,
+recycled and killed: reloading and recycling lose nothing, a killed worker loses the requests that were in it.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from collections import Counter
 import syncless
 from syncless.io import socket
 from syncless.wsgi import Server, serving
+from tests.proxied import COMMANDS, Proxied, missing
 
 GROWTH = 8 << 20 if "ASAN_OPTIONS" not in os.environ else 1 << 40
 """Bytes of private memory that may come on top after the first quarter: allocators keep some pages. AddressSanitizer keeps all of them."""
@@ -319,6 +323,25 @@ class Soak:
         return self.counts
 
 
+def soak_behind(kind: str, seconds: float, say=print) -> Counter[str]:
+    """Reloads without end, recycles each worker after some thousand requests, and at last kills one."""
+    with tempfile.TemporaryDirectory() as folder:
+        with Proxied(kind, pathlib.Path(folder) / "proxied", "-l", "worker_requests=3000", "-l", "worker_requests_jitter=2000") as running:
+            ends = time.monotonic() + seconds
+            while time.monotonic() < ends:
+                running.reload()
+                syncless.sleep(running.choose.random())
+            assert not running.lost, f"{kind}: {len(running.lost)} of {running.counts['answered']} requests were lost: {running.lost[:3]}"
+            victim = min(running.workers())
+            os.kill(victim, signal.SIGKILL)
+            running.until(lambda: victim not in running.workers() and len(running.workers()) == running.processes)
+            syncless.sleep(1)
+            assert len(running.lost) <= running.wanted, f"{kind}: a killed worker has lost {len(running.lost)} requests"
+        counts = ", ".join(f"{count:,} {what}" for what, count in sorted(running.counts.items()))
+        say(f"behind {kind}: {counts}, {len(running.pids)} workers, {len(running.lost)} lost by the one that was killed")
+        return running.counts
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=180, help="how long (default 180)")
@@ -330,6 +353,11 @@ def main() -> int:
         return 0
     try:
         Soak(options.seconds, options.seed).run(lambda line: print(line, flush=True))
+        for kind in COMMANDS:
+            if missing(kind):
+                print(f"{kind} is not installed: nothing is said about it")
+            else:
+                soak_behind(kind, options.seconds / 4, lambda line: print(line, flush=True))
     except AssertionError as error:
         print(f"the invariant does not hold: {error}", file=sys.stderr)
         return 1
