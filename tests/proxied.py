@@ -110,7 +110,7 @@ class Proxied:
     def __enter__(self) -> Proxied:
         self.folder.mkdir(exist_ok=True)
         (self.folder / "app.py").write_text(APP)
-        self.errors = open(self.folder / "errors", "w+")  # noqa: SIM115  (closed by __exit__)
+        self.errors = open(self.folder / "errors", "w+")
         command = [sys.executable, "-m", "syncless", "app:app", "--bind", "127.0.0.1:0", *self.options]
         self.server = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=self.errors, text=True)
         self.port = int(re.search(r":(\d+)/", self.server.stdout.readline())[1])

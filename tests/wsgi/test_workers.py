@@ -392,9 +392,8 @@ def test_stopping_master_refuses_new_connections_at_once(program):
     assert request.thread.is_alive() and request.end()[0] == 200
 
 
-@pytest.mark.parametrize(
-    "options, number", [((), signal.SIGTERM), ((), signal.SIGHUP), (("--reuse-port",), signal.SIGTERM), (("--reuse-port",), signal.SIGTTOU)]
-)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGTTOU])
+@pytest.mark.parametrize("options", [(), ("--reuse-port",)])
 def test_connections_that_wait_to_be_accepted_survive_their_workers(program, options, number):
     running = program("--workers", "2", *options)
     running.pids(2)
