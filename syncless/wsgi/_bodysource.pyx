@@ -37,22 +37,21 @@ cdef class BodySource(Peer):
                 return n
             self.wait_readable()
 
-    cdef Py_ssize_t direct(self, char* into, Py_ssize_t n) except -1:
+    cdef Py_ssize_t direct(self, char* into, Py_ssize_t n) except -2:
         cdef Py_ssize_t got
         if self.inbox.size:
             got = min(n, <Py_ssize_t> (self.inbox.size - self.inbox_start))
             memcpy(into, self.inbox.data + self.inbox_start, got)
             self.consume(got)
             return got
-        while True:
-            got = -1
-            if self.readable or self.hung:
-                got = self.receive(into, n)
-            if got >= 0:
-                if self.request is not None:
-                    self.request.body_received += got
-                return got
+        got = -1
+        if self.readable or self.hung:
+            got = self.receive(into, n)
+        if got < 0:
             self.wait_readable()
+        elif self.request is not None:
+            self.request.body_received += got
+        return got
 
     cdef int expected(self) except -1:
         if self.inbox.size == 0:                # else the client goes on by itself

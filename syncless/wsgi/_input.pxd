@@ -1,3 +1,4 @@
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from syncless._core.loop cimport Watcher
@@ -7,8 +8,17 @@ cdef class ByteSource(Watcher):
     cdef Py_ssize_t available(self, char** data) except -1
     cdef Py_ssize_t more(self) except -1
     cdef void consume(self, Py_ssize_t n) noexcept
-    cdef Py_ssize_t direct(self, char* into, Py_ssize_t n) except -1
+    cdef Py_ssize_t direct(self, char* into, Py_ssize_t n) except -2
     cdef int expected(self) except -1
+
+
+cdef class _Growing:                 # a bytes object that grows with what is put into it
+    cdef PyObject* whole            # owned; NULL while it has no room
+    cdef Py_ssize_t size, room      # bytes used and there
+
+    cdef char* space(self, int64_t most) except NULL
+    cdef int add(self, const char* data, Py_ssize_t n) except -1
+    cdef bytes result(self)
 
 
 cdef class Input:
@@ -24,9 +34,12 @@ cdef class Input:
     cdef bint broken                # its framing failed: the connection is of no more use
     cdef void begin(self, ByteSource source, int64_t length, bint chunked, bint expect) noexcept
     cdef Py_ssize_t window(self, char** data) except -1
-    cdef Py_ssize_t direct_window(self, char* into, Py_ssize_t n, char** data) except 0
+    cdef Py_ssize_t fill(self, char* into, Py_ssize_t n) except -1
     cdef int wait_for_more(self) except -1
+    cdef ByteSource begun(self)
     cdef int advance(self, Py_ssize_t n) except -1
+    cdef int spent(self, Py_ssize_t n) noexcept
+    cdef int gone(self) except -1
     cdef bint next_chunk(self) except -1
     cdef bytes take(self, int64_t size)
     cdef bytes take_line(self, int64_t limit)

@@ -16,6 +16,7 @@ ordinary response. Needs ``pip install 'syncless[websocket]'``.
 
 from __future__ import annotations
 
+import io
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -56,7 +57,7 @@ class WebSocket:
         self._receiving = Lock()
         self._sending = Lock()
         self._messages: deque[str | bytes] = deque()
-        self._parts: list[Any] = []
+        self._parts: io.StringIO | io.BytesIO | None = None  # of the message that is arriving
         self._size = 0
         self._pinged = False
         self._gone = False
@@ -240,10 +241,12 @@ class WebSocket:
         if self._size > self._limits.websocket_bytes:
             self._fail(1009, f"a message is larger than {self._limits.websocket_bytes} bytes")
             return
-        self._parts.append(event.data)
+        if self._parts is None:
+            self._parts = io.StringIO(newline="") if isinstance(event.data, str) else io.BytesIO()
+        self._parts.write(event.data)
         if event.message_finished:
-            self._messages.append((b"" if isinstance(event.data, (bytes, bytearray)) else "").join(self._parts))
-            self._parts.clear()
+            self._messages.append(self._parts.getvalue())
+            self._parts = None
             self._size = 0
 
     def _answer(self, event: Any) -> None:
@@ -254,7 +257,7 @@ class WebSocket:
 
     def _fail(self, code: int, reason: str) -> None:
         """The client breaks the protocol or a limit: says so and reads no further."""
-        self._parts.clear()
+        self._parts = None
         if not self.closed:
             self._answer(self._events.CloseConnection(code=code, reason=reason[:120]))
             self.close_code, self.close_reason = code, reason

@@ -1,9 +1,13 @@
 """wsgi.input: every way of reading, for both framings, however the bytes arrive."""
 
+import time
+import tracemalloc
+
 import pytest
 
 import syncless
 from syncless.wsgi import BadRequest, BodyTimeout, BodyTooLarge, ClientGone
+from tests.waiting import eventually
 
 BODY = b"line one\nline two\r\n\nlast without end"
 
@@ -81,6 +85,88 @@ def test_large_bodies(start, framed):
     sending = [syncless.spawn(client.send, data) for client in clients]
     assert [client.response()[2] for client in clients] == [b"5000000"] * 3
     syncless.join_all(sending)
+
+
+WAYS = {
+    "readline": lambda body: len(body.readline()),
+    "readline with a limit": lambda body: len(body.readline(1 << 40)),
+    "readlines": lambda body: sum(map(len, body.readlines())),
+    "iteration": lambda body: sum(map(len, body)),
+    "read": lambda body: len(body.read()),
+    "read with a limit": lambda body: len(body.read(1 << 40)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("framed", "size"), [(by_length, 2_000_000), (lambda body: in_chunks(body, 1), 60_000)], ids=["by length", "in tiny chunks"]
+)
+def test_reading_costs_in_proportion_to_the_body(start, framed, size, way):
+    """Four times the body costs about four times the CPU time, not sixteen times."""
+
+    def app(environ, start_response):
+        got = WAYS[way](environ["wsgi.input"])
+        start_response("200 OK", [])
+        return [str(got).encode()]
+
+    server = start(app)
+
+    def cost(size):
+        data = framed(b"x" * size)
+        spent = []
+        for _ in range(3):
+            with start.client(server) as client:
+                began = time.thread_time()
+                sending = syncless.spawn(client.send, data)
+                assert client.response()[2] == str(size).encode()
+                sending.join()
+                spent.append(time.thread_time() - began)
+        return min(spent)
+
+    assert cost(4 * size) < 10 * cost(size) + 0.01
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_many_small_pieces_take_the_room_of_one_body(start, way):
+    def app(environ, start_response):
+        got = WAYS[way](environ["wsgi.input"])
+        start_response("200 OK", [])
+        return [str(got).encode()]
+
+    client = start.client(start(app))
+    size = 1_000_000
+    data = in_chunks(b"x" * size, 2)
+    tracemalloc.start()
+    try:
+        sending = syncless.spawn(client.send, data)
+        assert client.response()[2] == str(size).encode()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    sending.join()
+    assert peak < 6 * size
+
+
+@pytest.mark.parametrize("want", [-1, 1 << 30])
+def test_an_announced_body_takes_no_room_before_it_comes(start, want):
+    parked = syncless.Event()
+
+    def app(environ, start_response):
+        parked.set()
+        environ["wsgi.input"].read(want)
+        return []
+
+    client = start.client(start(app))
+    tracemalloc.start()
+    try:
+        client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (1 << 30) + b"x" * 100_000)
+        assert parked.wait(10)
+        assert eventually(lambda: any(tasklet.waiting_for == "request body" for tasklet in syncless.tasklets()))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000
+    client.close()
 
 
 def test_100_continue_is_said_when_the_body_is_wanted(start):

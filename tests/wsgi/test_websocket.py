@@ -9,6 +9,7 @@ import ssl
 import struct
 import subprocess
 import tempfile
+import tracemalloc
 import urllib.request
 
 import pytest
@@ -102,6 +103,32 @@ def test_every_split_of_the_frames(start):
             syncless.sleep(0)
         assert [raw.receive() for _ in range(3)] == [(10, b"ping"), (1, b"onetwo"), (2, b"\x00" * 300)]
         assert closed_with(raw) == 1000
+
+
+def test_a_message_of_many_frames_takes_the_room_of_one(start):
+    """Text and binary, in frames of a byte and without any."""
+    size = 50_000
+    peaks = []
+
+    def app(environ, start_response):
+        websocket = environ["wsgi.websocket"]
+        for message in websocket:
+            websocket.send(str(message.count("x" if isinstance(message, str) else b"x")))
+        return []
+
+    raw = Raw(start, start(app))
+    for opcode in (1, 2):
+        data = frame(opcode, b"x", fin=False) + (frame(0, b"x", fin=False) + frame(0, fin=False)) * size
+        tracemalloc.start()
+        try:
+            sending = syncless.spawn(raw.client.send, data)
+            sending.join()
+            raw.send(0, b"x")
+            assert raw.receive() == (1, str(size + 2).encode())
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert max(peaks) < 40 * size
 
 
 def test_frames_that_come_with_the_handshake(start):
