@@ -10,3 +10,4 @@ cdef int give_lock(object lock) except -1
 cdef bint take_rlock(object lock, int64_t deadline) except -1
 cdef bint owns_rlock(object lock) noexcept
 cdef int take_turns_at_times() except -1
+cdef int wake_first(object thing) except -1

@@ -115,6 +115,11 @@ cdef bint may_park() noexcept:
     return loop is not None and loop.current is not None
 
 
+def parks() -> bool:
+    """Whether the caller is a tasklet, which parks; False in a thread without a loop, which blocks."""
+    return may_park()
+
+
 @cython.final
 cdef class _Line:
     """Those that wait for one lock or queue."""

@@ -5,6 +5,7 @@ So several tasklets can be in asyncio.run() at the same time, as several threads
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -12,21 +13,36 @@ from syncless._core.tasklet import current
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
 
+_forks = 0
+"""How many times this process has been the child of a fork, counting its parents."""
+
+
+def _after_fork_in_child() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
 
 class _Running:
-    """Takes the note of a tasklet's loop away while others run: the interpreter's own, and the hooks for asynchronous generators."""
+    """Takes the note of a tasklet's loop away while others run, and the hooks for asynchronous generators with it.
+
+    The child of a fork runs no loop of its parent's: the note is not made again there.
+    """
 
     def __init__(self, loop: Any, note: Any):
         self.loop = loop
         self.note = note
         self.hooks: Any = (None, None)
+        self.forks = _forks
 
     def __call__(self, leaving: bool) -> None:
         if leaving:
             self.hooks = sys.get_asyncgen_hooks()
             sys.set_asyncgen_hooks(None, None)
             self.note(None)
-        else:
+        elif self.forks == _forks:
             self.note(self.loop)
             sys.set_asyncgen_hooks(*self.hooks)
 
@@ -42,6 +58,9 @@ def _note_per_tasklet(patcher: Patcher, events: Any) -> None:
             tasklet.set_switch_hook(None if loop is None else _Running(loop, note))
 
     patcher.rebind(events, "_set_running_loop", set_running_loop, "notes it for all tasklets of a thread")
+    running = events._get_running_loop()
+    if running is not None:  # a notebook patches inside its loop
+        set_running_loop(running)
 
 
 def patch(patcher: Patcher) -> None:

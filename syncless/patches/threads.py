@@ -8,6 +8,7 @@ them waits cooperatively by itself; Condition, Event and Queue get shorter ways 
 from __future__ import annotations
 
 import _thread
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from syncless._core import threadconditions, threadlocks
 from syncless._core.loop import current_loop
 from syncless._core.sync import Event
 from syncless._core.tasklet import MainTasklet, Tasklet, current, spawn
+from syncless._core.threadends import watch_threads
 from syncless._core.threadlocal import separate_thread_locals
 from syncless._core.threads import thread_count
 from syncless.patches.registry import Patcher, instances_of
@@ -120,17 +122,49 @@ def start_new(function: Callable[..., object], args: tuple[Any, ...], kwargs: di
 
 def set_sentinel() -> Any:
     """_thread._set_sentinel: a lock that is released when the calling thread ends."""
-    tasklet = this_tasklet()
-    if isinstance(tasklet, MainTasklet):
-        return _set_sentinel()
-    lock = _sentinels[tasklet] = _thread.allocate_lock()
+    if threadlocks.get_ident() == _get_os_ident():
+        made = _set_sentinel()
+        watch_threads()
+        return made
+    lock = _sentinels[this_tasklet()] = _thread.allocate_lock()
     return lock
 
 
 _set_sentinel: Any = getattr(_thread, "_set_sentinel", None)
+_get_os_ident = _thread.get_ident
 
 
 _start_joinable_thread: Any = getattr(_thread, "start_joinable_thread", None)
+_handle_type: Any = getattr(_thread, "_ThreadHandle", None)
+_join_handle: Any = getattr(_handle_type, "join", None)
+_start_os_thread = _thread.start_new_thread
+_ends: dict[int, Event] = {}
+"""id of the handle of an OS thread that tasklets join -> set when the thread has ended."""
+
+
+def _set_at_end(handle: Any, ended: Event) -> None:
+    try:
+        _join_handle(handle)
+    finally:
+        _ends.pop(id(handle), None)
+        ended.set()
+
+
+def join_handle(self: Any, timeout: float | None = None) -> None:
+    """_ThreadHandle.join (Python 3.13) of an OS thread: another OS thread waits in C, for all tasklets that join it."""
+    waits = timeout is None or timeout < 0
+    cannot_wait = self.is_done() or self.ident in (0, threadlocks.get_ident())
+    if cannot_wait or timeout == 0 or not threadlocks.parks():
+        _join_handle(self, timeout)
+        return
+    ended = _ends.get(id(self))
+    if ended is None:
+        ended = _ends[id(self)] = Event()
+        _start_os_thread(_set_at_end, (self, ended))
+    ended.wait(None if waits else timeout)
+
+
+os.register_at_fork(after_in_child=_ends.clear)  # the OS threads that waited are the parent's
 
 
 class ThreadHandle:
@@ -176,13 +210,15 @@ def start_joinable_thread(function: Callable[[], object], *, handle: Any = None,
     return made
 
 
-_shutdown: Any = threading._shutdown  # type: ignore[attr-defined]
+_shutdown: Any = getattr(_thread, "_shutdown", None)
 
 
 def shutdown() -> None:
-    """threading._shutdown: the interpreter ends when all threads have ended that are no daemons."""
-    for thread in threading.enumerate():
-        if not thread.daemon and thread is not threading.main_thread() and thread is not threading.current_thread():
+    """_thread._shutdown (Python 3.13): waits for all threads that are no daemons, those started meanwhile included."""
+    spared = {threading.main_thread(), threading.current_thread()}
+    while left := [thread for thread in threading.enumerate() if not thread.daemon and thread not in spared]:
+        for thread in left:
+            thread._started.wait()  # type: ignore[attr-defined]
             thread.join()
     _shutdown()
 
@@ -222,6 +258,7 @@ def patch(patcher: Patcher) -> None:
     patcher.note("threading.Condition.__dict__", _renew_conditions, "keeps methods of its lock", _renew_conditions)
     _in_place(patcher, _thread.LockType, LOCK, "stops the thread")
     _in_place(patcher, _thread.RLock, RLOCK, "stops the thread, and belongs to it")
+    watch_threads()
     _renew_conditions()
     patcher.rebind(_thread, "get_ident", threadlocks.get_ident, "is the same for all tasklets of a thread")
     patcher.rebind(_thread, "start_new_thread", start_new_thread, "starts an OS thread")
@@ -230,6 +267,7 @@ def patch(patcher: Patcher) -> None:
     patcher.rebind(_thread, "_set_sentinel", set_sentinel, "waits for the end of an OS thread")
     patcher.rebind(_thread, "start_joinable_thread", start_joinable_thread, "starts an OS thread")
     patcher.rebind(_thread, "_ThreadHandle", ThreadHandle, "waits for the end of an OS thread")
+    patcher.rebind(_thread, "_shutdown", shutdown, "does not know of threads that are tasklets")
     _members(patcher, threading.Condition, CONDITION, "takes the long way through Python")
     _members(patcher, threading.Event, EVENT, "takes the long way through Python")
     patcher.member(threading._DummyThread, "__init__", dummy_init, "stays in memory for ever")  # type: ignore[attr-defined]
@@ -237,8 +275,8 @@ def patch(patcher: Patcher) -> None:
         "threading.local", separate_thread_locals, "is the same for all tasklets of a thread", lambda: separate_thread_locals(False)
     )
     separate_thread_locals(True)
-    if hasattr(_thread, "_ThreadHandle"):  # Python 3.13 waits in C for the threads that it has started itself
-        patcher.member_of_module(threading, "_shutdown", shutdown, "does not know of threads that are tasklets")
+    if _handle_type is not None:
+        patcher.member_in_place(_handle_type, "join", join_handle, "stops the thread")
 
 
 def patch_queue(patcher: Patcher) -> None:

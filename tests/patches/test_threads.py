@@ -1,0 +1,165 @@
+"""OS threads of before the patch: tasklets join them, and the interpreter waits for them at its end."""
+
+import subprocess
+import sys
+
+
+def run_python(program, **options):
+    command = [sys.executable, "-X", "faulthandler", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, **options)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return done.stdout
+
+
+def test_main_and_tasklets_join_a_thread_of_before():
+    """The thread ends when a tasklet lets it, so joining must not stop the OS thread either."""
+    assert (
+        run_python("""
+import threading
+go = threading.Event()
+thread = threading.Thread(target=go.wait)
+thread.start()
+from syncless.patches import patch_all, unpatch
+patch_all()
+import syncless
+seen, waiting = [], threading.Semaphore(0)
+def join(number):
+    waiting.release()
+    thread.join()
+    seen.append(number)
+joiners = [threading.Thread(target=join, args=(number,)) for number in range(3)]
+for joiner in joiners: joiner.start()
+for _ in joiners: waiting.acquire()
+thread.join(0.01)
+assert thread.is_alive() and not seen
+try:
+    with syncless.Timeout(0.01):
+        thread.join()
+except syncless.Timeout:
+    seen.append("late")
+syncless.spawn(go.set)
+thread.join()
+for joiner in joiners: joiner.join()
+assert not thread.is_alive()
+print(seen[0], sorted(seen[1:]))
+""")
+        == "late [0, 1, 2]\n"
+    )
+
+
+def test_interpreter_waits_at_its_end_for_a_thread_of_before():
+    assert (
+        run_python("""
+import os, threading, time
+def late():
+    while not patched:
+        time.sleep(0.001)
+    ending.wait()
+    time.sleep(0.05)
+    print("thread", flush=True)
+patched, ending = [], threading.Event()
+threading.Thread(target=late).start()
+from syncless.patches import patch_all
+patch_all()
+patched.append(True)
+threading._register_atexit(ending.set)
+print("main", flush=True)
+""")
+        == "main\nthread\n"
+    )
+
+
+def test_interpreter_waits_at_its_end_for_threads_that_are_started_meanwhile():
+    assert (
+        run_python("""
+from syncless.patches import patch_all
+patch_all()
+import threading, time
+def chain(left):
+    time.sleep(0.01)
+    print(left, flush=True)
+    if left:
+        threading.Thread(target=chain, args=(left - 1,)).start()
+threading.Thread(target=chain, args=(3,)).start()
+""")
+        == "3\n2\n1\n0\n"
+    )
+
+
+def test_interpreter_ends_while_an_executor_is_idle():
+    """Its threads are no daemons: they are told to end first, and waited for then."""
+    assert (
+        run_python("""
+from syncless.patches import patch_all
+patch_all()
+from concurrent.futures import ThreadPoolExecutor
+executor = ThreadPoolExecutor(2)
+print(executor.submit(lambda: 5).result())
+""")
+        == "5\n"
+    )
+
+
+def test_thread_of_before_is_joined_before_a_fork():
+    """As IPython does for its history: a hook of the fork joins the thread, another one starts it anew."""
+    assert (
+        run_python("""
+import os, threading
+class Saver:
+    def start(self):
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self.stop.wait)
+        self.thread.start()
+    def end(self):
+        self.stop.set()
+        self.thread.join()
+saver = Saver()
+saver.start()
+os.register_at_fork(before=saver.end, after_in_parent=saver.start)
+from syncless.patches import patch_all
+patch_all()
+def fork():
+    for _ in range(3):
+        if (child := os.fork()) == 0:
+            os._exit(0 if saver.thread.is_alive() else 5)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+fork()
+forker = threading.Thread(target=fork)
+forker.start()
+forker.join()
+saver.end()
+print("forked")
+""")
+        == "forked\n"
+    )
+
+
+def test_thread_that_begins_while_patched_is_joined():
+    """A thread of before starts another one, in the system, by what it took from _thread before the patch."""
+    assert (
+        run_python("""
+import _thread, threading
+start, go, made = _thread.start_new_thread, threading.Event(), []
+def body():
+    thread = threading.Thread(target=go.wait)
+    thread._started.set()
+    if hasattr(thread, "_set_tstate_lock"):
+        thread._set_ident()
+        thread._set_tstate_lock()
+        made.append(thread)
+    go.wait()
+from syncless.patches import patch_all
+patch_all()
+import syncless
+start(body, ())
+if hasattr(threading.Thread, "_set_tstate_lock"):
+    while not made:
+        syncless.sleep(0.001)
+    syncless.spawn(go.set)
+    made[0].join()
+else:
+    go.set()
+print("joined")
+""")
+        == "joined\n"
+    )
