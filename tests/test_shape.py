@@ -28,6 +28,7 @@ LAYERS = {
     "syncless.patches": {"syncless._core", "syncless.io"},
     "syncless.stackless": {"syncless._core"},
     "syncless.wsgi": {"syncless._core", "syncless.io", "syncless", "syncless.console"},
+    "syncless.cli": {"syncless.wsgi", "syncless.patches", "syncless.console", "syncless"},
     "syncless": {"syncless._core"},
 }
 IMPORT = re.compile(r"^\s*(?:from\s+(syncless[\w.]*)\s+c?import|c?import\s+(syncless[\w.]*))", re.MULTILINE)

@@ -1,12 +1,12 @@
 """What can be served, turned into a WSGI callable.
 
 A WSGI callable; a web.py application; a CherryPy application, root object or class; a BaseHTTPRequestHandler subclass; or
-"module:attribute" that names one of these. Nothing here imports a framework: each is known by its looks.
+a name of one of these, see loading.py. Nothing here imports a framework: each is known by its looks.
 """
 
 from __future__ import annotations
 
-import importlib
+import inspect
 import io
 import sys
 from collections.abc import Callable, Iterable
@@ -14,48 +14,20 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import quote
 
+from syncless.wsgi.loading import load
+
 WSGIApplication = Callable[..., Iterable[bytes]]
 
 
-class ApplicationNotFound(ImportError):
-    """The module or attribute named on the command line does not exist."""
-
-
-def load(name: str) -> Any:
-    """The object that "module:attribute" names; the attribute may be dotted and is `application` or `app` if left out."""
-    module_name, _, attribute = name.partition(":")
-    if not module_name:
-        raise ApplicationNotFound(f"{name!r} names no module; write module:attribute, for example myproject.web:app")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (module_name == error.name or module_name.startswith(error.name + ".")):
-            raise ApplicationNotFound(
-                f"there is no module {error.name!r} (looked in {', '.join(filter(None, sys.path[:3]))} ...)"
-            ) from None
-        raise
-    if not attribute:
-        for attribute in ("application", "app"):
-            if hasattr(module, attribute):
-                break
-        else:
-            raise ApplicationNotFound(f"module {module_name!r} has neither 'application' nor 'app'; write {module_name}:attribute")
-    found: Any = module
-    for part in attribute.split("."):
-        try:
-            found = getattr(found, part)
-        except AttributeError:
-            names = [n for n in vars(module) if not n.startswith("_") and callable(getattr(module, n))]
-            raise ApplicationNotFound(
-                f"module {module_name!r} has no attribute {attribute!r}; it has {', '.join(names[:8]) or 'nothing that could be served'}"
-            ) from None
-    return found
-
-
 def as_wsgi(application: Any) -> WSGIApplication:
-    """The WSGI callable for anything that can be served; TypeError for what cannot."""
+    """The WSGI callable for anything that can be served; TypeError for what cannot, and the errors of `load` for a name."""
     if isinstance(application, str):
         application = load(application)
+    if _is_asgi(application):
+        raise TypeError(
+            f"{application!r} is an ASGI application, and syncless serves WSGI; run it by an ASGI server, "
+            "or wrap it: a2wsgi.ASGIMiddleware(app)"
+        )
     if isinstance(application, type):
         if issubclass(application, BaseHTTPRequestHandler):
             return _HandlerApplication(application)
@@ -72,6 +44,11 @@ def as_wsgi(application: Any) -> WSGIApplication:
         f"cannot serve {application!r}: it is no WSGI callable, web.py application, CherryPy application or root, "
         "BaseHTTPRequestHandler class or 'module:attribute'"
     )
+
+
+def _is_asgi(thing: Any) -> bool:
+    """Whether calling it makes a coroutine, as ASGI 3 demands."""
+    return inspect.iscoroutinefunction(thing) or inspect.iscoroutinefunction(getattr(type(thing), "__call__", None))  # noqa: B004
 
 
 def _is_cherrypy_root(thing: Any) -> bool:

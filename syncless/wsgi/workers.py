@@ -27,9 +27,10 @@ from typing import Any
 
 import syncless
 from syncless._core.tasklet import sleep, spawn
-from syncless.wsgi.adapt import ApplicationNotFound, as_wsgi
+from syncless.wsgi.adapt import as_wsgi
 from syncless.wsgi.addresses import Bind, show
 from syncless.wsgi.limits import Limits
+from syncless.wsgi.loading import ApplicationFailed, ApplicationNotFound
 from syncless.wsgi.notices import complain, flush, tell
 from syncless.wsgi.server import LAST_CALL, Server
 
@@ -423,7 +424,7 @@ class Master:
                 listener.close()  # nobody would accept from it here; those that are shared have been detached
         try:
             server = Server(self.application, **{**self.options, "bind": binds, "multiprocess": True})
-        except (ApplicationNotFound, OSError, ValueError) as error:
+        except (ApplicationNotFound, ApplicationFailed, OSError, TypeError, ValueError) as error:
             complain(str(error))
             return 2
 

@@ -1,6 +1,7 @@
 """What serve() takes, and the command line."""
 
 import os
+import re
 import subprocess
 import sys
 from http.server import BaseHTTPRequestHandler
@@ -33,23 +34,18 @@ def test_what_can_be_served_and_what_cannot():
         ("wsgiref.simple_server:no_such", "has no attribute 'no_such'"),
         ("wsgiref.simple_server:demo_app.x", "has no attribute"),
         ("wsgiref", "neither 'application' nor 'app'"),
-        (":app", "names no module"),
+        (":app", "is not complete"),
+        ("wsgiref.simple_server:", "is not complete"),
+        ("wsgiref.simple_server.demo_app", "write wsgiref.simple_server:demo_app"),
+        ("no/such/file.py:app", "there is no file .*no/such/file.py"),
+        ("wsgiref.simple_server:demo_app(x)", "nothing but literals"),
     ],
 )
 def test_names_that_lead_nowhere(name, message):
     with pytest.raises(ApplicationNotFound, match=message):
         as_wsgi(name)
     done = run(name)
-    assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
-
-
-def test_an_error_inside_the_module_is_shown_whole(tmp_path):
-    (tmp_path / "broken.py").write_text("import no_such_dependency\n")
-    done = run("broken:app", cwd=tmp_path)
-    assert done.returncode == 1 and "Traceback" in done.stderr and "no_such_dependency" in done.stderr
-    (tmp_path / "worse.py").write_text("raise ValueError('my own')\n")
-    done = run("worse:app", cwd=tmp_path)
-    assert done.returncode == 1 and "my own" in done.stderr and "worse.py" in done.stderr
+    assert done.returncode == 2 and re.search(message, done.stderr) and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -66,7 +62,7 @@ def test_an_error_inside_the_module_is_shown_whole(tmp_path):
 )
 def test_wrong_arguments(arguments, message):
     done = run("examples.hello", *arguments)
-    assert done.returncode == 2 and message in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and re.search(message, done.stderr) and "Traceback" not in done.stderr
 
 
 def test_help_and_version():

@@ -1,0 +1,29 @@
+"""The command line: ``syncless APP`` serves an application, ``run`` runs a program patched, ``console`` is a prompt.
+
+``syncless`` and ``python -m syncless`` are the same. Each command has a file; arguments.py has the options of the one that serves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+from syncless.cli.console import console
+from syncless.cli.serving import serve_command
+from syncless.console import listen_if_asked
+from syncless.patches.program import run
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command and returns its exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    command, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
+    if command == "run":
+        with listen_if_asked() or contextlib.nullcontext():
+            return run(rest)
+    if command == "console":
+        return console(rest)
+    return serve_command(rest if command == "serve" else arguments)
+
+
+__all__ = ["main"]

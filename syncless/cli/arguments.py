@@ -1,0 +1,118 @@
+"""The options of the command that serves, as argparse knows them; serve.py says what each becomes."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+import syncless
+from syncless.wsgi import Limits
+
+
+def limit(text: str) -> tuple[str, float]:
+    """A --limit argument, NAME=VALUE."""
+    name, equals, value = text.partition("=")
+    kinds = {field.name: field.default for field in dataclasses.fields(Limits)}
+    if not equals or name not in kinds:
+        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=VALUE with one of {', '.join(kinds)}")
+    try:
+        number = float(value) if isinstance(kinds[name], float) else int(value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: {value!r} is no number") from None
+    return name, number
+
+
+def octal(text: str) -> int:
+    """A --unix-mode argument."""
+    try:
+        return int(text, 8)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: write an octal number such as 660") from None
+
+
+def sni(text: str) -> tuple[str, str | tuple[str, str]]:
+    """A --sni argument, NAME=CERT or NAME=CERT,KEY."""
+    name, equals, files = text.partition("=")
+    certfile, _, keyfile = files.partition(",")
+    if not equals or not certfile:
+        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=CERT or NAME=CERT,KEY")
+    return name, (certfile, keyfile) if keyfile else certfile
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="syncless",
+        usage="syncless [serve] [option ...] application\n       syncless run program.py [argument ...]\n       syncless console [PID]",
+        description="Serves a WSGI callable, a web.py or CherryPy application or a BaseHTTPRequestHandler class.",
+        epilog="Limits and their defaults: "
+        + ", ".join(f"{field.name}={field.default}" for field in dataclasses.fields(Limits))
+        + ". SYNCLESS_LOOP=select or epoll chooses how the loop waits.",
+    )
+    parser.add_argument(
+        "application",
+        nargs="?",
+        help="module:attribute or path/to/file.py:attribute, for example myproject.web:app; the attribute may be left out if it is "
+        "application or app, and may be a call of a factory: 'web:create_app()'",
+    )
+    parser.add_argument("--factory", action="store_true", help="the attribute is a function that makes the application")
+    parser.add_argument(
+        "--bind",
+        "-b",
+        action="append",
+        metavar="ADDRESS",
+        help="host:port, [ipv6]:port, :port (all addresses), unix:/path, unix:@abstract or fd:number, with http:// or https:// before it "
+        "where they differ; may be repeated (default: the sockets that systemd hands over, else 127.0.0.1:8000; the system chooses port 0)",
+    )
+    parser.add_argument("--fd", type=int, action="append", default=[], metavar="N", help="serve on this inherited listening socket, too")
+    parser.add_argument("--unix-mode", type=octal, metavar="MODE", help="of UNIX sockets, octal (660)")
+    parser.add_argument("--unix-owner", metavar="USER:GROUP", help="of UNIX sockets")
+    parser.add_argument("--ipv6-only", action="store_true", help="[::] does not take IPv4 connections, too")
+    parser.add_argument("--cert", metavar="FILE", help="serve HTTPS with this PEM certificate chain (and private key, without --key)")
+    parser.add_argument("--key", metavar="FILE", help="its private key")
+    parser.add_argument(
+        "--sni", type=sni, action="append", default=[], metavar="NAME=CERT[,KEY]", help="another certificate for clients that ask for NAME"
+    )
+    parser.add_argument("--plain-http", action="store_true", help="answer plain HTTP on the HTTPS port, too")
+    parser.add_argument(
+        "--trusted",
+        action="append",
+        default=[],
+        metavar="PEER",
+        help="believe what this proxy says of its clients: address, network, unix or *",
+    )
+    parser.add_argument(
+        "--trusted-field", action="append", metavar="NAME", help="which fields it sets (default x-forwarded-for and x-forwarded-proto)"
+    )
+    parser.add_argument("--proxy-protocol", action="store_true", help="trusted peers begin with a PROXY header (version 1 or 2)")
+    parser.add_argument("--access-log-format", default="combined", metavar="FORMAT", help="combined, common, json or Apache's atoms")
+    parser.add_argument("--error-log", metavar="FILE", help="where errors go instead of stderr; SIGUSR1 opens log files anew")
+    parser.add_argument(
+        "--access-log", metavar="FILE", nargs="?", const="-", help="log each request in Apache's combined format; - or no FILE is stdout"
+    )
+    parser.add_argument(
+        "--limit", "-l", type=limit, action="append", default=[], metavar="NAME=VALUE", help="set a limit, see below; may be repeated"
+    )
+    parser.add_argument("--chdir", metavar="DIR", help="change to the directory before importing the application")
+    parser.add_argument("--reuse-port", action="store_true", help="let several processes listen on the same port (SO_REUSEPORT)")
+    parser.add_argument("--no-defer-accept", action="store_true", help="accept connections before their request has come")
+    parser.add_argument("--workers", "-w", type=int, default=0, metavar="N", help="so many processes serve, and this one supervises them")
+    parser.add_argument("--preload", action="store_true", help="import the application once, before the workers start")
+    parser.add_argument("--pid", metavar="FILE", help="write the process number there")
+    parser.add_argument("--quiet", "-q", action="store_true", help="do not print where it listens")
+    parser.add_argument("--version", action="version", version=f"syncless {syncless.__version__}")
+    return parser
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The options of a command line. SystemExit, after a message, if it is wrong."""
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    if options.application is None and options.access_log not in (None, "-"):
+        options.application, options.access_log = options.access_log, "-"  # the last word is the application, whatever comes before it
+    if options.application is None:
+        parser.error("name the application to serve, for example myproject.web:app")
+    if options.factory and not options.application.endswith(")"):
+        if ":" not in options.application:
+            parser.error(f"--factory needs the function's name: {options.application}:create_app")
+        options.application += "()"
+    return options

@@ -1,0 +1,124 @@
+"""From the name of an application to the object: "package.module:attribute", "path/to/file.py:attribute", "module:factory()"."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import sys
+import traceback
+from types import ModuleType, TracebackType
+from typing import Any
+
+DEFAULTS = ("application", "app")
+"""Attributes that are looked for where the name has none."""
+OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+class ApplicationNotFound(ImportError):
+    """There is no such module, file or attribute; the text says what there is, or what to write."""
+
+
+class ApplicationFailed(Exception):
+    """The application's own code raised while it was imported or made. The text is its traceback, without frames of syncless."""
+
+
+def load(name: str) -> Any:
+    """The object that a name stands for. ApplicationNotFound; ApplicationFailed if its code raises an Exception.
+
+    The attribute may be dotted; left out, it is ``application`` or ``app``. ``factory()`` is called, with literals as arguments if there
+    are any: ``module:create_app("production", debug=False)``. For a path, the folder above its outermost package goes into ``sys.path``.
+    """
+    module_name, colon, expression = name.partition(":")
+    if not module_name or (colon and not expression.strip()):
+        raise ApplicationNotFound(f"{name!r} is not complete; write module:attribute, for example myproject.web:app")
+    if module_name.endswith(".py") or os.sep in module_name:
+        module_name = _module_of(module_name)
+    module = _import(module_name)
+    if not colon:
+        expression = next((attribute for attribute in DEFAULTS if hasattr(module, attribute)), "")
+        if not expression:
+            raise ApplicationNotFound(f"module {module_name!r} has neither 'application' nor 'app'; write {module_name}:attribute")
+    return _evaluate(module, expression)
+
+
+def _module_of(path: str) -> str:
+    """The dotted name of the module in a file, which can be imported from then on."""
+    path = os.path.abspath(path)
+    if not os.path.isfile(path):
+        with_suffix = path + ".py"
+        if not os.path.isfile(with_suffix):
+            raise ApplicationNotFound(f"there is no file {path}")
+        path = with_suffix
+    folder, file = os.path.split(path)
+    parts = [file.removesuffix(".py")]
+    while os.path.isfile(os.path.join(folder, "__init__.py")):
+        folder, package = os.path.split(folder)
+        parts.insert(0, package)
+    if parts[-1] == "__init__":
+        parts.pop()
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    return ".".join(parts)
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
+            raise ApplicationFailed(own_traceback(error)) from None
+        parent, _, last = name.rpartition(".")
+        if parent and error.name == name and hasattr(sys.modules.get(parent), last):
+            raise ApplicationNotFound(f"{last!r} is an attribute of module {parent!r}: write {parent}:{last}") from None
+        looked = ", ".join(filter(None, sys.path[:3]))
+        raise ApplicationNotFound(f"there is no module {error.name!r} (looked in {looked} ...)") from None
+    except Exception as error:
+        raise ApplicationFailed(own_traceback(error)) from None
+
+
+def _evaluate(module: ModuleType, expression: str) -> Any:
+    """The dotted attribute, or the result of the factory."""
+    attribute, parenthesis, _ = expression.partition("(")
+    found: Any = module
+    for part in attribute.strip().split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            names = [n for n in vars(module) if not n.startswith("_") and callable(getattr(module, n))]
+            raise ApplicationNotFound(
+                f"module {module.__name__!r} has no attribute {attribute!r}; "
+                f"it has {', '.join(names[:8]) or 'nothing that could be served'}"
+            ) from None
+    if not parenthesis:
+        return found
+    args, kwargs = _arguments(expression)
+    try:
+        return found(*args, **kwargs)
+    except Exception as error:
+        raise ApplicationFailed(own_traceback(error)) from None
+
+
+def _arguments(call: str) -> tuple[list[Any], dict[str, Any]]:
+    """The literals in the parentheses of a factory's call."""
+    try:
+        parsed = ast.parse(call.strip(), mode="eval").body
+        if isinstance(parsed, ast.Call):
+            named = {keyword.arg: ast.literal_eval(keyword.value) for keyword in parsed.keywords if keyword.arg}
+            if len(named) == len(parsed.keywords):
+                return [ast.literal_eval(argument) for argument in parsed.args], named
+    except (SyntaxError, ValueError):
+        pass
+    raise ApplicationNotFound(f"{call!r} is no call that can be made; write factory(), with nothing but literals as arguments")
+
+
+def own_traceback(error: BaseException) -> str:
+    """The traceback of an exception from an application's code, without the frames of syncless and importlib that led there."""
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None and _leads_there(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace))
+
+
+def _leads_there(file: str) -> bool:
+    return file.startswith(OURS) or "importlib" in file

@@ -1,0 +1,165 @@
+"""How the command line finds an application, as a user types it: each case is a process of its own."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+from tests.waiting import eventually
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+HELLO = """
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [b"found"]
+"""
+FACTORY = """
+def create_app(name="nobody", loud=False):
+    def application(environ, start_response):
+        start_response("200 OK", [])
+        return [f"made for {name}{'!' if loud else ''}".encode()]
+    return application
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "hello.py").write_text(HELLO)
+    (tmp_path / "factory.py").write_text(FACTORY)
+    (tmp_path / "package" / "inner").mkdir(parents=True)
+    (tmp_path / "package" / "__init__.py").write_text("")
+    (tmp_path / "package" / "inner" / "__init__.py").write_text("word = b'relative'\n")
+    (tmp_path / "package" / "inner" / "site.py").write_text("from . import word\n" + HELLO.replace('b"found"', "word"))
+    return tmp_path
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "syncless", *arguments]
+
+
+def environment(**more):
+    return {**os.environ, "PYTHONPATH": str(ROOT), **more}
+
+
+def answer(folder, *arguments):
+    """What the served application says at /."""
+    process = subprocess.Popen(
+        command(*arguments, "--bind", "127.0.0.1:0"),
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            url = re.search(r"http://\S+", process.stdout.readline())
+            assert url, process.communicate(timeout=20)[1]
+            with urllib.request.urlopen(url[0], timeout=20) as response:
+                return response.read().decode()
+        finally:
+            process.terminate()
+
+
+def refused(folder, *arguments):
+    """What the command says on standard error when it ends by status 2."""
+    done = subprocess.run(command(*arguments), cwd=folder, env=environment(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and done.stdout == "", done
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["hello:app"], "found"),
+        (["hello"], "found"),
+        (["serve", "hello:app"], "found"),
+        (["hello.py"], "found"),
+        (["hello.py:app"], "found"),
+        (["./hello.py:app"], "found"),
+        (["package/inner/site.py:app"], "relative"),
+        (["package/inner/site:app"], "relative"),
+        (["package.inner.site:app"], "relative"),
+        (["factory:create_app()"], "made for nobody"),
+        (["factory:create_app('you', loud=True)"], "made for you!"),
+        (["--factory", "factory:create_app"], "made for nobody"),
+        (["--factory", "factory.py:create_app('me')"], "made for me"),
+    ],
+)
+def test_names_are_understood(folder, arguments, expected):
+    assert answer(folder, *arguments) == expected
+
+
+def test_access_log_does_not_take_the_application_for_a_file(folder):
+    assert answer(folder, "--access-log", "hello:app") == "found"
+    assert not (folder / "hello:app").exists()
+    assert answer(folder, "--access-log", "log", "hello:app") == "found"
+    assert eventually(lambda: "GET / " in (folder / "log").read_text())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["hello.app"], "'app' is an attribute of module 'hello': write hello:app"),
+        (["hello:nothing"], "module 'hello' has no attribute 'nothing'; it has app"),
+        (["nothing.py:app"], "there is no file "),
+        (["factory"], "write factory:attribute"),
+        (["factory:create_app(x)"], "nothing but literals"),
+        ([], "name the application"),
+        (["--factory", "factory"], "--factory needs the function's name"),
+    ],
+)
+def test_wrong_names_say_what_to_write(folder, arguments, message):
+    said = refused(folder, *arguments)
+    assert message in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("source", "last"),
+    [
+        ("import no_such_dependency\n", "ModuleNotFoundError: No module named 'no_such_dependency'"),
+        ("raise ValueError('my own')\n", "ValueError: my own"),
+        ("import socket\nsocket.create_connection(('127.0.0.1', 1))\n", "ConnectionRefusedError: [Errno 111] Connection refused"),
+        ("def app(:\n", "SyntaxError: invalid syntax"),
+        ("def app():\n    return 1 / 0\napp = app()\n", "ZeroDivisionError: division by zero"),
+    ],
+)
+@pytest.mark.parametrize("options", [[], ["--workers", "2", "--preload"]])
+def test_application_that_raises_shows_its_own_traceback(folder, source, last, options):
+    (folder / "broken.py").write_text(source)
+    said = refused(folder, *options, "broken:app")
+    assert said.rstrip().endswith(last) and f'File "{folder / "broken.py"}", line ' in said and said.count("Traceback") <= 1
+    assert "importlib" not in said and str(ROOT / "syncless") not in said
+
+
+def test_factory_that_raises_shows_its_own_traceback(folder):
+    (folder / "broken.py").write_text("def create():\n    raise OSError('no disk')\n")
+    said = refused(folder, "broken:create()")
+    assert said.rstrip().endswith("OSError: no disk") and "in create" in said and str(ROOT / "syncless") not in said
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "async def app(scope, receive, send):\n    pass\n",
+        "class App:\n    async def __call__(self, scope, receive, send):\n        pass\napp = App()\n",
+    ],
+)
+def test_asgi_application_is_refused_with_a_sentence(folder, source):
+    (folder / "asgi.py").write_text(source)
+    said = refused(folder, "asgi:app")
+    assert "is an ASGI application, and syncless serves WSGI" in said and "Traceback" not in said
+
+
+def test_checkout_that_is_not_built_says_so(tmp_path):
+    shutil.copytree(ROOT / "syncless", tmp_path / "syncless", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    done = subprocess.run(
+        [sys.executable, "-c", "import syncless"], cwd=tmp_path, env=environment(PYTHONPATH=""), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert re.search(rf"ImportError: syncless is not built in {tmp_path} for Python 3\.\d+: run `make serve` there", done.stderr)
