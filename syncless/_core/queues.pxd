@@ -3,16 +3,26 @@ from syncless._core.scheduler cimport WaitQueue
 
 cdef class Queue:
     cdef readonly Py_ssize_t maxsize        # 0: no bound
-    cdef object items                       # collections.deque
+    cdef object items                       # collections.deque, or what does the same in another order
     cdef Py_ssize_t count
+    cdef Py_ssize_t accepted                # items that have been let in, or handed over, since the beginning
     cdef WaitQueue getters                  # wait for an item: only while there is none
     cdef WaitQueue putters                  # wait for room: their items are in tasklet.value
     cdef object __weakref__
+    cdef bint has_room(self) noexcept
+    cdef bint hand_over(self, object item) except -1
+    cdef int let_in(self, object item) except -1
     cdef int admit(self) except -1
+    cdef int complete_admission(self, object item) except -1
+    cdef int undo_admission(self) except -1
+
+
+cdef class PriorityQueue(Queue):
+    cdef Py_ssize_t reserved                # places for items that are being compared
 
 
 cdef class JoinableQueue(Queue):
-    cdef readonly Py_ssize_t unfinished
+    cdef Py_ssize_t finished                # of those that were accepted
     cdef WaitQueue joiners
 
 

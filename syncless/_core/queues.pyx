@@ -5,7 +5,6 @@ its front; a channel gives it to the next receiver, because the sender has gone 
 """
 
 from collections import deque
-from heapq import heappop, heappush
 from queue import Empty, Full
 
 from libc.stdint cimport int64_t
@@ -13,6 +12,9 @@ from libc.stdint cimport int64_t
 from syncless._core.clock cimport deadline_after
 from syncless._core.loop cimport get_loop, wait_in
 from syncless._core.scheduler cimport WOKEN, BaseTasklet, queue_pop, wake_all
+
+cdef enum:
+    ROW = 1000                  # items in order that lie in one list at most: moving them takes less than comparing does
 
 
 cdef class Queue:
@@ -24,29 +26,52 @@ cdef class Queue:
 
     def put(self, item, block=True, timeout=None) -> None:
         """Puts an item in, waiting for room at most `timeout` seconds; queue.Full if there is none."""
-        cdef BaseTasklet other
+        cdef BaseTasklet me
         cdef int64_t deadline
-        while self.getters.head != NULL:
-            other = queue_pop(&self.getters)
-            if other.loop.wake(other, item):
-                return
-        if self.maxsize == 0 or self.count < self.maxsize:
-            self.items.append(item)
-            self.count += 1
+        if self.hand_over(item):
+            return
+        if self.has_room():
+            self.let_in(item)
             return
         if not block:
             raise Full
         if timeout is not None and timeout < 0:
             raise ValueError("'timeout' must be a non-negative number")
-        other = get_loop().current
+        me = get_loop().current
         deadline = deadline_after(timeout)
-        if self.getters.head != NULL or self.count < self.maxsize:      # meanwhile, see sync.pyx
+        if self.getters.head != NULL or self.has_room():                # meanwhile, see sync.pyx
             return self.put(item, block, timeout)
-        if other is not None:
-            other.value = item
-        if wait_in(&self.putters, "room in a queue", self, deadline) != WOKEN:
-            other.value = None
-            raise Full
+        if me is not None:
+            me.value = item
+        try:
+            if wait_in(&self.putters, "room in a queue", self, deadline) != WOKEN:
+                me.value = None
+                raise Full
+        except BaseException:
+            if me is not None and me.granted:
+                self.undo_admission()
+            raise
+        self.complete_admission(item)
+
+    cdef bint has_room(self) noexcept:
+        return self.maxsize == 0 or self.count < self.maxsize
+
+    cdef bint hand_over(self, object item) except -1:
+        """Gives the item to the first getter, if one waits."""
+        cdef BaseTasklet getter
+        while self.getters.head != NULL:
+            getter = queue_pop(&self.getters)
+            if getter.loop.wake(getter, item):
+                self.accepted += 1
+                return True
+        return False
+
+    cdef int let_in(self, object item) except -1:
+        """There is room, and no getter waits."""
+        self.items.append(item)
+        self.count += 1
+        self.accepted += 1
+        return 0
 
     def get(self, block=True, timeout=None):
         """Takes the first item, waiting for one at most `timeout` seconds; queue.Empty if there is none."""
@@ -78,21 +103,28 @@ cdef class Queue:
         return item
 
     cdef int admit(self) except -1:
-        """There is room: the first that waits to put has its item put in."""
+        """There is room: the first putters that wait have their items put in."""
         cdef BaseTasklet putter
-        while self.putters.head != NULL and self.count < self.maxsize:
+        while self.putters.head != NULL and self.has_room():
             putter = queue_pop(&self.putters)
             item = putter.value
             if putter.loop.wake(putter, None):
-                self.items.append(item)
-                self.count += 1
+                self.let_in(item)
+        return 0
+
+    cdef int complete_admission(self, object item) except -1:
+        """For the putter, when its turn has come after admit() let it go on."""
+        return 0
+
+    cdef int undo_admission(self) except -1:
+        """For a putter that is killed before that."""
         return 0
 
     def _give_back(self, item) -> None:
-        cdef BaseTasklet other
+        cdef BaseTasklet getter
         while self.getters.head != NULL:
-            other = queue_pop(&self.getters)
-            if other.loop.wake(other, item):
+            getter = queue_pop(&self.getters)
+            if getter.loop.wake(getter, item):
                 return
         self.items.appendleft(item)
         self.count += 1
@@ -116,7 +148,7 @@ cdef class Queue:
         return self.count == 0
 
     def full(self) -> bool:
-        return 0 < self.maxsize <= self.count
+        return not self.has_room()
 
     def __repr__(self):
         return f"<{type(self).__name__} size={self.count} maxsize={self.maxsize}>"
@@ -128,16 +160,77 @@ class _Stack(deque):
     appendleft = deque.append
 
 
-class _Heap(list):
-    """What a queue keeps its items in: the least is the first out."""
+cdef class _Ordered:
+    """What a queue keeps its items in: the least is the first out, and of equal items the first that came.
 
-    def append(self, item):
-        heappush(self, item)
+    Fact: comparing items may run any code, which may raise, wait, or let another thread change what is kept here. Danger: items of others
+    are lost or out of order. Decision: an item is compared before anything is changed, in its putter only; if something else has been
+    changed meanwhile, it is compared again. So the items lie in order, in rows, the least at the end of the last one, where it is
+    taken without comparing. Price: a heap compares a little less. Guarded by tests/core/test_queues.py.
+    """
+    cdef list rows              # none is empty, except when it is the only one
+    cdef list spare             # an empty row, made in time: making a list may run the garbage collector, and so any code
+    cdef list returned          # these were taken out and given back; they come first
+    cdef size_t changes         # how often something was put in or taken out
 
-    appendleft = append
+    def __cinit__(self):
+        self.rows = [[]]
+        self.returned = []
+
+    cdef bint insert(self, object item) except -1:
+        """False if something was changed while the item was compared, and it is not in."""
+        cdef size_t changes
+        cdef list row
+        cdef Py_ssize_t i, place, low = 0, high
+        cdef bint before
+        if self.spare is None:
+            self.spare = []
+        changes, high = self.changes, len(self.rows) - 1
+        while low < high:                       # the row of the item: the first whose last item is not greater, or the last row
+            i = (low + high) // 2
+            row = <list> self.rows[i]
+            before = item < row[len(row) - 1]
+            if changes != self.changes:
+                return False
+            if before:
+                low = i + 1
+            else:
+                high = i
+        place = low
+        row = <list> self.rows[place]
+        low, high = 0, len(row)
+        while low < high:
+            i = (low + high) // 2
+            before = item < row[i]
+            if changes != self.changes:
+                return False
+            if before:
+                low = i + 1
+            else:
+                high = i
+        row.insert(low, item)
+        self.changes += 1
+        if len(row) >= ROW and self.spare is not None:
+            while len(row) > ROW // 2:
+                self.spare.append(row.pop())
+            self.spare.reverse()
+            self.rows.insert(place + 1, self.spare)
+            self.spare = None
+        return True
 
     def popleft(self):
-        return heappop(self)
+        cdef list row = <list> self.rows[len(self.rows) - 1]
+        self.changes += 1
+        if self.returned:
+            return self.returned.pop()
+        item = row.pop()
+        if not row and len(self.rows) > 1:
+            self.rows.pop()
+        return item
+
+    def appendleft(self, item):
+        self.changes += 1
+        self.returned.append(item)
 
 
 cdef class LifoQueue(Queue):
@@ -149,29 +242,60 @@ cdef class LifoQueue(Queue):
 
 
 cdef class PriorityQueue(Queue):
-    """The least item first (queue.PriorityQueue)."""
+    """The least item first (queue.PriorityQueue). An item is compared in its put(), which raises the error if that fails."""
 
     def __init__(self, Py_ssize_t maxsize=0):
         self.maxsize = max(0, maxsize)
-        self.items = _Heap()
+        self.items = _Ordered()
+
+    cdef bint has_room(self) noexcept:
+        return self.maxsize == 0 or self.count + self.reserved < self.maxsize
+
+    cdef int let_in(self, object item) except -1:
+        self.reserved += 1
+        return self.complete_admission(item)
+
+    cdef int admit(self) except -1:
+        """As Queue's, but a putter gets a place only, and puts its item there itself."""
+        cdef BaseTasklet putter
+        while self.putters.head != NULL and self.has_room():
+            putter = queue_pop(&self.putters)
+            if putter.loop.wake(putter, None):
+                self.reserved += 1
+        return 0
+
+    cdef int complete_admission(self, object item) except -1:
+        try:
+            while not self.hand_over(item):     # nobody waited for an item while there were others to compare with, but may since
+                if (<_Ordered> self.items).insert(item):
+                    self.count += 1
+                    self.accepted += 1
+                    self.reserved -= 1
+                    return 0
+        except BaseException:
+            self.undo_admission()
+            raise
+        return self.undo_admission()            # its place is free
+
+    cdef int undo_admission(self) except -1:
+        self.reserved -= 1
+        return self.admit()
 
 
 cdef class JoinableQueue(Queue):
     """A Queue whose join() waits until task_done() has been called for each item (queue.Queue)."""
-    def put(self, item, block=True, timeout=None) -> None:
-        self.unfinished += 1            # before a tasklet that waits can be done with it
-        try:
-            Queue.put(self, item, block, timeout)
-        except BaseException:
-            self.task_done()
-            raise
+
+    @property
+    def unfinished(self) -> int:
+        """How many items have been let in for which task_done() has not been called."""
+        return self.accepted - self.finished
 
     def task_done(self) -> None:
         """An item that was taken has been dealt with. ValueError if all have been."""
-        if self.unfinished <= 0:
+        if self.finished == self.accepted:
             raise ValueError("task_done() called too many times")
-        self.unfinished -= 1
-        if self.unfinished == 0:
+        self.finished += 1
+        if self.finished == self.accepted:
             wake_all(&self.joiners)
 
     def join(self, timeout=None) -> bool:
@@ -179,10 +303,10 @@ cdef class JoinableQueue(Queue):
         cdef int64_t deadline
         get_loop()
         deadline = deadline_after(timeout)
-        while self.unfinished:          # see sync.pyx
+        while self.finished != self.accepted:           # see sync.pyx
             if wait_in(&self.joiners, "end of the work in a queue", self, deadline) != WOKEN:
                 break
-        return self.unfinished == 0
+        return self.finished == self.accepted
 
 
 cdef class _Raise:

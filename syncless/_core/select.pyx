@@ -13,7 +13,7 @@ from posix.unistd cimport getpid
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.loop cimport FdEntry, Loop, get_loop
 from syncless._core.poller cimport READ, WRITE
-from syncless._core.queues cimport Channel, JoinableQueue, Queue
+from syncless._core.queues cimport Channel, Queue
 from syncless._core.scheduler cimport DONE, PARKED, READY, STANDS_IN, BaseTasklet, StandIn, queue_add, queue_remove, someone_waits
 from syncless._core.sync cimport Event, Semaphore
 from syncless._core.tasklet cimport Tasklet
@@ -147,11 +147,9 @@ cdef class GetCase(Case):
 
 cdef class PutCase(Case):
     cdef object item
-    cdef bint counted
 
     cdef bint ready(self) noexcept:
-        cdef Queue queue = <Queue> self.source
-        return someone_waits(&queue.getters) or queue.maxsize == 0 or queue.count < queue.maxsize
+        return someone_waits(&(<Queue> self.source).getters) or (<Queue> self.source).has_room()
 
     cdef object take(self):
         self.source.put(self.item, False)
@@ -159,14 +157,13 @@ cdef class PutCase(Case):
     cdef int enter(self) except -1:
         self.value = self.item
         self.line = &(<Queue> self.source).putters
-        if isinstance(self.source, JoinableQueue):
-            (<JoinableQueue> self.source).unfinished += 1       # as put() counts
         return Case.enter(self)
 
-    cdef int leave(self) except -1:
-        if self.queued and isinstance(self.source, JoinableQueue):
-            (<JoinableQueue> self.source).task_done()
-        return Case.leave(self)
+    cdef object result(self, object value):
+        (<Queue> self.source).complete_admission(self.item)
+
+    cdef int undo(self, object value) except -1:
+        return (<Queue> self.source).undo_admission()
 
 
 cdef class ReceiveCase(Case):
