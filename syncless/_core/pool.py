@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from syncless._core.queues import Queue
-from syncless._core.sync import Semaphore
+from syncless._core.sync import Lock, Semaphore
 from syncless._core.tasklet import Tasklet, TaskletExit, spawn
 from syncless._core.waiting import join_all
 
@@ -109,9 +109,15 @@ class Pool:
 
         def feed() -> None:
             numbered = enumerate(arguments)
+            turn = Lock()  # an iterator that waits for its next item must not be asked by another worker
 
             def work() -> None:
-                for number, each in numbered:
+                while True:
+                    with turn:
+                        try:
+                            number, each = next(numbered)
+                        except StopIteration:
+                            return
                     made.put((number, function(*each), None))
 
             try:

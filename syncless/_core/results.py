@@ -15,13 +15,16 @@ class AsyncResult:
 
     def __init__(self) -> None:
         self._done = Event()
+        self._unset = [True]  # empty once it is set: taking the item is one step for all threads
         self._value: Any = None
         self._exception: BaseException | None = None
         self._callbacks: dict[Any, Callable[[Any], object]] = {}
 
     def _set(self, value: Any, exception: BaseException | None) -> None:
-        if self._done.is_set():
-            raise RuntimeError("the result has been set already")
+        try:
+            self._unset.pop()
+        except IndexError:
+            raise RuntimeError("the result has been set already") from None
         self._value, self._exception = value, exception
         self._done.set()
 
@@ -73,7 +76,7 @@ class AsyncResult:
         return self._exception
 
     def add_done_callback(self, callback: Callable[[AsyncResult], object]) -> None:
-        """`callback(result)` is called once it is there; at once if it is. It must not block."""
+        """`callback(result)` is called once it is there; at once if it is. It must not block; its errors are reported."""
         told = self._callbacks.setdefault(callback, lambda _: callback(self))
         self._done.add_done_callback(told)
 

@@ -29,8 +29,20 @@ cdef class Event:
         wake_all(&self.waiters)
         if self.callbacks is not None:
             callbacks, self.callbacks = self.callbacks, None
-            for callback in callbacks:
+            self._tell(callbacks)
+
+    def _tell(self, callbacks):
+        """Calls them all. An interrupt of the running tasklet (a kill, a Timeout, Ctrl-C) is raised after that."""
+        interrupt = None
+        for callback in callbacks:
+            try:
                 callback(self)
+            except Exception as error:
+                get_loop().report(callback, error)
+            except BaseException as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
 
     def clear(self) -> None:
         self.flag = False
@@ -47,9 +59,9 @@ cdef class Event:
         return wait_in(&self.waiters, "event", self, deadline) == WOKEN
 
     def add_done_callback(self, callback) -> None:
-        """`callback(event)` is called once at the next set(); at once if it is set. It must not block."""
+        """`callback(event)` is called once at the next set(); at once if it is set. It must not block; its errors are reported."""
         if self.flag:
-            callback(self)
+            self._tell([callback])
         elif self.callbacks is None:
             self.callbacks = [callback]
         else:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from queue import Empty
 from typing import Any, Protocol, TypeVar
 
@@ -21,6 +22,24 @@ class Waitable(Protocol):
 
 
 W = TypeVar("W", bound=Waitable)
+
+
+@contextmanager
+def _told_by(objects: Sequence[Any], callback: Any) -> Iterator[None]:
+    """callback(object) is called for each that becomes ready inside the block."""
+    for item in objects:
+        if not (hasattr(item, "add_done_callback") and hasattr(item, "remove_done_callback")):
+            raise TypeError(
+                f"cannot wait for {type(item).__name__}, which has no add_done_callback() and remove_done_callback(); "
+                "spawn a tasklet that waits for it, and wait for the tasklet"
+            )
+    try:
+        for item in objects:
+            item.add_done_callback(callback)
+        yield
+    finally:
+        for item in objects:
+            item.remove_done_callback(callback)
 
 
 def wait(objects: Iterable[W], timeout: float | None = None, count: int | None = None) -> list[W]:
@@ -42,14 +61,9 @@ def wait(objects: Iterable[W], timeout: float | None = None, count: int | None =
         if len(done) >= count:
             enough.set()
 
-    try:
-        for item in waited:
-            item.add_done_callback(note)
+    with _told_by(waited, note):
         if count:
             enough.wait(timeout)
-    finally:
-        for item in waited:
-            item.remove_done_callback(note)
     return done
 
 
@@ -59,18 +73,13 @@ def iwait(objects: Iterable[W], timeout: float | None = None, count: int | None 
     left = len(waited) if count is None else min(count, len(waited))
     until = None if timeout is None else time.monotonic() + timeout
     ready: Queue = Queue()
-    try:
-        for item in waited:
-            item.add_done_callback(ready.put)
+    with _told_by(waited, ready.put):
         while left > 0:
             try:
                 yield ready.get(timeout=None if until is None else max(0, until - time.monotonic()))
             except Empty:
                 return
             left -= 1
-    finally:
-        for item in waited:
-            item.remove_done_callback(ready.put)
 
 
 def join_all(tasklets: Iterable[Tasklet], timeout: float | None = None, raise_error: bool = False) -> list[Tasklet]:
@@ -89,14 +98,9 @@ def join_all(tasklets: Iterable[Tasklet], timeout: float | None = None, raise_er
         if tasklet.exception() is not None or len(done) == len(pending):
             enough.set()
 
-    try:
-        for tasklet in pending:
-            tasklet.add_done_callback(note)
+    with _told_by(pending, note):
         if pending:
             enough.wait(timeout)
-    finally:
-        for tasklet in pending:
-            tasklet.remove_done_callback(note)
     for tasklet in done:
         tasklet.result()
     return done
