@@ -21,6 +21,7 @@ from syncless.patches import (
     eventloops,
     filelocks,
     files,
+    kdf,
     multiprocess,
     polling,
     processes,
@@ -50,6 +51,7 @@ AREAS: dict[str, Callable[[Patcher], None]] = {
     "sqlite3": sqlite.patch,
     "multiprocessing": multiprocess.patch,
     "drivers": drivers.patch,
+    "kdf": kdf.patch,
     "cpu": cpu.patch,
 }
 """What can be patched, in the order in which patch_all() does it."""
@@ -147,8 +149,13 @@ def patch_sqlite3() -> bool:
     return _apply("sqlite3")
 
 
+def patch_kdf() -> bool:
+    """Keys derived from passwords, by hashlib, crypt, bcrypt, argon2-cffi and cryptography."""
+    return _apply("kdf")
+
+
 def patch_cpu() -> bool:
-    """Compression and hashing of a megabyte and more, and keys derived from passwords. Not part of patch_all() unless asked for."""
+    """Compression and hashing of a megabyte and more. Not part of patch_all() unless asked for."""
     return _apply("cpu")
 
 
@@ -214,6 +221,7 @@ __all__ = [
     "patch_filelocks",
     "patch_files",
     "patch_input",
+    "patch_kdf",
     "patch_multiprocessing",
     "patch_queue",
     "patch_select",

@@ -1,4 +1,4 @@
-"""Long computations that release the GIL: compression and hashing of large data, and keys derived from passwords, in threads.
+"""Long computations that release the GIL: compression and hashing of large data, in threads.
 
 Off unless asked for: on one core a thread only makes them longer.
 """
@@ -57,9 +57,6 @@ def patch(patcher: Patcher) -> None:
     why = "computes for long"
     for name in ("compress", "decompress", "crc32", "adler32"):
         patcher.rebind(zlib, name, _sized(getattr(zlib, name), 0), why)
-    for name in ("pbkdf2_hmac", "scrypt"):
-        if hasattr(hashlib, name):
-            patcher.rebind(hashlib, name, _long(getattr(hashlib, name)), why)
     for name in sorted(hashlib.algorithms_guaranteed):
         patcher.rebind(hashlib, name, _sized(getattr(hashlib, name), 0), why)
     packer, unpacker = zlib.compressobj(), zlib.decompressobj()

@@ -1,4 +1,4 @@
-"""COPY and large objects of psycopg2 are made in threads, because it refuses them while a wait callback is set.
+"""COPY and large objects of psycopg2 are made in threads: it refuses them while a wait callback is set.
 
 Fact: COPY and `connection.lobject` look first whether a wait callback is set, for the whole process. Danger:
 a tasklet that executes a statement while the callback is away stops all others, for ever if the server lets it

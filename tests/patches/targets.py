@@ -28,6 +28,7 @@ LEFT, RIGHT = socket.socketpair() if __name__ == "__main__" else (None, None)  #
 import syncless  # noqa: E402
 from syncless.patches import patch_all  # noqa: E402
 from tests.patches.io_targets import IO_TARGETS, STALLS  # noqa: E402
+from tests.patches.key_targets import KEY_TARGETS  # noqa: E402
 
 
 def later(function, *args):
@@ -460,6 +461,7 @@ TARGETS = {
     "multiprocessing.RLock": (lambda: process_lock("RLock"), 0),
     "multiprocessing.RLock belongs to one thread": (process_rlock_twice, [False]),
     **IO_TARGETS,
+    **KEY_TARGETS,
     "getaddrinfo": (lambda: (time.sleep(WAIT), len(socket.getaddrinfo("127.0.0.1", 80)) > 0)[1], True),
 }
 
@@ -476,7 +478,7 @@ def wait_too_short():
 
 
 def main(name):
-    patch_all(cpu=True)
+    patch_all(cpu=name == "long computations")
     ticker = Ticker()
     started = time.perf_counter()
     result = TARGETS[name][0]()
