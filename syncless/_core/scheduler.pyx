@@ -42,7 +42,7 @@ from syncless._core.readyqueue cimport ReadyQueue
 from syncless._core.threadlocal cimport drop_locals, exchange_locals
 from syncless._core.timers cimport TimerHeap, timer_init
 
-from syncless._core import chunkcache
+from syncless._core import chunkcache, outlet
 
 cdef extern from *:
     """
@@ -357,9 +357,10 @@ cdef class Scheduler(ReadyQueue):
             if error_handler is not None:
                 error_handler(where, error)
             elif sys.stderr is not None:
-                sys.stderr.write(f"Exception in {where if isinstance(where, str) else repr(where)}:\n"
-                                 + "".join(traceback.format_exception(error)))
-                sys.stderr.flush()
+                stream = outlet.standard("stderr")
+                stream.write(f"Exception in {where if isinstance(where, str) else repr(where)}:\n"
+                             + "".join(traceback.format_exception(error)))
+                stream.flush()
         except BaseException:
             pass        # stderr is gone or full: there is nobody left to tell
         return 0

@@ -1,5 +1,5 @@
 """What a server says of itself on stdout and stderr. That nobody reads it any more (a log's reader has ended, the disk is full) harms no
-request: ``serve | tee log`` loses its tee by the same Ctrl-C that stops the server gracefully."""
+request: ``serve | tee log`` loses its tee by the same Ctrl-C that stops the server gracefully; a reader that stands still leaves a full pipe."""
 
 from __future__ import annotations
 
@@ -7,26 +7,31 @@ import contextlib
 import os
 import sys
 
+from syncless._core.outlet import drain, standard
+
 
 def tell(text: str) -> None:
     """A line on stdout."""
-    try:
-        print(text, flush=True)
-    except (OSError, ValueError):
-        pass
+    _write("stdout", f"{text}\n")
 
 
 def complain(text: str) -> None:
     """A line on stderr."""
-    try:
-        print(f"syncless: {text}", file=sys.stderr, flush=True)
-    except (OSError, ValueError):
-        pass
+    _write("stderr", f"syncless: {text}\n")
+
+
+def _write(name: str, text: str) -> None:
+    stream = standard(name)
+    if stream is not None:
+        with contextlib.suppress(OSError, ValueError):
+            stream.write(text)
+            stream.flush()
 
 
 def flush() -> None:
     """Writes what print() has held back. Text that nobody reads goes nowhere from then on: the interpreter would try once more at its end,
     and end with status 120."""
+    drain()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -8,6 +8,7 @@ import signal
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from socket import AF_UNIX, socket
@@ -17,13 +18,14 @@ from weakref import WeakSet
 
 import syncless
 from syncless._core.loop import current_loop
+from syncless._core.outlet import Outlet, is_plain, standard
 from syncless._core.sync import Event
 from syncless._core.tasklet import sleep, spawn
 from syncless._core.waiting import Waitable
 from syncless.console import Console, listen_if_asked
 from syncless.wsgi._acceptor import Acceptor, close_connections
 from syncless.wsgi._service import Service
-from syncless.wsgi.accesslog import LogFile, LogWriter, make_log
+from syncless.wsgi.accesslog import LAST_SECONDS, LogFile, LogWriter, make_log
 from syncless.wsgi.adapt import as_wsgi
 from syncless.wsgi.addresses import Bind, Listening, begin_no_more, owner_ids, parse_bind, show, shut
 from syncless.wsgi.client import client_gone
@@ -99,7 +101,9 @@ class Server:
             self.limits.backlog, reuse_port, max(1, int(self.limits.head_seconds)) if defer_accept else 0, ipv6_only, unix_mode, unix_owner
         )
         self._error_log_to = error_log
-        self._error_log: TextIO | LogFile = sys.stderr
+        self._error_log: Any = sys.stderr
+        self._error_file: LogFile | None = None
+        """Where the error log is a path."""
         self._access_log_to = access_log
         self._access_log_format = access_log_format
         if access_log:
@@ -209,7 +213,11 @@ class Server:
 
     def _open_logs(self) -> None:
         to = self._error_log_to
-        self._error_log = LogFile(to) if isinstance(to, (str, os.PathLike)) else to or sys.stderr
+        if isinstance(to, (str, os.PathLike)):
+            self._error_file = LogFile(to)
+            self._error_log = Outlet(self._error_file.stream)
+        else:
+            self._error_log = standard("stderr") if to is None else Outlet(to) if is_plain(to) else to
         access = self._access_log_to
         if access:
             self._log = LogWriter(make_log(self._access_log_format), LogFile(sys.stdout if access is True else access))
@@ -218,15 +226,22 @@ class Server:
         if self._log is not None:
             self._log.close()
             self._log = None
-        if isinstance(self._error_log, LogFile):
+        if isinstance(self._error_log, Outlet):
+            ends = time.monotonic() + LAST_SECONDS
+            while self._error_log.pending and time.monotonic() < ends:
+                sleep(0.005)
+        if self._error_file is not None:
             self._error_log.close()
+            self._error_file.close()
+            self._error_file = None
 
     def reopen_logs(self) -> None:
         """Opens log files anew, by their paths: after they were renamed (logrotate). `serve` does it on SIGUSR1."""
         if self._log is not None:
             self._log.reopen()
-        if isinstance(self._error_log, LogFile):
-            self._error_log.reopen()
+        if self._error_file is not None:
+            self._error_file.reopen()
+            self._error_log.stream = self._error_file.stream
 
     def reload_certificates(self) -> None:
         """Reads the certificate files again, for new connections; open ones go on. `serve` does it on SIGHUP. If a file is bad its error

@@ -399,7 +399,7 @@ class Master:
             self._leave_behind(unblocked)
             code = self._work(worker_end, clock, slot)
         except BaseException:
-            traceback.print_exc()
+            complain(traceback.format_exc())
         finally:
             flush()
             os._exit(code)

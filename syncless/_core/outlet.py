@@ -1,0 +1,268 @@
+"""Outlet: text for a stream whose reader may stand still (a full pipe, a stopped terminal). Writing to it never waits.
+
+Takes text, and gives it to the descriptor below a text file at once, as long as that takes it: so nothing is lost by a crash, and the order
+of lines is kept. When the descriptor takes no more, an OS thread goes on, and up to HELD bytes wait for it. Lines beyond are
+dropped, and their number is told when there is room again. Uses nothing of the engine: a master of workers writes through it, too.
+
+Fact: O_NONBLOCK belongs to the open file, which other processes share. Danger: setting it there breaks their writes; without it a pipe
+that looks ready blocks when another process fills it first. Decision: pipes and terminals are opened once more, through /proc, which
+gives an open file of our own; sockets are written to with MSG_DONTWAIT. Price: a descriptor. Where that fails all is left to the thread.
+Guarded by tests/wsgi/test_errorlog.py::test_server_goes_on_when_nobody_reads_stderr.
+"""
+
+from __future__ import annotations
+
+import _socket
+import _thread
+import atexit
+import io
+import os
+import select
+import stat
+import sys
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+# The interpreter's own, whatever is put in their place later (syncless.patches).
+_start_new_thread, _write, _sleep, _poll = _thread.start_new_thread, os.write, time.sleep, select.poll
+
+HELD = 1 << 23
+"""Bytes that wait for the reader at most (the access log: the same)."""
+PIECE = 1 << 16
+"""Bytes of a write at most."""
+LAST_SECONDS = 2.0
+"""For which an ending process waits for its last lines to be taken."""
+SLOW_SECONDS = 0.02
+"""A write to a file that has taken longer leaves the next ones to the thread."""
+
+_outlets: weakref.WeakSet[Outlet] = weakref.WeakSet()
+
+
+def is_plain(stream: Any) -> bool:
+    """Whether text that is written to the stream goes to a descriptor, and nowhere else."""
+    if type(stream) is not io.TextIOWrapper:
+        return False
+    buffer = stream.buffer
+    return type(buffer.raw if type(buffer) is io.BufferedWriter else buffer) is io.FileIO  # stderr has no buffer
+
+
+class Outlet:
+    """A text stream (write, writelines, flush) above a plain one, as is_plain() has it.
+
+    Who writes to the descriptor holds the token: the caller of write(), or the thread. Others put their text into the queue and leave.
+    Each step is one call of C code, because finalisers, signal handlers and other threads may come in between.
+    """
+
+    def __init__(self, stream: TextIO):
+        self.stream = stream
+        self._token: list[None] = [None]
+        self._waiting: deque[bytes] = deque()
+        self._held = 0
+        self._dropped = 0
+        self._slow = False
+        self._fd = -1
+        """Our own way to the same file."""
+        self._file: tuple[int, int] | None = None
+        self._socket: Any = None
+        self._may_block = False
+        _outlets.add(self)
+
+    # -- a text stream -------------------------------------------------------------------------------------------------------
+
+    def write(self, text: str) -> int:
+        data = text.encode(self.stream.encoding or "utf-8", "backslashreplace")
+        if not self._waiting and self._take():
+            try:
+                data = data[self._write_now(data) :]
+            finally:
+                self._token.append(None)
+        if data:
+            if self._held + len(data) > HELD:
+                self._dropped += text.count("\n") or 1
+            else:
+                self._held += len(data)
+                self._waiting.extend(data[at : at + PIECE] for at in range(0, len(data), PIECE))
+        if self._waiting and self._take():
+            try:
+                _start_new_thread(self._go_on, ())
+            except RuntimeError:  # the system refuses, or the interpreter ends; the next write tries again
+                self._token.append(None)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        """Nothing is held back that the reader would take."""
+
+    @property
+    def encoding(self) -> str:
+        return self.stream.encoding
+
+    def fileno(self) -> int:
+        return self.stream.fileno()
+
+    def isatty(self) -> bool:
+        return self.stream.isatty()
+
+    # -- the descriptor ------------------------------------------------------------------------------------------------------
+
+    def _take(self) -> bool:
+        try:
+            self._token.pop()
+        except IndexError:
+            return False
+        return True
+
+    def _write_now(self, data: bytes) -> int:
+        """How many bytes have been written, or will never be, without waiting."""
+        done = 0
+        try:
+            self._look()
+            if self._may_block or self._slow:
+                return 0
+            if _ready(self._fd, 0):
+                self.stream.flush()  # what others have written to it comes first
+            while done < len(data):
+                done += self._send(data[done : done + PIECE])
+        except BlockingIOError:
+            pass
+        except (OSError, ValueError):
+            return len(data)  # a full disk, a reader that has left, a closed stream
+        return done
+
+    def _send(self, data: bytes) -> int:
+        if self._socket is not None:
+            return int(self._socket.send(data, _socket.MSG_DONTWAIT))
+        began = time.monotonic()
+        done = _write(self._fd, data)
+        self._slow = time.monotonic() - began > SLOW_SECONDS
+        return done
+
+    def _look(self) -> None:
+        """Opens our own way to the stream's file, if it is another one than last time."""
+        fd = self.stream.fileno()
+        found = os.fstat(fd)
+        file = found.st_dev, found.st_ino
+        if self._file == file and _identity(self._fd) == file:
+            return
+        self._give_back()
+        self._may_block = self._slow = False
+        if stat.S_ISSOCK(found.st_mode):
+            self._fd = os.dup(fd)
+            self._socket = _socket.socket(fileno=self._fd)
+        elif stat.S_ISREG(found.st_mode):
+            self._fd = os.dup(fd)
+        else:
+            try:
+                self._fd = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+            except OSError:
+                self._fd = os.dup(fd)
+                self._may_block = True
+        self._file = file
+
+    def _give_back(self) -> None:
+        if self._file is not None and _identity(self._fd) == self._file:  # else a daemon has closed it, and the number is another's
+            os.close(self._fd)
+        if self._socket is not None:
+            self._socket.detach()
+        self._socket, self._fd, self._file = None, -1, None
+
+    def _go_on(self) -> None:
+        """The thread: holds the token until all that waits has been written."""
+        while True:
+            try:
+                while self._waiting:
+                    self._write_all(self._waiting.popleft())
+                self._held = 0
+                if self._dropped:
+                    dropped, self._dropped = self._dropped, 0
+                    self._write_all(f"syncless: nobody read this; {dropped} lines are dropped\n".encode())
+            finally:
+                self._token.append(None)
+            if not self._waiting or not self._take():
+                return
+
+    def _write_all(self, data: bytes) -> None:
+        self._held -= len(data)
+        while data:
+            try:
+                data = data[self._send(data) :]
+            except BlockingIOError:
+                _ready(self._fd, 1000)
+            except OSError:
+                return
+
+    # -- the end -------------------------------------------------------------------------------------------------------------
+
+    @property
+    def pending(self) -> bool:
+        """Whether something waits to be written."""
+        return bool(self._waiting) or not self._token
+
+    def drain(self, seconds: float = LAST_SECONDS) -> None:
+        """Waits until all is written, for so long at most. Holds the thread; in a server, sleep() while it is `pending`."""
+        ends = time.monotonic() + seconds
+        while self.pending and time.monotonic() < ends:
+            _sleep(0.005)
+
+    def close(self) -> None:
+        """Gives our descriptor back, unless the thread still waits there. The stream is its owner's to close."""
+        if self._take():
+            try:
+                self._give_back()
+            finally:
+                self._token.append(None)
+
+    def _forget(self) -> None:
+        self._token[:] = [None]
+        self._waiting.clear()
+        self._held = self._dropped = 0
+
+
+def _identity(fd: int) -> tuple[int, int] | None:
+    try:
+        found = os.fstat(fd)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _ready(fd: int, milliseconds: int) -> bool:
+    poll = _poll()
+    poll.register(fd, select.POLLOUT)
+    return bool(poll.poll(milliseconds))
+
+
+_standard: dict[str, Outlet] = {}
+
+
+def standard(name: str) -> Any:
+    """sys.stdout or sys.stderr as a stream on which writing never waits; the very object where it is no plain file, or None."""
+    stream = getattr(sys, name)
+    if not is_plain(stream):
+        return stream
+    outlet = _standard.get(name)
+    if outlet is None or outlet.stream is not stream:
+        outlet = _standard[name] = Outlet(stream)
+    return outlet
+
+
+def drain(seconds: float = LAST_SECONDS) -> None:
+    """Waits for the last lines of all outlets, for so long at most."""
+    ends = time.monotonic() + seconds
+    for outlet in list(_outlets):
+        outlet.drain(ends - time.monotonic())
+
+
+def _after_fork_in_child() -> None:
+    for outlet in _outlets:  # what waits is written by the parent, whose thread did not come along
+        outlet._forget()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+atexit.register(drain)
