@@ -1,5 +1,5 @@
-"""What a server says of itself on stdout and stderr. That nobody reads it any more (a log's reader has ended, the disk is full) harms no
-request: ``serve | tee log`` loses its tee by the same Ctrl-C that stops the server gracefully; a reader that stands still leaves a full pipe."""
+"""What a server says of itself on stdout and stderr. A log's reader that has ended or stands still, and a full disk, harm no request:
+``serve | tee log`` loses its tee by the same Ctrl-C that stops the server gracefully."""
 
 from __future__ import annotations
 
