@@ -15,6 +15,7 @@ from __future__ import annotations
 import _socket
 import _thread
 import atexit
+import contextlib
 import io
 import os
 import select
@@ -68,6 +69,8 @@ class Outlet:
         self._file: tuple[int, int] | None = None
         self._socket: Any = None
         self._may_block = False
+        with contextlib.suppress(OSError, ValueError):
+            self._look()  # now: errors are written when descriptors have run out
         _outlets.add(self)
 
     # -- a text stream -------------------------------------------------------------------------------------------------------
@@ -152,10 +155,18 @@ class Outlet:
             return
         self._give_back()
         self._may_block = self._slow = False
-        if stat.S_ISSOCK(found.st_mode):
+        try:
+            self._open(fd, found.st_mode)
+            self._file = file
+        except OSError:  # no descriptor is left: the stream's own will do until there is one
+            self._fd = fd
+            self._may_block = not stat.S_ISREG(found.st_mode)
+
+    def _open(self, fd: int, mode: int) -> None:
+        if stat.S_ISSOCK(mode):
             self._fd = os.dup(fd)
             self._socket = _socket.socket(fileno=self._fd)
-        elif stat.S_ISREG(found.st_mode):
+        elif stat.S_ISREG(mode):
             self._fd = os.dup(fd)
         else:
             try:
@@ -163,7 +174,6 @@ class Outlet:
             except OSError:
                 self._fd = os.dup(fd)
                 self._may_block = True
-        self._file = file
 
     def _give_back(self) -> None:
         if self._file is not None and _identity(self._fd) == self._file:  # else a daemon has closed it, and the number is another's

@@ -31,7 +31,7 @@ from syncless.wsgi.adapt import as_wsgi
 from syncless.wsgi.addresses import Bind, show
 from syncless.wsgi.limits import Limits
 from syncless.wsgi.loading import ApplicationFailed, ApplicationNotFound
-from syncless.wsgi.notices import complain, flush, tell
+from syncless.wsgi.notices import complain, flush, ready, tell
 from syncless.wsgi.server import LAST_CALL, Server
 
 READY, REPLACE_ME = b"r", b"x"
@@ -120,6 +120,7 @@ class Master:
     def run(self) -> None:
         """Supervises until it is told to stop. OSError if it cannot listen; WorkersFailed."""
         self.listeners = self.pattern.listen()
+        ready()
         self._wakers = wake, _ = os.pipe()
         for fd in self._wakers:
             os.set_blocking(fd, False)

@@ -1,5 +1,6 @@
 """The error log: nothing is lost as long as it is read, and nothing stands still when it is not."""
 
+import errno
 import io
 import os
 import re
@@ -207,3 +208,21 @@ def test_error_log_file_has_lines_at_once_and_is_opened_anew(start, tmp_path):
     server.reopen_logs()
     client.get("/two")
     assert (tmp_path / "old").read_text() == "/one\n" and (tmp_path / "log").read_text() == "/two\n"
+
+
+def test_outlet_writes_when_no_descriptor_is_left(monkeypatch):
+    def refuse(*args):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    reading, writing = os.pipe()
+    with plain(writing) as stream, open(reading) as reader:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", refuse)
+            patch.setattr(os, "dup", refuse)
+            out = outlet.Outlet(stream)
+            out.write("one\n")
+            assert reader.readline() == "one\n" and out._fd == writing
+            assert eventually(lambda: not out.pending)
+        out.write("two\n")
+        assert reader.readline() == "two\n" and out._fd != writing
+        out.close()
