@@ -5,14 +5,17 @@ server listens on 127.0.0.1:53. Prints JSON: how many calls were compared, and t
 """
 
 import fcntl
+import itertools
 import json
 import socket
 import struct
 import subprocess
 import sys
+import threading
 
+import syncless
 from syncless.io import dns
-from tests.io.nameserver import ZONE
+from tests.io.nameserver import KINDS, ZONE
 
 STREAM = socket.SOCK_STREAM
 NAMES = [name for name in ZONE if "arpa" not in name and name not in ("slow.example.", "late.example.", "forged.example.")]
@@ -22,10 +25,9 @@ ODD = ["nowhere.example", "nowhere", "host", "host.corp.example", "one", "x" * 6
 ODD += ["one.example.", "a" * 64, "x..y", ".", "servfail.example", "example", *NUMBERS]
 ANY_ORDER = ("many.example.", "large.example.")
 """The name server changes the order of their addresses."""
-ENDLESS = ("loop.example.", "loop2.example.")
-"""The C library says one thing where one family is asked for and another where both are."""
 CALLS = [
     *(("getaddrinfo", (name, 80, 0, STREAM)) for name in [*NAMES, *HOSTS, *ODD]),
+    *(("getaddrinfo", (name, 80, family, STREAM)) for name in NAMES for family in (2, 10)),
     *(("getaddrinfo", (name, None)) for name in ["one.example", "localhost", "inhosts.example"]),
     *(("getaddrinfo", (name, "http", family, 0, 0, 0)) for name in ["both.example", "localhost"] for family in (2, 10)),
     *(("getaddrinfo", ("both.example", "80", 0, kind, proto)) for kind in (0, 1, 2, 3) for proto in (0, 6, 17)),
@@ -42,13 +44,21 @@ CALLS = [
     ("getaddrinfo", (None, None)),
     ("getaddrinfo", ("one.example", 80, 99)),
     ("getaddrinfo", ("one.example", 80, 0, 77)),
-    *(("gethostbyname", (name,)) for name in [*NAMES, *HOSTS, *ODD] if name not in ANY_ORDER + ENDLESS),
-    *(("gethostbyname_ex", (name,)) for name in [*NAMES, *HOSTS, "nowhere.example", "192.0.2.1", "host"] if name not in ENDLESS),
+    *(("gethostbyname", (name,)) for name in [*NAMES, *HOSTS, *ODD] if name not in ANY_ORDER),
+    *(("gethostbyname_ex", (name,)) for name in [*NAMES, *HOSTS, "nowhere.example", "192.0.2.1", "host"]),
     *(("gethostbyaddr", (name,)) for name in ["192.0.2.99", "192.0.2.77", "2001:db8::6", "127.0.0.1", "one.example", "inhosts.example"]),
     *(("getnameinfo", ((host, 80), flags)) for host in ["192.0.2.99", "192.0.2.77", "2001:db8::6"] for flags in range(32)),
     *(("getnameinfo", (what, 0)) for what in [("one.example", 80), ("192.0.2.1",), "x", ("::1", 80, 0, 0)]),
     *(("getfqdn", (name,)) for name in ["192.0.2.99", "192.0.2.77", "alias1", "nowhere", "one"]),
 ]
+
+SEARCHED = itertools.product(("nodata", "nx", "servfail", "refused", "drop"), ("nodata", "nx", "drop"), ("ok", "nodata", "nx", "servfail"))
+FAILURES = [
+    *(("getaddrinfo", (f"odd-{four}-{six}.example", 80, family, STREAM)) for four in KINDS for six in KINDS for family in (0, 2, 10)),
+    *(("gethostbyname_ex", (f"odd-{kind}-ok.example",)) for kind in KINDS),
+    *(("getaddrinfo", (f"search-{'-'.join(kinds)}{end}", 80, 0, STREAM)) for kinds in SEARCHED for end in ("", ".x")),
+]
+"""See nameserver.kind_of()."""
 
 
 def loopback_up():
@@ -68,22 +78,57 @@ def outcome(function, args):
     return repr((found[0], sorted(found[1]), sorted(found[2])) if isinstance(found, tuple) and len(found) == 3 else found)
 
 
-def main(folder):
+def together(module, calls, start):
+    """The outcomes of the calls, which are made at the same time, each in a thread or tasklet of its own."""
+    found = {}
+
+    def call(name, args):
+        found[name, args] = outcome(getattr(module, name), args)
+
+    for running in [start(call, *each) for each in calls]:
+        running.join()
+    return found
+
+
+def in_thread(function, *args):
+    thread = threading.Thread(target=function, args=args)
+    thread.start()
+    return thread
+
+
+def failures():
+    """Calls with a time-out are made all at once, the others a few at a time, so that none is dropped that should not be."""
+    slow = [call for call in FAILURES if "drop" in call[1][0]]
+    quick = [call for call in FAILURES if "drop" not in call[1][0]]
+    different = []
+    for batch in [slow, *(quick[at : at + 20] for at in range(0, len(quick), 20))]:
+        theirs, ours = together(socket, batch, in_thread), together(dns, batch, syncless.spawn)
+        different += [
+            [name, repr(args), theirs[name, args], ours[name, args]] for name, args in batch if ours[name, args] != theirs[name, args]
+        ]
+    return len(FAILURES), different
+
+
+def one_by_one():
+    different = []
+    for name, args in CALLS:
+        theirs, ours = outcome(getattr(socket, name), args), outcome(getattr(dns, name), args)
+        if ours != theirs:
+            different.append([name, repr(args), theirs, ours])
+    return len(CALLS), different
+
+
+def main(folder, compare):
     for name in ("hosts", "nsswitch.conf", "resolv.conf"):
         subprocess.run(["mount", "--bind", f"{folder}/{name}", f"/etc/{name}"], check=True)
     loopback_up()
-    different = []
     # in a process of its own: Python 3.10 holds the GIL during getnameinfo()
     with subprocess.Popen([sys.executable, "-m", "tests.io.nameserver", "53", "zone"], stdout=subprocess.PIPE) as server:
         assert server.stdout.readline()
-        for name, args in CALLS:
-            theirs = outcome(getattr(socket, name), args)
-            ours = outcome(getattr(dns, name), args)
-            if ours != theirs:
-                different.append([name, repr(args), theirs, ours])
+        compared, different = compare()
         server.kill()
-    print(json.dumps({"compared": len(CALLS), "different": different}))
+    print(json.dumps({"compared": compared, "different": different}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], failures if sys.argv[2:] == ["failures"] else one_by_one)

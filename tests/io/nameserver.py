@@ -21,6 +21,7 @@ from syncless.io import socket
 
 ZONE = {
     "one.example.": {"A": ["192.0.2.1"]},
+    "chain0.example.": {"A": ["192.0.2.70"], "AAAA": ["2001:db8::70"]},
     "both.example.": {"A": ["192.0.2.2"], "AAAA": ["2001:db8::2"]},
     "six.example.": {"AAAA": ["2001:db8::6"]},
     "many.example.": {"A": [f"192.0.2.{number}" for number in range(10, 14)]},
@@ -29,6 +30,10 @@ ZONE = {
     "loop.example.": {"CNAME": ["loop2.example."]},
     "loop2.example.": {"CNAME": ["loop.example."]},
     "dangling.example.": {"CNAME": ["nowhere.example."]},
+    "toempty.example.": {"CNAME": ["empty.example."]},
+    "empty.example.": {},
+    "alias4.example.": {"CNAME": ["one.example."]},
+    "chain20.example.": {"CNAME": ["chain19.example."]},
     "text.example.": {"TXT": ['"some text"'], "MX": ["10 one.example."]},
     "host.corp.example.": {"A": ["192.0.2.30"]},
     "xn--bcher-kva.example.": {"A": ["192.0.2.40"]},
@@ -40,7 +45,25 @@ ZONE = {
     "5.2.0.192.in-addr.arpa.": {"PTR": ["five.example.", "cinq.example."]},
     dns.reversename.from_address("2001:db8::6").to_text(): {"PTR": ["six.example."]},
 }
+LINKS = {f"chain{number}.example.": {"CNAME": [f"chain{number - 1}.example."]} for number in range(1, 20)}
 TTL = {"short.example.": 0}
+REFUSALS = {"servfail": dns.rcode.SERVFAIL, "refused": dns.rcode.REFUSED, "notimp": dns.rcode.NOTIMP, "formerr": dns.rcode.FORMERR}
+KINDS = ("ok", "nodata", "nx", "lame", "drop", *REFUSALS)
+"""What is answered to names that begin with "odd-" or "search-"."""
+
+
+def kind_of(name, rdtype):
+    """How a question is answered; None for most names.
+
+    "odd-ok-drop" has an address for A and no answer for AAAA. "search-nx-drop-ok" does not exist in s1.example, has no answer in
+    s2.example, and exists elsewhere.
+    """
+    family, *kinds = name.split(".")[0].split("-")
+    if family == "odd":
+        return kinds[rdtype == "AAAA"]
+    if family == "search":
+        return kinds[0 if name.endswith(".s1.example.") else 1 if name.endswith(".s2.example.") else 2]
+    return None
 
 
 class NameServer:
@@ -119,6 +142,9 @@ class NameServer:
         self.seen[name] = self.seen.get(name, 0) + 1
         answer = dns.message.make_response(asked)
         answer.flags |= dns.flags.RA
+        kind = kind_of(name, rdtype)
+        if kind is not None:
+            return self.of_kind(kind, answer, name, rdtype)
         if name.startswith("servfail."):
             answer.set_rcode(dns.rcode.SERVFAIL)
             return answer
@@ -129,10 +155,25 @@ class NameServer:
         self.fill(answer, name, rdtype)
         return answer
 
+    @staticmethod
+    def of_kind(kind, answer, name, rdtype):
+        if kind == "drop":
+            return None
+        if kind == "ok":
+            address = {"A": "192.0.2.60", "AAAA": "2001:db8::60"}[rdtype]
+            answer.answer.append(dns.rrset.from_text(name, 60, "IN", rdtype, address))
+        elif kind == "nx":
+            answer.set_rcode(dns.rcode.NXDOMAIN)
+        elif kind == "lame":
+            answer.flags &= ~dns.flags.RA
+        elif kind in REFUSALS:
+            answer.set_rcode(REFUSALS[kind])
+        return answer
+
     def fill(self, answer, name, rdtype):
         exists = False
-        for _ in range(5):  # as far as a server follows aliases
-            records = ZONE.get(name)
+        for _ in range(25):  # as far as a server follows aliases
+            records = ZONE.get(name, LINKS.get(name))
             exists = exists or records is not None
             if records is None:
                 if not any(each.endswith("." + name) for each in ZONE):

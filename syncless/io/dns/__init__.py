@@ -20,8 +20,9 @@ from syncless._core.threads import run_in_thread
 from syncless.io.dns import wire
 from syncless.io.dns.local import families_here, is_known_here
 from syncless.io.dns.order import ordered
-from syncless.io.dns.resolver import AAAA, PTR, A, Resolver, error
+from syncless.io.dns.resolver import Resolver, error
 from syncless.io.dns.system import Host
+from syncless.io.dns.wire import AAAA, PTR, A
 
 # The C library's own, whatever is put in their place later (syncless.patches).
 _getaddrinfo, _gethostbyname, _gethostbyname_ex = _stdlib.getaddrinfo, _stdlib.gethostbyname, _stdlib.gethostbyname_ex

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from syncless._core.sync import Event
 from syncless.io.dns import wire
 from syncless.io.dns.system import Hosts, ResolvConf, Source, Watched, parse_nsswitch
-from syncless.io.dns.transport import NXDOMAIN, NoAnswer, exchange
+from syncless.io.dns.transport import NOERROR, NoAnswer, exchange
+from syncless.io.dns.wire import AAAA, CNAME, SOA, A
 
 CACHE_ENTRIES = 10_000
 LONGEST_SECONDS = 86_400
@@ -21,9 +22,8 @@ UNMARKED_NEGATIVE_SECONDS = 5
 """The same where the server does not say how long."""
 RESTING_SECONDS = 1.0
 """A name that no server has answered is not asked for again at once."""
-
-A, CNAME, SOA, PTR, AAAA = 1, 5, 6, 12, 28
-MOST_ALIASES = 16
+UNANSWERED_SECONDS = 30.0
+"""Nor is a type that no server answers, though they answer A: the wait for it is long."""
 
 _ERRORS = {
     socket.EAI_NONAME: "Name or service not known",
@@ -50,6 +50,8 @@ class Records(NamedTuple):
     data: list[Any]
     """dnspython's rdata; empty if the name has none of that type."""
     expires: float
+    answered: bool = True
+    """False if no server has answered, although one has for another type of the same name."""
 
 
 class _Pending:
@@ -70,7 +72,8 @@ class Resolver:
         self._text = Watched(resolv_conf, str)
         self._conf: tuple[int, ResolvConf] = (-1, ResolvConf())
         self._cache: dict[tuple[str, int], Records] = {}
-        self._failed: dict[tuple[str, tuple[int, ...]], float] = {}
+        self._failed: dict[tuple[str, tuple[int, ...]], tuple[float, bool]] = {}
+        """(name, types) -> until when it is not asked for again, and NoAnswer.server_failed."""
         self._pending: dict[tuple[str, tuple[int, ...]], _Pending] = {}
 
     def forget_others(self) -> None:
@@ -103,35 +106,54 @@ class Resolver:
             self._failed.clear()
         return self._conf[1]
 
-    def candidates(self, name: str) -> Iterator[str]:
-        """The absolute names for which a name may stand, in the order of resolv.conf(5)."""
+    def candidates(self, name: str) -> Iterator[tuple[str, bool]]:
+        """The absolute names for which a name may stand, in the order of resolv.conf(5), and whether each is the name as it is."""
         if name.endswith("."):
-            yield name
+            yield name, True
             return
         conf = self.conf
         as_it_is = name.count(".") >= conf.ndots
         if as_it_is:
-            yield name + "."
+            yield name + ".", True
         for domain in conf.search:
-            yield f"{name}.{domain}."
+            yield f"{name}.{domain}.", False
         if not as_it_is:
-            yield name + "."
+            yield name + ".", True
 
     def search(self, name: str, types: tuple[int, ...]) -> list[Records]:
-        """The records of the first candidate that has any. socket.gaierror as the C library says why there are none."""
-        no_data = failed = False
-        for candidate in self.candidates(name):
+        """The records of the first candidate that has any. socket.gaierror as the C library says why there are none.
+
+        An alias ends the search, wherever it leads. If no server answers for a domain, the other domains are left out. The answer to the
+        name as it is counts most if that was asked first.
+        """
+        codes: list[int] = []
+        as_it_is_first = ended = no_data = server_failed = False
+        for candidate, as_it_is in self.candidates(name):
+            if ended and not as_it_is:
+                continue
             try:
                 found = self.lookup(candidate, types)
-            except NoAnswer:
-                failed = True
-                continue
             except ValueError:
                 continue  # with this domain it would be too long
-            if any(records.data for records in found):
-                return found
-            no_data = no_data or any(records.exists for records in found)
-        raise error(socket.EAI_AGAIN if failed else socket.EAI_NODATA if no_data else socket.EAI_NONAME)
+            except NoAnswer as none:
+                codes.append(socket.EAI_AGAIN)
+                server_failed = server_failed or none.server_failed
+                ended = not as_it_is and not none.server_failed
+            else:
+                if any(records.data for records in found):
+                    return found
+                aliases = any(records.aliases for records in found)
+                exists = all(records.exists for records in found) and not (aliases and AAAA in types)  # as the C library has it
+                codes.append(socket.EAI_NODATA if exists else socket.EAI_NONAME)
+                if aliases:
+                    raise error(codes[-1])
+                no_data = no_data or (exists and not as_it_is)
+            as_it_is_first = as_it_is_first or (as_it_is and len(codes) == 1)
+        if as_it_is_first:
+            raise error(codes[0])
+        if no_data:
+            raise error(socket.EAI_NODATA)
+        raise error(socket.EAI_AGAIN if server_failed else codes[-1] if codes else socket.EAI_NONAME)
 
     def lookup(self, name: str, types: tuple[int, ...]) -> list[Records]:
         """The records of an absolute name, for each of the types. NoAnswer; ValueError if it cannot be a name."""
@@ -139,10 +161,14 @@ class Resolver:
         while True:
             now = time.monotonic()
             known = [self._cache.get((key[0], rdtype)) for rdtype in types]
-            if all(records is not None and records.expires > now for records in known):
+            if all(records is not None and records.expires > now for records in known) and any(
+                records.answered  # type: ignore[union-attr]
+                for records in known
+            ):
                 return known  # type: ignore[return-value]
-            if self._failed.get(key, 0.0) > now:
-                raise NoAnswer
+            until, server_failed = self._failed.get(key, (0.0, False))
+            if until > now:
+                raise NoAnswer(server_failed)
             pending = self._pending.get(key)
             if pending is None:
                 return self._ask(key)
@@ -159,8 +185,8 @@ class Resolver:
             asked = wire.name_from(name)
             try:
                 answers = exchange(wire.ask(asked, types, conf.edns), conf, self.port)
-            except NoAnswer:
-                self._remember(self._failed, key, time.monotonic() + RESTING_SECONDS)
+            except NoAnswer as none:
+                self._remember(self._failed, key, (time.monotonic() + RESTING_SECONDS, none.server_failed))
                 raise
             pending.found = [records_of(answer, asked, name, rdtype) for answer, rdtype in zip(answers, types, strict=True)]
             for rdtype, records in zip(types, pending.found, strict=True):
@@ -178,27 +204,31 @@ class Resolver:
         cache[key] = value
 
 
-def records_of(answer: wire.Answer, asked: Any, text: str, rdtype: int) -> Records:
+def records_of(answer: wire.Answer | None, asked: Any, text: str, rdtype: int) -> Records:
     """What an answer says, its aliases followed."""
+    if answer is None:
+        seconds = RESTING_SECONDS if rdtype == A else UNANSWERED_SECONDS
+        return Records(True, text.removesuffix("."), [], [], time.monotonic() + seconds, answered=False)
     name, aliases, seconds = asked, [], LONGEST_SECONDS
-    for _ in range(MOST_ALIASES):
-        here = [record for record in answer.answers if record.name is name or record.name == name]
-        data = [record for record in here if record.rdtype == rdtype]
-        alias = next((record for record in here if record.rdtype == CNAME), None)
-        if data or alias is None:
-            break
-        aliases.append(_text(name))
-        seconds = min(seconds, alias.seconds)
-        name = alias.data.target
-    else:
-        return Records(False, text.removesuffix("."), [], [], 0.0)  # aliases without end lead to no name
+    here = [record for record in answer.answers if record.name is name or record.name == name]
+    data = [record for record in here if record.rdtype == rdtype]
+    if here and not data:
+        by_name: dict[Any, list[wire.Record]] = {}
+        for record in answer.answers:
+            by_name.setdefault(record.name, []).append(record)
+        while not data and (alias := next((record for record in here if record.rdtype == CNAME), None)) is not None:
+            aliases.append(_text(name))
+            seconds = min(seconds, alias.seconds)
+            name = alias.data.target
+            here = by_name.pop(name, [])  # no name comes twice: aliases without end lead to nothing
+            data = [record for record in here if record.rdtype == rdtype]
     if data:
         seconds = min(seconds, *(record.seconds for record in data))
     else:
         marks = [min(record.seconds, record.data.minimum) for record in answer.authority if record.rdtype == SOA]
         seconds = min(seconds, LONGEST_NEGATIVE_SECONDS, *(marks or [UNMARKED_NEGATIVE_SECONDS]))
     canonical = _text(name) if aliases else text.removesuffix(".")
-    return Records(answer.rcode != NXDOMAIN, canonical, aliases, [record.data for record in data], time.monotonic() + seconds)
+    return Records(answer.rcode == NOERROR, canonical, aliases, [record.data for record in data], time.monotonic() + seconds)
 
 
 def _text(name: Any) -> str:

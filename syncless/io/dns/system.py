@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
@@ -31,7 +32,6 @@ class Watched(Generic[T]):
     def get(self) -> T:
         now = time.monotonic()
         if not self.generation or now - self._looked >= LOOK_SECONDS:
-            self._looked = now
             try:
                 about = os.stat(self.path)
                 stamp: tuple[int, ...] = (about.st_mtime_ns, about.st_size, about.st_ino)
@@ -41,13 +41,16 @@ class Watched(Generic[T]):
                 self._value = self._parse(self._text())
                 self._stamp = stamp
                 self.generation += 1
+            self._looked = now  # not if the file could not be opened
         return self._value
 
     def _text(self) -> str:
         try:
             with open(self.path, encoding="utf-8", errors="surrogateescape") as file:
                 return file.read()
-        except OSError:
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # which says nothing of the file
+                raise
             return ""
 
 

@@ -1,117 +1,183 @@
-"""Questions to name servers over UDP and TCP, by our own sockets: whoever waits for an answer parks."""
+"""Questions to name servers over UDP and TCP: which server is asked when, and which answers are enough. Every wait parks the tasklet."""
 
 from __future__ import annotations
 
 import _socket
 import errno
 import itertools
+import os
 import socket
 import struct
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from syncless._core import msgcalls, sockcalls
+from syncless._core.sync import Semaphore
 from syncless.io.dns import wire
+from syncless.io.dns.ports import OUT_OF_DESCRIPTORS, Address, Conversation
 from syncless.io.dns.system import ResolvConf
 
-LARGEST = 65535
-NOERROR, NXDOMAIN = 0, 3
+NOERROR, FORMERR, SERVFAIL, NXDOMAIN = 0, 1, 2, 3
+MOST_CONNECTIONS = 16
+"""TCP connections to name servers that are open at a time."""
+
 _turn = itertools.count()
+_connections = Semaphore(MOST_CONNECTIONS)
 
 
 class NoAnswer(Exception):
     """No name server has answered in time, or with anything but a refusal."""
 
-
-class _Socket:
-    """A socket that belongs to one exchange."""
-
-    def __init__(self, server: tuple[str, int], kind: int, timeout: float):
-        family = socket.AF_INET6 if ":" in server[0] else socket.AF_INET
-        self.sock = _socket.socket(family, kind | socket.SOCK_CLOEXEC)
-        sockcalls.forget(self.sock.fileno())
-        try:
-            self.sock.settimeout(timeout)
-            if kind == socket.SOCK_STREAM:
-                msgcalls.connect(self.sock, server)  # type: ignore[arg-type]
-            else:
-                self.sock.connect(server)  # answers of others do not get here
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        sockcalls.forget(self.sock.fileno())
-        self.sock.close()
-
-    def __enter__(self) -> Any:
-        return self.sock
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
+    def __init__(self, server_failed: bool = False):
+        super().__init__("no name server has answered")
+        self.server_failed = server_failed
+        """One has said SERVFAIL, which may be true of this name only."""
 
 
-def exchange(questions: list[wire.Question], conf: ResolvConf, port: int) -> list[wire.Answer]:
-    """The answers to the questions, which are asked together. NoAnswer if one of them is not answered by any server."""
+def _turns(conf: ResolvConf) -> Iterator[tuple[str, float]]:
+    """The servers in the order in which they are asked, and the seconds that each has, as in the C library."""
     servers = conf.nameservers
     if conf.rotate:
         first = next(_turn) % len(servers)
         servers = [*servers[first:], *servers[:first]]
+    for _ in range(conf.attempts):
+        for place, server in enumerate(servers):
+            yield server, max(1.0, conf.timeout * 2**place // len(servers)) if place else conf.timeout
+
+
+def exchange(questions: list[wire.Question], conf: ResolvConf, port: int) -> list[wire.Answer | None]:
+    """The answers to the questions, which are asked together. OSError if there are no descriptors left for that.
+
+    None stands for an answer that does not come while that to another question does: there are servers and routers that refuse or drop
+    questions for one of the address families. A question that is dropped is asked once more before that is believed. If none of the
+    answers has data, the first question must have been answered, or refused. NoAnswer otherwise.
+    """
     found: dict[int, wire.Answer] = {}
-    for attempt in range(conf.attempts):
-        for server in servers:
-            timeout = conf.timeout if attempt == 0 else max(1.0, conf.timeout * 2**attempt / len(servers))
-            missing = [number for number in range(len(questions)) if number not in found]
-            try:
-                _ask_server(questions, missing, found, (server, port), timeout)
-            except OSError:  # refused, unreachable, too late: the next one
-                pass
-            if len(found) == len(questions):
-                return [found[number] for number in range(len(questions))]
-    raise NoAnswer
+    told: dict[int, wire.Answer] = {}
+    refused: dict[int, wire.Answer] = {}
+    missing = dict(enumerate(questions))
+    dropped = False
+    for server, seconds in _turns(conf):
+        refused = {}
+        _ask_server(missing, (server, port), seconds, found, refused)
+        if len(found) == len(questions):
+            return [found[number] for number in range(len(questions))]
+        told.update(refused)
+        missing = {number: question for number, question in enumerate(questions) if number not in found}
+        if found and len(refused) == len(missing):
+            break
+        if _has_data(questions, found):
+            if dropped:
+                break
+            dropped = True
+    answers = [found.get(number) or _malformed(told.get(number)) for number in range(len(questions))]
+    if _has_data(questions, found) or answers[0] is not None or (0 in refused and any(answers)):
+        return answers
+    raise NoAnswer(any(answer.rcode == SERVFAIL for answer in told.values()))
+
+
+def _has_data(questions: list[wire.Question], answers: dict[int, wire.Answer]) -> bool:
+    return any(record.rdtype == questions[number].rdtype for number, answer in answers.items() for record in answer.answers)
+
+
+def _malformed(answer: wire.Answer | None) -> wire.Answer | None:
+    """A server that does not understand the question has answered it, if no other one does: there is no such name."""
+    return answer if answer is not None and answer.rcode == FORMERR else None
 
 
 def _ask_server(
-    questions: list[wire.Question], missing: list[int], found: dict[int, wire.Answer], server: tuple[str, int], timeout: float
+    questions: dict[int, wire.Question], server: Address, seconds: float, found: dict[int, wire.Answer], refused: dict[int, wire.Answer]
 ) -> None:
-    """Asks one server; what it answers usefully goes to `found`."""
-    until = time.monotonic() + timeout
-    waiting = {questions[number].number: number for number in missing}
-    with _Socket(server, socket.SOCK_DGRAM, timeout) as sock:
-        for number in missing:
-            sockcalls.send(sock, questions[number].wire)
+    """Asks one server. Its answers go to `found`; to `refused` those that say that it cannot or will not answer."""
+    heard: dict[int, wire.Answer] = {}
+    try:
+        _ask_by_udp(questions, server, seconds, heard)
+    except OSError as error:  # too late, unreachable
+        _raise_if_out_of_descriptors(error)
+    for number, answer in heard.items():
+        whole = not answer.truncated
+        if not whole:  # asked again when the port is free, so that no lookup holds one and waits for another descriptor
+            try:
+                answer, whole = _ask_by_tcp(questions[number], server, time.monotonic() + seconds), True
+            except OSError as error:
+                _raise_if_out_of_descriptors(error)
+        (found if whole and answer.rcode in (NOERROR, NXDOMAIN) else refused)[number] = answer
+
+
+def _raise_if_out_of_descriptors(error: OSError) -> None:
+    """That is no fault of the server's."""
+    if error.errno in OUT_OF_DESCRIPTORS:
+        raise error
+
+
+def _ask_by_udp(questions: dict[int, wire.Question], server: Address, seconds: float, heard: dict[int, wire.Answer]) -> None:
+    with Conversation(server, seconds) as conversation:
+        waiting: dict[int, tuple[int, wire.Question]] = {}
+        for number, question in questions.items():
+            sent = conversation.ask(question)
+            waiting[sent.number] = number, sent
         while waiting:
-            if time.monotonic() >= until:  # noise must not keep us here
-                raise TimeoutError(errno.ETIMEDOUT, "no answer")
-            data = sockcalls.recv(sock, LARGEST)
-            number = waiting.get(int.from_bytes(data[:2], "big"), -1)
-            answer = wire.parse(data, questions[number]) if number >= 0 else None
-            if answer is None:
-                continue  # forged, or an answer to somebody else
-            del waiting[questions[number].number]
-            if answer.truncated:
-                answer = _ask_by_tcp(questions[number], server, timeout)
-            if answer.rcode in (NOERROR, NXDOMAIN):
-                found[number] = answer
-            # else it cannot or will not say: the next server may
+            data = conversation.receive()
+            expected = waiting.get(int.from_bytes(data[:2], "big"))
+            answer = wire.parse(data, expected[1]) if expected is not None else None
+            if expected is not None and answer is not None:  # else it is forged, or comes twice
+                number, sent = expected
+                heard[number] = answer
+                del waiting[sent.number]
+                conversation.answered(sent.number)
 
 
-def _ask_by_tcp(question: wire.Question, server: tuple[str, int], timeout: float) -> wire.Answer:
-    """The whole answer where a datagram was too small for it (RFC 7766)."""
-    with _Socket(server, socket.SOCK_STREAM, timeout) as sock:
-        sockcalls.sendall(sock, struct.pack("!H", len(question.wire)) + question.wire)
-        (size,) = struct.unpack("!H", _receive(sock, 2))
-        answer = wire.parse(_receive(sock, size), question)
+def _ask_by_tcp(question: wire.Question, server: Address, until: float) -> wire.Answer:
+    """The whole answer where a datagram was too small for it (RFC 7766). OSError, TimeoutError at that time."""
+    if not _connections.acquire(timeout=until - time.monotonic()):
+        raise TimeoutError(errno.ETIMEDOUT, "no connection was free")
+    try:
+        sock = _socket.socket(socket.AF_INET6 if ":" in server[0] else socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        sockcalls.forget(sock.fileno())
+        try:
+            return _talk(sock, question, server, until)
+        finally:
+            sockcalls.forget(sock.fileno())
+            sock.close()
+    finally:
+        _connections.release()
+
+
+def _talk(sock: Any, question: wire.Question, server: Address, until: float) -> wire.Answer:
+    _limit(sock, until)
+    msgcalls.connect(sock, server)
+    _limit(sock, until)
+    sockcalls.sendall(sock, struct.pack("!H", len(question.wire)) + question.wire)
+    (size,) = struct.unpack("!H", _receive(sock, 2, until))
+    answer = wire.parse(_receive(sock, size, until), question)
     if answer is None:
         raise OSError(errno.EBADMSG, "the name server's answer makes no sense")
     return answer
 
 
-def _receive(sock: Any, size: int) -> bytes:
-    data = b""
+def _receive(sock: Any, size: int, until: float) -> bytes:
+    data = bytearray()
     while len(data) < size:
+        _limit(sock, until)
         more = sockcalls.recv(sock, size - len(data))
         if not more:
             raise OSError(errno.ECONNRESET, "the name server hung up")
         data += more
-    return data
+    return bytes(data)
+
+
+def _limit(sock: Any, until: float) -> None:
+    """Gives the next call the time that is left for the whole exchange."""
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError(errno.ETIMEDOUT, "the name server is too slow")
+    sock.settimeout(left)
+
+
+def _after_fork_in_child() -> None:
+    global _connections
+    _connections = Semaphore(MOST_CONNECTIONS)  # those that hold it are not here
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import os
+import re
 import socket
 import struct
 from typing import Any, NamedTuple
@@ -13,6 +14,8 @@ from syncless._core.sync import Lock
 from syncless._core.threads import run_in_thread
 from syncless.io.dns.system import ResolvConf, options_of
 
+A, CNAME, SOA, PTR, AAAA = 1, 5, 6, 12, 28
+IN, OPT = 1, 41
 PAYLOAD = 1232
 """Bytes of an answer by UDP that are asked for with EDNS: what passes everywhere without fragments."""
 
@@ -28,7 +31,10 @@ def load() -> None:
             if dns is None:
                 for module in ("dns.name", "dns.rdata", "dns.rdatatype", "dns.resolver", "dns.reversename"):
                     run_in_thread(importlib.import_module, module)
-                dns = importlib.import_module("dns")
+                found = importlib.import_module("dns")
+                for rdtype in (CNAME, SOA, PTR):  # dnspython has a module for each, too
+                    run_in_thread(found.rdata.get_rdata_class, IN, rdtype)
+                dns = found
 
 
 def _after_fork_in_child() -> None:
@@ -64,9 +70,9 @@ def read_resolv_conf(text: str) -> ResolvConf:
     return conf
 
 
-HEADER, RECORD, TYPE, NUMBER = struct.Struct("!HHHHHH"), struct.Struct("!HHIH"), struct.Struct("!HH"), struct.Struct("!H")
-IS_ANSWER, TRUNCATED, RECURSION_DESIRED = 0x8000, 0x0200, 0x0100
-IN, OPT = 1, 41
+HEADER, RECORD, TYPE = struct.Struct("!HHHHHH"), struct.Struct("!HHIH"), struct.Struct("!HH")
+IS_ANSWER, AUTHORITATIVE, TRUNCATED, RECURSION_DESIRED, RECURSION_AVAILABLE = 0x8000, 0x0400, 0x0200, 0x0100, 0x0080
+REFUSED = 5
 
 
 class Question(NamedTuple):
@@ -85,11 +91,17 @@ def ask(name: Any, types: tuple[int, ...], edns: bool) -> list[Question]:
     asked = name.to_wire()
     extra = b"\0" + RECORD.pack(OPT, PAYLOAD, 0, 0) if edns else b""  # RFC 6891 section 6.1.2
     questions = []
-    for rdtype in types:
-        (number,) = NUMBER.unpack(os.urandom(2))
+    numbers = struct.unpack(f"!{len(types)}H", os.urandom(2 * len(types)))
+    for rdtype, number in zip(types, numbers, strict=True):
         head = HEADER.pack(number, RECURSION_DESIRED, 1, 0, 0, 1 if edns else 0) + asked + TYPE.pack(rdtype, IN)
         questions.append(Question(number, name, rdtype, head + extra, len(head)))
     return questions
+
+
+def renumbered(question: Question) -> Question:
+    """The same question with another number."""
+    number = os.urandom(2)
+    return question._replace(number=int.from_bytes(number, "big"), wire=number + question.wire[2:])
 
 
 class Record(NamedTuple):
@@ -110,10 +122,10 @@ class Address(NamedTuple):
 
     def rdata(self) -> Any:
         """The same as dnspython has it."""
-        return dns.rdata.from_text(IN, 28 if ":" in self.address else 1, self.address)
+        return dns.rdata.from_text(IN, AAAA if ":" in self.address else A, self.address)
 
 
-FAMILY_OF = {(1, IN, 4): socket.AF_INET, (28, IN, 16): socket.AF_INET6}
+FAMILY_OF = {(A, IN, 4): socket.AF_INET, (AAAA, IN, 16): socket.AF_INET6}
 """(type, class, length) of a record that holds an address."""
 
 
@@ -136,7 +148,7 @@ def parse(data: bytes, question: Question) -> Answer | None:
     Names and records are read by dnspython.
     """
     try:
-        number, flags, asked, answers, authority, _ = HEADER.unpack_from(data)
+        number, flags, asked, answers, authority, more = HEADER.unpack_from(data)
         if number != question.number or not flags & IS_ANSWER or asked != 1:
             return None
         if data[12 : question.end] != question.wire[12 : question.end]:
@@ -145,7 +157,8 @@ def parse(data: bytes, question: Question) -> Answer | None:
                 return None
         records, end = _records(data, question.end, answers, question.name)
         others = [] if records or flags & TRUNCATED else _records(data, end, authority, question.name)[0]
-        return Answer(flags & 15, bool(flags & TRUNCATED), records, others)
+        refers = not answers and not more and not flags & (AUTHORITATIVE | RECURSION_AVAILABLE | 15)  # to other servers: of no use here
+        return Answer(REFUSED if refers else flags & 15, bool(flags & TRUNCATED), records, others)
     except Exception:  # a hostile server may send anything; dnspython raises more than its own exceptions
         return None
 
@@ -169,9 +182,14 @@ def _records(data: bytes, at: int, count: int, asked: Any) -> tuple[list[Record]
     return found, at
 
 
+_is_plain = re.compile(r"(?:[A-Za-z0-9_-]+\.)+").fullmatch
+
+
 def name_from(text: str) -> Any:
     """An absolute name; ValueError if the text cannot be one."""
     try:
+        if _is_plain(text):  # half the time of from_text(), which looks for escapes and other alphabets
+            return dns.name.Name(text.encode().split(b"."))
         return dns.name.from_text(text)
     except (dns.exception.DNSException, UnicodeError) as error:
         raise ValueError(f"{text!r} is no domain name: {error}") from None

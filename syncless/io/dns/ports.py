@@ -1,0 +1,217 @@
+"""UDP sockets to name servers: each lookup has one of its own, and shares one when there are many.
+
+Takes a server's address and messages, gives each message that comes back to the lookup that asked. Knows nothing of a message but its
+number. Read transport.py next.
+
+Fact: a process may have few descriptors, often 256 or 1,024. Danger: a thousand names at once run out of them, and most lookups fail.
+Decision: while fewer than MOST_PORTS are open, each lookup opens a port of its own, which the kernel chooses at random. Beyond that, and
+when there is no descriptor left, it shares one, chosen at random. A port takes MOST_LOOKUPS in its life, so that it closes before an
+attacker has found it. Message numbers are random, and unique within a port. Price: one of the lookups of a port reads for all, and hands
+over when it has its answer (`test_lookups_beyond_the_bound_share_ports`, `test_killed_reader_hands_over`).
+"""
+
+from __future__ import annotations
+
+import _socket
+import errno
+import os
+import random
+import socket
+import time
+from typing import Any
+
+from syncless._core import sockcalls
+from syncless._core.loop import Loop, current_loop
+from syncless._core.sync import Event
+from syncless.io.dns.wire import Question, renumbered
+
+LARGEST = 65535
+MOST_PORTS = 64
+"""Ports that are open at a time, all threads together; each thread may have one more for each server."""
+MOST_LOOKUPS = 128
+"""Lookups that a port takes in its life, as long as there is another one."""
+MOST_UNREAD = 16
+"""Messages that are kept for a lookup that does not read."""
+TOLERANCE_SECONDS = 0.05
+"""A timeout may be longer by that, rather than be set again for each message."""
+OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+
+Address = tuple[str, int]
+
+_open: list[Port] = []
+_random = random.SystemRandom()
+
+
+class Port:
+    """A UDP socket that is connected to a name server, so that answers of others do not get here. It belongs to a thread."""
+
+    __slots__ = ("asked", "error", "lookups", "loop", "reading", "seconds", "server", "sock", "users")
+
+    def __init__(self, server: Address, loop: Loop):
+        self.server = server
+        self.loop = loop
+        self.lookups = 0
+        """How many have used it."""
+        self.asked: dict[int, Conversation] = {}
+        """Message number -> the conversation that waits for its answer."""
+        self.users: list[Conversation] = []
+        self.reading = False
+        """True while a conversation waits in recv()."""
+        self.error: OSError | None = None
+        """Why it is of no use any more."""
+        self.seconds = 0.0
+        """The socket's timeout."""
+        self.sock: Any = _socket.socket(socket.AF_INET6 if ":" in server[0] else socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        sockcalls.forget(self.sock.fileno())
+        try:
+            self.sock.connect(server)
+        except BaseException:
+            self.sock.close()
+            raise
+        _open.append(self)
+
+    def close(self) -> None:
+        _open.remove(self)
+        sockcalls.forget(self.sock.fileno())
+        self.sock.close()
+
+    def read(self, seconds: float) -> None:
+        """Waits for a message and gives it to the conversation that it belongs to, if there is one."""
+        self.reading = True
+        try:
+            if not seconds <= self.seconds <= seconds + TOLERANCE_SECONDS:
+                self.seconds = seconds
+                self.sock.settimeout(seconds)
+            data = sockcalls.recv(self.sock, LARGEST)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            self.fail(error)
+            raise
+        finally:
+            self.reading = False
+        owner = self.asked.get(int.from_bytes(data[:2], "big"))
+        if owner is not None and len(owner.unread) < MOST_UNREAD:
+            owner.unread.append(data)
+            owner.wake()
+
+    def fail(self, error: OSError) -> None:
+        """The kernel tells of an unreachable server once; all who use the port hear it."""
+        self.error = error
+        for user in self.users:
+            user.wake()
+
+    def hand_over(self) -> None:
+        """Lets another conversation read, if one waits."""
+        for user in self.users:
+            if user.parked:
+                user.wake()
+                return
+
+
+class Conversation:
+    """What one lookup asks one name server, as long as the block lasts, and no longer than so many seconds."""
+
+    __slots__ = ("_port", "_until", "_woken", "parked", "unread")
+
+    def __init__(self, server: Address, seconds: float):
+        self._until = time.monotonic() + seconds
+        self.unread: list[bytes] = []
+        self.parked = False
+        self._woken: Event | None = None
+        self._port = _port_for(server)
+        self._port.lookups += 1
+        self._port.users.append(self)
+
+    def __enter__(self) -> Conversation:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        port = self._port
+        port.users.remove(self)
+        if not port.users:
+            port.close()
+            return
+        for number in [number for number, owner in port.asked.items() if owner is self]:
+            del port.asked[number]
+        if not port.reading:
+            port.hand_over()
+
+    def ask(self, question: Question) -> Question:
+        """Sends a question; returns it with the number that it was given. OSError."""
+        port = self._port
+        while question.number in port.asked:
+            question = renumbered(question)
+        port.asked[question.number] = self
+        try:
+            sockcalls.send(port.sock, question.wire)
+        except OSError as error:
+            port.fail(error)
+            raise
+        return question
+
+    def answered(self, number: int) -> None:
+        """Nothing more is wanted for this number."""
+        del self._port.asked[number]
+
+    def receive(self) -> bytes:
+        """The next message for a number of ours. TimeoutError; OSError if there is no way to the server."""
+        port = self._port
+        while not self.unread:
+            if port.error is not None:
+                raise OSError(port.error.errno, port.error.strerror)
+            left = self._until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(errno.ETIMEDOUT, "no answer")
+            if port.reading:
+                self._park(left)
+            else:
+                port.read(left)
+        if len(port.users) > 1 and not port.reading:
+            port.hand_over()
+        return self.unread.pop(0)
+
+    def _park(self, seconds: float) -> None:
+        if self._woken is None:
+            self._woken = Event()
+        self._woken.clear()
+        self.parked = True
+        try:
+            self._woken.wait(seconds)
+        finally:
+            self.parked = False
+
+    def wake(self) -> None:
+        if self._woken is not None:
+            self._woken.set()
+            self.parked = False
+
+
+def _port_for(server: Address) -> Port:
+    """A new port, or one to share. OSError."""
+    loop = current_loop()
+    shared = _shared(server, loop) if len(_open) >= MOST_PORTS else None
+    if shared is not None:
+        return shared
+    try:
+        return Port(server, loop)
+    except OSError as error:
+        shared = _shared(server, loop) if error.errno in OUT_OF_DESCRIPTORS else None
+        if shared is None:
+            raise
+        return shared
+
+
+def _shared(server: Address, loop: Loop) -> Port | None:
+    ports = [port for port in _open if port.loop is loop and port.server == server and port.error is None]
+    return _random.choice([port for port in ports if port.lookups < MOST_LOOKUPS] or ports) if ports else None
+
+
+def _after_fork_in_child() -> None:
+    """The lookups of the parent are not here, and its answers are not for us."""
+    for port in _open:
+        port.sock.close()
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
