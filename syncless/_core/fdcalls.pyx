@@ -50,6 +50,10 @@ cdef extern from *:
         struct pollfd asked = {fd, writing ? POLLOUT : POLLIN, 0};
         return poll(&asked, 1, 0);
     }
+    static int syncless_has_failed(int fd) {        /* a socket; its error is not taken away */
+        struct pollfd asked = {fd, 0, 0};
+        return poll(&asked, 1, 0) == 1 && (asked.revents & POLLERR) && (asked.revents & POLLHUP);
+    }
     static void set_errno(int error) { errno = error; }
     static int syncless_never_blocks(int fd) { int flags = fcntl(fd, F_GETFL); return flags != -1 && (flags & O_NONBLOCK); }
 
@@ -68,16 +72,18 @@ cdef extern from *:
     ssize_t syncless_nowait(int fd, iovec* iov, int count, off_t position, int writing) nogil
     ssize_t syncless_move(int fd, iovec* iov, off_t position, int writing) nogil
     int syncless_ready(int fd, int writing) nogil
+    bint syncless_has_failed(int fd) nogil
     void set_errno(int error) nogil
     int syncless_never_blocks(int fd) nogil
     off_t lseek(int fd, off_t offset, int whence) nogil
-    int SEEK_CUR
+    int SEEK_CUR, SEEK_SET
     int PyErr_CheckSignals() except -1
     int _PyBytes_Resize(PyObject** data, Py_ssize_t size) except -1
 
 cdef enum:
     PIECE = 4096            # PIPE_BUF: a pipe that is ready takes so many bytes without blocking
     SHARE = 1 << 20         # bytes that are copied before others get a turn
+    FILE_PIECE = 1 << 16    # bytes of a file that are sent at once
     LARGE = 1 << 18         # bytes of a write to a file that is always made in a thread
     HERE = -1               # the position at which the description stands
 
@@ -152,8 +158,12 @@ cdef Py_ssize_t of_file(int fd, object owner, iovec* piece, off_t position, bint
     return in_thread(fd, owner, piece, position, writing)
 
 
-cdef Py_ssize_t transfer(int fd, object owner, iovec* whole, off_t position, bint writing, bint* file) except -1:
-    """One read or write that has had an effect; parks until it can have one. Tells whether it was of a file, if that had to be found out."""
+cdef Py_ssize_t transfer(
+    int fd, object owner, iovec* whole, off_t position, bint writing, bint* file, bint more=False
+) except -1:
+    """One read or write that has had an effect; parks until it can have one. Tells whether it was of a file, if that had
+    to be found out. `more`: bytes were written before, so an error is left to the next call, as the kernel leaves it,
+    and 0 is returned."""
     cdef Loop loop = peek_loop()
     cdef bint parks = loop is not None and loop.current is not None
     cdef iovec piece = whole[0]
@@ -190,7 +200,11 @@ cdef Py_ssize_t transfer(int fd, object owner, iovec* whole, off_t position, bin
             PyErr_CheckSignals()
         elif errno == EAGAIN and parks and not syncless_never_blocks(fd):
             loop.wait_foreign_fd(fd, WRITE if writing else READ, NEVER)
+            if more and syncless_has_failed(fd):
+                return 0
             piece = whole[0]
+        elif more:
+            return 0
         else:
             raise OSError(errno, strerror(errno).decode())
 
@@ -219,22 +233,23 @@ cdef Py_ssize_t read_into(int fd, object owner, char* data, Py_ssize_t size, off
     return done
 
 
-cdef Py_ssize_t write_from(int fd, object owner, const char* data, Py_ssize_t size, off_t position) except -1:
-    """Writes all, as a descriptor that blocks does; one that does not takes what it can, and a full disk, too."""
+cdef Py_ssize_t write_from(
+    int fd, object owner, const char* data, Py_ssize_t size, off_t position, bint more=False
+) except -1:
+    """Writes all, as a descriptor that blocks does; one that does not takes what it can, and a full disk, too.
+    `more` as for transfer()."""
     cdef iovec piece
-    cdef Py_ssize_t done = 0
+    cdef Py_ssize_t done = 0, n
     cdef bint file = False
     while True:
         piece.iov_base = <void*> (data + done)
         piece.iov_len = size - done
-        try:
-            done += transfer(fd, owner, &piece, HERE if position < 0 else position + done, True, &file)
-        except BlockingIOError:
-            if done:
-                return done
-            raise
-        if done >= size or file:
+        more = more or done > 0
+        n = transfer(fd, owner, &piece, HERE if position < 0 else position + done, True, &file, more)
+        done += n
+        if done >= size or file or n == 0:
             return done
+        take_turns()
 
 
 def read(int fd, Py_ssize_t length, /) -> bytes:
@@ -304,6 +319,29 @@ def writev(int fd, buffers, /) -> int:
     if not hasattr(buffers, "__getitem__"):
         raise TypeError("writev() arg 2 must be a sequence")
     return write(fd, b"".join(buffers))
+
+
+def sendfile(int out_fd, int in_fd, offset, Py_ssize_t count) -> int:
+    """os.sendfile to a descriptor that blocks, cooperative: all up to the file's end, or what was sent before an error."""
+    cdef off_t begin
+    cdef Py_ssize_t sent = 0, n = 0
+    if count < 0:
+        raise OSError(EINVAL, strerror(EINVAL).decode())
+    begin = lseek(in_fd, 0, SEEK_CUR) if offset is None else offset
+    try:
+        while sent < count:
+            piece = pread(in_fd, min(count - sent, <Py_ssize_t> FILE_PIECE), begin + sent)
+            if not piece:
+                break
+            n = write_from(out_fd, piece, PyBytes_AS_STRING(piece), len(<bytes> piece), HERE, sent > 0)
+            sent += n
+            if n < len(<bytes> piece):
+                break
+            take_turns()
+    finally:
+        if offset is None and sent:
+            lseek(in_fd, begin + sent, SEEK_SET)
+    return sent
 
 
 # -- io.FileIO: what the buffered and text files stand on --------------------------------------------------------------------------

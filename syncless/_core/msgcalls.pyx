@@ -15,7 +15,9 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset, strlen
 
 from syncless._core.poller cimport READ, WRITE
-from syncless._core.sockcalls cimport NO_WAIT, UNKNOWN, await_ready, begin, peer_name, sockaddr_storage, socket, wait
+from syncless._core.sockcalls cimport (
+    NO_WAIT, UNKNOWN, await_ready, begin, goes_on, peer_name, send_rest, sends_all, sockaddr_storage, socket, wait,
+)
 
 from syncless._core.sockcalls import connect_error, names_host
 
@@ -26,7 +28,7 @@ cdef extern from *:
     #include <netinet/in.h>
     #include <arpa/inet.h>
     """
-    int AF_INET, AF_INET6, AF_UNIX, MSG_DONTWAIT
+    int AF_INET, AF_INET6, AF_UNIX, MSG_DONTWAIT, MSG_FASTOPEN, MSG_NOSIGNAL
     ctypedef unsigned int socklen_t
     struct sockaddr:
         pass
@@ -53,6 +55,7 @@ cdef extern from *:
 
 cdef extern from "Python.h":
     PyObject* PyObject_CallObject(object function, object args)     # NULL with an exception, which is looked at without raising it
+    Py_buffer* PyMemoryView_GET_BUFFER(object view)
     int PySys_Audit(const char* event, const char* format, ...) except -1
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
 
@@ -218,50 +221,103 @@ def sendto(socket self not None, data, *args):
         while True:
             n = c_sendto(self.sock_fd, PyBytes_AS_STRING(data), len(<bytes> data), flags | MSG_DONTWAIT, <sockaddr*> &four, sizeof(four))
             if n >= 0:
-                return n
+                break
             wait(self, WRITE, &deadline)
-    return run(self, WRITE, flags, native_sendto, (self, data, flags | MSG_DONTWAIT, resolved(self, args[len(args) - 1])))
+    else:
+        address = resolved(self, args[len(args) - 1])
+        n = run(self, WRITE, flags, native_sendto, (self, data, flags | MSG_DONTWAIT, address))
+    if not sends_all(self, flags) or n >= memoryview(data).nbytes:
+        return n
+    # the address, and the flag that connects, went with the first part
+    return send_rest(self, data, n, flags & ~MSG_FASTOPEN)
+
+
+cdef Py_ssize_t take_piece(object piece, iovec* place) except -1:
+    """Notes where a piece lies; returns its size."""
+    if type(piece) is bytes:
+        place.iov_base = PyBytes_AS_STRING(piece)
+        place.iov_len = len(<bytes> piece)
+    else:
+        place.iov_base = PyMemoryView_GET_BUFFER(piece).buf
+        place.iov_len = PyMemoryView_GET_BUFFER(piece).len
+    return place.iov_len
+
+
+cdef list pieces_of(list buffers, bint convert):
+    """The same as bytes objects and memoryviews, held while this tasklet is parked; None for what must be left to the
+    standard library."""
+    cdef list pieces = list(buffers)
+    cdef Py_ssize_t i
+    for i in range(len(pieces)):
+        if type(pieces[i]) is not bytes:
+            if not convert:
+                return None
+            try:
+                pieces[i] = memoryview(pieces[i])
+            except TypeError:
+                return None
+            if not pieces[i].c_contiguous:
+                return None
+    return pieces
 
 
 cdef Py_ssize_t send_pieces(socket self, list pieces, int flags) except -1:
-    """The message of a few bytes objects, without the standard library's method. -2 if it is another one."""
+    """Sends them without the standard library's method: all, or what can be sent at once. Returns the number of bytes."""
     cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
-    cdef Py_ssize_t i, count = len(pieces)
+    cdef bint all = sends_all(self, flags)
+    cdef Py_ssize_t done = 0, first = 0, skip = 0, i, size, total = 0, count = len(pieces)
     cdef iovec vector[PIECES]
     cdef msghdr message
     cdef ssize_t n
-    for i in range(count):
-        if type(pieces[i]) is not bytes:
-            return -2
-        vector[i].iov_base = PyBytes_AS_STRING(pieces[i])
-        vector[i].iov_len = len(<bytes> pieces[i])
     memset(&message, 0, sizeof(message))
     message.msg_iov = vector
-    message.msg_iovlen = count
-    pieces = list(pieces)           # held while this tasklet is parked
-    PySys_Audit("socket.sendmsg", "OO", <PyObject*> self, <PyObject*> None)
+    for i in range(count if all else 0):
+        total += take_piece(pieces[i], vector)
     begin(self, WRITE)
     while True:
-        n = c_sendmsg(self.sock_fd, &message, flags | MSG_DONTWAIT)
+        for i in range(min(count - first, <Py_ssize_t> PIECES)):
+            take_piece(pieces[first + i], &vector[i])
+        message.msg_iovlen = min(count - first, <Py_ssize_t> PIECES)
+        if skip:
+            vector[0].iov_base = <char*> vector[0].iov_base + skip
+            vector[0].iov_len -= skip
+        n = c_sendmsg(self.sock_fd, &message, flags | MSG_DONTWAIT | MSG_NOSIGNAL)
         if n >= 0:
-            return n
-        wait(self, WRITE, &deadline)
+            done += n
+            if not all or done >= total:
+                return done
+            begin(self, WRITE)
+            skip += n
+            while skip >= (size := take_piece(pieces[first], vector)):
+                skip -= size
+                first += 1
+        elif not goes_on(self, done, &deadline):
+            return done
 
 
 def sendmsg(socket self not None, buffers, ancdata=(), int flags=0, address=None, /):
-    """sendmsg(buffers[, ancdata[, flags[, address]]]) -> count; parks until some can be sent."""
-    cdef Py_ssize_t sent
+    """sendmsg(buffers[, ancdata[, flags[, address]]]) -> count; parks until some can be sent, without a timeout until all
+    is."""
+    cdef bint all = sends_all(self, flags)
+    cdef list pieces = None
     if type(buffers) is not list:
         buffers = list(buffers)
-    if address is None and not ancdata and len(buffers) <= PIECES:
-        sent = send_pieces(self, buffers, flags)
-        if sent != -2:
-            return sent
+    if all or (address is None and not ancdata and len(buffers) <= PIECES):
+        pieces = pieces_of(buffers, all)
+    if address is None and not ancdata and pieces is not None:
+        PySys_Audit("socket.sendmsg", "OO", <PyObject*> self, <PyObject*> None)
+        return send_pieces(self, pieces, flags)
     if type(ancdata) is not tuple:
         ancdata = list(ancdata)
     if address is None:
-        return run(self, WRITE, flags, native_sendmsg, (self, buffers, ancdata, flags | MSG_DONTWAIT))
-    return run(self, WRITE, flags, native_sendmsg, (self, buffers, ancdata, flags | MSG_DONTWAIT, resolved(self, address)))
+        arguments = (self, buffers, ancdata, flags | MSG_DONTWAIT)
+    else:
+        arguments = (self, buffers, ancdata, flags | MSG_DONTWAIT, resolved(self, address))
+    sent = run(self, WRITE, flags, native_sendmsg, arguments)
+    if pieces is None or not all or sent >= sum([memoryview(piece).nbytes for piece in pieces]):
+        return sent
+    # descriptors and addresses went with the first part
+    return send_rest(self, b"".join(pieces), sent, flags & ~MSG_FASTOPEN)
 
 
 def connect(socket self not None, address, /):

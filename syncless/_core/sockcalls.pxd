@@ -36,3 +36,6 @@ cdef object peer_name(sockaddr_storage* address)
 cdef int wait(socket self, int bit, int64_t* deadline) except -1
 cdef int begin(socket self, int bit) except -1
 cdef int await_ready(socket self, int bit, int64_t* deadline) except -1
+cdef bint sends_all(socket self, int flags) noexcept
+cdef bint goes_on(socket self, Py_ssize_t done, int64_t* deadline) except -1
+cdef Py_ssize_t send_rest(socket self, object data, Py_ssize_t done, int flags) except -1

@@ -45,9 +45,14 @@ cdef extern from *:
     static int syncless_inet_aton(const char *text) { struct in_addr address; return inet_aton(text, &address); }
     static void syncless_set_errno(int error) { errno = error; }
     static int syncless_is_ready(int fd, int events) { struct pollfd one = {fd, events, 0}; return poll(&one, 1, 0) == 1; }
+    static int syncless_has_failed(int fd) {        /* looks at its error without taking it away */
+        struct pollfd one = {fd, 0, 0};
+        return poll(&one, 1, 0) == 1 && (one.revents & POLLERR) && (one.revents & POLLHUP);
+    }
     """
     void syncless_set_errno(int error) nogil
     bint is_ready "syncless_is_ready" (int fd, int events) nogil
+    bint syncless_has_failed(int fd) nogil
     int POLLIN, POLLOUT
     int MSG_DONTWAIT, MSG_NOSIGNAL, MSG_WAITALL, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM
     int AF_INET, AF_INET6, AF_UNIX, SOL_SOCKET, SO_ERROR
@@ -78,7 +83,7 @@ cdef object original_detach = _stdlib.socket.detach
 cdef object native_close = _socket.socket.close
 
 cdef enum:
-    SEND_SLICE = 1 << 20        # bytes that sendall() sends before others get a turn
+    SEND_SLICE = 1 << 20        # bytes that are sent before others get a turn
 
 
 def _check_layout():
@@ -165,18 +170,44 @@ def recv_into(socket self not None, buffer, Py_ssize_t nbytes=0, int flags=0) ->
 
 
 def send(socket self not None, data, int flags=0, /) -> int:
-    """send(data[, flags]) -> bytes sent, as socket.socket.send; parks until some can be."""
+    """send(data[, flags]) -> bytes sent, as socket.socket.send; parks until some can be, without a timeout until all are."""
+    return send_rest(self, data, 0, flags)
+
+
+cdef bint sends_all(socket self, int flags) noexcept:
+    """Whether the kernel itself would send all before it returns."""
+    return self.sock_timeout < 0 and self.sock_type == SOCK_STREAM and not flags & MSG_DONTWAIT
+
+
+cdef bint goes_on(socket self, Py_ssize_t done, int64_t* deadline) except -1:
+    """After a call that sends failed: parks if that may help. False: what was sent before is to be told, and the error
+    stays for the next call, as the kernel leaves it."""
+    if done and errno != EAGAIN and errno != EINTR:
+        return False
+    wait(self, WRITE, deadline)
+    return not done or not syncless_has_failed(self.sock_fd)
+
+
+cdef Py_ssize_t send_rest(socket self, object data, Py_ssize_t done, int flags) except -1:
+    """Sends what follows the bytes that are done: all, or what can be sent at once. Returns how many are done then."""
     cdef Py_buffer view
     cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
+    cdef bint all = sends_all(self, flags)
+    cdef Py_ssize_t size
     cdef ssize_t n
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         begin(self, WRITE)
         while True:
-            n = c_send(self.sock_fd, view.buf, view.len, flags | MSG_DONTWAIT | MSG_NOSIGNAL)
+            size = min(view.len - done, <Py_ssize_t> SEND_SLICE) if all else view.len - done
+            n = c_send(self.sock_fd, <char*> view.buf + done, size, flags | MSG_DONTWAIT | MSG_NOSIGNAL)
             if n >= 0:
-                return n
-            wait(self, WRITE, &deadline)
+                done += n
+                if not all or done >= view.len:
+                    return done
+                begin(self, WRITE)
+            elif not goes_on(self, done, &deadline):
+                return done
     finally:
         PyBuffer_Release(&view)
 

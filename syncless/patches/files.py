@@ -10,6 +10,8 @@ import io
 import mmap
 import os
 import pathlib
+import select
+import stat
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -55,10 +57,8 @@ ENTRY = ("stat", "is_dir", "is_file", "is_symlink")
 SUPPORTED = ("supports_dir_fd", "supports_effective_ids", "supports_fd", "supports_follow_symlinks")
 """Sets of functions of os, which must know the new ones."""
 
-PIECE = 65536
-"""Bytes that os.sendfile sends at once where it would wait."""
-
 _scandir = os.scandir
+_poll: Any = getattr(select, "poll", None)
 _sendfile: Any = getattr(os, "sendfile", None)
 _splice: Any = getattr(os, "splice", None)
 
@@ -90,22 +90,50 @@ class Entries:
 
 
 def sendfile(out_fd: int, in_fd: int, offset: int | None, count: int, *more: Any, **named: Any) -> int:
-    """os.sendfile, cooperative: what the descriptor takes of a piece."""
+    """os.sendfile, cooperative."""
     if more or named or is_file(out_fd) or not os.get_blocking(out_fd):
         return _sendfile_of(out_fd, in_fd, offset, count, *more, **named)  # type: ignore[no-any-return]
-    count = min(count, PIECE)
-    return fdcalls.write(out_fd, fdcalls.read(in_fd, count) if offset is None else fdcalls.pread(in_fd, count, offset))
+    return fdcalls.sendfile(out_fd, in_fd, offset, count)
 
 
-def splice(src: int, dst: int, count: int, *places: Any, flags: int = 0, **named: Any) -> int:
-    """os.splice, cooperative: tried without waiting, again when both ends are ready."""
+def _is_readable(fd: int) -> bool:
+    asked = _poll()
+    asked.register(fd, select.POLLIN)
+    return bool(asked.poll(0))
+
+
+def splice(src: int, dst: int, count: int, offset_src: Any = None, offset_dst: Any = None, flags: int = 0) -> int:
+    """os.splice, cooperative: tried without waiting, again when both ends are ready.
+
+    The flag that forbids waiting is for pipes. A socket has a mode of its own, and takes all that a pipe holds.
+    """
     never = os.SPLICE_F_NONBLOCK  # type: ignore[attr-defined,unused-ignore]
+    to_socket = not is_file(dst) and stat.S_ISSOCK(os.fstat(dst).st_mode) and os.get_blocking(dst)
+    done: int = 0
     while True:
         try:
-            return _splice_of(src, dst, count, *places, flags=flags | never, **named)  # type: ignore[no-any-return]
+            if to_socket:  # for the moment of the call, as others may share it
+                os.set_blocking(dst, False)
+            try:
+                moved: int = _splice_of(src, dst, count - done, offset_src, offset_dst, flags | never)
+            finally:
+                if to_socket:
+                    os.set_blocking(dst, True)
         except BlockingIOError:
-            if flags & never:
+            empty = not is_file(src) and not _is_readable(src)
+            if done and empty:
+                return done
+            if flags & never and (empty or not to_socket):
                 raise
+        except OSError:
+            if done:
+                return done  # the next call meets the error
+            raise
+        else:
+            done += moved
+            if not moved or done >= count or not to_socket:
+                return done
+            continue
         if not is_file(src):
             wait_readable(src)
         if not is_file(dst):
