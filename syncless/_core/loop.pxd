@@ -13,6 +13,7 @@ cdef class Loop
 cdef class Watcher(Runnable):
     """Something that is told, at the base of the loop, when its descriptor is ready."""
     cdef int on_ready(self, Loop loop, int bits) except -1
+    cdef int forked(self, Loop loop) except -1
 
 
 cdef struct FdEntry:
@@ -51,7 +52,6 @@ cdef class Loop(Scheduler):
     cdef int _start(self) except -1
     cdef int _hear_signals(self) except -1
     cdef int _after_fork(self) except -1
-    cdef int _abandon(self) except -1
     cdef int _close(self) except -1
 
 

@@ -79,6 +79,10 @@ cdef class Watcher(Runnable):
     cdef int on_ready(self, Loop loop, int bits) except -1:
         raise NotImplementedError("a Watcher defines on_ready()")
 
+    cdef int forked(self, Loop loop) except -1:
+        """In a child after fork: the descriptor belongs to the parent, and no event of it will come."""
+        return 0
+
 
 cdef class _LoopOwner:
     """Lives in the thread's state dict; when the thread ends, so does its loop."""
@@ -298,8 +302,12 @@ cdef class Loop(Scheduler):
     # -- fork and end --------------------------------------------------------------------------------------------------------
 
     cdef int _after_fork(self) except -1:
-        """In the child: a fresh poller, and none of the parent's tasklets but the one that forked."""
+        """In the child: a fresh poller, and none of the parent's tasklets but the one that forked.
+
+        The others are left as they are and never run: their `finally` blocks belong to the parent.
+        """
         cdef int fd
+        watchers = [<object> self.fds[fd].watcher for fd in range(self.fd_room) if self.fds[fd].watcher != NULL]
         self.event_pos = self.event_count = 0
         self.polling = False
         for fd in range(self.fd_room):
@@ -311,13 +319,8 @@ cdef class Loop(Scheduler):
         self.poller.open()
         self.forked = True
         self._hear_signals()
-        return self._abandon()
-
-    cdef int _abandon(self) except -1:
-        """In a child after fork: only the running tasklet goes on.
-
-        The others are left as they are and never run: their `finally` blocks belong to the parent.
-        """
+        for watcher in watchers:
+            (<Watcher> watcher).forked(self)
         current = self.current
         self.ring_count = self.late_count = 0
         self.timers.clear()

@@ -32,3 +32,6 @@ cdef class Alarm:
     cdef Scheduler loop
     cdef BaseTasklet target
     cdef object exception
+
+
+cdef void end_process(BaseException exception) noexcept

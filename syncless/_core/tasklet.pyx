@@ -146,14 +146,14 @@ cdef class Tasklet(BaseTasklet):
         if exception is not None and not isinstance(exception, TaskletExit):
             if isinstance(exception, (KeyboardInterrupt, SystemExit)):
                 if loop.orphan is self:
-                    _end_process(exception)
+                    end_process(exception)
                 loop.throw(loop.main, exception)
             else:
                 loop.report(self, exception)
         self.function = self.args = self.kwargs = self.context = None
         self.tell(loop)
         if loop.orphan is self:
-            _end_process(exception)
+            end_process(exception)
         return 0
 
     cdef int tell(self, Scheduler loop) except -1:
@@ -344,7 +344,7 @@ cdef class MainTasklet(Tasklet):
         return True
 
 
-cdef void _end_process(BaseException exception) noexcept:
+cdef void end_process(BaseException exception) noexcept:
     """The tasklet that forked has ended in the child, where nothing else exists: so does the process."""
     code = 0
     if isinstance(exception, SystemExit):

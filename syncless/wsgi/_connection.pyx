@@ -20,7 +20,7 @@ import sys
 
 cimport cython
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint32_t
 
 from syncless._core.loop cimport Loop
 from syncless._core.poller cimport HANGUP, READ, WRITE
@@ -34,7 +34,7 @@ from syncless.wsgi._peer cimport Peer
 from syncless.wsgi._request cimport Request
 from syncless.wsgi._service cimport (
     BODY_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, PING_DEADLINE, QUEUE_DEADLINE, SCRATCH, WRITE_DEADLINE,
-    Service,
+    Buffer, Service,
 )
 from syncless.wsgi._tls cimport READY, WANTS_READ, WANTS_WRITE
 from syncless.wsgi._upgrade cimport Upgrade
@@ -92,6 +92,19 @@ cdef class Connection(BodySource):
                 self.process(loop)
             elif self.phase == LINGERING:
                 self.linger(loop)
+        return 0
+
+    cdef int forked(self, Loop loop) except -1:
+        """The child keeps no descriptor of it and sends nothing: the connection is the parent's, whose closing ends it. What has come of a
+        body can still be read."""
+        cdef Buffer inbox = self.inbox
+        cdef uint32_t start = self.inbox_start
+        self.gone = True
+        self.inbox.data = NULL
+        self.inbox.size = self.inbox.room = 0
+        self.close(loop, False)
+        self.inbox = inbox
+        self.inbox_start = start
         return 0
 
     cdef int turn(self, Scheduler loop) except -1:

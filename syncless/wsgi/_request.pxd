@@ -25,6 +25,7 @@ cdef class Request(Response):
     cdef int renew_start(self) except -1
     cdef int respond(self) except -1
     cdef int fail(self, Loop loop, BaseException error) except -1
+    cdef int end_in_child(self, BaseException failure) except -1
     cdef BaseException end_upgrade(self, BaseException failure)
     cdef int answer(self, int status, BaseException error) except -1
     cdef int drain(self) except -1

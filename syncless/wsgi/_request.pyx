@@ -16,7 +16,7 @@ from cpython.tuple cimport PyTuple_GET_ITEM
 from syncless._core.loop cimport Loop, get_loop
 from syncless._core.poller cimport READ
 from syncless._core.scheduler cimport DONE, RUNNING
-from syncless._core.tasklet cimport Alarm
+from syncless._core.tasklet cimport Alarm, end_process
 from syncless._core.threadlocal cimport end_locals, start_locals
 from syncless.wsgi._environ cimport dict_version
 from syncless.wsgi._input cimport Input
@@ -93,6 +93,8 @@ cdef class Request(Response):
             failure = error
         if alarm is not None:
             alarm.cancel()
+        if loop.orphan is self:
+            self.end_in_child(failure)
         if self.upgraded:
             failure = self.end_upgrade(failure)
         try:
@@ -182,6 +184,15 @@ cdef class Request(Response):
         if isinstance(error, ClientError):
             return self.answer(error.status, error)
         return self.answer(503 if isinstance(error, (TaskletExit, KeyboardInterrupt, RequestTimeout)) else 500, error)
+
+    cdef int end_in_child(self, BaseException failure) except -1:
+        """The application has forked, and this is the child: the parent answers, and the process ends with the request."""
+        if isinstance(failure, ClientGone):         # it would have gone on sending
+            failure = None
+        if failure is not None and not isinstance(failure, (KeyboardInterrupt, SystemExit, TaskletExit)):
+            self.log_failure(failure)
+        end_process(failure)
+        return 0
 
     cdef BaseException end_upgrade(self, BaseException failure):
         """The other protocol's handler says goodbye; an error is logged here, because no HTTP answer can tell of it."""
