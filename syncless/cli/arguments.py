@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 
 import syncless
+from syncless.patches import AREAS, OFF
 from syncless.wsgi import Limits
 
 
@@ -46,7 +47,9 @@ def make_parser() -> argparse.ArgumentParser:
         description="Serves a WSGI callable, a web.py or CherryPy application or a BaseHTTPRequestHandler class.",
         epilog="Limits and their defaults: "
         + ", ".join(f"{field.name}={field.default}" for field in dataclasses.fields(Limits))
-        + ". SYNCLESS_LOOP=select or epoll chooses how the loop waits.",
+        + ". --no-patch-AREA leaves one area of the patch out: "
+        + ", ".join(area for area in AREAS if area not in OFF)
+        + "; --patch-cpu adds long computations (compression, hashing). SYNCLESS_LOOP=select or epoll chooses how the loop waits.",
     )
     parser.add_argument(
         "application",
@@ -95,8 +98,18 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--chdir", metavar="DIR", help="change to the directory before importing the application")
     parser.add_argument("--reuse-port", action="store_true", help="let several processes listen on the same port (SO_REUSEPORT)")
     parser.add_argument("--no-defer-accept", action="store_true", help="accept connections before their request has come")
-    parser.add_argument("--workers", "-w", type=int, default=0, metavar="N", help="so many processes serve, and this one supervises them")
+    parser.add_argument(
+        "--workers", "-w", type=int, default=0, metavar="N", help="number of worker processes (default 0: serve from this process)"
+    )
     parser.add_argument("--preload", action="store_true", help="import the application once, before the workers start")
+    parser.add_argument(
+        "--no-patch", action="store_true", help="leave the standard library as it is: a call that waits holds up all requests then"
+    )
+    for area in AREAS:
+        turn_on = area in OFF
+        parser.add_argument(
+            f"--{'' if turn_on else 'no-'}patch-{area}", dest="areas", action="append_const", const=(area, turn_on), help=argparse.SUPPRESS
+        )
     parser.add_argument("--pid", metavar="FILE", help="write the process number there")
     parser.add_argument("--quiet", "-q", action="store_true", help="do not print where it listens")
     parser.add_argument("--version", action="version", version=f"syncless {syncless.__version__}")
@@ -111,6 +124,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         options.application, options.access_log = options.access_log, "-"  # the last word is the application, whatever comes before it
     if options.application is None:
         parser.error("name the application to serve, for example myproject.web:app")
+    options.patch = not options.no_patch and (dict(options.areas or ()) or True)
     if options.factory and not options.application.endswith(")"):
         if ":" not in options.application:
             parser.error(f"--factory needs the function's name: {options.application}:create_app")

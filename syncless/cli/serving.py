@@ -12,6 +12,7 @@ import sys
 from syncless.cli.arguments import parse
 from syncless.wsgi import ApplicationFailed, ApplicationNotFound, Limits, WorkersFailed, as_wsgi, serve
 from syncless.wsgi.addresses import systemd_fds
+from syncless.wsgi.blocking import patch_process
 from syncless.wsgi.notices import flush
 
 
@@ -23,7 +24,11 @@ def serve_command(arguments: list[str]) -> int:
             os.chdir(options.chdir)
         if "" not in sys.path and os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
-        application = options.application if options.workers and not options.preload else as_wsgi(options.application)
+        application = options.application
+        if not options.workers:
+            patch_process(options.patch)
+        if options.preload or not options.workers:
+            application = as_wsgi(application)
         limits = Limits(**dict(options.limit))
     except ApplicationFailed as error:
         print(f"syncless: {options.application} raised an error:\n{error}", end="", file=sys.stderr)
@@ -53,6 +58,7 @@ def serve_command(arguments: list[str]) -> int:
             defer_accept=not options.no_defer_accept,
             reuse_port=options.reuse_port,
             workers=options.workers,
+            patch=options.patch,
             preload=options.preload,
             pid_file=options.pid,
             quiet=options.quiet,

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from types import TracebackType
 from typing import Any
 
-from syncless.wsgi.notices import complain
+from syncless.wsgi.blocking import Patch, StallWarning, patch_process, warn_of_blocking_modules
 from syncless.wsgi.server import Server
 from syncless.wsgi.workers import Master
-
-BLOCKING = ("MySQLdb", "botocore", "httpx", "pg8000", "psycopg", "psycopg2", "pymongo", "pymysql", "redis", "requests", "urllib3")
-"""Modules whose calls wait in the standard library's sockets, or in their own."""
-
-
-def blocking_modules() -> list[str]:
-    """Those of BLOCKING that the application has imported, if sockets are not patched."""
-    patches = sys.modules.get("syncless.patches")
-    if patches is not None and patches.is_patched("socket"):
-        return []
-    return [name for name in BLOCKING if name in sys.modules]
 
 
 class PidFile:
@@ -47,6 +35,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     *,
+    patch: Patch = False,
     quiet: bool = False,
     workers: int = 0,
     preload: bool = False,
@@ -69,8 +58,11 @@ def serve(
     string with Apache's atoms, or a mapping of JSON keys to atoms. ``error_log``: a path or a text stream, stderr by default.
     ``limits``: a `Limits`; single limits may be given by name (``head_seconds=10``).
     ``defer_accept``: accept a connection only when its request has come (Linux TCP_DEFER_ACCEPT). ``reuse_port``: SO_REUSEPORT.
-    ``workers``: so many processes serve, and this one supervises them (see `Master`). ``preload``: the application is imported here, once,
-    and not by each of them. ``pid_file``: has the number of this process while it serves. ``quiet``: do not print where it listens.
+    ``patch``: True makes the standard library cooperative before the application is imported (`syncless.patches.patch_all`), in each
+    process that serves; a mapping chooses the areas, {"sqlite3": False}. The command line does it by itself.
+    ``workers``: number of worker processes (0: serve from this process; see `Master`). ``preload``: the application is imported here,
+    once, and not by each of them. ``pid_file``: has the number of this process while it serves. ``quiet``: print neither where it listens
+    nor that the application blocks.
 
     SIGUSR1 opens the log files anew; SIGHUP reads the certificates again, and with workers starts new ones, which import the application
     anew, before the old ones end. The first SIGTERM or SIGINT lets requests in flight end (Limits.stop_seconds), a second one interrupts
@@ -78,12 +70,13 @@ def serve(
     """
     with PidFile(pid_file):
         if workers:
-            Master(application, host, port, workers=workers, preload=preload, quiet=quiet, **options).run()
+            Master(application, host, port, workers=workers, preload=preload, patch=patch, quiet=quiet, **options).run()
         else:
+            patch_process(patch)
             server = Server(application, host, port, **options)
-            if not quiet and (found := blocking_modules()):
-                complain(
-                    f"the application has imported {', '.join(found)}: while a call of it waits, all requests wait. Add this "
-                    "line before anything else: from syncless.patches import patch_all; patch_all()"
-                )
-            server.run(quiet=quiet)
+            if quiet:
+                server.run(quiet=True)
+            else:
+                warn_of_blocking_modules()
+                with StallWarning():
+                    server.run()

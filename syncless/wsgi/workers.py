@@ -29,6 +29,7 @@ import syncless
 from syncless._core.tasklet import sleep, spawn
 from syncless.wsgi.adapt import as_wsgi
 from syncless.wsgi.addresses import Bind, show
+from syncless.wsgi.blocking import Patch, StallWarning, patch_process, warn_of_blocking_modules
 from syncless.wsgi.limits import Limits
 from syncless.wsgi.loading import ApplicationFailed, ApplicationNotFound
 from syncless.wsgi.notices import complain, flush, ready, tell
@@ -93,13 +94,23 @@ class Master:
     """
 
     def __init__(
-        self, application: Any, host: str = "127.0.0.1", port: int = 8000, *, workers: int, preload: bool, quiet: bool, **options: Any
+        self,
+        application: Any,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        workers: int,
+        preload: bool,
+        quiet: bool,
+        patch: Patch = False,
+        **options: Any,
     ):
         if workers < 1 or workers > CLOCKS // 4:
             raise ValueError(f"workers must be from 1 to {CLOCKS // 4}, not {workers}")
         self.application = as_wsgi(application) if preload else application
         self.preloaded = preload
         self.quiet = quiet
+        self.patch = patch
         self.options = options
         # made only to check the arguments, and for the sockets: it never starts
         self.pattern = Server(self.application if callable(self.application) else _nothing, host, port, **options)
@@ -424,6 +435,7 @@ class Master:
             for listener, _ in other.listeners:
                 listener.close()  # nobody would accept from it here; those that are shared have been detached
         try:
+            patch_process(self.patch)
             server = Server(self.application, **{**self.options, "bind": binds, "multiprocess": True})
         except (ApplicationNotFound, ApplicationFailed, OSError, TypeError, ValueError) as error:
             complain(str(error))
@@ -435,7 +447,12 @@ class Master:
             os.write(pipe, READY)
 
         try:
-            server.run(quiet=True, started=started, worker=True)
+            if self.quiet or slot is not self.slots[0]:
+                server.run(quiet=True, started=started, worker=True)
+            else:  # one of them speaks for all
+                warn_of_blocking_modules()
+                with StallWarning():
+                    server.run(quiet=True, started=started, worker=True)
         finally:
             threading._shutdown()  # type: ignore[attr-defined]  # as at the interpreter's end: those that are no daemons
             atexit._run_exitfuncs()

@@ -324,7 +324,7 @@ def test_recycling_by_age_and_by_memory(program):
 
 
 def test_a_loop_that_stands_still_is_told_with_its_stack_and_killed(program):
-    running = program("--workers", "1", "-l", "worker_stuck_seconds=0.6")
+    running = program("--no-patch", "--workers", "1", "-l", "worker_stuck_seconds=0.6")
     (first,) = running.pids(1)
     with pytest.raises((http.client.HTTPException, OSError)):
         running.get("/block?30")

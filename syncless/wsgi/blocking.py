@@ -1,0 +1,64 @@
+"""Whether an application can block the process: the patch before it is imported, or a warning where there is none."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+
+from syncless.debug import Watchdog
+from syncless.wsgi.notices import complain
+
+Patch = bool | Mapping[str, bool]
+"""True: all areas that patch_all() patches by default; a mapping: its arguments, {"sqlite3": False}; False: none."""
+
+CURE = "patch the standard library before anything else, by serve(..., patch=True) or by running the command `syncless`"
+MODULES = ("MySQLdb", "botocore", "httpx", "pg8000", "psycopg", "psycopg2", "pymongo", "pymysql", "redis", "requests", "urllib3")
+"""Modules whose calls wait in the standard library's sockets, or in their own."""
+STALL_MILLISECONDS = 200
+"""For which an application that is not patched may hold all others before that is told."""
+
+
+def patch_process(patch: Patch) -> None:
+    """Patches the standard library of this process as asked. TypeError for an area that there is not."""
+    if patch is not False:
+        # imported only here: it imports all of the standard library that it patches
+        importlib.import_module("syncless.patches").patch_all(**({} if patch is True else patch))
+
+
+def is_patched(area: str) -> bool:
+    patches = sys.modules.get("syncless.patches")
+    return patches is not None and bool(patches.is_patched(area))
+
+
+def warn_of_blocking_modules() -> None:
+    """Tells which modules the application has imported that will block, if sockets are not patched."""
+    found = [] if is_patched("socket") else [name for name in MODULES if name in sys.modules]
+    if found:
+        complain(f"the application has imported {', '.join(found)}: while a call of it waits, all requests wait. To avoid that, {CURE}.")
+
+
+class StallWarning:
+    """Tells once, with the stack, that the application has held all requests, while the block lasts. Nothing where time is patched."""
+
+    def __init__(self) -> None:
+        self._watchdog = None if is_patched("time") else Watchdog(STALL_MILLISECONDS, self._tell)
+        self._told = False
+
+    def _tell(self, seconds: float, stack: str) -> None:
+        if not self._told:
+            self._told = True
+            where = "".join(stack.splitlines(keepends=True)[-2:])
+            complain(
+                f"the application has held all other requests for {seconds * 1000:.0f} ms, and still does:\n{where}"
+                f"If it waits here, {CURE}. If it computes, use run_in_thread() or more workers. This is told once."
+            )
+
+    def __enter__(self) -> StallWarning:
+        if self._watchdog is not None:
+            self._watchdog.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._watchdog is not None:
+            self._watchdog.stop()
