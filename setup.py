@@ -43,6 +43,7 @@ NATIVE = {
     "syncless._core.threadlocks": [],  # the interpreter's locks, made cooperative in place
     "syncless._core.threadconditions": [],  # Condition, Event, Queue: the ways that are taken often
     "syncless._core.threadends": [],  # what joins an OS thread is woken by its end
+    "syncless._core.deadlocks": [],  # who waits for whom
     "syncless.stackless._thread": [],  # a Stackless program's run queue
     "syncless.stackless._tracing": [],  # trace and profile functions of a tasklet's own
     "syncless.stackless._tasklet": [],

@@ -6,12 +6,14 @@ import _thread
 import logging
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from typing import TextIO
 
 from syncless._core.bytecodes import TurnLimit
 from syncless._core.cputime import CpuTime
+from syncless._core.deadlocks import Waits, may_be_circles
 from syncless._core.loop import Loop, current_loop
 from syncless._core.tasklet import Tasklet
 
@@ -20,13 +22,14 @@ logger = logging.getLogger("syncless.debug")
 _start_new_thread = _thread.start_new_thread
 
 
-def describe(tasklet: Tasklet, stack: bool = True) -> str:
-    """A tasklet's name, what it does or waits for and since when, and where it stands."""
+def describe(tasklet: Tasklet, stack: bool = True, waits: Waits | None = None) -> str:
+    """A tasklet's name, what it does or waits for and since when, which tasklet holds that, and where it stands."""
     seconds = tasklet.waiting_seconds
     doing = tasklet.status if seconds is None else f"waits for {tasklet.waiting_for}, since {seconds:.3f} s"
     waited = tasklet.waiting_object
     if waited is not None:
-        doing += f": {waited!r}"
+        holder = (waits or Waits()).holder(waited)
+        doing += f": {waited!r}" + ("" if holder is None else f", held by {holder.name}")
     cpu = f", {tasklet.cpu_seconds:.3f} s of CPU" if tasklet.cpu_seconds else ""
     lines = [f"{tasklet.name} ({tasklet.switches} switches{cpu}): {doing}\n"]
     if stack and tasklet.frame is not None:
@@ -34,9 +37,25 @@ def describe(tasklet: Tasklet, stack: bool = True) -> str:
     return "".join(lines)
 
 
+def _format_circles(circles: list[list[Tasklet]]) -> str:
+    lines = ("deadlock: " + " waits for ".join(tasklet.name for tasklet in (*circle, circle[0])) + "\n" for circle in circles)
+    return "".join(lines)
+
+
 def format_tasklets(loop: Loop | None = None, stacks: bool = True) -> str:
-    """All live tasklets of a loop, by default this thread's, oldest first."""
-    return "".join(describe(tasklet, stacks) for tasklet in (loop or current_loop()).tasklets())
+    """All live tasklets of a loop, by default this thread's, oldest first; then each circle of tasklets that wait for one another."""
+    waits = Waits()
+    tasklets = (loop or current_loop()).tasklets()
+    circles = [circle for circle in waits.circles() if not set(tasklets).isdisjoint(circle)]
+    return "".join(describe(tasklet, stacks, waits) for tasklet in tasklets) + _format_circles(circles)
+
+
+def find_deadlocks() -> list[list[Tasklet]]:
+    """The circles of tasklets, of all threads, each of which waits for a lock that the next one holds, or for its end.
+
+    A wait with a timeout does not count. A plain Lock could still be released by somebody else.
+    """
+    return Waits().circles()
 
 
 def format_tree(loop: Loop | None = None) -> str:
@@ -47,10 +66,11 @@ def format_tree(loop: Loop | None = None) -> str:
     for tasklet in tasklets:
         children.setdefault(tasklet.parent_number if tasklet.parent_number in alive else 0, []).append(tasklet)
     lines = []
+    waits = Waits()
     todo = [(tasklet, 0) for tasklet in reversed(children.get(0, ()))]
     while todo:
         tasklet, depth = todo.pop()
-        lines.append("    " * depth + describe(tasklet, stack=False))
+        lines.append("    " * depth + describe(tasklet, False, waits))
         todo += [(child, depth + 1) for child in reversed(children.get(tasklet.number, ()))]
     return "".join(lines)
 
@@ -74,41 +94,57 @@ def measure_cpu(on: bool = True) -> None:
 
 
 def _log_deadlock(tasklets: list[Tasklet]) -> None:
-    logger.error("deadlock: all tasklets wait for one another:\n%s", "".join(describe(tasklet) for tasklet in tasklets))
+    waits = Waits()
+    circles = [circle for circle in waits.circles() if not set(tasklets).isdisjoint(circle)]
+    stacks = "".join(describe(tasklet, True, waits) for tasklet in tasklets)
+    logger.error("deadlock: these tasklets wait for one another:\n%s%s", stacks, _format_circles(circles))
 
 
 def report_deadlocks(report: Callable[[list[Tasklet]], object] | None = _log_deadlock) -> None:
-    """Tells when all tasklets of this thread wait for one another, for locks, queues, events or ends, and nothing can wake them.
+    """Tells when tasklets wait for one another for ever, while others run, timers are set and servers listen.
 
-    `report(tasklets)` is called once each time, by the loop; by default the logger "syncless.debug" shows their names, what they wait for
-    and their stacks. None: no more. Nothing is told while there is another thread, which may know better, except those of run_in_thread.
+    `report(tasklets)` is called once each time, by the loop of this thread; by default the logger "syncless.debug" shows their names, what
+    they wait for and their stacks. None: no more. Told are circles of tasklets each of which waits for a lock that the next one holds, or
+    for its end, see find_deadlocks(); and all tasklets of this thread, if they wait for one another's queues, events and channels and
+    nothing can wake them. That is not told while there is another thread, which may know better, except those of run_in_thread.
     """
     loop = current_loop()
     before = loop.when_idle
     if isinstance(before, _DeadlockReport):
         before = before.before
     loop.when_idle = before if report is None else _DeadlockReport(before, report)
+    loop.idle_or_not = report is not None
 
 
 class _DeadlockReport:
     """In the place of a loop's when_idle(), which it calls first."""
 
+    BUSY_SECONDS = 0.5
+    """So often a loop looks for circles that always has something to do."""
+
     def __init__(self, before: Callable[[Loop], object] | None, report: Callable[[list[Tasklet]], object]):
         self.before = before
         self.report = report
-        self.told: list[int] = []
+        self.told: set[tuple[int, ...]] = set()
+        self.looked = 0.0
 
     def __call__(self, loop: Loop) -> None:
-        if self.before is not None:
+        now = time.monotonic()
+        if loop.ring_count:
+            if now < self.looked + self.BUSY_SECONDS:
+                return
+        elif self.before is not None:
             self.before(loop)
-        if not loop.hopeless() or threading.active_count() > 1:
-            self.told = []
-            return
-        waiting = loop.tasklets()
-        numbers = [tasklet.number for tasklet in waiting]
-        if numbers != self.told:
-            self.told = numbers
-            self.report(waiting)
+        self.looked = now
+        if loop.hopeless() and threading.active_count() == 1:
+            found = [loop.tasklets()]
+        else:
+            found = Waits().circles() if may_be_circles(loop) else []
+        by_numbers = {tuple(sorted(tasklet.number for tasklet in tasklets)): tasklets for tasklets in found}
+        new = [tasklets for numbers, tasklets in by_numbers.items() if numbers not in self.told]
+        self.told = set(by_numbers)
+        for tasklets in new:
+            self.report(tasklets)
 
 
 def _log(seconds: float, stack: str) -> None:

@@ -35,6 +35,7 @@ cdef class Loop(Scheduler):
     cdef bint forked
     cdef public Py_ssize_t jobs     # calls in real threads that tasklets of this loop wait for
     cdef public object when_idle    # called with the loop before it waits with nothing ready, or None
+    cdef public bint idle_or_not    # it is called before each poll
 
     cdef int wait_fd(self, int fd, int bit, int64_t deadline, const char* why, object on) except -1
     cdef int wait_foreign_fd(self, int fd, int bits, int64_t deadline) except -1
@@ -56,6 +57,7 @@ cdef class Loop(Scheduler):
 
 
 cdef int wait_in(WaitQueue* queue, const char* why, object on, int64_t deadline) except -1
+cdef object loops                   # WeakValueDictionary: thread id -> Loop
 cdef Loop get_loop()
 cdef Loop peek_loop()
 cdef Loop loop_of(object where)

@@ -165,7 +165,7 @@ cdef class Loop(Scheduler):
         cdef int64_t timeout = NEVER, first
         cdef int n
         self.run_late()
-        if self.when_idle is not None and self.ring_count == 0:
+        if self.when_idle is not None and (self.ring_count == 0 or self.idle_or_not):
             self.when_idle(self)
         if self._trim() or self.ring_count:
             timeout = 0

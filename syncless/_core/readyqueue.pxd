@@ -8,7 +8,8 @@ cdef class ReadyQueue:
     cdef int64_t now                # ns; as fresh as the last poll, or a few short turns ago
     # a ring of owned references
     cdef PyObject** ring
-    cdef size_t ring_head, ring_count, ring_mask
+    cdef size_t ring_head, ring_mask
+    cdef readonly size_t ring_count
     # what is due before the next poll, owned
     cdef PyObject** late
     cdef Py_ssize_t late_count, late_room

@@ -1,1 +1,2 @@
-class ReadyQueue: ...
+class ReadyQueue:
+    ring_count: int

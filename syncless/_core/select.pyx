@@ -391,6 +391,7 @@ def select(cases, timeout=None):
         if case.selection is not None:
             raise ValueError("a case is for one select(), once")
         case.selection = selection
+        case.serial = selection.owner.serial
         case.place = i
         inside = inside and not isinstance(case, (FdCase, AfterCase))
         case.loop = loop

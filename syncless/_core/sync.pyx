@@ -8,10 +8,10 @@ those who wait: it could let another thread or a signal handler change the state
 timeout may run Python code; so both come before the look that counts.
 """
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from syncless._core.clock cimport NEVER, deadline_after
-from syncless._core.loop cimport get_loop, wait_in
+from syncless._core.loop cimport Loop, get_loop, peek_loop, wait_in
 from syncless._core.scheduler cimport WOKEN, BaseTasklet, queue_pop, wake_all
 
 
@@ -79,6 +79,12 @@ cdef class Event:
         return f"<{type(self).__name__} {'set' if self.flag else 'unset'}>"
 
 
+cdef uint64_t running() noexcept:
+    """The serial number of the running tasklet."""
+    cdef Loop loop = peek_loop()
+    return loop.current.serial if loop is not None and loop.current is not None else 0
+
+
 cdef class Semaphore:
     """Semaphore(value=1): at most that many tasklets are between acquire() and release() (threading.Semaphore)."""
 
@@ -97,6 +103,7 @@ cdef class Semaphore:
             deadline = deadline_after(timeout)
         if self.value > 0:
             self.value -= 1
+            self.holder = running()
             return True
         try:
             return wait_in(&self.waiters, "lock" if isinstance(self, Lock) else "semaphore", self, deadline) == WOKEN
@@ -110,8 +117,10 @@ cdef class Semaphore:
         while self.waiters.head != NULL:
             first = queue_pop(&self.waiters)
             if first.loop.wake(first, None):
+                self.holder = first.serial
                 return 0
         self.value += 1
+        self.holder = 0
         return 0
 
     def acquire(self, blocking=True, timeout=None) -> bool:
@@ -168,4 +177,5 @@ cdef class Lock(Semaphore):
         self.release()
 
     def __repr__(self):
-        return f"<{type(self).__name__} {'unlocked' if self.value else 'locked'}>"
+        held = f"held by tasklet {self.holder}" if self.holder else "locked"
+        return f"<{type(self).__name__} {'unlocked' if self.value else held}>"

@@ -17,7 +17,7 @@ from _queue import Empty
 cimport cython
 from cpython.dict cimport PyDict_DelItem, PyDict_SetItem
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uintptr_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uintptr_t
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.loop cimport Loop, peek_loop, take_turns, wait_in
@@ -26,11 +26,14 @@ from syncless._core.scheduler cimport WOKEN, BaseTasklet, WaitQueue, queue_pop
 cdef extern from *:
     """
     #include "pythread.h"
+    #include <stdint.h>
     typedef struct {
         PyObject_HEAD
         PyThread_type_lock lock;
         PyObject *weakrefs;
         char locked;
+        uint16_t mark;                  /* this and the next lie in what the interpreter leaves unused at the end: HELD says that */
+        uint32_t holder;                /* is a tasklet's serial number */
     } SynclessLock;
     typedef struct {
         PyObject_HEAD
@@ -46,6 +49,8 @@ cdef extern from *:
     ctypedef struct SynclessLock:
         PyThread_type_lock lock
         char locked
+        uint16_t mark
+        uint32_t holder
     ctypedef struct SynclessRLock:
         PyThread_type_lock lock
         unsigned long owner
@@ -66,6 +71,7 @@ cdef object original_lock_acquire = LockType.acquire
 cdef object original_rlock_acquire = RLockType.acquire
 cdef object original_put = SimpleQueueType.put
 cdef object original_get = SimpleQueueType.get
+cdef bint has_room = LockType.__basicsize__ >= sizeof(SynclessLock)     # for the holder; not on 32 bits
 cdef double longest = threading.TIMEOUT_MAX
 cdef dict waiting = {}      # id of a lock or queue -> _Line of the tasklets that wait for it, while there are any
 
@@ -204,12 +210,34 @@ cdef bint acquire_in_turn(object self, attempt_t attempt, int64_t deadline) exce
 # -- Lock --------------------------------------------------------------------------------------------------------------------------
 
 
+cdef enum:
+    HELD = 0x5A17
+
+
 cdef bint try_lock(object self) noexcept:
     cdef SynclessLock* lock = <SynclessLock*> <PyObject*> self
+    cdef Loop loop
     if not PyThread_acquire_lock(lock.lock, 0):
         return False
     lock.locked = 1
+    if has_room:
+        loop = peek_loop()
+        if loop is not None and loop.current is not None:
+            lock.mark = HELD
+            lock.holder = <uint32_t> loop.current.serial
     return True
+
+
+cdef uint32_t holder_of_lock(object self) noexcept:
+    """The last 32 bits of the serial number of the tasklet that holds what is a Lock; 0 if that is not known."""
+    cdef SynclessLock* lock = <SynclessLock*> <PyObject*> self
+    return lock.holder if has_room and lock.locked and lock.mark == HELD else 0
+
+
+cdef unsigned long owner_of_rlock(object self) noexcept:
+    """What ident() is for the tasklet that holds what is an RLock; 0 if none does."""
+    cdef SynclessRLock* lock = <SynclessRLock*> <PyObject*> self
+    return lock.owner if lock.count else 0
 
 
 cdef bint is_lock(object lock) noexcept:
@@ -224,7 +252,13 @@ cdef bint lock_is_free(object lock) noexcept:
 cdef object new_held_lock():
     lock = _thread.allocate_lock()
     try_lock(lock)
+    forget_holder(lock)                         # it is not held, but waited for
     return lock
+
+
+cdef void forget_holder(object self) noexcept:
+    if has_room:
+        (<SynclessLock*> <PyObject*> self).mark = 0
 
 
 cdef object seconds_to(int64_t deadline):
@@ -244,6 +278,7 @@ cdef int give_lock(object self) except -1:
     cdef SynclessLock* lock = <SynclessLock*> <PyObject*> self
     if not lock.locked:
         raise RuntimeError("release unlocked lock")
+    forget_holder(self)
     lock.locked = 0
     PyThread_release_lock(lock.lock)
     return wake_first(self)
