@@ -51,6 +51,7 @@ def kept(connections: int, pipelined: int = 1) -> Callable[[int, int], None]:
         for client in clients:
             client.close()
 
+    load.warm = max(WARM, 4 * connections)  # type: ignore[attr-defined]
     return load
 
 
@@ -64,7 +65,9 @@ def fresh(port: int, requests: int) -> None:
 LOADS: dict[str, Callable[[int, int], None]] = {
     "keepalive": kept(1),
     "keepalive-64": kept(64),
+    "keepalive-65": kept(65),
     "keepalive-200": kept(200),
+    "keepalive-1000": kept(1000),
     "pipelined": kept(1, 16),
     "connections": fresh,
 }
@@ -114,7 +117,8 @@ def count(name: str, requests: int, tree: pathlib.Path) -> float:
             total(collected(["-c", ENGINE[name].replace("COUNT", str(number))], tree)) for number in (WARM, WARM + requests)
         )
     else:
-        few, many = (served(LOADS[name], number, tree) for number in (WARM, WARM + requests))
+        warm = getattr(LOADS[name], "warm", WARM)
+        few, many = (served(LOADS[name], number, tree) for number in (warm, warm + requests))
     return (many - few) / requests
 
 

@@ -26,7 +26,7 @@ from syncless._core.loop cimport Loop
 from syncless._core.poller cimport HANGUP, READ, WRITE
 from syncless._core.scheduler cimport Scheduler
 from syncless.wsgi._bodysource cimport BodySource
-from syncless.wsgi._environ cimport MEMORIES, EnvironMaker, dict_version
+from syncless.wsgi._environ cimport EnvironMaker, Memory, dict_version
 from syncless.wsgi._greeting cimport NOT_TLS, greet_peer
 from syncless.wsgi._head cimport head
 from syncless.wsgi._input cimport Input
@@ -206,6 +206,7 @@ cdef class Connection(BodySource):
     cdef int dismiss(self, Request request) except -1:
         """The request has ended, or will never begin."""
         cdef EnvironMaker environs = self.service.environs
+        cdef Memory* memory
         self.request = request.peer = None
         request.input.source = None
         if request.handler is not None:
@@ -218,10 +219,11 @@ cdef class Connection(BodySource):
         # the caller's: the application has kept nothing of it, and no tasklet-local data hangs on it that the next request would find
         if Py_REFCNT(<PyObject*> request) == 1 and not has_weakrefs(<PyObject*> request):
             request._exception = None           # its traceback would keep the request's objects alive
-            if self.phase != CLOSED and request.head_serial and request.head_serial == environs.memories[self.fd % MEMORIES].serial \
-                    and request.unspoilt():
-                environs.spares[self.fd % MEMORIES] = request
-                return 0
+            if self.phase != CLOSED and request.head_serial:
+                memory = environs.memory_of(self.fd)
+                if memory != NULL and request.head_serial == memory.serial and request.unspoilt():
+                    environs.spares[memory.index] = request
+                    return 0
             self.service.spare_request = request
         request.environ = None
         return 0
@@ -325,9 +327,12 @@ cdef class Connection(BodySource):
         """A Request from a scanned head: the connection's last one, if it had the same head and has left its environ as it was."""
         cdef Service service = self.service
         cdef EnvironMaker environs = service.environs
-        cdef Request request = <Request> environs.spares[self.fd % MEMORIES]
-        if request is not None:
-            environs.spares[self.fd % MEMORIES] = None
+        cdef Memory* memory = environs.memory_of(self.fd)
+        cdef Request request = None
+        if memory != NULL:
+            request = <Request> environs.spares[memory.index]
+            if request is not None:
+                environs.spares[memory.index] = None
         if request is None or request.head_serial != environs.scanned or not request.unspoilt():
             request = self.furnish(request, data, found)
         service.set_deadline(self, NO_DEADLINE)

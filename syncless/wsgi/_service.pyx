@@ -135,10 +135,11 @@ cdef class Service:
         self.lists[GREETING_DEADLINE].length = <int64_t> (limits.greeting_seconds * 1e9)
         self.lists[QUEUE_DEADLINE].length = <int64_t> (limits.queue_seconds * 1e9)
         self.lists[PING_DEADLINE].length = <int64_t> (limits.ping_seconds * 1e9)
-        self.environs = EnvironMaker(template)
+        self.environs = EnvironMaker(template, limits.remembered)
         self.log_access = log_access
         self.log_errors = log_errors
         self.loop = get_loop()
+        self.environs.clock = &self.loop.now
         self.flusher = Flusher()
         self.flusher.service = self
         self.status_lines = {}
@@ -383,5 +384,5 @@ cdef class Service:
                 link = (<Link> link).following
         return {
             "connections": self.connections, "active": self.active, "queued": self.queued, "deadlines": waiting,
-            "buffers": self.buffers_out, "buffered bytes": self.buffered,
+            "buffers": self.buffers_out, "buffered bytes": self.buffered, "remembered": self.environs.count,
         }

@@ -8,6 +8,7 @@ MAY_BE_ZERO = {
     "connections",
     "requests",
     "queued",
+    "remembered",
     "drain_bytes",
     "body_rate",
     "body_grace_seconds",
@@ -40,6 +41,8 @@ class Limits:
     """Bytes of the trailer section of a chunked body; 431 beyond."""
     body_bytes: int = 1 << 30
     """Bytes of a request body; 413 beyond (waitress max_request_body_size)."""
+    remembered: int = 1024
+    """Active connections whose last request head is remembered, so that the same fields are not read again: some 4 kB for each. 0: none."""
     drain_bytes: int = 1 << 16
     """Bytes of a body, unread by the application, that are read away to keep the connection; it is closed beyond."""
     pipelined: int = 32

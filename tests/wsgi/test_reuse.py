@@ -53,6 +53,64 @@ def test_what_an_application_does_to_its_environ_stays_its_own(start, name):
     assert (seen[0]["PATH_INFO"], seen[0]["HTTP_COOKIE"]) == ("/path", "a=b")
 
 
+def environ_ids(client_list, seen):
+    """id() of the environ that each got: that of its own, as long as all that are remembered are alive."""
+    for client in client_list:
+        client.get("/", "Cookie: a\r\n")
+    ids, seen[:] = list(seen), []
+    return ids
+
+
+def remembering(start, **options):
+    seen = []
+
+    def app(environ, start_response):
+        seen.append(id(environ))
+        return answer(start_response)
+
+    return start(app, **options), seen
+
+
+def test_each_active_connection_has_its_last_head_remembered(start):
+    """Far more connections than the 64 descriptors that there once was room for."""
+    server, seen = remembering(start)
+    clients = [start.client(server) for _ in range(150)]
+    rounds = [environ_ids(clients, seen) for _ in range(4)]
+    assert len(set(rounds[2])) == 150 and rounds[2] == rounds[3]
+    assert server.census()["remembered"] == 150
+    for client in clients[:100]:
+        client.close()
+    assert eventually(lambda: server.census()["remembered"] == 50)
+    assert environ_ids(clients[100:], seen) == rounds[2][100:]
+
+
+def test_memory_of_active_connection_is_not_taken_away(start):
+    server, seen = remembering(start, remembered=2)
+    first, second, third = (start.client(server) for _ in range(3))
+    rounds = [environ_ids([first, second, third], seen) for _ in range(5)]
+    assert rounds[3][:2] == rounds[4][:2] and len(set(rounds[4])) == 3 and server.census()["remembered"] == 2
+
+
+def test_memory_of_silent_connection_is_given_to_active_one(start):
+    server, seen = remembering(start, remembered=2)
+    first, second, third = (start.client(server) for _ in range(3))
+    before = [environ_ids([first, second], seen) for _ in range(3)]
+    syncless.sleep(1.1)
+    ids = environ_ids([second, third] * 3, seen)
+    assert ids[0::2] == [before[2][1]] * 3 and ids[3] == ids[5] not in before[2]
+    assert [len(set(environ_ids([first] * 3, seen))), server.census()["remembered"]] == [1, 2]
+    first.close()
+    third.close()
+    assert eventually(lambda: server.census()["remembered"] == 1)
+    assert environ_ids([second], seen) == [before[2][1]]
+
+
+def test_nothing_is_remembered_if_so_asked(start):
+    server, seen = remembering(start, remembered=0)
+    client = start.client(server)
+    assert all(environ_ids([client], seen) for _ in range(3)) and server.census()["remembered"] == 0
+
+
 def test_an_environ_that_somebody_keeps_is_not_given_away(start):
     kept = []
     keepers = [

@@ -131,14 +131,15 @@ def test_a_body_is_not_taken_for_a_request(start):
     assert client.at_end()
 
 
-def test_remembered_fields_are_those_of_the_same_connection_and_bytes(start):
+@pytest.mark.parametrize("remembered", [0, 1, 1000])
+def test_remembered_fields_are_those_of_the_same_connection_and_bytes(start, remembered):
     def app(environ, start_response):
         start_response("200 OK", [])
         seen = environ.pop("HTTP_COOKIE", "none")
         environ["HTTP_COOKIE"] = "spoilt"
         return [f"{environ['PATH_INFO']} {environ['SERVER_PROTOCOL']} {environ.get('HTTP_X', '-')} {seen}".encode()]
 
-    server = start(app)
+    server = start(app, remembered=remembered)
     first, second = start.client(server), start.client(server)
     for _ in range(3):
         assert first.get("/a", "Cookie: one\r\nX: 1\r\n")[2] == b"/a HTTP/1.1 1 one"
