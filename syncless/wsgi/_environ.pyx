@@ -220,7 +220,7 @@ cdef class EnvironMaker:
             self.fd_room = room
         if self.count < self.most:
             return True
-        for i in range(min(LOOKS, self.count)):
+        for _ in range(min(LOOKS, self.count)):
             self.hand = (self.hand + 1) % self.count
             if self.clock[0] - self.memories[self.hand].used > SILENT:
                 return True
