@@ -209,7 +209,7 @@ cdef class EnvironMaker:
     cdef bint make_way(self, int fd) noexcept:
         """Whether there is a place for one memory more: a new one, or that of a connection that has been silent for SILENT, at the hand."""
         cdef Memory** grown
-        cdef int i, room
+        cdef int _, room
         if fd >= self.fd_room:
             room = max(fd + 1, self.fd_room * 2, 64)
             grown = <Memory**> PyMem_Realloc(self.by_fd, room * sizeof(Memory*))
