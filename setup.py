@@ -23,7 +23,9 @@ NATIVE = {
     "syncless._core.threadlocal": [],  # threading.local per tasklet
     "syncless._core.observers": [],  # who is told of each switch
     "syncless._core.readyqueue": [],  # whose turn is next
+    "syncless._core.thrown": [],  # exceptions on their way to a tasklet
     "syncless._core.scheduler": [],  # carriers; park and wake
+    "syncless._core.ending": [],  # what becomes of tasklets when their thread ends
     "syncless._core.loop": [],  # descriptors, time, signals
     "syncless._core.cputime": [],  # how long each tasklet ran
     "syncless._core.bytecodes": [],  # how many a turn may have

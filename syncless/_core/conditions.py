@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 import time
 from collections import deque
@@ -12,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from syncless._core.sync import Event, Lock, Semaphore
-from syncless._core.tasklet import Tasklet, current
+from syncless._core.tasklet import Tasklet, current, next_thrown, uninterrupted
 
 
 class RLock:
@@ -122,7 +121,9 @@ class Condition:
         if not told.is_set():
             with contextlib.suppress(ValueError):  # another thread is about to tell it
                 self._waiters.remove(told)
-        raised = self._take_again(count) or raised
+        uninterrupted(self._take_again, count)  # because the caller will release it, and must not release another's
+        if raised is None:
+            raised = next_thrown()
         if raised is not None:
             if told.is_set():
                 self.notify()
@@ -132,23 +133,11 @@ class Condition:
                 del raised  # it has a traceback with this frame
         return told.is_set()  # also if it was told when its time was over and its turn had not come
 
-    def _take_again(self, count: int | None) -> BaseException | None:
-        """Takes the lock, whatever is thrown at the tasklet meanwhile, which it returns: the caller will release the lock. Raises what
-        would come again and again, and KeyboardInterrupt: who presses Ctrl-C once more wants to leave."""
-        raised: BaseException | None = None
-        while True:
-            try:
-                if isinstance(self._lock, RLock):
-                    self._lock._acquire_restore(count or 0)
-                else:
-                    self._lock.acquire()
-                return raised
-            except (KeyboardInterrupt, MemoryError, RecursionError):
-                raise
-            except BaseException as error:
-                if current() is None or sys.is_finalizing():
-                    raise
-                raised = error
+    def _take_again(self, count: int | None) -> None:
+        if isinstance(self._lock, RLock):
+            self._lock._acquire_restore(count or 0)
+        else:
+            self._lock.acquire()
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
         """Waits until predicate() is true, at most `timeout` seconds in all. Returns what it gave last."""

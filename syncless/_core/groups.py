@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from syncless._core.tasklet import Tasklet, TaskletExit, current, spawn
+from syncless._core.tasklet import Tasklet, TaskletExit, current, spawn, uninterrupted
 from syncless._core.waiting import join_all
 
 
@@ -83,7 +83,10 @@ class TaskGroup:
         interrupted: BaseException | None = None
         while self._children:
             try:
-                join_all(list(self._children))
+                if self._open and not self._errors:
+                    join_all(list(self._children))
+                else:  # they have been told to end: an interruption has nothing to do here
+                    uninterrupted(join_all, list(self._children))
             except BaseException as error:
                 if current() is None or sys.is_finalizing():
                     raise  # nothing can wait here
@@ -92,6 +95,8 @@ class TaskGroup:
                     self._open = False
                     self._cancel()
         self._open = False
+        if self._owner is not None:
+            self._owner.take_back(self._stop)
         if interrupted is not None:
             raise interrupted
         errors = list(self._errors)

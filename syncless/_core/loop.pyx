@@ -24,6 +24,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
+from syncless._core.ending cimport end_carriers, end_tasklets
 from syncless._core.observers cimport Observer, Observers
 from syncless._core.poll_epoll cimport EpollPoller
 from syncless._core.poll_select cimport SelectPoller
@@ -341,12 +342,12 @@ cdef class Loop(Scheduler):
         if self.closed or Py_IsFinalizing():        # then the process ends and takes all with it; no code may run any more
             return 0
         if syncless_tls_loop == mine:               # not in a child after a fork, which clears away the other threads
-            self.kill_all()
+            end_tasklets(self)
             syncless_tls_loop = NULL
         if self.locals is not None:
             for one in list(self.locals):
                 self.forget_locals(one, self.main)
-        self.end()
+        end_carriers(self)
         self.poller.close()
         return 0
 
@@ -454,7 +455,7 @@ cdef Loop loop_of(object where):
     if number is None and not isinstance(where, threading.Thread):
         raise TypeError(f"a loop is named by itself, a thread, or a thread's number, not by {type(where).__name__}")
     loop = loops.get(number)
-    if loop is None or loop.closed:
+    if loop is None or loop.ending or loop.closed:
         raise LookupError("that thread has not used syncless yet, or has ended")
     return loop
 

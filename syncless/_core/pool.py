@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from syncless._core.queues import Queue
 from syncless._core.sync import Lock, Semaphore
-from syncless._core.tasklet import Tasklet, TaskletExit, spawn
+from syncless._core.tasklet import Tasklet, TaskletExit, current, spawn
 from syncless._core.waiting import join_all
 
 T = TypeVar("T")
@@ -73,18 +73,25 @@ class Pool:
                 raise
             except BaseException as error:
                 failed.append(error)
-                for other in workers:
-                    if not other.done():
-                        other.kill(block=False)
+                stop()
+
+        def stop() -> None:
+            while workers:  # each is told once: it may be cleaning up
+                worker = workers.pop()
+                told.append(worker)
+                if worker is not current():
+                    worker.kill(block=False)
 
         workers: list[Tasklet] = []
+        told: list[Tasklet] = []
         try:
             while len(workers) < min(items, self.size) and not failed:
                 workers.append(self.spawn(quietly))
-            join_all(workers)
+            if not failed:
+                join_all(list(workers))
         finally:
-            for worker in workers:
-                worker.kill()
+            stop()
+            join_all(told)
         if failed:
             raise failed[0]
 

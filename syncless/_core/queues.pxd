@@ -1,4 +1,4 @@
-from syncless._core.scheduler cimport WaitQueue
+from syncless._core.scheduler cimport Meeting, WaitQueue
 
 
 cdef class Queue:
@@ -6,6 +6,7 @@ cdef class Queue:
     cdef object items                       # collections.deque, or what does the same in another order
     cdef Py_ssize_t count
     cdef Py_ssize_t accepted                # items that have been let in, or handed over, since the beginning
+    cdef Py_ssize_t returned                # of the items, how many at the front were given to tasklets that were killed
     cdef WaitQueue getters                  # wait for an item: only while there is none
     cdef WaitQueue putters                  # wait for room: their items are in tasklet.value
     cdef object __weakref__
@@ -26,12 +27,15 @@ cdef class JoinableQueue(Queue):
     cdef WaitQueue joiners
 
 
-cdef class Channel:
+cdef class Channel(Meeting):
     cdef WaitQueue senders                  # at most one of the two is not empty
     cdef WaitQueue receivers
-    cdef readonly Py_ssize_t balance        # senders that wait, or minus the receivers that wait
+    cdef object kept                        # deque of values whose senders have gone on, or None; then no receiver waits
+    cdef readonly Py_ssize_t balance        # senders that wait and values kept, or minus the receivers that wait
     cdef readonly bint closed
     cdef object __weakref__
     cdef int hand_over(self, object value, object exception, object timeout) except -1
     cdef int sent(self, object value) except -1
     cdef object received(self, object value)
+    cdef int pass_on(self, object value) except -1
+    cdef object _take_kept(self)

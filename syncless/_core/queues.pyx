@@ -1,7 +1,7 @@
 """Queue and Channel: values that pass from tasklet to tasklet, within a thread or between OS threads.
 
-A value is handed straight to a tasklet that waits for it. If that tasklet is killed before it runs, a queue takes the value back to
-its front; a channel gives it to the next receiver, because the sender has gone on already.
+A value is handed straight to a tasklet that waits for it. If that tasklet is killed before it runs, the value goes to the next one that waits,
+or comes first again: several that come back keep their order. A channel keeps such values, too, because their senders have gone on.
 """
 
 from collections import deque
@@ -11,7 +11,10 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport deadline_after
 from syncless._core.loop cimport get_loop, wait_in
-from syncless._core.scheduler cimport WOKEN, BaseTasklet, queue_pop, wake_all
+from syncless._core.scheduler cimport WOKEN, BaseTasklet, Meeting, queue_pop, queue_remove, wake_all
+
+cdef const char* TO_SEND = "receiver on a channel"
+cdef const char* TO_RECEIVE = "sender on a channel"
 
 cdef enum:
     ROW = 1000                  # items in order that lie in one list at most: moving them takes less than comparing does
@@ -80,6 +83,8 @@ cdef class Queue:
         if self.count:
             self.count -= 1
             item = self.items.popleft()
+            if self.returned:
+                self.returned -= 1
             if self.putters.head != NULL:
                 self.admit()
             return item
@@ -126,7 +131,11 @@ cdef class Queue:
             getter = queue_pop(&self.getters)
             if getter.loop.wake(getter, item):
                 return
-        self.items.appendleft(item)
+        if type(self.items) is deque:
+            self.items.insert(self.returned, item)
+            self.returned += 1
+        else:
+            self.items.give_back(item)
         self.count += 1
 
     def put_nowait(self, item) -> None:
@@ -157,7 +166,7 @@ cdef class Queue:
 class _Stack(deque):
     """What a queue keeps its items in: the last in is the first out."""
     popleft = deque.pop
-    appendleft = deque.append
+    give_back = deque.append
 
 
 cdef class _Ordered:
@@ -222,13 +231,13 @@ cdef class _Ordered:
         cdef list row = <list> self.rows[len(self.rows) - 1]
         self.changes += 1
         if self.returned:
-            return self.returned.pop()
+            return self.returned.pop(0)
         item = row.pop()
         if not row and len(self.rows) > 1:
             self.rows.pop()
         return item
 
-    def appendleft(self, item):
+    def give_back(self, item):
         self.changes += 1
         self.returned.append(item)
 
@@ -309,15 +318,22 @@ cdef class JoinableQueue(Queue):
         return self.finished == self.accepted
 
 
+class _Closed(ValueError):
+    """The channel is closed, and not: this was sent."""
+
+
 cdef class _Raise:
     """An exception on its way through a channel."""
     cdef object exception
 
 
-cdef class Channel:
+cdef class Channel(Meeting):
     """A meeting of one sender and one receiver: each waits for the other (Stackless Python's channel).
 
     Several may wait on either side; they meet in the order of their coming. Iterating receives until close().
+
+    send() returns when a receiver has the value. If that receiver is killed before its turn comes, the next receiver gets the value; until
+    there is one the channel keeps it, before all that is sent later. It counts in `balance` as a sender does, and outlives close().
     """
 
     cdef int hand_over(self, object value, object exception, object timeout) except -1:
@@ -342,7 +358,7 @@ cdef class Channel:
             other.value = value
         self.balance += 1
         try:
-            if wait_in(&self.senders, "receiver on a channel", self, deadline) != WOKEN:
+            if wait_in(&self.senders, TO_SEND, self, deadline) != WOKEN:
                 raise TimeoutError(f"nobody received from the channel within {timeout} s")
         except BaseException:
             if other is None or not other.granted:
@@ -375,6 +391,8 @@ cdef class Channel:
         cdef int64_t deadline
         get_loop()                              # before the look at who waits, see sync.pyx
         deadline = deadline_after(timeout)
+        if self.kept is not None:
+            return self.received(self._take_kept())
         while self.senders.head != NULL:
             other = queue_pop(&self.senders)
             value = other.value
@@ -382,18 +400,18 @@ cdef class Channel:
                 self.balance -= 1
                 return self.received(value)
         if self.closed:
-            raise ValueError("receive on a closed channel")
+            raise _Closed("receive on a closed channel")
         other = get_loop().current
         self.balance -= 1
         try:
-            if wait_in(&self.receivers, "sender on a channel", self, deadline) != WOKEN:
+            if wait_in(&self.receivers, TO_RECEIVE, self, deadline) != WOKEN:
                 raise TimeoutError(f"nobody sent to the channel within {timeout} s")
         except BaseException:
             if other is None or not other.granted:
                 self.balance += 1
             else:                               # given a value, and killed before it could take it: to the next receiver
                 value, other.value = other.value, None
-                self._pass_on(value)
+                self.pass_on(value)
             raise
         value, other.value = other.value, None
         return self.received(value)
@@ -401,21 +419,43 @@ cdef class Channel:
     cdef object received(self, object value):
         """A receiver was woken with the value, or took it."""
         if value is _CLOSED:
-            raise ValueError("the channel was closed while its receiver waited")
+            raise _Closed("the channel was closed while its receiver waited")
         if isinstance(value, _Raise):
             raise (<_Raise> value).exception
         return value
 
-    def _pass_on(self, value):
+    cdef int pass_on(self, object value) except -1:
+        """A receiver was given the value and killed before it took it: to the next, or kept."""
         cdef BaseTasklet other
+        if value is _CLOSED:
+            return 0
+        self.balance += 1                       # one receiver less, or one value more
         while self.receivers.head != NULL:
             other = queue_pop(&self.receivers)
             if other.loop.wake(other, value):
-                self.balance += 1
-                return
+                return 0
+        if self.kept is None:
+            self.kept = deque()
+        self.kept.append(value)
+        return 0
+
+    cdef object _take_kept(self):
+        value = self.kept.popleft()
+        if not self.kept:
+            self.kept = None
+        self.balance -= 1
+        return value
+
+    cdef int left_by(self, BaseTasklet tasklet) except -1:
+        cdef bint sends = tasklet.why == TO_SEND
+        if tasklet.queued:
+            queue_remove(&self.senders if sends else &self.receivers, tasklet)
+        if not tasklet.granted:
+            self.balance -= 1 if sends else -1
+        return 0
 
     def close(self) -> None:
-        """No more values: whoever waits gets a ValueError, iteration ends."""
+        """No more values: a tasklet that waits gets a ValueError, iteration ends."""
         cdef BaseTasklet other
         self.closed = True
         while self.receivers.head != NULL:
@@ -431,10 +471,8 @@ cdef class Channel:
     def __next__(self):
         try:
             return self.receive()
-        except ValueError:
-            if self.closed:
-                raise StopIteration from None
-            raise
+        except _Closed:
+            raise StopIteration from None
 
     def __repr__(self):
         return f"<{type(self).__name__} {'closed' if self.closed else f'balance={self.balance}'}>"

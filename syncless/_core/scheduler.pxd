@@ -44,7 +44,8 @@ cdef class BaseTasklet(Runnable):
     cdef int state
     cdef int outcome                # why park() returned
     cdef object value               # handed over by wake()
-    cdef object pending             # an exception to raise where it stopped
+    cdef object pending             # what it raises at its next waits, see thrown.pyx; or None
+    cdef bint shielded              # it raises nothing of that for now, see uninterrupted() in tasklet.pyx
     cdef object waiting_on          # the object that it waits for, if there is one
     cdef const char* why            # what it waits for, in words; NULL while it does not wait
     cdef int64_t since              # when it began to wait, ns
@@ -63,11 +64,21 @@ cdef class BaseTasklet(Runnable):
     cdef PyObject* older            # borrowed: neighbours in the loop's list of live tasklets
     cdef PyObject* newer
 
+    cdef int end_with_thread(self, Scheduler loop) except -1
+
+
+cdef object next_pending(BaseTasklet tasklet)
+
+
+cdef class Meeting:
+    """Something that counts the tasklets that wait in its queues."""
+    cdef int left_by(self, BaseTasklet tasklet) except -1      # it waited, and its thread has ended
+
 
 cdef class StandIn(BaseTasklet):
     """Waits in a queue in place of a tasklet that waits in several at once; see select.pyx."""
     cdef int taken(self, object value) except -1
-    cdef bint stands(self) noexcept     # False if that tasklet's thread has ended
+    cdef bint stands(self) noexcept     # whether that tasklet still waits
 
 
 cdef struct WaitQueue:              # first in, first out; borrowed: a parked tasklet keeps itself alive
@@ -106,10 +117,15 @@ cdef inline BaseTasklet queue_pop(WaitQueue* queue):
     return tasklet
 
 
+cdef inline bint waits(BaseTasklet tasklet) noexcept:
+    """A tasklet that was killed, or is late, does not, though it stays in its queue until its turn comes."""
+    return tasklet.state == PARKED or tasklet.state == STANDS_IN and (<StandIn> tasklet).stands()
+
+
 cdef inline bint someone_waits(WaitQueue* queue) noexcept:
-    """Whether somebody in the queue waits. Who was killed, or is late, stays in it until its turn comes; found here, it leaves."""
+    """Whether a tasklet in the queue waits. One that does not is taken out of it."""
     while queue.head != NULL:
-        if (<BaseTasklet> queue.head).state == PARKED or (<BaseTasklet> queue.head).state == STANDS_IN and (<StandIn> queue.head).stands():
+        if waits(<BaseTasklet> queue.head):
             return True
         queue_remove(queue, <BaseTasklet> queue.head)
     return False
@@ -129,7 +145,8 @@ cdef class Scheduler(ReadyQueue):
     cdef Py_ssize_t live_count
     cdef readonly Py_ssize_t parked_count
     cdef Py_ssize_t inside_count    # how many of them wait for one another only: for locks, queues, events, tasklets
-    cdef bint closed
+    cdef bint ending                # the thread's own function has returned, its tasklets get their last turns
+    cdef bint closed                # they have had them
     cdef Observers observers        # or None
     cdef list limits                # of bytecodes, or None; see bytecodes.pyx
 
@@ -141,17 +158,17 @@ cdef class Scheduler(ReadyQueue):
     cdef void adopt(self, BaseTasklet tasklet) noexcept
     cdef void release(self, BaseTasklet tasklet) noexcept
     cdef int report(self, object where, BaseException error) except -1
+    cdef int tell_error(self, object where, BaseException error) except -1
     # for Loop, which defines the first two
     cdef int deliver(self) except -1
     cdef int poll(self) except -1
     cdef int begin(self) except -1
-    cdef int kill_all(self) except -1
-    cdef int end(self) except -1
 
     cdef PyGreenlet* _next_carrier(self, BaseTasklet leaving) except? NULL
     cdef int _stops(self, BaseTasklet tasklet) except -1
     cdef int _goes_on(self, BaseTasklet tasklet) except -1
-    cdef int _raise_pending(self, BaseTasklet tasklet) except -1
+    cdef int drop_pending(self, BaseTasklet tasklet) except -1
+    cdef int raise_pending(self, BaseTasklet tasklet) except -1
     cdef int _torn(self, BaseTasklet tasklet) except -1
     cdef int _run_next(self) except -1
     cdef int _rest(self, PyGreenlet* target) except -1

@@ -40,6 +40,7 @@ from syncless._core.greenlet cimport (
 )
 from syncless._core.readyqueue cimport ReadyQueue
 from syncless._core.threadlocal cimport drop_locals, exchange_locals
+from syncless._core.thrown cimport added, added_first, first_of, without_first
 from syncless._core.timers cimport TimerHeap, timer_init
 
 from syncless._core import chunkcache, outlet
@@ -53,7 +54,6 @@ cdef extern from *:
 cdef enum:
     IDLE_CARRIERS = 256         # kept; one that has run Python code holds about 6 kB
     TRIM_PER_POLL = 64
-    LAST_TURNS = 64             # that tasklets get to end in when their thread does
     FURTHER_DOWN = 6000         # bytes of stack between the two spawners: more than most carriers have when they switch, and no whole pages
 
 PyGreenlet_Import()
@@ -96,6 +96,23 @@ cdef class BaseTasklet(Runnable):
             self.loop.release(self)
         Py_XDECREF(<PyObject*> self.carrier)
         drop_locals(&self.locals)
+
+    cdef int end_with_thread(self, Scheduler loop) except -1:
+        """Its thread has ended, and it never runs again."""
+        loop.release(self)
+        return 0
+
+
+cdef object next_pending(BaseTasklet tasklet):
+    """Removes and returns the first exception that the tasklet has to raise. There is one."""
+    pending = tasklet.pending
+    tasklet.pending = without_first(pending)
+    return first_of(pending)
+
+
+cdef class Meeting:
+    cdef int left_by(self, BaseTasklet tasklet) except -1:
+        raise NotImplementedError("a Meeting defines left_by()")
 
 
 cdef class StandIn(BaseTasklet):
@@ -164,8 +181,8 @@ cdef class Scheduler(ReadyQueue):
                                "let it spawn a tasklet instead")
         if Py_IsFinalizing():
             raise RuntimeError("nothing can wait any more: the interpreter is ending")     # a destructor tried to
-        if tasklet.pending is not None:
-            return self._raise_pending(tasklet)
+        if tasklet.pending is not None and not tasklet.shielded:
+            return self.raise_pending(tasklet)
         tasklet.state = PARKED
         tasklet.outcome = WOKEN
         tasklet.why = why
@@ -193,11 +210,17 @@ cdef class Scheduler(ReadyQueue):
         return 1
 
     cdef int throw(self, BaseTasklet tasklet, object exception) except -1:
-        """Raises the exception where the tasklet stopped, when its turn comes; in the running one at its next wait."""
+        """Raises the exception (or what a Thrown holds) where the tasklet stopped, when its turn comes; in the running one at its next
+        wait. What was thrown before comes first; each wait raises one of them. Returns 0 if the tasklet has ended.
+        """
         if tasklet.state == DONE:
             return 0
-        tasklet.pending = exception
-        if tasklet.state == PARKED:
+        if tasklet.shielded and isinstance(exception, KeyboardInterrupt):
+            tasklet.shielded = False            # it is raised now
+            tasklet.pending = added_first(tasklet.pending, exception)
+        else:
+            tasklet.pending = added(tasklet.pending, exception)
+        if tasklet.state == PARKED and not tasklet.shielded:
             tasklet.state = READY
             tasklet.loop.push(tasklet)
         return 1
@@ -209,7 +232,7 @@ cdef class Scheduler(ReadyQueue):
             raise RuntimeError("the event loop itself cannot yield: a signal handler or callback called something that switches")
         if Py_IsFinalizing():
             return 0
-        if tasklet.pending is None:
+        if tasklet.pending is None or tasklet.shielded:
             tasklet.state = READY
             self.push(tasklet)
         return pass_turn(self, tasklet)
@@ -231,9 +254,18 @@ cdef class Scheduler(ReadyQueue):
             tasklet.switch_hook(False)
         return 0
 
-    cdef int _raise_pending(self, BaseTasklet tasklet) except -1:
-        exception, tasklet.pending = tasklet.pending, None
-        raise exception
+    cdef int raise_pending(self, BaseTasklet tasklet) except -1:
+        if not tasklet.shielded:
+            raise next_pending(tasklet)
+        return 0
+
+    cdef int drop_pending(self, BaseTasklet tasklet) except -1:
+        """The tasklet ends before it has raised what was thrown at it. That came too late, but for what is meant for the program."""
+        while tasklet.pending is not None:
+            exception = next_pending(tasklet)
+            if isinstance(exception, (KeyboardInterrupt, SystemExit)) and not isinstance(exception, exit_type):
+                self.throw(self.main, exception)
+        return 0
 
     cdef PyGreenlet* _next_carrier(self, BaseTasklet leaving) except? NULL:
         """Where to go from a tasklet that stops; NULL if the next that is ready is that tasklet itself.
@@ -353,6 +385,9 @@ cdef class Scheduler(ReadyQueue):
         """Tells somebody of an exception that nobody caught. KeyboardInterrupt and SystemExit go to the main tasklet instead."""
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             return self.throw(self.main, error)
+        return self.tell_error(where, error)
+
+    cdef int tell_error(self, object where, BaseException error) except -1:
         try:
             if error_handler is not None:
                 error_handler(where, error)
@@ -363,39 +398,6 @@ cdef class Scheduler(ReadyQueue):
                 stream.flush()
         except BaseException:
             pass        # stderr is gone or full: there is nobody left to tell
-        return 0
-
-    cdef int kill_all(self) except -1:
-        """The thread ends, and its main tasklet runs: the exception is raised in all others, which get some turns, but no time to wait."""
-        cdef int _
-        self.main.pending = None
-        for tasklet in self.tasklets():
-            if tasklet is not self.main:
-                self.throw(tasklet, exit_type())
-        for _ in range(LAST_TURNS):
-            if self.ring_count:
-                try:
-                    self.yield_()
-                except BaseException as error:
-                    self.report("a thread that ends", error)
-        return 0
-
-    cdef int end(self) except -1:
-        """The thread ends: spawners and idle carriers end, tasklets that still wait are never run again."""
-        cdef int i
-        self.closed = True
-        for tasklet in self.tasklets():
-            (<BaseTasklet> tasklet).state = DONE        # whoever would wake it looks for another one
-            self.release(tasklet)
-        for i in range(2):
-            Py_DECREF(<object> self.spawners[i])
-        while self.idle_count:
-            self.idle_count -= 1
-            Py_DECREF(<object> self.idle[self.idle_count])
-        while self.ring_count:
-            self._pop()
-        self.timers.clear()
-        Py_DECREF(<object> self.main_greenlet)
         return 0
 
 
@@ -426,7 +428,7 @@ cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
         self.current = tasklet
         if self.observers is not None:
             self.observers.begins(tasklet)
-    return 0 if tasklet.pending is None else self._raise_pending(tasklet)
+    return 0 if tasklet.pending is None else self.raise_pending(tasklet)
 
 
 # -- a carrier's base ----------------------------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 from syncless._core.loop cimport Loop
-from syncless._core.scheduler cimport BaseTasklet, StandIn, WaitQueue
+from syncless._core.scheduler cimport BaseTasklet, Meeting, StandIn, WaitQueue
 
 
 cdef class Case(StandIn):
@@ -8,15 +8,17 @@ cdef class Case(StandIn):
     cdef Selection selection
     cdef Py_ssize_t place               # in the list of cases
     cdef WaitQueue* line                # the queue in which it stands
+    cdef bint counted                   # it entered it, and has not left
     cdef bint ready(self) noexcept
     cdef object take(self)
     cdef int enter(self) except -1
     cdef int leave(self) except -1
+    cdef int unmet(self) except -1
     cdef object result(self, object value)
     cdef int undo(self, object value) except -1
 
 
-cdef class Selection:
+cdef class Selection(Meeting):
     cdef BaseTasklet owner
     cdef list cases
     cdef Case winner

@@ -14,7 +14,9 @@ from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.loop cimport FdEntry, Loop, get_loop
 from syncless._core.poller cimport READ, WRITE
 from syncless._core.queues cimport Channel, Queue
-from syncless._core.scheduler cimport DONE, PARKED, READY, STANDS_IN, BaseTasklet, StandIn, queue_add, queue_remove, someone_waits
+from syncless._core.scheduler cimport (
+    DONE, PARKED, READY, RUNNING, STANDS_IN, BaseTasklet, Meeting, StandIn, queue_add, queue_remove, someone_waits,
+)
 from syncless._core.sync cimport Event, Semaphore
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.timers cimport Timer, timer_init
@@ -31,8 +33,14 @@ cdef extern from "<poll.h>" nogil:
 cdef const char* IN_SELECT = "the first of several"
 
 
-cdef class Selection:
+cdef class Selection(Meeting):
     """One call of select()."""
+
+    cdef int left_by(self, BaseTasklet tasklet) except -1:
+        if self.winner is None:
+            for case in self.cases:
+                (<Case> case).leave()
+        return 0
 
     def __repr__(self):
         return f"<select of {', '.join([repr((<Case> case).source) for case in self.cases])}>"
@@ -53,12 +61,21 @@ cdef class Case(StandIn):
     cdef int enter(self) except -1:
         """Into the queue."""
         queue_add(self.line, self)
+        self.counted = True
         return 0
 
     cdef int leave(self) except -1:
         """Out of it; nothing happens if somebody has taken it from there."""
         if self.queued:
             queue_remove(self.line, self)
+        if self.counted:
+            self.counted = False
+            if self.selection.winner is not self:
+                self.unmet()
+        return 0
+
+    cdef int unmet(self) except -1:
+        """It has left the queue and was not taken: what counted it there counts it no more."""
         return 0
 
     cdef object result(self, object value):
@@ -70,7 +87,7 @@ cdef class Case(StandIn):
         return 0
 
     cdef bint stands(self) noexcept:
-        return self.selection.owner.state != DONE
+        return self.selection.owner.state in (PARKED, RUNNING)      # it runs while it enters the queues
 
     cdef int taken(self, object value) except -1:
         cdef Selection selection = self.selection
@@ -79,6 +96,7 @@ cdef class Case(StandIn):
             return 0
         selection.winner = self
         selection.value = value
+        owner.granted = True
         for case in selection.cases:
             (<Case> case).leave()
         if owner.state == PARKED and owner.why == IN_SELECT:
@@ -168,7 +186,8 @@ cdef class PutCase(Case):
 
 cdef class ReceiveCase(Case):
     cdef bint ready(self) noexcept:
-        return someone_waits(&(<Channel> self.source).senders) or (<Channel> self.source).closed
+        cdef Channel source = <Channel> self.source
+        return source.kept is not None or someone_waits(&source.senders) or source.closed
 
     cdef object take(self):
         return self.source.receive(0)
@@ -178,17 +197,15 @@ cdef class ReceiveCase(Case):
         (<Channel> self.source).balance -= 1
         return Case.enter(self)
 
-    cdef int leave(self) except -1:
-        if self.queued:
-            (<Channel> self.source).balance += 1
-        return Case.leave(self)
+    cdef int unmet(self) except -1:
+        (<Channel> self.source).balance += 1
+        return 0
 
     cdef object result(self, object value):
         return (<Channel> self.source).received(value)
 
     cdef int undo(self, object value) except -1:
-        (<Channel> self.source)._pass_on(value)
-        return 0
+        return (<Channel> self.source).pass_on(value)
 
 
 cdef class SendCase(Case):
@@ -206,10 +223,9 @@ cdef class SendCase(Case):
         (<Channel> self.source).balance += 1
         return Case.enter(self)
 
-    cdef int leave(self) except -1:
-        if self.queued:
-            (<Channel> self.source).balance -= 1
-        return Case.leave(self)
+    cdef int unmet(self) except -1:
+        (<Channel> self.source).balance -= 1
+        return 0
 
     cdef object result(self, object value):
         (<Channel> self.source).sent(value)
@@ -405,6 +421,7 @@ def select(cases, timeout=None):
     if timeout is not None and timeout <= 0:
         return None, None
     selection.cases = all_cases
+    selection.owner.granted = False
     loop.inside_count += inside
     try:
         for i in range(n):

@@ -1,8 +1,6 @@
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
 
 from syncless._core.scheduler cimport BaseTasklet, Scheduler, WaitQueue
-from syncless._core.timers cimport Timer
 
 
 cdef class Tasklet(BaseTasklet):
@@ -27,11 +25,6 @@ cdef class MainTasklet(Tasklet):
     pass
 
 
-cdef class Alarm:
-    cdef Timer timer
-    cdef Scheduler loop
-    cdef BaseTasklet target
-    cdef object exception
-
-
 cdef void end_process(BaseException exception) noexcept
+cdef int refuse_spawn() except -1
+cdef bint interrupt(BaseTasklet main, object exception) except -1

@@ -1,6 +1,6 @@
 """Tasklet: a function that runs beside others in one thread and gives way whenever it waits. Built on loop.pyx.
 
-Also what stands closest to it: spawn, sleep, current, and Alarm, which raises an exception in a tasklet after a time.
+Also what stands closest to it: spawn, sleep, current. Next to read: timeout.pyx.
 """
 
 import os
@@ -8,14 +8,14 @@ import sys
 
 from cpython.contextvars cimport PyContext_CopyCurrent, PyContext_Enter, PyContext_Exit
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.ref cimport Py_DECREF
 from libc.stdint cimport int64_t
 
-from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
+from syncless._core.clock cimport deadline_after, monotonic_ns
 from syncless._core.loop cimport Loop, get_loop, loop_of, wait_in
-from syncless._core.scheduler cimport DONE, NEW, RUNNING, WOKEN, BaseTasklet, Scheduler, wake_all
+from syncless._core.scheduler cimport DONE, NEW, RUNNING, WOKEN, BaseTasklet, Scheduler, next_pending, wake_all
 from syncless._core.threadlocal cimport end_locals, start_locals
-from syncless._core.timers cimport timer_init
+from syncless._core.thrown cimport all_of, without
 
 from syncless._core import loop as _loop_module, scheduler as _scheduler_module
 
@@ -95,6 +95,8 @@ cdef class Tasklet(BaseTasklet):
         self._start_in(get_loop())
 
     def _start_in(self, Loop loop):
+        if loop.closed:
+            refuse_spawn()
         loop.adopt(self)
         loop.push(self)
 
@@ -117,8 +119,8 @@ cdef class Tasklet(BaseTasklet):
         start_locals(&self.locals)
         PyContext_Enter(self.context)
         if self.pending is not None:
-            PyErr_SetObject(type(self.pending), self.pending)
-            self.pending = None
+            exception = next_pending(self)
+            PyErr_SetObject(type(exception), exception)
             return False
         return True
 
@@ -150,11 +152,22 @@ cdef class Tasklet(BaseTasklet):
                 loop.throw(loop.main, exception)
             else:
                 loop.report(self, exception)
+        if self.pending is not None:
+            loop.drop_pending(self)
         self.function = self.args = self.kwargs = self.context = None
         self.tell(loop)
         if loop.orphan is self:
             end_process(exception)
         return 0
+
+    cdef int end_with_thread(self, Scheduler loop) except -1:
+        loop.release(self)
+        self.why = NULL
+        self.waiting_on = None
+        if self is not loop.main:
+            self._exception = TaskletExit("its thread has ended")
+        loop.drop_pending(self)
+        return self.tell(loop)
 
     cdef int tell(self, Scheduler loop) except -1:
         """Tells those who wait that it has ended."""
@@ -253,6 +266,9 @@ cdef class Tasklet(BaseTasklet):
 
         With `block` waits until it has ended, at most `timeout` seconds. Returns whether it has ended. Killing the current tasklet
         raises at once. From any thread.
+
+        Several exceptions are raised in the order in which they were thrown, one at each wait. One that a tasklet does not live to
+        raise came too late; KeyboardInterrupt and SystemExit are then raised in the main tasklet.
         """
         if isinstance(exception, type):
             exception = exception()
@@ -269,6 +285,10 @@ cdef class Tasklet(BaseTasklet):
         if block:
             return self.join(timeout)
         return False
+
+    def take_back(self, exception) -> None:
+        """The exception, thrown by kill(exception, block=False), is not raised any more; harmless if it has been raised."""
+        self.pending = without(self.pending, exception)
 
     # -- what can be asked ---------------------------------------------------------------------------------------------------
 
@@ -337,11 +357,16 @@ cdef class MainTasklet(Tasklet):
         self._name = "main"
 
     def interrupt(self, exception) -> bool:
-        """Raises the exception at the present or next wait of the main tasklet. False if another one is under way there already."""
-        if self.pending is not None:
-            return False
-        self.loop.throw(self, exception)
-        return True
+        """Raises the exception at the present or next wait of the main tasklet. False if one of its type is under way there already."""
+        return interrupt(self, exception)
+
+
+cdef bint interrupt(BaseTasklet main, object exception) except -1:
+    """MainTasklet.interrupt(), also for the main tasklet of syncless.stackless."""
+    if any([type(other) is type(exception) for other in all_of(main.pending)]):
+        return False
+    main.loop.throw(main, exception)
+    return True
 
 
 cdef void end_process(BaseException exception) noexcept:
@@ -357,6 +382,10 @@ cdef void end_process(BaseException exception) noexcept:
         except Exception:
             pass
     os._exit(code)
+
+
+cdef int refuse_spawn() except -1:
+    raise RuntimeError("the thread of this loop has ended: nothing can be spawned in it any more")
 
 
 _loop_module.main_tasklet_type = MainTasklet
@@ -386,8 +415,8 @@ def spawn_in(where, function, *args, **kwargs) -> Tasklet:
     """
     cdef Loop loop = loop_of(where)
     cdef Tasklet made = Tasklet.__new__(Tasklet)
-    if loop.closed:
-        raise RuntimeError("the thread of this loop has ended")
+    if loop.ending or loop.closed:
+        refuse_spawn()
     if not callable(function):
         raise TypeError(f"a tasklet needs a function to run, not {type(function).__name__}")
     made.function = function
@@ -407,6 +436,26 @@ def current() -> Tasklet | None:
 def tasklets() -> list:
     """All live tasklets of this thread, oldest first."""
     return get_loop().tasklets()
+
+
+def uninterrupted(function, *args):
+    """function(*args), whose waits raise nothing that is thrown at the current tasklet, which keeps it for its next wait after that; but
+    KeyboardInterrupt is raised. For what must be done whatever happens."""
+    cdef BaseTasklet me = get_loop().current
+    cdef bint before
+    if me is None:
+        return function(*args)
+    before, me.shielded = me.shielded, True
+    try:
+        return function(*args)
+    finally:
+        me.shielded = before
+
+
+def next_thrown():
+    """The first exception that was thrown at the current tasklet and is not raised yet, which the caller raises; or None."""
+    cdef BaseTasklet me = get_loop().current
+    return None if me is None or me.pending is None or me.shielded else next_pending(me)
 
 
 def sleep(seconds=0) -> None:
@@ -440,46 +489,3 @@ def wake(BaseTasklet tasklet not None, value=None) -> bool:
     if tasklet.why != IN_PARK:
         return False                    # what waits for a lock or a socket must not go on without it
     return get_loop().wake(tasklet, value) == 1
-
-
-cdef void alarm_rings(void* owner) noexcept:
-    cdef Alarm alarm = <Alarm> owner
-    Py_DECREF(alarm)
-    if isinstance(alarm.target, MainTasklet):
-        alarm.target = alarm.loop.main      # another may stand for it by now, see syncless.stackless
-    alarm.loop.throw(alarm.target, alarm.exception)
-
-
-cdef class Alarm:
-    """Alarm(exception): start(seconds) raises the exception in the tasklet that called it after that time, unless cancel() comes."""
-
-    def __cinit__(self):
-        timer_init(&self.timer, alarm_rings, <void*> self)
-
-    def __init__(self, exception):
-        self.exception = exception
-
-    def start(self, seconds) -> None:
-        cdef Loop loop = get_loop()
-        cdef int64_t when = deadline_after(seconds)
-        if self.timer.index >= 0:
-            raise RuntimeError("this timeout has been started already")
-        if loop.current is None:
-            raise RuntimeError("a timeout needs a tasklet to be raised in; a callback of the loop has none")
-        self.loop = loop
-        self.target = loop.current
-        if when != NEVER:
-            loop.timers.add(&self.timer, when)
-            Py_INCREF(self)             # the heap owns a reference while it is set
-
-    def cancel(self) -> None:
-        if self.timer.index >= 0:
-            self.loop.timers.remove(&self.timer)
-            Py_DECREF(self)
-        elif self.target is not None and self.target.pending is self.exception:
-            self.target.pending = None      # it rang, and its tasklet has not been there yet
-        self.target = None
-
-    @property
-    def pending(self) -> bool:
-        return self.timer.index >= 0

@@ -16,8 +16,8 @@ from queue import Empty, Full
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
-from syncless._core.loop cimport take_turns
-from syncless._core.scheduler cimport Py_IsFinalizing
+from syncless._core.loop cimport peek_loop, take_turns
+from syncless._core.scheduler cimport BaseTasklet, next_pending
 from syncless._core.threadlocks cimport (
     give_lock, is_lock, is_rlock, lock_is_free, may_park, new_held_lock, owns_rlock, take_lock, take_rlock, take_turns_at_times,
 )
@@ -148,33 +148,38 @@ def condition_wait(self, timeout=None):
         notified = wait_turn(waiters, waiter, deadline)
     except BaseException as error:
         notified, raised = False, error
-    interrupted = take_back(lock, state)
-    if interrupted is not None:
-        if notified:
+    take_back(lock, state)
+    if raised is None:
+        raised = next_thrown()
+        if raised is not None and notified:
             notify(waiters, 1)                  # whoever does not hear it is not the one that it was for
-        raised = interrupted
     if raised is not None:
         raise raised
     return notified
 
 
-cdef object take_back(object lock, object state):
-    """Takes the lock again, whatever is thrown at the tasklet meanwhile, which it returns: the caller will release the lock, and must not
-    release another's. Raises what would come again and again, and KeyboardInterrupt: who presses Ctrl-C once more wants to leave."""
-    raised = None
-    while True:
-        try:
-            if is_lock(lock):
-                take_lock(lock, NEVER)
-            else:
-                rlock_acquire_restore(lock, state)
-            return raised
-        except (KeyboardInterrupt, MemoryError, RecursionError):
-            raise
-        except BaseException as error:
-            if Py_IsFinalizing() or not may_park():
-                raise
-            raised = error
+cdef int take_back(object lock, object state) except -1:
+    """Takes the lock again, whatever is thrown at the tasklet meanwhile: the caller will release the lock, and must not release another's.
+    KeyboardInterrupt is raised: a user who presses Ctrl-C once more wants to leave."""
+    cdef BaseTasklet me = peek_loop().current if may_park() else None
+    cdef bint before = False
+    if me is not None:
+        before, me.shielded = me.shielded, True
+    try:
+        if is_lock(lock):
+            take_lock(lock, NEVER)
+        else:
+            rlock_acquire_restore(lock, state)
+    finally:
+        if me is not None:
+            me.shielded = before
+    return 0
+
+
+cdef object next_thrown():
+    """What was thrown at the tasklet meanwhile, the first of it; or None."""
+    cdef BaseTasklet me = peek_loop().current if may_park() else None
+    return None if me is None or me.pending is None or me.shielded else next_pending(me)
 
 
 def condition_notify(self, n=1):

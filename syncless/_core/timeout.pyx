@@ -1,4 +1,4 @@
-"""Timeout: bounds whatever a block of code waits for (as gevent's class of that name)."""
+"""Timeout: bounds whatever a block of code waits for (as gevent's class of that name). Alarm: the same in short, for the server."""
 
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
@@ -7,16 +7,35 @@ from syncless._core.clock cimport NEVER, deadline_after
 from syncless._core.loop cimport Loop, get_loop
 from syncless._core.scheduler cimport BaseTasklet
 from syncless._core.tasklet cimport MainTasklet
+from syncless._core.thrown cimport Thrown, without
 from syncless._core.timers cimport Timer, timer_init
+
+
+cdef Thrown throw_in_time(BaseTasklet target, object exception):
+    """A clock has rung: throws the exception so that stop_throwing() can take it back."""
+    cdef Thrown thrown = Thrown.__new__(Thrown)
+    thrown.exception = exception
+    target = stand_in_for(target)
+    target.loop.throw(target, thrown)
+    return thrown
+
+
+cdef int stop_throwing(BaseTasklet target, Thrown thrown) except -1:
+    """Takes it back if it has not been raised."""
+    target = stand_in_for(target)
+    target.pending = without(target.pending, thrown)
+    return 0
+
+
+cdef BaseTasklet stand_in_for(BaseTasklet target):
+    """Another may stand for the main tasklet by now, see syncless.stackless."""
+    return target.loop.main if isinstance(target, MainTasklet) else target
 
 
 cdef void time_is_over(void* owner) noexcept:
     cdef Timeout timeout = <Timeout> owner
-    cdef BaseTasklet target = timeout.target
     Py_DECREF(timeout)
-    if isinstance(target, MainTasklet):
-        target = timeout.target = target.loop.main      # another may stand for it by now, see syncless.stackless
-    target.loop.throw(target, timeout.raised())
+    timeout.thrown = throw_in_time(timeout.target, timeout if timeout.other is None else timeout.other)
 
 
 cdef class Timeout(BaseException):
@@ -40,7 +59,8 @@ cdef class Timeout(BaseException):
     cdef public object exception
     cdef object other                   # what is raised instead of it, or None
     cdef Timer timer
-    cdef BaseTasklet target             # the tasklet that started it, while it runs or has just fired
+    cdef BaseTasklet target             # the tasklet that started it, while it runs or has rung
+    cdef Thrown thrown                  # it has rung; None otherwise
 
     def __cinit__(self, *args, **kwargs):
         timer_init(&self.timer, time_is_over, <void*> self)
@@ -52,9 +72,6 @@ cdef class Timeout(BaseException):
         if exception is not None and exception is not False:
             self.other = exception() if isinstance(exception, type) else exception
 
-    cdef object raised(self):
-        return self if self.other is None else self.other
-
     def start(self) -> None:
         """Starts the clock, in the current tasklet. RuntimeError if it runs, or in a callback of the loop, where there is no tasklet."""
         cdef Loop loop = get_loop()
@@ -63,10 +80,17 @@ cdef class Timeout(BaseException):
             raise RuntimeError("this timeout has been started already")
         if loop.current is None:
             raise RuntimeError("a timeout needs a tasklet to be raised in; a callback of the loop has none")
+        if self.thrown is not None:
+            self._take_back()
         self.target = loop.current
         if when != NEVER:
             loop.timers.add(&self.timer, when)
             Py_INCREF(self)             # the heap owns a reference while it is set
+
+    cdef int _take_back(self) except -1:
+        """It has rung; its tasklet may not have been there yet."""
+        thrown, self.thrown = self.thrown, None
+        return stop_throwing(self.target, thrown)
 
     @classmethod
     def start_new(cls, seconds=None, exception=None):
@@ -76,12 +100,12 @@ cdef class Timeout(BaseException):
         return timeout
 
     def cancel(self) -> None:
-        """Stops the clock; harmless if it is not running."""
+        """Stops the clock; harmless if it is not running. One that has rung and has not been raised yet will not be."""
         if self.timer.index >= 0:
             self.target.loop.timers.remove(&self.timer)
             Py_DECREF(self)
-        elif self.target is not None and self.target.pending is self.raised():
-            self.target.pending = None          # it rang, and its tasklet has not been there yet
+        elif self.thrown is not None:
+            self._take_back()
         self.target = None
 
     def close(self) -> None:
@@ -123,3 +147,51 @@ class deadline(Timeout):
         if value is self:
             raise TimeoutError(f"the deadline of {self} is over") from None
         return False
+
+
+cdef void alarm_rings(void* owner) noexcept:
+    cdef Alarm alarm = <Alarm> owner
+    Py_DECREF(alarm)
+    alarm.thrown = throw_in_time(alarm.target, alarm.exception)
+
+
+cdef class Alarm:
+    """Alarm(exception): start(seconds) raises the exception in the tasklet that called it after that time, unless cancel() comes."""
+
+    def __cinit__(self):
+        timer_init(&self.timer, alarm_rings, <void*> self)
+
+    def __init__(self, exception):
+        self.exception = exception
+
+    def start(self, seconds) -> None:
+        cdef Loop loop = get_loop()
+        cdef int64_t when = deadline_after(seconds)
+        if self.timer.index >= 0:
+            raise RuntimeError("this timeout has been started already")
+        if loop.current is None:
+            raise RuntimeError("a timeout needs a tasklet to be raised in; a callback of the loop has none")
+        if self.thrown is not None:
+            self._take_back()
+        self.loop = loop
+        self.target = loop.current
+        if when != NEVER:
+            loop.timers.add(&self.timer, when)
+            Py_INCREF(self)             # the heap owns a reference while it is set
+
+    def cancel(self) -> None:
+        if self.timer.index >= 0:
+            self.loop.timers.remove(&self.timer)
+            Py_DECREF(self)
+        elif self.thrown is not None:
+            self._take_back()
+        self.target = None
+
+    cdef int _take_back(self) except -1:
+        """It has rung; its tasklet may not have been there yet."""
+        thrown, self.thrown = self.thrown, None
+        return stop_throwing(self.target, thrown)
+
+    @property
+    def pending(self) -> bool:
+        return self.timer.index >= 0

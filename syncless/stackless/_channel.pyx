@@ -1,9 +1,9 @@
 """Channels: where tasklets meet, within a thread or between threads."""
 
-from cpython.object cimport PyObject
+from collections import deque
 
 from syncless._core.loop cimport Loop
-from syncless._core.scheduler cimport DONE, READY, STANDS_IN, BaseTasklet, StandIn, WaitQueue, queue_add, queue_pop, queue_remove
+from syncless._core.scheduler cimport READY, STANDS_IN, BaseTasklet, Meeting, StandIn, WaitQueue, queue_add, queue_pop, queue_remove, waits
 from syncless._core.select cimport Case
 from syncless.stackless._tasklet cimport bomb, exception_of, tasklet
 from syncless.stackless._thread cimport IN_CHANNEL, Thread, here, leave as give_way, pause, push_first
@@ -19,10 +19,15 @@ cdef object received(object value):
     return value
 
 
-cdef class channel:
-    """Tasklets meet in it: who comes first, to send or to receive, waits for the other."""
+cdef class channel(Meeting):
+    """Tasklets meet in it: the one that comes first, to send or to receive, waits for the other.
+
+    A value whose receiver is killed or interrupted before its turn comes is not lost: the next receiver gets it. Until there is one the
+    channel keeps it, and it counts in `balance` as a sender does.
+    """
     cdef WaitQueue waiting
-    cdef Py_ssize_t waits           # how many, negative if to receive
+    cdef object kept                # deque of values whose senders have gone on, or None; then no receiver waits
+    cdef Py_ssize_t waits           # how many, and of such values; negative if to receive
     cdef int _preference
     cdef public bint schedule_all
     cdef readonly bint closing
@@ -32,13 +37,22 @@ cdef class channel:
         self._preference = -1
 
     cdef Py_ssize_t look(self) noexcept:
-        """The balance. Who was killed does not wait any more, though its turn to leave has not come yet."""
-        cdef PyObject* first = self.waiting.head
-        while first != NULL and (<BaseTasklet> first).state in (READY, DONE):
-            queue_remove(&self.waiting, <BaseTasklet> first)
-            self.waits -= 1 if self.waits > 0 else -1
-            first = self.waiting.head
+        """The balance. A killed tasklet does not wait any more, though its turn to leave has not come yet."""
+        while self.waiting.head != NULL and not waits(<BaseTasklet> self.waiting.head):
+            self.leaves(<BaseTasklet> self.waiting.head)
         return self.waits
+
+    cdef void leaves(self, BaseTasklet one) noexcept:
+        """It waited, and has not met anybody."""
+        queue_remove(&self.waiting, one)
+        self.waits -= 1 if self.waits > 0 else -1
+        if isinstance(one, Case):
+            (<Case> one).counted = False
+
+    cdef int left_by(self, BaseTasklet one) except -1:
+        if one.queued:
+            self.leaves(one)
+        return 0
 
     @property
     def balance(self):
@@ -55,25 +69,53 @@ cdef class channel:
             meets = self.look() * direction < 0
         if not meets:
             return self.wait_for_other(state, me, direction, value)
+        if direction < 0 and self.kept is not None:
+            return self.take_kept()
         yields = me is not None and (self.schedule_all or self._preference == -direction)
         if state.switch_trap and yields:
             raise RuntimeError("switch_trap")
         target = queue_pop(&self.waiting)
         self.waits += direction
         value, target.value = target.value, value
-        if target.state == STANDS_IN:               # of a tasklet in select(), which goes to the end of the run queue
-            (<StandIn> target).taken(target.value)
-            return value
-        target.state = READY
-        if target.loop is not loop:
-            target.loop.push(target)
-            return value
-        if self._preference == -direction and not self.schedule_all:
-            push_first(loop, target)
+        if target.state == STANDS_IN or target.loop is not loop or self._preference != -direction or self.schedule_all:
+            self.meet(target)
         else:
-            loop.push(target)
+            target.state = READY
+            target.granted = True
+            push_first(loop, target)
+        if target.state == STANDS_IN or target.loop is not loop:
+            return value
         if yields:
             give_way(state, me, True)
+        return value
+
+    cdef int meet(self, BaseTasklet target) except -1:
+        """It goes on with target.value, at the end of its run queue."""
+        if target.state == STANDS_IN:               # of a tasklet in select()
+            return (<StandIn> target).taken(target.value)
+        target.state = READY
+        target.granted = True
+        return target.loop.push(target)
+
+    cdef int give_back(self, object value) except -1:
+        """A receiver was given the value, and did not live to take it."""
+        cdef BaseTasklet target
+        if self.look() < 0:
+            target = queue_pop(&self.waiting)
+            self.waits += 1
+            target.value = value
+            return self.meet(target)
+        if self.kept is None:
+            self.kept = deque()
+        self.kept.append(value)
+        self.waits += 1
+        return 0
+
+    cdef object take_kept(self):
+        value = self.kept.popleft()
+        if not self.kept:
+            self.kept = None
+        self.waits -= 1
         return value
 
     cdef object wait_for_other(self, Thread state, BaseTasklet me, int direction, object value):
@@ -86,15 +128,17 @@ cdef class channel:
         if state.switch_trap:
             raise RuntimeError("switch_trap")
         me.value = value
+        me.granted = False
         queue_add(&self.waiting, me)
         self.waits += direction
         try:
             pause(state, me, IN_CHANNEL, self)
         except BaseException:
+            value, me.value = me.value, None
             if me.queued:
-                queue_remove(&self.waiting, me)
-                self.waits -= direction
-            me.value = None
+                self.leaves(me)
+            elif me.granted and direction < 0:
+                self.give_back(value)
             raise
         value, me.value = me.value, None
         return value
@@ -148,7 +192,7 @@ cdef class channel:
     @property
     def queue(self):
         """The first that waits, or None."""
-        return <object> self.waiting.head if self.look() else None
+        return <object> self.waiting.head if self.look() and self.waiting.head != NULL else None
 
     @property
     def preference(self):
@@ -213,10 +257,12 @@ cdef class _ChannelCase(Case):
         (<channel> self.source).waits += self.direction
         return Case.enter(self)
 
-    cdef int leave(self) except -1:
-        if self.queued:
-            (<channel> self.source).waits -= self.direction
-        return Case.leave(self)
+    cdef int unmet(self) except -1:
+        (<channel> self.source).waits -= self.direction
+        return 0
+
+    cdef int undo(self, object value) except -1:
+        return (<channel> self.source).give_back(value) if self.direction < 0 else 0
 
     cdef object result(self, object value):
         return received(value) if self.direction < 0 else None

@@ -4,9 +4,10 @@ from cpython.contextvars cimport PyContext_CopyCurrent
 
 from syncless._core.loop cimport Loop, get_loop, loop_of
 from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Scheduler
-from syncless._core.tasklet cimport Tasklet
+from syncless._core.tasklet cimport Tasklet, interrupt, refuse_spawn
+from syncless._core.thrown cimport added
 from syncless.stackless._thread cimport (
-    PAUSED, Thread, here, pause, refuse_switch, run_now, run_queue, take_out, threads, throw_first,
+    PAUSED, Thread, here, pause, refuse_switch, run_now, run_queue, running, take_out, threads, throw_first,
 )
 from syncless.stackless._tracing cimport TracedTasklet
 
@@ -38,7 +39,7 @@ cdef tasklet _main(Tasklet before):
     main.spawned = True
     main._name = "main"
     if before is not None:
-        main.pending = before.pending
+        main.pending, before.pending = before.pending, None
         main.serial = before.serial
         main.switches = before.switches
         main.cpu = before.cpu
@@ -55,19 +56,12 @@ class MainTasklet(tasklet):
         _become_main(self)          # while its loop is being made
 
     def interrupt(self, exception) -> bool:
-        return _interrupt(self, exception)
+        return interrupt(self, exception)
 
 
 def _become_main(tasklet self):
     self._name = "main"
     self.spawned = True
-
-
-def _interrupt(tasklet self, exception):
-    if self.pending is not None:
-        return False
-    self.loop.throw(self, exception)
-    return True
 
 
 # -- tasklets ----------------------------------------------------------------------------------------------------------------------
@@ -377,7 +371,12 @@ cdef class tasklet(TracedTasklet):
                     take_out(<Loop> self.loop, self)
                 self.finish(self.loop, None, exception)
                 return
-        self.pending = exception
+        if not pending and self.loop is not state.loop and self.state != NEW:
+            self.loop.throw(self, exception)
+            return
+        if not pending and self.loop is state.loop:
+            running(state)                      # refuses if it may not switch
+        self.pending = added(self.pending, exception)
         if pending:
             if self.state == PARKED:
                 self.state = READY
@@ -387,10 +386,8 @@ cdef class tasklet(TracedTasklet):
                 self.insert()
         elif self.loop is state.loop:
             self.run_next(state, True)
-        elif self.state == NEW:
-            self.insert()
         else:
-            self.loop.throw(self, exception)
+            self.insert()
 
     # -- flags
 
@@ -467,6 +464,8 @@ def _spawn(function, *args, **kwargs):
     made.function = function
     made.spawned = True
     made.give(args, kwargs)
+    if get_loop().closed:
+        refuse_spawn()
     made.enter(get_loop())
     made.loop.push(made)
     return made

@@ -15,6 +15,7 @@ from cpython.ref cimport Py_DECREF
 
 from syncless._core.loop cimport Loop, get_loop
 from syncless._core.scheduler cimport NEW, PARKED, READY, BaseTasklet, failed, pass_turn, unchecked_pass_turn
+from syncless._core.thrown cimport added
 
 cdef const char* PAUSED = "nobody: it is paused"
 cdef const char* IN_CHANNEL = "channel"
@@ -138,9 +139,8 @@ cdef int leave(Thread state, BaseTasklet me, bint stays) except -1:
 cdef int pause(Thread state, BaseTasklet me, const char* why, object on) except -1:
     """As Scheduler.park(), for what only another tasklet can end."""
     cdef int outcome
-    if me.pending is not None:
-        exception, me.pending = me.pending, None
-        raise exception
+    if me.pending is not None and not me.shielded:
+        return state.loop.raise_pending(me)
     me.state = PARKED
     me.why = why
     me.waiting_on = on
@@ -183,7 +183,7 @@ cdef int run_now(Thread state, BaseTasklet target, bint stays) except -1:
 
 cdef int throw_first(Loop loop, BaseTasklet target, BaseException exception) except -1:
     """The exception is raised in the target, which runs next."""
-    target.pending = exception
+    target.pending = added(target.pending, exception)
     if target.state == READY:
         take_out(loop, target)
     if target.state in (READY, PARKED):

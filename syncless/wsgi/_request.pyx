@@ -16,8 +16,9 @@ from cpython.tuple cimport PyTuple_GET_ITEM
 from syncless._core.loop cimport Loop, get_loop
 from syncless._core.poller cimport READ
 from syncless._core.scheduler cimport DONE, RUNNING
-from syncless._core.tasklet cimport Alarm, end_process
+from syncless._core.tasklet cimport end_process
 from syncless._core.threadlocal cimport end_locals, start_locals
+from syncless._core.timeout cimport Alarm
 from syncless.wsgi._environ cimport dict_version
 from syncless.wsgi._input cimport Input
 from syncless.wsgi._response cimport Response, StartResponse, Write
@@ -114,7 +115,8 @@ cdef class Request(Response):
         loop.current = None
         loop.release(self)
         self.state = DONE
-        self.pending = None
+        if self.pending is not None:
+            loop.drop_pending(self)
         self.start.response = self.start.write.response = None
         self.headers = None
         self.input.source = None

@@ -33,7 +33,8 @@ class Task:
         self.number, self.life = number, life
         self.state = "new"  # ready, waiting, done
         self.result = None  # what its wait returns
-        self.thrown = None  # what its wait raises
+        self.thrown = []  # what its waits raise, one each
+        self.raises = False  # the present one does
         self.timer = None  # bounds its wait
         self.queue = None  # where it stands until its wait ends
         self.offer = None  # in a channel's queue: (send or receive, its value)
@@ -48,6 +49,7 @@ class Model:
         self.programs, self.now, self.closest, self.log = programs, 0.0, 99.0, []
         self.ready, self.timers, self.order = deque(), [], count()
         self.channels = [[] for _ in range(CHANNELS)]
+        self.kept = [deque() for _ in range(CHANNELS)]  # values that came back, for the next that receives
         self.tasks = {}
         self.given_back = 0
 
@@ -81,13 +83,16 @@ class Model:
 
     def turn(self, task):
         """Until it waits or ends."""
-        task.state = "running"
+        task.state, task.raises = "running", bool(task.thrown)
         while task.state == "running":
-            result, thrown, task.result, task.thrown = task.result, task.thrown, None, None
+            result, task.result = task.result, None
             given, task.given = task.given, None
+            thrown = task.thrown.pop(0) if task.raises else None
+            task.raises = False
             if thrown and given:
                 self.given_back += 1
-                self.give(*given)  # it goes to the next that waits
+                if not self.give(*given):  # it goes to the next that waits
+                    self.kept[given[0]].append(given[1])
             try:
                 wait = task.life.throw(thrown) if thrown else task.life.send(result)
             except (StopIteration, TaskletExit):
@@ -103,7 +108,7 @@ class Model:
     def wake(self, task, result=None, thrown=None):
         """Ends its wait, if it is in one; what is thrown is raised even if it is about to go on."""
         if thrown is not None:
-            task.thrown = thrown
+            task.thrown.append(thrown)
         if task.state == "waiting":
             task.result, task.state = result, "ready"
             if task.timer:
@@ -123,13 +128,18 @@ class Model:
         return True
 
     def wait(self, task, ms, at_end, queue=None):
+        if task.thrown:
+            task.raises = True
+            return
         task.state, task.queue = "waiting", queue
         if queue is not None:
             queue.append(task)
         task.timer = None if ms is None else self.after(ms, lambda: self.wake(task, at_end))
 
     def begin(self, task, kind, other, channel, ms):
-        if kind == "yield":
+        if kind == "yield" and task.thrown:
+            task.raises = True
+        elif kind == "yield":
             task.state = "ready"
             self.ready.append(task)
         elif kind == "sleep":
@@ -138,6 +148,8 @@ class Model:
             queue = self.channels[channel]
             if kind == "send" and self.give(channel, task.number):
                 task.result = "sent"
+            elif kind == "receive" and self.kept[channel]:
+                task.result = self.kept[channel].popleft()
             elif kind == "receive" and queue and queue[0].offer[0] == "send":
                 task.result = queue[0].offer[1]
                 self.wake(queue[0], "sent")
@@ -171,6 +183,7 @@ class Model:
                     self.log.append((me, "expired", round(self.now, 6)))
                 finally:
                     timer[2] = None
+                    self.tasks[me].thrown = [other for other in self.tasks[me].thrown if other is not expired]
             elif kind == "spawn":
                 self.spawn(other)
             elif kind in ("kill", "join") and (other == me or other not in self.tasks):

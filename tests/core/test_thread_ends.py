@@ -7,7 +7,8 @@ import threading
 import pytest
 
 import syncless
-from syncless import TaskletKilled, spawn
+from syncless import AsyncResult, Channel, TaskletExit, TaskletKilled, join_all, select, sending, spawn
+from syncless.stackless import channel
 from tests.waiting import eventually
 
 
@@ -169,3 +170,220 @@ def test_what_they_were_given_is_given_to_others(seed):
     while semaphore.acquire(False):
         taken.append(None)
     assert sorted(got) == list(range(put)) and len(taken) == put
+
+
+def cleans_up_for_ever():
+    """Ends with its thread while it still waits."""
+    try:
+        syncless.sleep(1000)
+    finally:
+        syncless.sleep(1000)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_tasklets_that_still_wait_when_their_thread_ends_have_ended(when):
+    """For all that wait for their end, whether they begin to wait before it or after it."""
+    made, told, linked, go = [], [], AsyncResult(), syncless.Event()
+
+    def body():
+        made.append(spawn(cleans_up_for_ever))
+        made[0].add_done_callback(told.append)
+        made[0].add_done_callback(linked)
+        syncless.sleep(0)
+        go.wait()
+
+    def waits():
+        assert eventually(lambda: made)
+        return [
+            spawn(made[0].join, 5),
+            spawn(join_all, made, 5),
+            spawn(syncless.wait, made, 5),
+            spawn(lambda: list(syncless.iwait(made, 5))),
+            spawn(select, made, 5),
+            spawn(made[0].exception, 5),
+            spawn(linked.wait, 5),
+            spawn(killed, made[0]),
+        ]
+
+    def killed(tasklet):
+        with pytest.raises(TaskletKilled):
+            tasklet.result(5)
+        return True
+
+    if when == "before":
+        starting = spawn(lambda: (waits(), syncless.sleep(0), go.set())[0])
+    else:
+        go.set()
+    in_a_thread_that_ends(body)
+    waiting = starting.result() if when == "before" else waits()
+    results = [tasklet.result(5) for tasklet in waiting]
+    assert results == [True, made, made, made, (0, None), made[0].exception(), True, True]
+    assert told == made and made[0].done() and not made[0].successful()
+    assert isinstance(made[0].exception(), TaskletExit) and isinstance(linked.exception, TaskletExit)
+
+
+def test_the_main_tasklet_of_a_thread_ends_with_it():
+    made = []
+    in_a_thread_that_ends(lambda: made.append(syncless.current()))
+    assert made[0].join(5) and made[0].result(5) is None
+
+
+def test_a_callback_that_waits_or_fails_does_not_hold_the_thread(reports):
+    made, told = [], []
+
+    def waits(tasklet):
+        syncless.sleep(1000)
+
+    def spawns(tasklet):
+        spawn(told.append, "never")
+
+    def body():
+        made.append(spawn(cleans_up_for_ever))
+        for callback in (waits, spawns, told.append):
+            made[0].add_done_callback(callback)
+        syncless.sleep(0)
+
+    in_a_thread_that_ends(body)
+    assert told == made and [type(error) for _, error in reports] == [RuntimeError] * 2
+
+
+def test_nothing_is_spawned_in_a_thread_that_ends():
+    loops, refused = [], []
+
+    def last_words():
+        try:
+            syncless.sleep(1000)
+        finally:
+            with pytest.raises(RuntimeError, match="has ended"):
+                syncless.spawn_in(loops[0], refused.append, "never")
+            with pytest.raises(LookupError):
+                syncless.spawn_in(threading.get_ident(), refused.append, "never")
+            refused.append("refused")
+
+    def body():
+        loops.append(syncless.current_loop())
+        spawn(last_words)
+        syncless.sleep(0)
+
+    in_a_thread_that_ends(body)
+    assert refused == ["refused"]
+    with pytest.raises(RuntimeError, match="has ended"):
+        syncless.spawn_in(loops[0], refused.append, "never")
+
+
+def test_tasklets_of_last_words_end_too():
+    said, made = [], []
+
+    def lasts():
+        try:
+            said.append("begins")
+            syncless.sleep(1000)
+        finally:
+            said.append("ends")
+
+    def last_words():
+        try:
+            syncless.sleep(1000)
+        finally:
+            made.append(spawn(lasts))
+
+    def body():
+        spawn(last_words)
+        syncless.sleep(0)
+
+    in_a_thread_that_ends(body)
+    assert said == ["begins", "ends"] and made[0].join(5)
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_in_a_thread_that_ends_takes_no_turns_from_others(kind, reports):
+    said = []
+
+    def interrupts():
+        try:
+            syncless.sleep(1000)
+        finally:
+            raise kind
+
+    def lasts():
+        try:
+            syncless.sleep(1000)
+        finally:
+            for number in range(20):
+                syncless.sleep(0)
+                said.append(number)
+
+    def body():
+        spawn(interrupts)
+        spawn(lasts)
+        syncless.sleep(0)
+
+    in_a_thread_that_ends(body)
+    assert said == list(range(20))
+    assert [type(error) for _, error in reports] == [KeyboardInterrupt] * (kind is KeyboardInterrupt)
+
+
+@pytest.mark.parametrize("kind", [Channel, channel])
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_they_do_not_count_in_a_channel(kind, stubborn):
+    pipe, other = kind(), kind()
+
+    def keeps_waiting(wait):
+        try:
+            wait()
+        except TaskletExit:
+            if stubborn:
+                wait()
+            raise
+
+    def body():
+        alone = syncless.Event()
+        waits = [pipe.receive, lambda: select([pipe, alone]), lambda: other.send(1), lambda: select([sending(other, 2), alone])]
+        for wait in waits:
+            spawn(keeps_waiting, wait)
+        syncless.sleep(0)
+        assert (pipe.balance, other.balance) == (-2, 2)
+
+    in_a_thread_that_ends(body)
+    assert (pipe.balance, other.balance) == (0, 0)
+    assert select([other, sending(pipe, 1)], timeout=0) == (None, None)
+
+
+def test_what_was_given_in_the_last_turn_comes_back():
+    queue, pipe, semaphore = syncless.Queue(), Channel(), syncless.Semaphore(0)
+
+    def stubborn(wait):
+        while True:
+            try:
+                wait()
+            except TaskletExit:
+                pass
+
+    def feeds():
+        try:
+            syncless.sleep(1000)
+        finally:
+            for _ in range(1000):  # until the very end
+                if queue.empty() and semaphore.value == 0 and pipe.balance < 0:
+                    put.append(len(put))
+                    queue.put(put[-1])
+                    semaphore.release()
+                    pipe.send(put[-1])
+                syncless.sleep(0)
+
+    put, got, sent, permits = [], [], [], []
+
+    def body():
+        spawn(stubborn, lambda: got.append(queue.get()))
+        spawn(stubborn, lambda: sent.append(pipe.receive()))
+        spawn(stubborn, lambda: permits.append(semaphore.acquire()))
+        spawn(feeds)
+        syncless.sleep(0)
+
+    in_a_thread_that_ends(body)
+    assert len(put) > 30
+    while not queue.empty():
+        got.append(queue.get())
+    while pipe.balance > 0:
+        sent.append(pipe.receive())
+    assert got == sent == put and len(permits) + semaphore.value == len(put) and pipe.balance == 0

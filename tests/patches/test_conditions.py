@@ -220,7 +220,7 @@ for make in (threading.Lock, threading.RLock):
             syncless.sleep(0)
             assert not first.done() and condition._is_owned()
     assert syncless.join_all([first, second], timeout=20)
-    assert heard == [("second", True)] and ended == [Interrupted]
+    assert heard == [("second", True)] and ended == [syncless.TaskletExit]
     waiting = syncless.spawn(wait, "third")             # killed before it is told
     syncless.sleep(0)
     with condition:
@@ -320,5 +320,40 @@ if hasattr(queue.Queue, "shutdown"):                    # Python 3.13
         full.shutdown()
         assert all(each.result(timeout=20) for each in waiting)
         assert full.get() == 0 and refused(full.get) and refused(full.put_nowait, 1)
+print("done")
+""")
+
+
+def test_what_is_thrown_while_a_condition_takes_its_lock_is_kept():
+    run_program("""
+import threading, syncless
+from syncless.patches import patched
+class Interrupted(Exception): pass
+def program(make):
+    condition, caught, told = threading.Condition(make()), [], []
+    def catch(wait):
+        try:
+            wait()
+        except BaseException as error:
+            caught.append(error)
+    def body():
+        with condition:
+            catch(condition.wait)
+            told.append("has the lock")
+            for _ in range(2):
+                catch(lambda: syncless.sleep(1))
+    victim = syncless.spawn(body)
+    syncless.sleep(0)
+    thrown = [Interrupted(1), syncless.TaskletExit(), Interrupted(2)]
+    with condition:
+        for error in thrown:
+            victim.kill(error, block=False)
+            syncless.sleep(0)
+            syncless.sleep(0)
+        assert not told
+    assert victim.join(5) and caught == thrown and told, caught
+with patched():
+    program(threading.Lock)
+    program(threading.RLock)
 print("done")
 """)

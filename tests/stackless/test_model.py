@@ -29,6 +29,8 @@ class Model:
         self.state = ["new"] * TASKLETS  # new, alive, killed, dead
         self.ring = list(range(TASKLETS))
         self.waiting = [[] for _ in range(CHANNELS)]  # (tasklet, direction)
+        self.given = [None] * TASKLETS  # the channel from which it has received, until its turn comes
+        self.kept = [0] * CHANNELS  # values whose receivers were killed before that
         self.log = []
 
     def blocked(self, number):
@@ -44,6 +46,9 @@ class Model:
     def run(self):
         while self.ring:
             me = self.ring[0]
+            given, self.given[me] = self.given[me], None
+            if self.state[me] == "killed" and given is not None:
+                self.give_back(given)
             if self.state[me] == "killed" or self.at[me] == len(self.steps[me]):
                 self.log.append((me, "killed" if self.state[me] == "killed" else "end"))
                 self.state[me] = "dead"
@@ -83,16 +88,30 @@ class Model:
 
     def act(self, me, direction, channel):
         queue, preference = self.waiting[channel], self.preferences[channel]
+        if direction < 0 and self.kept[channel]:
+            self.kept[channel] -= 1
+            return
         if not queue or queue[0][1] == direction:
             queue.append((me, direction))
             self.ring.pop(0)
             return
         other, _ = queue.pop(0)
+        if direction > 0:
+            self.given[other] = channel
         if preference == -direction:
             self.ring.insert(1, other)
             self.to_front(other)
         else:
             self.ring.append(other)
+
+    def give_back(self, channel):
+        queue = self.waiting[channel]
+        if queue and queue[0][1] < 0:
+            other, _ = queue.pop(0)
+            self.given[other] = channel
+            self.ring.append(other)
+        else:
+            self.kept[channel] += 1
 
 
 def really(steps, preferences):

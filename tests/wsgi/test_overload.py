@@ -328,6 +328,44 @@ def test_the_deadline_in_mid_stream_aborts(start):
     assert client.get()[2] is None and client.reset
 
 
+def test_an_applications_timeout_does_not_displace_the_deadline(start):
+    """Nor its deadlines: all of the same length, so they ring together."""
+    waits = []
+
+    def app(environ, start_response):
+        for _ in range(100):
+            try:
+                with syncless.Timeout(0.05, False), syncless.deadline(0.05):
+                    waits.append(1)
+                    syncless.sleep(5)
+            except TimeoutError:
+                pass
+        return hello(environ, start_response)
+
+    server = start(app, request_seconds=0.05, error_log=io.StringIO())
+    for number in range(1, 11):
+        assert start.client(server).get()[0] == 503 and len(waits) <= 2 * number
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_that_a_request_does_not_live_to_raise_goes_to_the_main_tasklet(start, kind):
+    def app(environ, start_response):
+        me = syncless.current()
+        if environ["PATH_INFO"] == "/interrupted":
+            syncless.spawn(lambda: (me.kill(block=False), me.kill(kind(7), block=False)))
+        else:
+            syncless.spawn(me.kill, block=False)
+        try:
+            syncless.sleep(5)
+        except syncless.TaskletExit:
+            return hello(environ, start_response)
+
+    server = start(app, error_log=io.StringIO())
+    with pytest.raises(kind):
+        start.client(server).get("/interrupted")
+    assert start.client(server).get()[2] == b"hello"
+
+
 def test_the_deadline_does_not_outlive_its_request(start):
     server = start(hello, request_seconds=0.5)
     client = start.client(server)
