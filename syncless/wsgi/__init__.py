@@ -7,8 +7,8 @@ from syncless.wsgi.limits import Limits
 from syncless.wsgi.loading import ApplicationFailed, ApplicationNotFound
 from syncless.wsgi.server import Server
 from syncless.wsgi.serving import serve
+from syncless.wsgi.supervisor import WorkersFailed
 from syncless.wsgi.websocket import WebSocket, WebSocketClosed
-from syncless.wsgi.workers import WorkersFailed
 
 __all__ = [
     "ApplicationFailed",

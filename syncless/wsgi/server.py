@@ -383,7 +383,8 @@ class Server:
                     tell(f"syncless {syncless.__version__} serves on {url} (loop: {current_loop().backend}, pid {os.getpid()})")
             asked.wait()
             if not quiet:
-                tell(f"syncless stops: {self.census()['active']} requests in flight")
+                active = self.census()["active"]
+                tell(f"syncless stops: {active} request{'' if active == 1 else 's'} in flight")
             stopping = spawn(self._stop, self.limits.stop_seconds, LAST_CALL)
             stopping.name = "graceful stop"
             both: list[Waitable] = [stopping, hurry]

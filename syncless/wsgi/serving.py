@@ -8,7 +8,7 @@ from typing import Any
 
 from syncless.wsgi.blocking import Patch, StallWarning, patch_process, warn_of_blocking_modules
 from syncless.wsgi.server import Server
-from syncless.wsgi.workers import Master
+from syncless.wsgi.supervisor import Master
 
 
 class PidFile:

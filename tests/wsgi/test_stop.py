@@ -192,7 +192,7 @@ def test_a_signal_stops_gracefully(program, start, number):
     process.send_signal(number)
     assert client.response()[2] == b"ok"
     out, err = process.communicate(timeout=20)
-    assert process.returncode == 0 and "stops: 1 requests in flight" in out and err == ""
+    assert process.returncode == 0 and "stops: 1 request in flight\n" in out and err == ""
 
 
 def test_a_second_signal_means_now(program, start):

@@ -11,10 +11,17 @@ import subprocess
 import sys
 import threading
 import time
+import types
 
 import pytest
 
+from syncless.wsgi import Limits
+from syncless.wsgi.supervisor import master
+from syncless.wsgi.supervisor.slot import Slot
+from syncless.wsgi.supervisor.worker import most_requests
 from tests.waiting import eventually
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
 
 APP = """
 import os, time, syncless
@@ -299,7 +306,42 @@ def test_workers_that_cannot_start_end_the_master(program, tmp_path):
     (tmp_path / "broken" / "app.py").write_text("import no_such_module_at_all")
     command = [sys.executable, "-m", "syncless", "app:app", "--bind", "127.0.0.1:0", "--workers", "2"]
     done = subprocess.run(command, cwd=tmp_path / "broken", capture_output=True, text=True, timeout=30)
-    assert done.returncode == 3 and "none has been ready" in done.stderr and "no_such_module_at_all" in done.stderr
+    assert done.returncode == 3 and done.stdout == ""  # it serves nowhere
+    assert done.stderr.count("syncless: ") == 1 and "syncless: no worker can start: app:app raised an error:" in done.stderr
+    assert done.stderr.count("ModuleNotFoundError: No module named 'no_such_module_at_all'") == 1 and 'app.py", line 1' in done.stderr
+    assert str(ROOT / "syncless") not in done.stderr
+
+
+def test_reason_why_new_workers_cannot_start_is_told_once_for_each_reload(program):
+    running = program("--workers", "3")
+    first = set(running.pids(3))
+    for number in (1, 2):
+        (running.folder / "app.py").write_text("raise ValueError('the new code')")
+        os.utime(running.folder / "app.py", (5000, 5000))
+        running.signal(signal.SIGHUP)
+        assert eventually(lambda: running.said().count("the old one stays") == 3 * number)  # noqa: B023
+        assert running.said().count("a new worker cannot start: app:app raised an error:") == number
+        assert running.said().count("ValueError: the new code") == number
+    assert set(running.pids(3)) == first
+
+
+@pytest.mark.parametrize(("jitter", "seen"), [(0, {50}), (3, {50, 51, 52, 53})])
+def test_workers_ask_to_be_replaced_at_different_numbers_of_requests(jitter, seen):
+    limits = Limits(worker_requests=50, worker_requests_jitter=jitter)
+    assert {most_requests(limits) for _ in range(1000)} == seen
+    assert most_requests(Limits(worker_requests_jitter=3)) == 0
+
+
+def test_pauses_between_attempts_grow_to_ten_seconds(monkeypatch, capfd):
+    clock = types.SimpleNamespace(monotonic=lambda: 100.0)
+    monkeypatch.setattr(master, "time", clock)
+    made, slot = object.__new__(master.Master), Slot()
+    pauses = []
+    for slot.failures in range(12):
+        made._again(slot, "it failed")
+        pauses.append(round(slot.not_before - 100.0, 3))
+    assert pauses == [0, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10, 10, 10, 10, 10]
+    assert "it failed; another one starts in 6.4 s" in capfd.readouterr().err
 
 
 def test_recycling_by_number_of_requests(program):

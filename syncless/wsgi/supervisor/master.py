@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import faulthandler
 import gc
 import mmap
 import os
-import random
 import select
 import signal
-import struct
-import threading
 import time
 import traceback
 from collections.abc import Iterable
@@ -26,17 +22,15 @@ from types import FrameType
 from typing import Any
 
 import syncless
-from syncless._core.tasklet import sleep, spawn
 from syncless.wsgi.adapt import as_wsgi
-from syncless.wsgi.addresses import Bind, show
-from syncless.wsgi.blocking import Patch, StallWarning, patch_process, warn_of_blocking_modules
+from syncless.wsgi.addresses import show
+from syncless.wsgi.blocking import Patch
 from syncless.wsgi.limits import Limits
-from syncless.wsgi.loading import ApplicationFailed, ApplicationNotFound
 from syncless.wsgi.notices import complain, flush, ready, tell
 from syncless.wsgi.server import LAST_CALL, Server
+from syncless.wsgi.supervisor.slot import Slot, Worker
+from syncless.wsgi.supervisor.worker import BEAT, CANNOT_START, LONGEST_REASON, READY, REPLACE_ME, Work
 
-READY, REPLACE_ME = b"r", b"x"
-"""What a worker says through its pipe."""
 GIVE_UP_AFTER = 3
 """Workers that die before any has been ready."""
 LONGEST_LAST_CALL = 3.0
@@ -46,42 +40,10 @@ LONGEST_BACK_OFF = 10.0
 HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCHLD)
 """Signals that the master obeys."""
 CLOCKS = 1024
-BEAT = struct.Struct("d")
 
 
 class WorkersFailed(Exception):
     """No worker could start; what went wrong stands on stderr."""
-
-
-class Worker:
-    """A process, as its master sees it."""
-
-    def __init__(self, pid: int, pipe: int, clock: int):
-        self.pid = pid
-        self.pipe = pipe
-        self.clock = clock
-        self.born = time.monotonic()
-        self.ready = False
-        self.unwanted = False
-        """To be replaced by another one."""
-        self.tired = False
-        """It has asked for that itself."""
-        self.reopen = False
-        """Log files have been renamed since it was born, and it was not ready to be told."""
-        self.killed_at = 0.0
-        """When it is killed unless it has ended by then; 0: not yet decided."""
-
-
-class Slot:
-    """The place of one worker."""
-
-    def __init__(self) -> None:
-        self.current: Worker | None = None
-        self.next: Worker | None = None
-        self.failures = 0
-        self.not_before = 0.0
-        self.listeners: list[tuple[socket, bool]] = []
-        """Its own with reuse_port, else those that all share."""
 
 
 class Master:
@@ -121,6 +83,8 @@ class Master:
         self.refuses_at = 0.0
         """When a master that stops closes its sockets."""
         self.ever_ready = False
+        self.explained = ""
+        """Why the last worker that could not start could not."""
         self.signals: list[int] = []
         self.clocks = mmap.mmap(-1, CLOCKS * BEAT.size)
         self.listeners: list[tuple[socket, bool]] = []
@@ -139,10 +103,6 @@ class Master:
         if self.preloaded:
             gc.collect()
             gc.freeze()  # so that a worker's collector does not copy the pages that it shares with us
-        if not self.quiet:
-            for listener, secure in self.listeners:
-                url = show(listener.getsockname(), secure)
-                tell(f"syncless {syncless.__version__} serves on {url} ({len(self.slots)} workers, pid {self.pid})")
         try:
             while self._step(wake):
                 pass
@@ -156,6 +116,13 @@ class Master:
             if not self.stopping:
                 self._begin_no_more()
             self._refuse()
+
+    def _announce(self) -> None:
+        """Says where it serves, now that it does."""
+        if not self.quiet:
+            workers = f"{len(self.slots)} worker{'' if len(self.slots) == 1 else 's'}"
+            for listener, secure in self.listeners:
+                tell(f"syncless {syncless.__version__} serves on {show(listener.getsockname(), secure)} ({workers}, pid {self.pid})")
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signals.append(number)
@@ -197,16 +164,32 @@ class Master:
         return any(slot.current is None or slot.next is not None for slot in self.slots)
 
     def _hear(self, worker: Worker) -> None:
-        said = os.read(worker.pipe, 100)
+        said = os.read(worker.pipe, LONGEST_REASON + 1)
         if not said:
             os.close(worker.pipe)
             worker.pipe = -1  # it ends; _reap() meets it
+        elif said.startswith(CANNOT_START):
+            worker.reason = said[1:]
+            return
         if READY in said:
+            if not self.ever_ready:
+                self._announce()
             worker.ready = self.ever_ready = True
             if worker.reopen:
                 self._signal(worker, signal.SIGUSR1)
         if REPLACE_ME in said:
             worker.unwanted = worker.tired = True
+
+    def _hear_last(self, worker: Worker) -> None:
+        """What a worker that has ended said last. A process that it has forked may have its end of the pipe still, so this never waits."""
+        if worker.pipe >= 0:
+            os.set_blocking(worker.pipe, False)
+            with contextlib.suppress(BlockingIOError):
+                while worker.pipe >= 0:
+                    self._hear(worker)
+        if worker.pipe >= 0:
+            os.close(worker.pipe)
+            worker.pipe = -1
 
     def _obey(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
@@ -223,6 +206,7 @@ class Master:
                 self.refuses_at = time.monotonic() + LAST_CALL
             self.stopping = True
         elif number == signal.SIGHUP and not self.stopping:
+            self.explained = ""
             for slot in self.slots:
                 slot.not_before = 0.0
             for worker in self._all():
@@ -322,8 +306,7 @@ class Master:
                     self._ended(worker, status)
 
     def _ended(self, worker: Worker, status: int) -> None:
-        if worker.pipe >= 0:
-            os.close(worker.pipe)
+        self._hear_last(worker)
         if worker in self.leaving:
             self.leaving.remove(worker)
             return
@@ -335,6 +318,8 @@ class Master:
             slot.current = None
         if self.stopping:
             return
+        if worker.reason is not None:
+            self._explain(worker.reason.decode(errors="backslashreplace"))
         number = os.waitstatus_to_exitcode(status)
         how = f"was killed by {signal.Signals(-number).name}" if number < 0 else f"ended with status {number}"
         if failed_to_start and slot.current is not None:
@@ -349,6 +334,14 @@ class Master:
             self._failed(slot, f"worker {worker.pid} {how}")
         else:
             self._again(slot, f"worker {worker.pid} {how}")
+
+    def _explain(self, reason: str) -> None:
+        """Tells why workers cannot start: once, however many say the same. WorkersFailed if none has been ready."""
+        if not self.ever_ready:
+            raise WorkersFailed(f"no worker can start: {reason}")
+        if reason != self.explained:
+            self.explained = reason
+            complain(f"a new worker cannot start: {reason}")
 
     def _failed(self, slot: Slot, why: str) -> None:
         """Counts a worker that could not start, or died at once. WorkersFailed if no other has been better."""
@@ -409,14 +402,27 @@ class Master:
                 if worker.pipe >= 0:
                     os.close(worker.pipe)
             self._leave_behind(unblocked)
-            code = self._work(worker_end, clock, slot)
+            code = self._work(slot, worker_end, clock).run()
         except BaseException:
             complain(traceback.format_exc())
         finally:
             flush()
             os._exit(code)
 
-    # -- in the worker -------------------------------------------------------------------------------------------------------
+    def _work(self, slot: Slot, pipe: int, clock: int) -> Work:
+        return Work(
+            application=self.application,
+            options=self.options,
+            patch=self.patch,
+            speaks=not self.quiet and slot is self.slots[0],
+            limits=self.limits,
+            listeners=slot.listeners,
+            unused=[listener for other in self.slots for listener, _ in other.listeners],
+            pipe=pipe,
+            clocks=self.clocks,
+            clock=clock,
+            master=self.pid,
+        )
 
     @staticmethod
     def _leave_behind(unblocked: Iterable[int]) -> None:
@@ -425,70 +431,6 @@ class Master:
         for number in HANDLED:
             signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
-
-    def _work(self, pipe: int, clock: int, slot: Slot) -> int:
-        """The whole life of a worker. Returns its exit status."""
-        faulthandler.enable()
-        random.seed()
-        binds = [Bind(secure, fd=listener.detach()) for listener, secure in slot.listeners]
-        for other in self.slots:
-            for listener, _ in other.listeners:
-                listener.close()  # nobody would accept from it here; those that are shared have been detached
-        try:
-            patch_process(self.patch)
-            server = Server(self.application, **{**self.options, "bind": binds, "multiprocess": True})
-        except (ApplicationNotFound, ApplicationFailed, OSError, TypeError, ValueError) as error:
-            complain(str(error))
-            return 2
-
-        def started() -> None:
-            tending = spawn(self._live, server, pipe, clock)
-            tending.name = "worker's pulse"
-            os.write(pipe, READY)
-
-        try:
-            if self.quiet or slot is not self.slots[0]:
-                server.run(quiet=True, started=started, worker=True)
-            else:  # one of them speaks for all
-                warn_of_blocking_modules()
-                with StallWarning():
-                    server.run(quiet=True, started=started, worker=True)
-        finally:
-            threading._shutdown()  # type: ignore[attr-defined]  # as at the interpreter's end: those that are no daemons
-            atexit._run_exitfuncs()
-        return 0
-
-    def _live(self, server: Server, pipe: int, clock: int) -> None:
-        """Tells the master that the loop runs, asks to be replaced in time, and ends with the master."""
-        limits = self.limits
-        born = time.monotonic()
-        most = limits.worker_requests + random.randint(0, limits.worker_requests_jitter) if limits.worker_requests else 0
-        asked = False
-        while True:
-            BEAT.pack_into(self.clocks, clock * BEAT.size, time.monotonic())
-            if os.getppid() != self.pid:
-                os.kill(os.getpid(), signal.SIGTERM)
-                return
-            if not asked and (
-                (most and server.requests >= most)
-                or (limits.worker_seconds and time.monotonic() - born > limits.worker_seconds)
-                or (limits.worker_memory_bytes and memory() > limits.worker_memory_bytes)
-            ):
-                asked = True
-                with contextlib.suppress(BrokenPipeError):  # the master ends this very moment
-                    os.write(pipe, REPLACE_ME)
-            sleep(min(0.25, limits.worker_stuck_seconds / 4))
-
-
-def memory() -> int:
-    """Bytes of memory that this process has in use (resident set)."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * mmap.PAGESIZE
-    except OSError:
-        import resource  # the most that it has ever had is the best that others than Linux tell
-
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _nothing(environ: dict[str, Any], start_response: Any) -> list[bytes]:

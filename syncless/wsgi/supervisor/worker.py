@@ -1,0 +1,121 @@
+"""A worker's whole life, in its own process: it serves, and tells its master through a pipe and a clock how it is. See master.py."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import mmap
+import os
+import random
+import signal
+import struct
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from socket import socket
+from typing import Any
+
+from syncless._core.tasklet import sleep, spawn
+from syncless.wsgi.addresses import Bind
+from syncless.wsgi.blocking import Patch, StallWarning, patch_process, warn_of_blocking_modules
+from syncless.wsgi.limits import Limits
+from syncless.wsgi.loading import ApplicationFailed, ApplicationNotFound
+from syncless.wsgi.server import Server
+
+READY, REPLACE_ME, CANNOT_START = b"r", b"x", b"!"
+"""What a worker says through its pipe; the reason why it cannot start comes behind the last."""
+LONGEST_REASON = 60_000
+"""Bytes of it that are told: a pipe takes them at once."""
+BEAT = struct.Struct("d")
+"""When the worker's loop has last been seen running, by the system's monotonic clock, in seconds."""
+
+
+@dataclass
+class Work:
+    """What a worker is to do, as its master has made it."""
+
+    application: Any
+    options: Mapping[str, Any]
+    """For its Server."""
+    patch: Patch
+    speaks: bool
+    """Whether it tells that the application blocks: one of them does, for all."""
+    limits: Limits
+    listeners: list[tuple[socket, bool]]
+    """Sockets to accept from, and whether they speak TLS."""
+    unused: list[socket]
+    """The sockets of all workers; those that are not among the first are closed, because nobody would accept from them here."""
+    pipe: int
+    clocks: mmap.mmap
+    clock: int
+    """Its place among the clocks."""
+    master: int
+    """Process number."""
+
+    def run(self) -> int:
+        """Serves until SIGTERM, or until the master has ended. Returns the exit status."""
+        faulthandler.enable()
+        random.seed()
+        binds = [Bind(secure, fd=listener.detach()) for listener, secure in self.listeners]
+        for listener in self.unused:
+            listener.close()  # one of the first has been detached
+        try:
+            patch_process(self.patch)
+            server = Server(self.application, **{**self.options, "bind": binds, "multiprocess": True})
+        except (ApplicationNotFound, ApplicationFailed, OSError, TypeError, ValueError) as error:
+            reason = f"{self.application} raised an error:\n{error}" if isinstance(error, ApplicationFailed) else str(error)
+            os.write(self.pipe, CANNOT_START + reason.encode(errors="backslashreplace")[:LONGEST_REASON])
+            return 2
+        try:
+            if self.speaks:
+                warn_of_blocking_modules()
+            with StallWarning() if self.speaks else contextlib.nullcontext():
+                server.run(quiet=True, started=lambda: self._begin(server), worker=True)
+        finally:
+            threading._shutdown()  # type: ignore[attr-defined]  # as at the interpreter's end: those that are no daemons
+            atexit._run_exitfuncs()
+        return 0
+
+    def _begin(self, server: Server) -> None:
+        tending = spawn(self._live, server)
+        tending.name = "worker's pulse"
+        os.write(self.pipe, READY)
+
+    def _live(self, server: Server) -> None:
+        """Tells the master that the loop runs, asks to be replaced in time, and ends with the master."""
+        limits = self.limits
+        born = time.monotonic()
+        most = most_requests(limits)
+        asked = False
+        while True:
+            BEAT.pack_into(self.clocks, self.clock * BEAT.size, time.monotonic())
+            if os.getppid() != self.master:
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+            if not asked and (
+                (most and server.requests >= most)
+                or (limits.worker_seconds and time.monotonic() - born > limits.worker_seconds)
+                or (limits.worker_memory_bytes and memory() > limits.worker_memory_bytes)
+            ):
+                asked = True
+                with contextlib.suppress(BrokenPipeError):  # the master ends this very moment
+                    os.write(self.pipe, REPLACE_ME)
+            sleep(min(0.25, limits.worker_stuck_seconds / 4))
+
+
+def most_requests(limits: Limits) -> int:
+    """After how many requests a worker asks to be replaced, so that not all do at the same time; 0: never."""
+    return limits.worker_requests + random.randint(0, limits.worker_requests_jitter) if limits.worker_requests else 0
+
+
+def memory() -> int:
+    """Bytes of memory that this process has in use (resident set)."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        import resource  # the most that it has ever had is the best that others than Linux tell
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
