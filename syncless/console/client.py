@@ -3,35 +3,63 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any, TextIO
 
 from syncless.console.protocol import LINE_BYTES, ProtocolError, decode, encode
 from syncless.console.server import VARIABLE, socket_path
 
+HELD_SECONDS = 1.0
+"""After so long without a word the process is asked whether its loop runs; after as long again without an answer the user is told."""
+
 
 class _Connection:
-    def __init__(self, path: str):
+    def __init__(self, path: str, notice: Callable[[str], object]):
+        self.notice = notice
+        self._received = bytearray()
+        self._asked = self._told = False  # whether the loop runs; that it does not
         self.sock = socket.socket(socket.AF_UNIX)
         try:
             self.sock.connect(path)
         except OSError:
             self.sock.close()
             raise
-        self.lines = self.sock.makefile("rb")
 
     def ask(self, message: dict[str, Any]) -> None:
         self.sock.sendall(encode(message))
 
     def answer(self) -> dict[str, Any]:
-        line = self.lines.readline(LINE_BYTES)
-        if not line:
-            raise EOFError("the process has ended, or has closed its console")
-        return decode(line)
+        while True:
+            line, end, rest = self._received.partition(b"\n")
+            if not end:
+                self._receive()
+                continue
+            self._received = rest
+            message = decode(bytes(line))
+            if self._told:
+                self._told = False
+                self.notice("it goes on")
+            if "pong" not in message:
+                return message
+            self._asked = False
+
+    def _receive(self) -> None:
+        if select.select([self.sock], [], [], HELD_SECONDS)[0]:
+            data = self.sock.recv(LINE_BYTES)
+            if not data:
+                raise EOFError("the process has ended, or has closed its console")
+            self._received += data
+        elif not self._asked:
+            self._asked = True
+            self.ask({"ping": True})
+        elif not self._told:
+            self._told = True
+            self.notice("the process does not answer: code that does not give way holds its loop; waiting for it")
 
     def close(self) -> None:
-        self.lines.close()
         self.sock.close()
 
     def run(self, source: str, output: TextIO) -> bool:
@@ -89,7 +117,7 @@ def attach(target: str, output: TextIO | None = None) -> int:
     pid = int(target) if target.isdigit() else None
     try:
         path = target if pid is None else socket_path(pid)
-        connection = _Connection(path)
+        connection = _Connection(path, lambda text: print(f"syncless: {text}", file=sys.stderr))
     except (OSError, RuntimeError) as error:
         if pid is not None and not _alive(pid):
             reason = f"there is no process {pid}"

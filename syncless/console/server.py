@@ -83,9 +83,9 @@ def _give_back_streams() -> None:
 class _Session:
     """One that is attached."""
 
-    def __init__(self, sock: socket.socket, namespace: dict[str, Any]):
+    def __init__(self, sock: socket.socket, console: Console):
         self.sock = sock
-        self.namespace = namespace
+        self.console = console
         self.gone = False
         self.running: Tasklet | None = None
         self._compile = codeop.CommandCompiler()
@@ -124,7 +124,9 @@ class _Session:
             delivery.kill()
 
     def _handle(self, message: dict[str, Any]) -> None:
-        if "interrupt" in message:
+        if "ping" in message:
+            self.send({"pong": True})
+        elif "interrupt" in message:
             if self.running is not None:
                 self.running.kill(KeyboardInterrupt, block=False)
         elif "complete" in message:
@@ -138,7 +140,7 @@ class _Session:
     def _completions(self, text: str) -> list[str]:
         import rlcompleter  # here, because it imports readline, which may write to the terminal
 
-        completer = rlcompleter.Completer(self.namespace)
+        completer = rlcompleter.Completer(self.console.namespace)
         found: list[str] = []
         try:
             while len(found) < 200 and (word := completer.complete(text, len(found))) is not None:
@@ -165,7 +167,7 @@ class _Session:
 
     def _run(self, code: CodeType) -> None:
         try:
-            exec(code, self.namespace)
+            exec(code, self.console.namespace)
         except TaskletExit:
             raise
         except BaseException as error:
@@ -192,7 +194,7 @@ class Console:
     def __init__(self, path: str, namespace: dict[str, Any] | None = None):
         self.path = path
         self.pid = os.getpid()
-        self.namespace = {"debug": debug, **(sys.modules["__main__"].__dict__ if namespace is None else namespace)}
+        self._namespace = None if namespace is None else {"debug": debug, **namespace}
         self._listener = socket.socket(socket.AF_UNIX)
         try:
             if os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode):
@@ -210,13 +212,22 @@ class Console:
         self._accepting = spawn(self._accept)
         self._accepting.name = "console"
 
+    @property
+    def namespace(self) -> dict[str, Any]:
+        """Where statements run now. That of __main__ is the program's own, as it is at that moment, with the name debug if it has none."""
+        if self._namespace is not None:
+            return self._namespace
+        names = sys.modules["__main__"].__dict__
+        names.setdefault("debug", debug)
+        return names
+
     def _accept(self) -> None:
         while True:
             sock, _ = self._listener.accept()
             if not _same_user(sock):
                 sock.close()
                 continue
-            session = spawn(_Session(sock, self.namespace).serve)
+            session = spawn(_Session(sock, self).serve)
             session.name = "console's session"
             self._sessions[session] = sock
             session.add_done_callback(self._ended)
@@ -247,8 +258,9 @@ class Console:
 def listen(path: str | None = None, namespace: dict[str, Any] | None = None) -> Console:
     """Lets ``python -m syncless console PID`` attach to this process.
 
-    `path` of the UNIX socket: by default one that the client finds by the process number. `namespace`: where statements run, by default
-    that of ``__main__``. What they print goes to who is attached. ConsoleExists if this process listens already, OSError if it cannot.
+    `path` of the UNIX socket: by default one that the client finds by the process number. `namespace`: what statements run with, by default
+    `__main__` itself, whose names they see and change. What they print goes to who is attached. ConsoleExists if this process listens
+    already, OSError if it cannot.
     """
     global _console
     if _console is not None and _console.pid == os.getpid():

@@ -181,6 +181,45 @@ def test_a_server_is_asked_by_its_number(tmp_path):
     assert server.returncode == 0 and not (tmp_path / "syncless" / f"console-{server.pid}").exists()
 
 
+PROGRAM = """
+import syncless, sys
+early = 1
+print("begun", flush=True)
+count, rest = 41, syncless.Event()
+def tell():
+    return count
+rest.wait()
+print(tell(), later, flush=True)
+"""
+
+
+def test_statements_see_and_change_the_names_of_the_program(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    program = subprocess.Popen(
+        [sys.executable, "-m", "syncless", "run", str(tmp_path / "program.py")],
+        cwd=ROOT,
+        env=environment(tmp_path, SYNCLESS_CONSOLE="1"),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        syncless.run_in_thread(program.stdout.readline)
+        asked = syncless.run_in_thread(
+            subprocess.run,
+            [sys.executable, "-m", "syncless", "console", str(program.pid)],
+            input="early\n'rest' in dir()\ncount += 1\nlater = [tell() for _ in 'a']\ndebug.__name__\nrest.set()",
+            env=environment(tmp_path),
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        assert asked.stdout == "1\nTrue\n'syncless.debug'\n" and asked.returncode == 0, asked.stderr
+        assert syncless.run_in_thread(program.communicate)[0] == "42 [42]\n"
+    finally:
+        program.kill()
+        program.wait()
+
+
 def attach(tmp_path, *arguments):
     return subprocess.run(
         [sys.executable, "-m", "syncless", "console", *arguments],
@@ -300,3 +339,23 @@ def test_output_of_the_client(served):
     finally:
         sys.stdin = stdin
     assert found.getvalue() == "[1, 2, 3]\n1\n"
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_client_says_when_the_loop_is_held_and_goes_on(served, monkeypatch, held):
+    monkeypatch.setattr("syncless.console.client.HELD_SECONDS", 0.05)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("wait()\n1 + 1\n"))
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    found, told, wait = io.StringIO(), sys.stderr, time.sleep if held else syncless.sleep
+
+    def wait_until_it_is_told():
+        for _ in range(3000 if held else 40):
+            wait(0.01)
+            if "does not answer: code that does not give way holds its loop" in told.getvalue():
+                break
+
+    served.namespace["wait"] = wait_until_it_is_told
+    assert syncless.run_in_thread(console.attach, served.path, found) == 0
+    assert found.getvalue() == "2\n"
+    notices = [line.split(":")[1] for line in told.getvalue().splitlines()]
+    assert notices == ([" the process does not answer", " it goes on"] if held else [])
