@@ -60,6 +60,7 @@ NATIVE = {
     "syncless.wsgi._tls": [],  # plain bytes to ciphertext and back
     "syncless.wsgi._peer": [],  # receiving, sending, closing
     "syncless.wsgi._greeting": [],  # PROXY header and handshake
+    "syncless.wsgi._linger": [],  # reading away what a client still sends
     "syncless.wsgi._response": [],  # what the application says -> bytes
     "syncless.wsgi._request": [],  # calls the application
     "syncless.wsgi._upgrade": [],  # a connection for another protocol

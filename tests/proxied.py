@@ -40,6 +40,7 @@ http {{
     }}
     server {{
         listen unix:{folder}/front;
+        client_max_body_size 0;
         location / {{
             proxy_pass http://app;
             proxy_http_version 1.1;
@@ -75,6 +76,9 @@ COMMANDS = {
 APP = """
 import os
 def app(environ, start_response):
+    if environ["PATH_INFO"] == "/unread":
+        start_response("403 Forbidden", [])
+        return [b"unread"]
     body = environ["wsgi.input"].read()
     if environ["PATH_INFO"] == "/die":
         os._exit(7)

@@ -1,3 +1,5 @@
+from libc.stdint cimport int64_t
+
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.timers cimport Timer
 from syncless.wsgi._service cimport Service
@@ -9,8 +11,10 @@ cdef class Acceptor(Watcher):
     cdef Timer retry
     cdef unsigned last          # the last client's IPv4 address, 0 if it had none
     cdef object last_text       # the same as text, shared by the connections from there
-    cdef bint complained        # about having no descriptors left, once per shortage
+    cdef int64_t complain_at    # ns: not before then again about having no descriptors left
     cdef bint closed
     cdef int accept(self, Loop loop) except -1
     cdef bint make_room(self, Loop loop) except -1
-    cdef int shortage(self, Loop loop, int error) except -1
+    cdef bint close_oldest(self, Loop loop, int kind) except -1
+    cdef bint others_make_room(self, Loop loop) except -1
+    cdef bint shortage(self, Loop loop, int error) except -1

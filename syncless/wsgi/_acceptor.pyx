@@ -5,6 +5,7 @@ import os
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.errno cimport EAGAIN, ECONNABORTED, EINTR, EINVAL, EMFILE, ENFILE, ENOBUFS, ENOMEM, EPERM, EPROTO, errno
+from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport monotonic_ns
 from syncless._core.loop cimport Loop, Watcher
@@ -12,7 +13,7 @@ from syncless._core.poller cimport READ
 from syncless._core.scheduler cimport Scheduler
 from syncless._core.timers cimport timer_init
 from syncless.wsgi._connection cimport GREETING, QUEUED, READING, Connection
-from syncless.wsgi._service cimport GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, Service
+from syncless.wsgi._service cimport GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, Link, Service
 
 from syncless._core.tasklet import TaskletExit
 
@@ -64,8 +65,11 @@ cdef extern from *:
 
 cdef enum:
     ACCEPT_BATCH = 64
+    RETRY_AFTER = 50000000      # ns, where there is no room for a connection
     LAST_BATCHES = 1024         # more than any backlog has
     JUST_COME = 1000000000      # ns in which a new connection is not yet taken for an idle one
+
+cdef int64_t COMPLAIN_EVERY = 60000000000       # ns
 
 
 cdef void retry_accept(void* owner) noexcept:
@@ -114,11 +118,10 @@ cdef class Acceptor(Watcher):
                     continue
                 if errno == EINVAL:
                     return 0                    # the master has shut the socket down: nobody comes any more
-                if errno != EAGAIN:
-                    self.shortage(loop, errno)
-                else:
-                    self.complained = False
+                if errno == EAGAIN:
                     loop.arm(self.fd, loop.entry(self.fd), READ)
+                elif self.shortage(loop, errno):
+                    continue
                 return 0
             connection = Connection()
             connection.service = service
@@ -143,31 +146,43 @@ cdef class Acceptor(Watcher):
         return 0
 
     cdef bint make_room(self, Loop loop) except -1:
-        """Closes the connection that has been idle for longest, or has said nothing since it came. Returns whether there was one."""
+        """Closes a connection for another one: one that has had its last answer and goes on sending, else the one that has been idle for longest,
+        else the oldest of those that have not sent a whole head. Returns whether there was one."""
         cdef Service service = self.service
+        cdef PyObject* head = service.lists[HEAD_DEADLINE].first
+        cdef PyObject* greeting = service.lists[GREETING_DEADLINE].first
+        if service.lists[LINGER_DEADLINE].first != NULL:
+            (<Connection> service.lists[LINGER_DEADLINE].first).close(loop, False)
+            return True
+        if self.close_oldest(loop, IDLE_DEADLINE):
+            return True
+        if greeting != NULL and (head == NULL or service.since(<Link> greeting) < service.since(<Link> head)):
+            return self.close_oldest(loop, GREETING_DEADLINE) or self.close_oldest(loop, HEAD_DEADLINE)
+        return self.close_oldest(loop, HEAD_DEADLINE) or self.close_oldest(loop, GREETING_DEADLINE)
+
+    cdef bint close_oldest(self, Loop loop, int kind) except -1:
+        """Closes the first connection of a list that is not about to go on: its last answer is sent, and nothing has come from it."""
         cdef Connection connection
-        cdef PyObject* link
-        cdef int kind, looked
-        for kind in (IDLE_DEADLINE, HEAD_DEADLINE):
-            link = service.lists[kind].first
-            looked = 0
-            while link != NULL and looked < ACCEPT_BATCH:
-                connection = <Connection> link
-                if connection.inbox.size == 0 and not connection.readable and connection.out.size == 0 and connection.out_body is None \
-                        and connection.close_idle(loop):
-                    return True
-                link = connection.following     # its last answer is still to be sent, or its next request is there already
-                looked += 1
+        cdef PyObject* link = self.service.lists[kind].first
+        cdef int _
+        for _ in range(ACCEPT_BATCH):
+            if link == NULL:
+                break
+            connection = <Connection> link
+            link = connection.following
+            if not connection.readable and connection.out.size == 0 and connection.out_body is None and connection.close_idle(loop):
+                return True
         return False
 
-    cdef int shortage(self, Loop loop, int error) except -1:
-        """No descriptors or memory: the oldest idle connection makes room, and accepting goes on a little later."""
+    cdef bint shortage(self, Loop loop, int error) except -1:
+        """No descriptors or memory: another connection makes room. Whether to go on at once; otherwise a little later."""
         cdef Service service = self.service
+        cdef int64_t now = monotonic_ns()
         if error != EMFILE and error != ENFILE and error != ENOBUFS and error != ENOMEM:
             loop.report("accept", OSError(error, os.strerror(error)))
-            return 0
-        if not self.complained:
-            self.complained = True
+            return False
+        if now > self.complain_at:
+            self.complain_at = now + COMPLAIN_EVERY
             try:
                 service.log_errors.write(
                     f"syncless: cannot accept connections: {os.strerror(error)}; closing idle ones. Raise the limit (ulimit -n) or set "
@@ -175,10 +190,20 @@ cdef class Acceptor(Watcher):
                 service.log_errors.flush()
             except Exception:
                 pass
-        self.make_room(loop)
+        if (self.make_room(loop) or self.others_make_room(loop)) and error == EMFILE:
+            return True                         # a descriptor of this process is free now
         if self.retry.index < 0:
-            loop.timers.add(&self.retry, monotonic_ns() + 50000000)
-        return 0
+            loop.timers.add(&self.retry, now + RETRY_AFTER)
+        return False
+
+    cdef bint others_make_room(self, Loop loop) except -1:
+        """The descriptors may be those of connections that other listening sockets have accepted."""
+        cdef int fd
+        for fd in range(loop.fd_room):
+            if loop.fds[fd].watcher != NULL and isinstance(<object> loop.fds[fd].watcher, Acceptor):
+                if (<Acceptor> loop.fds[fd].watcher).make_room(loop):
+                    return True
+        return False
 
     def accept_rest(self) -> None:
         """Accepts all connections that wait, beyond Limits.connections, too: nobody else would answer them."""

@@ -15,7 +15,6 @@ cdef enum Phase:
 
 
 cdef class Connection(BodySource):      # there may be many idle ones: flags are bytes, sizes 32 bits
-    cdef int lingered           # bytes thrown away
     cdef uint8_t phase
     cdef uint8_t closing        # to be closed once all is sent
     cdef uint8_t kept           # it has had an answer and was not closed
@@ -36,5 +35,5 @@ cdef class Connection(BodySource):      # there may be many idle ones: flags are
     cdef int close_when_sent(self, Loop loop) except -1
     cdef bint close_idle(self, Loop loop) except -1
     cdef int finish(self, Loop loop) except -1
-    cdef int linger(self, Loop loop) except -1
+    cdef int read_away(self, Loop loop) except -1
     cdef int rest(self, Loop loop) except -1

@@ -30,6 +30,7 @@ from syncless.wsgi._environ cimport EnvironMaker, Memory, dict_version
 from syncless.wsgi._greeting cimport NOT_TLS, greet_peer
 from syncless.wsgi._head cimport head
 from syncless.wsgi._input cimport Input
+from syncless.wsgi._linger cimport begin_lingering, discard, may_linger
 from syncless.wsgi._peer cimport Peer
 from syncless.wsgi._request cimport Request
 from syncless.wsgi._service cimport (
@@ -40,14 +41,6 @@ from syncless.wsgi._tls cimport READY, WANTS_READ, WANTS_WRITE
 from syncless.wsgi._upgrade cimport Upgrade
 
 from syncless.wsgi.errors import EXPLANATIONS, REASONS, ClientGone
-
-cdef extern from *:
-    """
-    #include <sys/types.h>
-    #include <sys/socket.h>
-    """
-    int SHUT_WR
-    int shutdown(int fd, int how) nogil
 
 cdef extern from *:
     """
@@ -91,7 +84,7 @@ cdef class Connection(BodySource):
             if self.phase == READING:
                 self.process(loop)
             elif self.phase == LINGERING:
-                self.linger(loop)
+                self.read_away(loop)
         return 0
 
     cdef int forked(self, Loop loop) except -1:
@@ -114,7 +107,7 @@ cdef class Connection(BodySource):
         if self.phase == GREETING:
             return self.greet(<Loop> loop)
         if self.phase == LINGERING:
-            return self.linger(<Loop> loop)
+            return self.read_away(<Loop> loop)
         if self.phase == QUEUED:
             self.service.set_deadline(self, NO_DEADLINE)
             self.phase = RUNNING_APP
@@ -144,13 +137,15 @@ cdef class Connection(BodySource):
             if self.writer is not None:
                 loop.wake(self.writer, None)
             return 0
-        if kind == HEAD_DEADLINE:
+        if kind == HEAD_DEADLINE and self.inbox.size:
             return self.refuse(loop, 408)
         if kind == QUEUE_DEADLINE:
             self.service.queued -= 1
             return self.turn_away(loop)
-        if kind == IDLE_DEADLINE:
+        if kind == IDLE_DEADLINE or kind == HEAD_DEADLINE:     # nobody waits for an answer
             self.close_idle(loop)
+            return 0
+        if kind == LINGER_DEADLINE and may_linger(self):
             return 0
         return self.close(loop, kind == WRITE_DEADLINE)
 
@@ -158,7 +153,7 @@ cdef class Connection(BodySource):
         """Whether it is younger than that (ns) and its first request may be on its way."""
         if self.kept or self.deadline_kind == NO_DEADLINE:
             return False
-        return loop.now - (self.deadline - self.service.lists[self.deadline_kind].length) < age
+        return loop.now - self.service.since(self) < age
 
     # -- reading and answering -----------------------------------------------------------------------------------------------
 
@@ -167,6 +162,8 @@ cdef class Connection(BodySource):
         cdef Request request
         cdef Service service = self.service
         cdef int left = service.pipelined
+        if self.closing and self.unread:
+            return self.read_away(loop)
         while self.phase == READING and not self.closing and not self.sending and self.out.size < OUT_HIGH and self.out_body is None:
             if left == 0:
                 loop.push(self)
@@ -406,6 +403,8 @@ cdef class Connection(BodySource):
 
     cdef int close_when_sent(self, Loop loop) except -1:
         self.closing = True
+        if self.unread:                         # a client that sends all before it reads would never take a long answer
+            self.read_away(loop)
         if self.sending:
             self.service.set_deadline(self, WRITE_DEADLINE)
             return 0
@@ -432,32 +431,13 @@ cdef class Connection(BodySource):
         if self.ended or not (self.inbox.size or self.readable or self.hung or self.unread):
             return self.close(loop, False)
         self.phase = LINGERING
-        self.service.release(&self.inbox)
-        self.inbox_start = 0
-        if self.layer is not None:
-            self.layer.goodbye(self.fd)
-        shutdown(self.fd, SHUT_WR)
-        self.service.set_deadline(self, LINGER_DEADLINE)
-        self.arm(loop, READ)
-        return self.linger(loop)
+        begin_lingering(self, loop)
+        return self.read_away(loop)
 
-    cdef int linger(self, Loop loop) except -1:
-        cdef char waste[4096]
-        cdef Py_ssize_t n
-        cdef int rounds = 0
-        while rounds < 64:
-            n = self.receive_raw(waste, 4096)
-            if n < 0:
-                return self.arm(loop, READ)
-            if n == 0:
-                break
-            self.lingered += n
-            if self.lingered > self.service.linger_bytes:
-                break
-            rounds += 1
-        else:
-            return loop.push(self)              # others first; there may be no further event for what is here already
-        return self.close(loop, False)
+    cdef int read_away(self, Loop loop) except -1:
+        if discard(self, loop) and self.phase == LINGERING:
+            return self.close(loop, False)
+        return 0
 
     cdef bint close_idle(self, Loop loop) except -1:
         """Closes it between requests, unless bytes have come of which the loop has not told yet: they are answered. Returns whether it is closed.
@@ -476,6 +456,8 @@ cdef class Connection(BodySource):
     cdef int close(self, Loop loop, bint reset) except -1:
         if self.phase == CLOSED:
             return 0
+        if self.phase == LINGERING:
+            self.service.lingering -= 1
         if self.phase == QUEUED:
             self.dismiss(self.request)
             if self.deadline_kind == QUEUE_DEADLINE:

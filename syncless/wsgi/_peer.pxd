@@ -28,6 +28,9 @@ cdef class Peer(Link):
     cdef uint8_t timed_out          # the deadline of the present wait has passed
     cdef uint8_t trusted            # its forwarded fields count
     cdef uint8_t announced          # it begins with a PROXY header
+    cdef uint8_t heard              # bytes came since the last look at a lingering client
+    cdef uint8_t checks             # how often it was looked at
+    cdef uint32_t lingered          # bytes thrown away
 
     cdef Py_ssize_t receive(self, char* into, size_t room) except -2
     cdef Py_ssize_t receive_raw(self, char* into, size_t room) except -2

@@ -28,5 +28,6 @@ cdef class Request(Response):
     cdef int end_in_child(self, BaseException failure) except -1
     cdef BaseException end_upgrade(self, BaseException failure)
     cdef int answer(self, int status, BaseException error) except -1
+    cdef bint drainable(self) noexcept
     cdef int drain(self) except -1
     cdef int log_failure(self, BaseException error) except -1

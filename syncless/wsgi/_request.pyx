@@ -134,6 +134,8 @@ cdef class Request(Response):
         result = self.service.application(self.environ, self.start_response)
         if (type(result) is list or type(result) is tuple) and self.status is not None and not self.upgraded:
             # no close(), and the length is known without a question
+            if not self.input.finished and not self.drainable():
+                self.keep_alive = False             # the head says so
             if len(result) == 1:
                 only = <object> (PyList_GET_ITEM(result, 0) if type(result) is list else PyTuple_GET_ITEM(result, 0))
                 if PyBytes_CheckExact(only):
@@ -232,13 +234,17 @@ cdef class Request(Response):
             pass        # a full disk must not take the server down
         return 0
 
+    cdef bint drainable(self) noexcept:
+        """Whether what the application left of the body may be little enough to be read away."""
+        return not self.input.broken and not self.input.expect and self.input.remaining <= self.service.drain_bytes
+
     cdef int drain(self) except -1:
         """Reads away what the application left of the body, up to a limit, so that the connection can be kept."""
         cdef char* data
         cdef Py_ssize_t n, drained = 0
         if not self.keep_alive:
             return 0
-        if self.input.broken or self.input.expect or self.input.remaining > self.service.drain_bytes:
+        if not self.drainable():
             self.keep_alive = False
             return 0
         self.service.queue_flush(self.peer)

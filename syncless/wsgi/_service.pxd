@@ -54,6 +54,8 @@ cdef class Service:
     cdef head_limits head_limits
     cdef int64_t max_body
     cdef Py_ssize_t drain_bytes, linger_bytes
+    cdef Py_ssize_t lingering, max_lingering    # connections; 0: no bound
+    cdef int linger_checks          # after how many looks a lingering connection is closed in any case
     cdef int pipelined, chunk_line, trailer_bytes
     cdef int max_connections        # 0: as many as there are descriptors
     cdef Py_ssize_t max_active, max_queued  # requests at work and waiting; max_active 0: no bound
@@ -109,6 +111,7 @@ cdef class Service:
     cdef Runnable acceptor          # while connections are accepted
 
     cdef void set_deadline(self, Link link, int kind) noexcept
+    cdef int64_t since(self, Link link) noexcept
     cdef int queue_flush(self, Link link) except -1
     cdef int flush_pending(self) except -1
     cdef char* take_block(self) except NULL

@@ -8,6 +8,7 @@ ns: the application's code and data stay in the processor's caches, and so do th
 up those that were finished before it in the same turn, so before a slow application is called everything is sent.
 """
 
+import math
 import time
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
@@ -109,6 +110,7 @@ cdef class Service:
         self.max_body = limits.body_bytes
         self.drain_bytes = limits.drain_bytes
         self.linger_bytes = limits.linger_bytes
+        self.max_lingering = limits.linger_connections
         self.pipelined = limits.pipelined
         self.chunk_line = limits.chunk_line
         self.trailer_bytes = limits.trailer_bytes
@@ -131,7 +133,9 @@ cdef class Service:
         self.lists[IDLE_DEADLINE].length = <int64_t> (limits.idle_seconds * 1e9)
         self.lists[BODY_DEADLINE].length = <int64_t> (limits.body_seconds * 1e9)
         self.lists[WRITE_DEADLINE].length = <int64_t> (limits.write_seconds * 1e9)
-        self.lists[LINGER_DEADLINE].length = <int64_t> (limits.linger_seconds * 1e9)
+        look = min(limits.linger_idle_seconds, limits.linger_seconds)
+        self.lists[LINGER_DEADLINE].length = <int64_t> (look * 1e9)
+        self.linger_checks = min(255, math.ceil(limits.linger_seconds / look)) if look else 0
         self.lists[GREETING_DEADLINE].length = <int64_t> (limits.greeting_seconds * 1e9)
         self.lists[QUEUE_DEADLINE].length = <int64_t> (limits.queue_seconds * 1e9)
         self.lists[PING_DEADLINE].length = <int64_t> (limits.ping_seconds * 1e9)
@@ -200,6 +204,10 @@ cdef class Service:
         if self.timer.index < 0 or link.deadline < self.timer.when:
             self.loop.timers.remove(&self.timer)
             self.loop.timers.add(&self.timer, link.deadline)
+
+    cdef int64_t since(self, Link link) noexcept:
+        """When its present deadline was set, ns."""
+        return link.deadline - self.lists[link.deadline_kind].length
 
     # -- flushing ------------------------------------------------------------------------------------------------------------
 

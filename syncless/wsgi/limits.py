@@ -16,6 +16,7 @@ MAY_BE_ZERO = {
     "request_seconds",
     "retry_seconds",
     "linger_seconds",
+    "linger_connections",
     "stop_seconds",
     "stop_idle_seconds",
     "worker_requests",
@@ -58,8 +59,11 @@ class Limits:
     """Bytes held in the buffers of all connections of an address; beyond, those that take longest for their request head are cut off."""
     websocket_bytes: int = 1 << 20
     """Bytes of a WebSocket message, decompressed; the connection is closed with 1009 beyond (websockets: 1 MiB)."""
-    linger_bytes: int = 1 << 20
-    """Bytes that a client that was refused may go on sending before the connection is closed."""
+    linger_bytes: int = 1 << 30
+    """Bytes that a client may go on sending after its answer, before the connection is closed: a body that was refused or not read (as
+    `body_bytes`). At most 4,000,000,000."""
+    linger_connections: int = 1000
+    """Connections of such clients at a time; for one more the oldest is closed. 0: any number."""
     backlog: int = 1024
     """Connections that the system queues for accept() (listen(2); Node 511, gunicorn 2048)."""
 
@@ -87,8 +91,10 @@ class Limits:
     """Without progress in sending to a client; the connection is reset (nginx send_timeout)."""
     ping_seconds: float = 20.0
     """Without a byte from a WebSocket before it is sent a ping; it is closed if it is silent for as long again (websockets: 20)."""
-    linger_seconds: float = 2.0
-    """For which a client that was refused may go on sending before the connection is closed (nginx lingering_timeout: 5)."""
+    linger_seconds: float = 30.0
+    """For which a client may go on sending after its answer, at `body_rate`, before the connection is closed (nginx lingering_time)."""
+    linger_idle_seconds: float = 5.0
+    """Without a byte from such a client before the connection is closed (nginx lingering_timeout)."""
     worker_requests: int = 0
     """Of a worker, after which it is replaced; 0: any number (gunicorn max_requests)."""
     worker_requests_jitter: int = 0
@@ -116,5 +122,7 @@ class Limits:
                 raise ValueError(f"limit {field.name} must be positive, not {value!r}")
         if self.header_count > 128:
             raise ValueError(f"limit header_count can be 128 at most, not {self.header_count}")
+        if self.linger_bytes > 4_000_000_000:
+            raise ValueError(f"limit linger_bytes can be 4000000000 at most, not {self.linger_bytes}")
         if self.head_bytes > 60000:
             raise ValueError(f"limit head_bytes can be 60000 at most, not {self.head_bytes}")

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+import syncless
 from tests.proxied import Proxied, missing
 
 
@@ -12,7 +13,7 @@ from tests.proxied import Proxied, missing
 def proxied(request, tmp_path):
     if missing(request.param):
         pytest.skip(f"{request.param} is not installed")
-    return lambda *options: Proxied(request.param, tmp_path / "proxied", *options)
+    return lambda *options, **more: Proxied(request.param, tmp_path / "proxied", *options, **more)
 
 
 def test_reload_loses_no_request_of_a_proxy(proxied):
@@ -42,3 +43,28 @@ def test_killed_worker_loses_only_the_requests_in_it(proxied):
             answered = running.counts["answered"]
             running.until(lambda answered=answered: running.counts["answered"] > answered + 300)
             assert len(running.lost) - lost <= running.wanted
+
+
+@pytest.mark.parametrize("options", [(), ("-l", "body_bytes=1000")])
+def test_answer_to_unread_upload_passes_through_a_proxy(proxied, options):
+    """It is not destroyed by a reset, which the proxy would answer with a 502."""
+    size = 12_000_000
+    with proxied(*options, workers=1, clients=0) as running:
+
+        def upload():
+            with running.connect() as client:
+                sending = syncless.spawn(send, client)
+                answer = b""
+                while b"\r\n\r\n" not in answer and (data := client.recv(65536)):
+                    answer += data
+                sending.kill()
+                return answer[:12]
+
+        def send(client):
+            try:
+                client.sendall(f"POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n".encode() + bytes(size))
+            except OSError:
+                pass  # the proxy may read no further
+
+        answers = [syncless.spawn(upload) for _ in range(12)]
+        assert {one.result() for one in answers} == {b"HTTP/1.1 413" if options else b"HTTP/1.1 403"}

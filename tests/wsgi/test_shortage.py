@@ -1,0 +1,81 @@
+"""No descriptors left: connections that have sent no whole head make room at once, oldest first."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+import syncless
+from tests.waiting import eventually
+
+SERVER = """
+import os, resource, sys
+from syncless.wsgi import serve
+
+def app(environ, start_response):
+    start_response("200 OK", [("Connection", "close")])
+    return [str(len(os.listdir("/proc/self/fd"))).encode()]
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
+serve(app, bind=["127.0.0.1:0", "127.0.0.1:0"], defer_accept=False, head_seconds=600)
+"""
+
+OPENINGS = {
+    "silent": b"",
+    "half-sent": b"GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: half of a",
+}
+
+
+@pytest.fixture
+def crowded(start):
+    """A server in a process of its own with 60 descriptors and two ports: (ports, connect(port), process)."""
+    process = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    ports = [int(process.stdout.readline().split(":")[2].split("/")[0]) for _ in range(2)]
+
+    def connect(port):
+        class At:
+            address = ("127.0.0.1", port)
+
+        return start.client(At)
+
+    yield ports, connect, process
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize("opening", OPENINGS)
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_clients_are_served_while_others_hold_all_descriptors(crowded, opening, elsewhere):
+    """Also where those have come to another port of the server."""
+    ports, connect, process = crowded
+    others = [connect(ports[0]) for _ in range(300)]
+    for other in others:
+        other.send(OPENINGS[opening])
+    began = time.monotonic()
+    for _ in range(200):
+        with connect(ports[elsewhere]) as client:
+            assert client.get()[0] == 200
+    assert time.monotonic() - began < 6, "it is not one connection in 50 ms"
+    others[-1].send(b"\r\n\r\n" if OPENINGS[opening] else b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert others[-1].response()[0] == 200, "the oldest have made room, and no more of them than was needed"
+    process.kill()
+    assert process.stderr.read().count("cannot accept") <= 2, "said once for each port"
+
+
+@pytest.mark.parametrize("opening", OPENINGS)
+def test_heads_make_room_where_connections_are_limited(start, opening):
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return [b"ok"]
+
+    server = start(app, connections=3, defer_accept=False)
+    others = [start.client(server) for _ in range(3)]
+    for other in others:
+        other.send(OPENINGS[opening])
+        syncless.sleep(0.01)
+    assert eventually(lambda: server.census()["connections"] == 3)
+    assert start.client(server).get()[0] == 200
+    assert others[0].at_end()
+    assert start.client(server).get()[0] == 200
+    assert server.census()["connections"] == 3
