@@ -44,6 +44,15 @@ cdef extern from *:
     } SynclessRLock;
     static PyObject *syncless_type_dict(PyObject *type) { return ((PyTypeObject *)type)->tp_dict; }
     static void syncless_type_modified(PyObject *type) { PyType_Modified((PyTypeObject *)type); }
+    static int syncless_has_slots_of(PyObject *type) { return PyType_HasFeature((PyTypeObject *)type, Py_TPFLAGS_HEAPTYPE); }
+    static int syncless_set_slot(PyObject *type, PyObject *name, PyObject *value) {
+        PyTypeObject *changed = (PyTypeObject *)type;
+        unsigned long immutable = changed->tp_flags & Py_TPFLAGS_IMMUTABLETYPE;
+        changed->tp_flags &= ~Py_TPFLAGS_IMMUTABLETYPE;
+        int failed = PyType_Type.tp_setattro(type, name, value);
+        changed->tp_flags |= immutable;
+        return failed;
+    }
     """
     ctypedef void* PyThread_type_lock
     ctypedef struct SynclessLock:
@@ -57,6 +66,8 @@ cdef extern from *:
         unsigned long count
     PyObject* syncless_type_dict(object type)
     void syncless_type_modified(object type)
+    bint syncless_has_slots_of(object type)
+    int syncless_set_slot(object type, object name, PyObject* value) except -1
     int PyThread_acquire_lock(PyThread_type_lock lock, int wait)
     void PyThread_release_lock(PyThread_type_lock lock)
     unsigned long PyThread_get_thread_ident()
@@ -92,9 +103,15 @@ _check_layout()
 
 
 def set_in_type(type, name, value):
-    """Sets a member of a type, immutable or not; deletes it if the value is None. Returns what was there, or None."""
+    """Sets a member of a type, immutable or not; deletes it if the value is None. Returns what was there, or None.
+
+    Of a type that is made at run time it also sets the slot that the interpreter calls for a special method.
+    """
     members = <object> syncless_type_dict(type)
     old = members.get(name)
+    if syncless_has_slots_of(type):
+        syncless_set_slot(type, name, NULL if value is None else <PyObject*> value)
+        return old
     if value is None:
         PyDict_DelItem(members, name)
     else:

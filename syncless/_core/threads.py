@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from syncless._core.loop import current_loop
-from syncless._core.sync import Event
+from syncless._core.sync import Event, Semaphore
 
 T = TypeVar("T")
 
@@ -31,9 +31,11 @@ _pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
 class _Job:
     """One call on its way through a pool."""
 
-    __slots__ = ("abandoned", "args", "context", "done", "error", "function", "kwargs", "value")
+    __slots__ = ("abandoned", "args", "context", "done", "error", "function", "kwargs", "place", "value")
 
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]):
+    def __init__(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], place: Semaphore | None = None
+    ):
         self.function = function
         self.args = args
         self.kwargs = kwargs
@@ -42,6 +44,8 @@ class _Job:
         self.value: Any = None
         self.error: BaseException | None = None
         self.abandoned = False
+        self.place = place
+        """Where a unit is given back when a thread is done with it."""
 
 
 class ThreadPool:
@@ -69,7 +73,9 @@ class ThreadPool:
         A tasklet that is killed or timed out meanwhile goes on at once: a call that has not begun is dropped, one that has runs to
         its end and its result is lost.
         """
-        job = _Job(function, args, kwargs)
+        return self._run(_Job(function, args, kwargs))  # type: ignore[no-any-return]
+
+    def _run(self, job: _Job) -> Any:
         self._give(job)
         loop = current_loop()
         loop.jobs += 1
@@ -85,7 +91,7 @@ class ThreadPool:
                 raise job.error
             finally:
                 job.error = None  # the traceback refers to this frame, which refers to the job
-        return job.value  # type: ignore[no-any-return]
+        return job.value
 
     def _give(self, job: _Job) -> None:
         self._backlog.append(job)
@@ -103,6 +109,8 @@ class ThreadPool:
                 self._threads -= 1
                 if not self._threads:
                     self._backlog.remove(job)
+                    if job.place is not None:
+                        job.place.release()
                     raise
 
     def _work(self) -> None:
@@ -114,6 +122,8 @@ class ThreadPool:
                 except BaseException as error:
                     job.error = error
             job.done.set()
+            if job.place is not None:
+                job.place.release()
             del job
 
     def _next(self, waker: SimpleQueue[None]) -> _Job | None:
@@ -145,6 +155,30 @@ class ThreadPool:
         return True
 
 
+class Share:
+    """At most `size` of the many threads of one pool, for calls that may all wait for the same thing: a disk, a lock.
+
+    A call keeps its place until its thread is done with it, also if nobody waits for it any more.
+    """
+
+    def __init__(self, size: int):
+        self.size = size
+        self._places = Semaphore(size)
+        _shares.add(self)
+
+    def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """As ThreadPool.run(); waits for a place first."""
+        return self.run_soon(None, function, *args, **kwargs)
+
+    def run_soon(self, seconds: float | None, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """As run(), but waits at most so many seconds for a place, and does without one then."""
+        places = self._places
+        job = _Job(function, args, kwargs, places if places.acquire(timeout=seconds) else None)
+        return _many._run(job)  # type: ignore[no-any-return]
+
+
+_shares: weakref.WeakSet[Share] = weakref.WeakSet()
+_many = ThreadPool(1024)
 _pool = ThreadPool(32)
 
 
@@ -167,6 +201,8 @@ def _after_fork_in_child() -> None:
         pool._backlog.clear()
         pool._idle.clear()
         pool._threads = 0
+    for share in _shares:
+        share._places = Semaphore(share.size)
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -203,6 +203,30 @@ def long_statement():
     return found
 
 
+def slow_rows():
+    """Each takes a third of WAIT and more."""
+    connection = sqlite3.connect(":memory:")
+    last = int(1_500_000 * SCALE)
+    total = f"(WITH RECURSIVE n(i) AS (SELECT x.n UNION ALL SELECT i + 1 FROM n WHERE i < {last}) SELECT max(i) = {last} FROM n)"
+    started, found = time.monotonic(), []
+    while time.monotonic() - started < WAIT:
+        cursor = connection.execute(f"SELECT {total} FROM (SELECT 1 AS n UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4) AS x")
+        found = [cursor.fetchone(), next(cursor), *cursor.fetchmany(1), *cursor.fetchall()]
+    return found
+
+
+def many_rows():
+    """They take WAIT and more together."""
+    connection = sqlite3.connect(":memory:")
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
+    started, found = time.monotonic(), []
+    for row in connection.execute(endless):
+        found.append(row[0])
+        if not row[0] & 1023 and time.monotonic() - started > WAIT:
+            break
+    return found == list(range(1, len(found) + 1))
+
+
 def long_computations():
     """Each takes more than a sixth of WAIT."""
     part = os.urandom(int(SCALE * (1 << 20)))
@@ -240,5 +264,7 @@ IO_TARGETS = {
     "os.lockf": (lambda: lock_of_another("os.lockf(file.fileno(), 1, 0)", lambda file: os.lockf(file.fileno(), os.F_LOCK, 0)), "mine"),
     "sqlite3, a locked database": (database_of_another, [5]),
     "sqlite3, a long statement": (long_statement, [1]),
+    "sqlite3, slow rows": (slow_rows, [[1]] * 4),
+    "sqlite3, many rows": (many_rows, True),
     "long computations": (long_computations, [True, True, True, 64, 32]),
 }
