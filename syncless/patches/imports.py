@@ -1,7 +1,8 @@
-"""Changes to modules that may not have been imported yet: they are made as soon as they are."""
+"""Changes to modules that may not have been imported yet, or not executed yet: they are made as soon as they are."""
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -20,6 +21,16 @@ class _ChangesModule:
         self.name = name
         self.change = change
         self._loader: Any = None
+        self._spec: Any = None
+
+    def wrap(self, spec: ModuleSpec) -> None:
+        """Stands before the loader of a module."""
+        self._spec = spec
+        self._loader, spec.loader = spec.loader, self  # type: ignore[assignment]
+
+    def unwrap(self) -> None:
+        if self._spec.loader is self:
+            self._spec.loader = self._loader
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != self.name:
@@ -28,7 +39,7 @@ class _ChangesModule:
             if finder is not self and hasattr(finder, "find_spec"):
                 spec = finder.find_spec(name, path, target)
                 if spec is not None and spec.loader is not None:
-                    self._loader, spec.loader = spec.loader, self  # type: ignore[assignment]
+                    self.wrap(spec)
                     return spec
         return None
 
@@ -42,9 +53,19 @@ class _ChangesModule:
         self.change(module)
 
 
+_Lazy: Any = getattr(importlib.util, "_LazyModule", ())
+"""The class of a module that LazyLoader has made, until its first attribute is asked for."""
+
+
+def loaded(name: str) -> Any:
+    """The module of that name if it has been executed, else None."""
+    module = sys.modules.get(name)
+    return None if issubclass(type(module), _Lazy) else module
+
+
 def when_imported(patcher: Patcher, name: str, change: Callable[[Patcher, Any], None]) -> None:
     """Calls change(patcher, module) now, or when the module is imported for the first time."""
-    if name in sys.modules:
+    if loaded(name) is not None:
         change(patcher, sys.modules[name])
         return
 
@@ -53,5 +74,8 @@ def when_imported(patcher: Patcher, name: str, change: Callable[[Patcher, Any], 
         patcher.rebind_now()
 
     finder = _ChangesModule(name, change_now)
+    if name in sys.modules:
+        finder.wrap(object.__getattribute__(sys.modules[name], "__spec__"))
+        patcher.at_undo(finder.unwrap)
     sys.meta_path.insert(0, finder)
     patcher.at_undo(lambda: sys.meta_path.remove(finder))

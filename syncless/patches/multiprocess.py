@@ -10,7 +10,6 @@ process in which there is nothing else to do waits in the kernel.
 from __future__ import annotations
 
 import os
-import sys
 import time
 from typing import Any
 
@@ -18,7 +17,7 @@ from syncless._core import fdcalls
 from syncless._core.loop import current_loop
 from syncless._core.tasklet import current, sleep
 from syncless._core.threadlocks import get_ident
-from syncless.patches.imports import when_imported
+from syncless.patches.imports import loaded, when_imported
 from syncless.patches.registry import Patcher, instances_of
 
 try:
@@ -109,7 +108,7 @@ def is_mine(self: Any) -> bool:
 
 def _renew_methods() -> None:
     """Locks keep methods of their semaphore, bound when they were made."""
-    synchronize = sys.modules.get("multiprocessing.synchronize")
+    synchronize = loaded("multiprocessing.synchronize")
     if synchronize is not None:
         for made in instances_of(synchronize.SemLock):
             if "_semlock" in vars(made):

@@ -19,6 +19,7 @@ from syncless._core.threadlocks import set_in_type
 
 T = TypeVar("T")
 _ABSENT: Any = object()
+_members_of: Callable[[ModuleType], dict[str, Any]] = vars(ModuleType)["__dict__"].__get__
 
 
 class Change(NamedTuple):
@@ -92,11 +93,18 @@ class Globals:
             self._wanted[id(old)] = old, new
 
     def replace(self) -> None:
-        """Our own modules keep what they have."""
+        """Our own modules keep what they have.
+
+        Modules may have attributes that do something when they are looked at: one that is loaded lazily executes itself,
+        one that makes names on demand makes `__name__`, too. So only the dict that the module's object has is looked into.
+        """
         wanted, self._wanted = self._wanted, {}
         for module in list(sys.modules.values()) if wanted else ():
-            if isinstance(module, ModuleType) and module.__name__.partition(".")[0] != "syncless":
-                names = vars(module)
+            if issubclass(type(module), ModuleType):
+                names = _members_of(module)
+                own = names.get("__name__")
+                if isinstance(own, str) and own.partition(".")[0] == "syncless":
+                    continue
                 for name, value in [item for item in list(names.items()) if id(item[1]) in wanted]:
                     names[name] = wanted[id(value)][1]
 

@@ -5,7 +5,8 @@ import sys
 
 
 def run_python(program, **options):
-    command = [sys.executable, "-X", "faulthandler", "-c", program]
+    told = "ignore:This process:DeprecationWarning"  # programs fork on purpose while there are other threads
+    command = [sys.executable, "-X", "faulthandler", "-W", told, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, **options)
     assert done.returncode == 0 and not done.stderr, done.stderr
     return done.stdout
