@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
+from typing import Any
 
 import syncless
+from syncless.cli.config import COMMAND_ONLY, ConfigError, Options, from_platform, show
 from syncless.patches import AREAS, OFF
 from syncless.wsgi import Limits
 
@@ -43,6 +46,7 @@ def sni(text: str) -> tuple[str, str | tuple[str, str]]:
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="syncless",
+        argument_default=argparse.SUPPRESS,  # config.py has the defaults, and what comes before them
         usage="syncless [serve] [option ...] application\n       syncless run program.py [argument ...]\n       syncless console [PID]",
         description="Serves a WSGI callable, a web.py or CherryPy application or a BaseHTTPRequestHandler class.",
         epilog="Limits and their defaults: "
@@ -57,6 +61,11 @@ def make_parser() -> argparse.ArgumentParser:
         help="module:attribute or path/to/file.py:attribute, for example myproject.web:app; the attribute may be left out if it is "
         "application or app, and may be a call of a factory: 'web:create_app()'",
     )
+    parser.add_argument(
+        "--config", metavar="FILE", help="read options from this TOML file (default: syncless.toml, or [tool.syncless] in pyproject.toml)"
+    )
+    parser.add_argument("--print-config", action="store_true", help="print the options and where each comes from, and exit")
+    parser.add_argument("--check", action="store_true", help="import the application, check the options, and exit")
     parser.add_argument("--factory", action="store_true", help="the attribute is a function that makes the application")
     parser.add_argument(
         "--bind",
@@ -66,20 +75,19 @@ def make_parser() -> argparse.ArgumentParser:
         help="host:port, [ipv6]:port, :port (all addresses), unix:/path, unix:@abstract or fd:number, with http:// or https:// before it "
         "where they differ; may be repeated (default: the sockets that systemd hands over, else 127.0.0.1:8000; the system chooses port 0)",
     )
-    parser.add_argument("--fd", type=int, action="append", default=[], metavar="N", help="serve on this inherited listening socket, too")
+    parser.add_argument("--fd", type=int, action="append", metavar="N", help="serve on this inherited listening socket, too")
     parser.add_argument("--unix-mode", type=octal, metavar="MODE", help="of UNIX sockets, octal (660)")
     parser.add_argument("--unix-owner", metavar="USER:GROUP", help="of UNIX sockets")
     parser.add_argument("--ipv6-only", action="store_true", help="[::] does not take IPv4 connections, too")
     parser.add_argument("--cert", metavar="FILE", help="serve HTTPS with this PEM certificate chain (and private key, without --key)")
     parser.add_argument("--key", metavar="FILE", help="its private key")
     parser.add_argument(
-        "--sni", type=sni, action="append", default=[], metavar="NAME=CERT[,KEY]", help="another certificate for clients that ask for NAME"
+        "--sni", type=sni, action="append", metavar="NAME=CERT[,KEY]", help="another certificate for clients that ask for NAME"
     )
     parser.add_argument("--plain-http", action="store_true", help="answer plain HTTP on the HTTPS port, too")
     parser.add_argument(
         "--trusted",
         action="append",
-        default=[],
         metavar="PEER",
         help="believe what this proxy says of its clients: address, network, unix or *",
     )
@@ -87,20 +95,16 @@ def make_parser() -> argparse.ArgumentParser:
         "--trusted-field", action="append", metavar="NAME", help="which fields it sets (default x-forwarded-for and x-forwarded-proto)"
     )
     parser.add_argument("--proxy-protocol", action="store_true", help="trusted peers begin with a PROXY header (version 1 or 2)")
-    parser.add_argument("--access-log-format", default="combined", metavar="FORMAT", help="combined, common, json or Apache's atoms")
+    parser.add_argument("--access-log-format", metavar="FORMAT", help="combined, common, json or Apache's atoms")
     parser.add_argument("--error-log", metavar="FILE", help="where errors go instead of stderr; SIGUSR1 opens log files anew")
     parser.add_argument(
         "--access-log", metavar="FILE", nargs="?", const="-", help="log each request in Apache's combined format; - or no FILE is stdout"
     )
-    parser.add_argument(
-        "--limit", "-l", type=limit, action="append", default=[], metavar="NAME=VALUE", help="set a limit, see below; may be repeated"
-    )
+    parser.add_argument("--limit", "-l", type=limit, action="append", metavar="NAME=VALUE", help="set a limit, see below; may be repeated")
     parser.add_argument("--chdir", metavar="DIR", help="change to the directory before importing the application")
     parser.add_argument("--reuse-port", action="store_true", help="let several processes listen on the same port (SO_REUSEPORT)")
     parser.add_argument("--no-defer-accept", action="store_true", help="accept connections before their request has come")
-    parser.add_argument(
-        "--workers", "-w", type=int, default=0, metavar="N", help="number of worker processes (default 0: serve from this process)"
-    )
+    parser.add_argument("--workers", "-w", type=int, metavar="N", help="number of worker processes (default 0: serve from this process)")
     parser.add_argument("--preload", action="store_true", help="import the application once, before the workers start")
     parser.add_argument(
         "--no-patch", action="store_true", help="leave the standard library as it is: a call that waits holds up all requests then"
@@ -117,14 +121,39 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """The options of a command line. SystemExit, after a message, if it is wrong."""
+    """All options: of the command line, the environment, the file, and their defaults. SystemExit, after a message, if one is wrong."""
     parser = make_parser()
-    options = parser.parse_args(arguments)
-    if options.application is None and options.access_log not in (None, "-"):
-        options.application, options.access_log = options.access_log, "-"  # the last word is the application, whatever comes before it
+    known = Options(parser)
+    given = vars(parser.parse_args(arguments))
+    if "application" not in given and given.get("access_log") not in (None, "-"):
+        given["application"], given["access_log"] = given["access_log"], "-"  # the last word is the application
+    if given.pop("no_patch", False):
+        given["patch"] = False
+    try:
+        file, name = known.from_file(given.get("config") or os.environ.get("SYNCLESS_CONFIG"))
+        layers = [
+            (known.defaults() | {"patch": True}, "default"),
+            (from_platform(os.environ), "PORT or WEB_CONCURRENCY"),
+            (file, name),
+            (known.from_variables(os.environ), "environment"),
+            (given, "command line"),
+        ]
+    except (ConfigError, OSError) as error:
+        parser.error(str(error))
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for layer, source in layers:
+        for dest, value in layer.items():
+            values[dest] = [*values.get(dest, ()), *value] if dest in ("limit", "areas", "sni") else value  # single ones
+            sources[dest] = source
+    options = argparse.Namespace(**{"check": False, "print_config": False, **values})
+    if options.print_config:
+        shown = {dest: value for dest, value in values.items() if dest not in COMMAND_ONLY}
+        print(show(shown, sources), end="")
+        raise SystemExit(0)
     if options.application is None:
         parser.error("name the application to serve, for example myproject.web:app")
-    options.patch = not options.no_patch and (dict(options.areas or ()) or True)
+    options.patch = options.patch and (dict(options.areas) or True)
     if options.factory and not options.application.endswith(")"):
         if ":" not in options.application:
             parser.error(f"--factory needs the function's name: {options.application}:create_app")

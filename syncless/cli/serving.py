@@ -6,11 +6,13 @@ worker could start.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
+from typing import Any
 
 from syncless.cli.arguments import parse
-from syncless.wsgi import ApplicationFailed, ApplicationNotFound, Limits, WorkersFailed, as_wsgi, serve
+from syncless.wsgi import ApplicationFailed, ApplicationNotFound, Limits, Server, WorkersFailed, as_wsgi, serve
 from syncless.wsgi.addresses import systemd_fds
 from syncless.wsgi.blocking import patch_process
 from syncless.wsgi.notices import flush
@@ -19,49 +21,35 @@ from syncless.wsgi.notices import flush
 def serve_command(arguments: list[str]) -> int:
     """Serves until it is told to stop; returns the exit status."""
     options = parse(arguments)
+    here = options.check or not options.workers  # else the workers patch and import
     try:
         if options.chdir:
             os.chdir(options.chdir)
         if "" not in sys.path and os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
-        application = options.application
-        if not options.workers:
+        if here:
             patch_process(options.patch)
-        if options.preload or not options.workers:
-            application = as_wsgi(application)
-        limits = Limits(**dict(options.limit))
+        application = as_wsgi(options.application) if here or options.preload else options.application
+        settings = settings_of(options)
+        if options.check:
+            Server(application, **settings)
+            print(f"syncless: {options.application} can be served")
+            return 0
     except ApplicationFailed as error:
         print(f"syncless: {options.application} raised an error:\n{error}", end="", file=sys.stderr)
         return 2
     except (ApplicationNotFound, TypeError, ValueError, OSError) as error:
         print(f"syncless: {error}", file=sys.stderr)
         return 2
-    binds = [*(options.bind or []), *(f"fd:{fd}" for fd in options.fd)] or [f"fd:{fd}" for fd in systemd_fds()]
     try:
         serve(
             application,
-            bind=binds or ["127.0.0.1:8000"],
-            unix_mode=options.unix_mode,
-            unix_owner=options.unix_owner,
-            ipv6_only=options.ipv6_only,
-            certfile=options.cert,
-            keyfile=options.key,
-            certificates=dict(options.sni) or None,
-            plain_http=options.plain_http,
-            trusted=options.trusted,
-            trusted_fields=options.trusted_field or ("x-forwarded-for", "x-forwarded-proto"),
-            proxy_protocol=options.proxy_protocol,
-            access_log=True if options.access_log == "-" else options.access_log,
-            access_log_format=options.access_log_format,
-            error_log=options.error_log,
-            limits=limits,
-            defer_accept=not options.no_defer_accept,
-            reuse_port=options.reuse_port,
             workers=options.workers,
-            patch=options.patch,
             preload=options.preload,
+            patch=options.patch,
             pid_file=options.pid,
             quiet=options.quiet,
+            **settings,
         )
     except WorkersFailed as error:
         print(f"syncless: {error}", file=sys.stderr)
@@ -78,3 +66,29 @@ def serve_command(arguments: list[str]) -> int:
     finally:
         flush()
     return 0
+
+
+def settings_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of a `Server` that the options stand for. TypeError, ValueError."""
+    binds = [*options.bind, *(f"fd:{fd}" for fd in options.fd)] or [f"fd:{fd}" for fd in systemd_fds()]
+    settings = {
+        "bind": binds or ["127.0.0.1:8000"],
+        "unix_mode": options.unix_mode,
+        "unix_owner": options.unix_owner,
+        "ipv6_only": options.ipv6_only,
+        "certfile": options.cert,
+        "keyfile": options.key,
+        "certificates": dict(options.sni) or None,
+        "plain_http": options.plain_http,
+        "trusted": options.trusted,
+        "proxy_protocol": options.proxy_protocol,
+        "access_log": True if options.access_log == "-" else options.access_log,
+        "access_log_format": options.access_log_format,
+        "error_log": options.error_log,
+        "limits": Limits(**dict(options.limit)),
+        "defer_accept": not options.no_defer_accept,
+        "reuse_port": options.reuse_port,
+    }
+    if options.trusted_field:
+        settings["trusted_fields"] = options.trusted_field
+    return settings

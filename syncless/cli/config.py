@@ -1,0 +1,221 @@
+"""Where options come from besides the command line: a TOML file, and the environment.
+
+What is nearer to the user wins: the command line, then variables ``SYNCLESS_*``, then the file, then ``PORT`` and
+``WEB_CONCURRENCY``, which a platform sets for whatever runs on it, then the defaults. Keys are the names of the options, see arguments.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+from syncless.patches import AREAS
+from syncless.wsgi import Limits
+
+FILES = ("syncless.toml", "pyproject.toml")
+"""Looked for in the working directory where no file is named; the first that has options counts."""
+RESERVED = ("SYNCLESS_BUILD", "SYNCLESS_CONFIG", "SYNCLESS_CONSOLE", "SYNCLESS_LOOP", "SYNCLESS_RESOLVER", "SYNCLESS_TEST_")
+"""Variables, or beginnings of them, that are read elsewhere."""
+TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+COMMAND_ONLY = {"help", "version", "config", "check", "print_config", "no_patch"}
+
+Values = dict[str, Any]
+"""Option -> its value, in the form that the command line gives it."""
+
+
+class ConfigError(ValueError):
+    """The file or a variable is wrong; the text says where, and what is meant most likely."""
+
+
+class Options:
+    """The options that files and variables may set, as the parser of the command line knows them."""
+
+    def __init__(self, parser: argparse.ArgumentParser):
+        self._actions = {action.dest: action for action in parser._actions if action.dest not in COMMAND_ONLY}
+        tables = {"limit": "limits", "sni": "certificates", "areas": "patch"}
+        self.names = [tables.get(dest, dest) for dest in self._actions]
+
+    def defaults(self) -> Values:
+        return {dest: default_of(action) for dest, action in self._actions.items()}
+
+    # -- a file --------------------------------------------------------------------------------------------------------------
+
+    def from_file(self, path: str | None) -> tuple[Values, str]:
+        """The options of that file, or of the first of FILES that there is and has any; and its name. ConfigError, OSError."""
+        for name in FILES if path is None else (path,):
+            try:
+                with open(name, "rb") as file:
+                    table = tomllib.load(file)
+            except FileNotFoundError:
+                if path is not None:
+                    raise
+                continue
+            except tomllib.TOMLDecodeError as error:
+                raise ConfigError(f"{name}: {error}") from None
+            if os.path.basename(name) == "pyproject.toml":
+                table = table.get("tool", {}).get("syncless", {})
+            if table or path is not None:
+                return self._from_table(table, name), name
+        return {}, ""
+
+    def _from_table(self, table: Mapping[str, Any], where: str) -> Values:
+        values: Values = {}
+        for key, value in table.items():
+            name = key.replace("-", "_")
+            if name not in self.names:
+                raise ConfigError(f"{where}: there is no option {key!r}{nearest(name, self.names)}")
+            try:
+                values.update(self._convert(name, value))
+            except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
+                raise ConfigError(f"{where}: {key}: {error}") from None
+        return values
+
+    def _convert(self, name: str, value: Any) -> Values:
+        if name == "limits":
+            return {"limit": list(_limits(_table(value)).items())}
+        if name == "certificates":
+            return {"sni": [(host, tuple(files) if isinstance(files, list) else files) for host, files in _table(value).items()]}
+        if name == "patch":
+            if isinstance(value, bool):
+                return {"patch": value}
+            for area in _table(value):
+                if area not in AREAS:
+                    raise ValueError(f"there is no area {area!r}{nearest(area, AREAS)}")
+            return {"areas": [(area, _is(bool, on)) for area, on in value.items()]}
+        if name == "access_log" and isinstance(value, bool):
+            return {"access_log": "-" if value else None}
+        action = self._actions[name]
+        if isinstance(default_of(action), bool):
+            return {name: _is(bool, value)}
+        if isinstance(default_of(action), list):
+            return {name: [_scalar(action, one) for one in (value if isinstance(value, list) else [value])]}
+        return {name: _scalar(action, value)}
+
+    # -- the environment -----------------------------------------------------------------------------------------------------
+
+    def from_variables(self, environ: Mapping[str, str]) -> Values:
+        """The options of SYNCLESS_*: lists separated by commas, true or false, SYNCLESS_LIMIT_name for limits. ConfigError."""
+        values: Values = {}
+        limits: dict[str, Any] = {}
+        for variable, text in environ.items():
+            if not variable.startswith("SYNCLESS_") or variable.startswith(RESERVED):
+                continue
+            name = variable.removeprefix("SYNCLESS_").lower()
+            try:
+                if name.startswith("limit_"):
+                    limits |= _limits({name.removeprefix("limit_"): _number(text)})
+                elif name not in self.names or name in ("limits", "certificates"):
+                    known = [f"SYNCLESS_{known.upper()}" for known in self.names]
+                    raise ConfigError(f"there is no variable {variable}{nearest(variable, known)}")
+                else:
+                    values.update(self._convert(name, self._parsed(name, text)))
+            except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
+                raise error if isinstance(error, ConfigError) else ConfigError(f"{variable}: {error}") from None
+        if limits:
+            values["limit"] = list(limits.items())
+        return values
+
+    def _parsed(self, name: str, text: str) -> Any:
+        default = True if name == "patch" else default_of(self._actions[name])
+        if isinstance(default, bool) or (name == "access_log" and text.lower() in TRUE + FALSE):
+            if text.lower() not in TRUE + FALSE:
+                raise ValueError(f"write true or false, not {text!r}")
+            return text.lower() in TRUE
+        if isinstance(default, list):
+            return [part.strip() for part in text.split(",")]
+        return _number(text) if self._actions[name].type is int else text
+
+
+def from_platform(environ: Mapping[str, str]) -> Values:
+    """PORT and WEB_CONCURRENCY, as Heroku and its like set them."""
+    values: Values = {}
+    try:
+        if environ.get("PORT"):
+            values["bind"] = [f"0.0.0.0:{int(environ['PORT'])}"]
+        if environ.get("WEB_CONCURRENCY"):
+            values["workers"] = int(environ["WEB_CONCURRENCY"])
+    except ValueError as error:
+        raise ConfigError(f"PORT and WEB_CONCURRENCY must be numbers: {error}") from None
+    return values
+
+
+def default_of(action: argparse.Action) -> Any:
+    """What an option is if nobody sets it: False for a flag, [] for one that may be repeated."""
+    if action.nargs == 0 and not isinstance(action, argparse._AppendConstAction):
+        return False
+    if isinstance(action, (argparse._AppendAction, argparse._AppendConstAction)):
+        return []
+    return {"workers": 0, "access_log_format": "combined"}.get(action.dest)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that there is not."""
+    found = difflib.get_close_matches(name, list(known), 1, 0.5)
+    return f"; did you mean {found[0]!r}?" if found else f"; there are {', '.join(sorted(known))}"
+
+
+def _limits(table: Mapping[str, Any]) -> dict[str, Any]:
+    kinds = {field.name: field.default for field in dataclasses.fields(Limits)}
+    for name, value in table.items():
+        if name not in kinds:
+            raise ValueError(f"there is no limit {name!r}{nearest(name, kinds)}")
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or (isinstance(kinds[name], int) and isinstance(value, float)):
+            raise ValueError(f"{name} is {'a whole number' if isinstance(kinds[name], int) else 'a number'}, not {value!r}")
+    return dict(table)
+
+
+def _number(text: str) -> float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return _is(dict, value)  # type: ignore[no-any-return]
+
+
+def _is(kind: type, value: Any) -> Any:
+    words = {bool: "true or false", int: "a whole number", str: "a text", dict: "a table"}
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ValueError(f"write {words[kind]}, not {value!r}")
+    return value
+
+
+def _scalar(action: argparse.Action, value: Any) -> Any:
+    if action.type is int:
+        return _is(int, int(value) if isinstance(value, str) and value.isdecimal() else value)
+    if action.dest == "unix_mode" and isinstance(value, int):
+        return value
+    text = _is(str, value)
+    return action.type(text) if callable(action.type) else text
+
+
+def show(values: Mapping[str, Any], sources: Mapping[str, str]) -> str:
+    """The options as a syncless.toml, with where each comes from."""
+    lines, tables = [], []
+    names = {"limit": "limits", "sni": "certificates", "areas": "patch"}
+    for dest, value in values.items():
+        name, source = names.get(dest, dest), sources.get(dest, "default")
+        if dest in names:
+            if value:
+                rows = [f"{json.dumps(key)} = {json.dumps(one)}" for key, one in dict(value).items()]
+                tables.append("\n".join([f"\n[{name}]  # {source}", *rows]))
+        elif dest == "patch" and values.get("areas"):
+            continue  # its table says it
+        elif value is None:
+            lines.append(f"# {name} is not set")
+        else:
+            lines.append(f"{name} = {json.dumps(value)}  # {source}")
+    return "\n".join([*lines, *tables]) + "\n"

@@ -1,0 +1,179 @@
+"""Options from a file, from the environment and from the platform, and which of them counts."""
+
+import subprocess
+
+import pytest
+
+from syncless.cli.arguments import parse
+from syncless.cli.config import FILES
+from tests.cli.test_loading import HELLO, command, environment
+
+TOML = """
+application = "hello:app"
+bind = ["127.0.0.1:8001", "unix:/run/a.sock"]
+workers = 2
+access-log = true
+unix_mode = "600"
+trusted = "127.0.0.1"
+[limits]
+head_seconds = 5
+requests = 100
+[patch]
+sqlite3 = false
+cpu = true
+[certificates]
+"example.org" = ["cert.pem", "key.pem"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("PORT", "WEB_CONCURRENCY"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def refused(capsys, *arguments):
+    """What is said of a wrong option; nothing is served."""
+    with pytest.raises(SystemExit) as ended:
+        parse(list(arguments))
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_file_in_the_working_directory_is_read(folder, name):
+    text = TOML
+    if name == "pyproject.toml":
+        head, *tables = TOML.split("\n[")
+        text = "[tool.syncless]" + head + "".join("\n[tool.syncless." + table for table in tables)
+    (folder / name).write_text(text)
+    options = parse([])
+    assert options.application == "hello:app" and options.bind == ["127.0.0.1:8001", "unix:/run/a.sock"]
+    assert (options.workers, options.access_log, options.unix_mode, options.trusted) == (2, "-", 0o600, ["127.0.0.1"])
+    assert dict(options.limit) == {"head_seconds": 5, "requests": 100} and options.patch == {"sqlite3": False, "cpu": True}
+    assert dict(options.sni) == {"example.org": ("cert.pem", "key.pem")}
+
+
+def test_other_projects_files_are_left_alone(folder):
+    (folder / "pyproject.toml").write_text('[tool.other]\nbind = "x"\n')
+    assert parse(["hello:app"]).bind == []
+    (folder / "other.toml").write_text("workers = 7\n")
+    assert parse(["hello:app"]).workers == 0 and parse(["hello:app", "--config", "other.toml"]).workers == 7
+
+
+def test_what_is_nearer_to_the_user_wins(folder, monkeypatch):
+    def chosen(*arguments):
+        options = parse(["hello:app", *arguments])
+        return options.workers, options.bind
+
+    assert chosen() == (0, [])
+    monkeypatch.setenv("WEB_CONCURRENCY", "3")
+    monkeypatch.setenv("PORT", "5000")
+    assert chosen() == (3, ["0.0.0.0:5000"])
+    (folder / "syncless.toml").write_text('workers = 4\nbind = ":6000"\n')
+    assert chosen() == (4, [":6000"])
+    monkeypatch.setenv("SYNCLESS_WORKERS", "5")
+    monkeypatch.setenv("SYNCLESS_BIND", ":7000, unix:/run/b.sock")
+    assert chosen() == (5, [":7000", "unix:/run/b.sock"])
+    assert chosen("-w", "6", "-b", ":8000") == (6, [":8000"])
+
+
+def test_limits_of_all_places_are_put_together(folder, monkeypatch):
+    (folder / "syncless.toml").write_text("[limits]\nhead_seconds = 1\nrequests = 2\nbacklog = 3\n")
+    monkeypatch.setenv("SYNCLESS_LIMIT_REQUESTS", "20")
+    monkeypatch.setenv("SYNCLESS_LIMIT_IDLE_SECONDS", "7.5")
+    options = parse(["hello:app", "--limit", "backlog=30"])
+    assert dict(options.limit) == {"head_seconds": 1, "requests": 20, "backlog": 30, "idle_seconds": 7.5}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("worker = 2\n", "syncless.toml: there is no option 'worker'; did you mean 'workers'?"),
+        ("workers = 'two'\n", "syncless.toml: workers: write a whole number, not 'two'"),
+        ("workers = true\n", "syncless.toml: workers: write a whole number, not True"),
+        ("preload = 1\n", "syncless.toml: preload: write true or false, not 1"),
+        ("bind = 8000\n", "syncless.toml: bind: write a text, not 8000"),
+        ("limits = 5\n", "syncless.toml: limits: write a table, not 5"),
+        ("[limits]\nhead_second = 5\n", "syncless.toml: limits: there is no limit 'head_second'; did you mean 'head_seconds'?"),
+        ("[limits]\nrequests = 1.5\n", "syncless.toml: limits: requests is a whole number, not 1.5"),
+        ("[limits]\nrequests = 'x'\n", "syncless.toml: limits: requests is a whole number, not 'x'"),
+        ("[patch]\nsqlite = false\n", "syncless.toml: patch: there is no area 'sqlite'; did you mean 'sqlite3'?"),
+        ("unix-mode = '9'\n", "syncless.toml: unix-mode: '9': write an octal number such as 660"),
+        ("workers =\n", "syncless.toml: Invalid value"),
+    ],
+)
+def test_wrong_files_say_where_and_what_is_meant(folder, capsys, text, message):
+    (folder / "syncless.toml").write_text(text)
+    assert message in refused(capsys, "hello:app")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("SYNCLESS_WORKRES", "2", "there is no variable SYNCLESS_WORKRES; did you mean 'SYNCLESS_WORKERS'?"),
+        ("SYNCLESS_WORKERS", "two", "SYNCLESS_WORKERS: "),
+        ("SYNCLESS_PRELOAD", "2", "SYNCLESS_PRELOAD: write true or false, not '2'"),
+        ("SYNCLESS_LIMIT_NOTHING", "2", "SYNCLESS_LIMIT_NOTHING: there is no limit 'nothing'"),
+        ("SYNCLESS_LIMIT_REQUESTS", "many", "SYNCLESS_LIMIT_REQUESTS: "),
+        ("PORT", "http", "PORT and WEB_CONCURRENCY must be numbers"),
+        ("SYNCLESS_CONFIG", "no-such.toml", "no-such.toml"),
+    ],
+)
+def test_wrong_variables_are_told(folder, capsys, monkeypatch, variable, value, message):
+    monkeypatch.setenv(variable, value)
+    assert message in refused(capsys, "hello:app")
+
+
+def test_variables_of_other_parts_are_left_alone(folder, monkeypatch):
+    for name in ("SYNCLESS_LOOP", "SYNCLESS_CONSOLE", "SYNCLESS_RESOLVER", "SYNCLESS_TEST_SECONDS"):
+        monkeypatch.setenv(name, "1")
+    assert parse(["hello:app"]).application == "hello:app"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable", "patch"),
+    [
+        ([], "", True),
+        (["--no-patch"], "", False),
+        (["--no-patch-time", "--patch-cpu"], "", {"time": False, "cpu": True}),
+        ([], "no", False),
+    ],
+)
+def test_patch_is_chosen(folder, monkeypatch, arguments, variable, patch):
+    if variable:
+        monkeypatch.setenv("SYNCLESS_PATCH", variable)
+    assert parse(["hello:app", *arguments]).patch == patch
+
+
+def test_printed_configuration_can_be_read_again(folder, capsys, monkeypatch):
+    (folder / "syncless.toml").write_text(TOML)
+    monkeypatch.setenv("SYNCLESS_WORKERS", "5")
+    with pytest.raises(SystemExit) as ended:
+        parse(["--print-config", "--quiet"])
+    assert ended.value.code == 0
+    printed = capsys.readouterr().out
+    assert "workers = 5  # environment" in printed and "quiet = true  # command line" in printed
+    assert "[limits]  # syncless.toml" in printed and "preload = false  # default" in printed
+    monkeypatch.delenv("SYNCLESS_WORKERS")
+    before = parse(["--workers", "5", "--quiet"])
+    (folder / "again.toml").write_text(printed)
+    after = parse(["--config", "again.toml"])
+    assert {**vars(before), "config": 0} == {**vars(after), "config": 0}
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_check_imports_and_ends(folder, workers):
+    (folder / "hello.py").write_text(HELLO)
+    (folder / "broken.py").write_text("raise ValueError('mine')\n")
+
+    def check(*arguments):
+        line = command("--check", "--workers", workers, *arguments)
+        return subprocess.run(line, cwd=folder, env=environment(), capture_output=True, text=True, timeout=60)
+
+    good = check("hello:app")
+    assert (good.returncode, good.stdout, good.stderr) == (0, "syncless: hello:app can be served\n", "")
+    assert check("broken:app").returncode == 2 and "ValueError: mine" in check("broken:app").stderr
+    assert check("hello:app", "--cert", "no-such.pem").returncode == 2
