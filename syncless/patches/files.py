@@ -12,6 +12,7 @@ import os
 import pathlib
 import select
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,6 +28,7 @@ from syncless._core.filecalls import (
     is_file,
 )
 from syncless._core.loop import wait_readable, wait_writable
+from syncless._core.tasklet import sleep
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
 
@@ -57,6 +59,11 @@ ENTRY = ("stat", "is_dir", "is_file", "is_symlink")
 SUPPORTED = ("supports_dir_fd", "supports_effective_ids", "supports_fd", "supports_follow_symlinks")
 """Sets of functions of os, which must know the new ones."""
 
+EVENT_PAUSE = 0.002
+"""Seconds between two tries to write to an eventfd whose counter is full."""
+
+_eventfd_read: Any = getattr(os, "eventfd_read", None)
+_eventfd_write: Any = getattr(os, "eventfd_write", None)
 _scandir = os.scandir
 _poll: Any = getattr(select, "poll", None)
 _sendfile: Any = getattr(os, "sendfile", None)
@@ -94,6 +101,35 @@ def sendfile(out_fd: int, in_fd: int, offset: int | None, count: int, *more: Any
     if more or named or is_file(out_fd) or not os.get_blocking(out_fd):
         return _sendfile_of(out_fd, in_fd, offset, count, *more, **named)  # type: ignore[no-any-return]
     return fdcalls.sendfile(out_fd, in_fd, offset, count)
+
+
+def eventfd_read(fd: Any) -> int:
+    """os.eventfd_read, cooperative."""
+    number = fd.fileno() if hasattr(fd, "fileno") else fd
+    if type(number) is not int or number < 0 or not os.get_blocking(number):
+        return _eventfd_read(number)  # type: ignore[no-any-return]
+    read = fdcalls.read(number, 8)
+    if len(read) != 8:
+        raise OSError(0, "Error")  # as unpatched: it is no eventfd
+    return int.from_bytes(read, sys.byteorder)
+
+
+def eventfd_write(fd: Any, value: int) -> None:
+    """os.eventfd_write, cooperative. No event tells when there is room for a number: it is tried again and again."""
+    number = fd.fileno() if hasattr(fd, "fileno") else fd
+    if type(number) is not int or number < 0 or not os.get_blocking(number):
+        _eventfd_write(number, value)
+        return
+    while True:
+        os.set_blocking(number, False)  # for the moment of the call, as others may share it
+        try:
+            _eventfd_write(number, value)
+            return
+        except BlockingIOError:
+            pass
+        finally:
+            os.set_blocking(number, True)
+        sleep(EVENT_PAUSE)
 
 
 def _is_readable(fd: int) -> bool:
@@ -172,6 +208,9 @@ def patch(patcher: Patcher) -> None:
     for name in (*PATHS, *TWO_PATHS, *SOMETIMES, *BY_NATURE, "open", "listdir", "scandir", "chdir", "fchdir"):
         if hasattr(os, name):
             _replace(patcher, name, _cooperative(name), waits)
+    if _eventfd_read is not None:
+        patcher.rebind(os, "eventfd_read", eventfd_read, "waits for somebody to write")
+        patcher.rebind(os, "eventfd_write", eventfd_write, "waits for room in the counter")
     if _sendfile is not None:
         patcher.rebind(os, "sendfile", sendfile, "waits for the other side, or for a disk")
     if _splice is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
 class _ChangesModule:
     """Finds one module as the others would, and changes it after it has been executed: finder and loader of the import system."""
 
-    def __init__(self, name: str, change: Callable[[Any], None]):
+    def __init__(self, name: str, change: Callable[[Any], None], around: Callable[[], AbstractContextManager[None]]):
         self.name = name
         self.change = change
+        self.around = around
         self._loader: Any = None
         self._spec: Any = None
 
@@ -49,7 +51,8 @@ class _ChangesModule:
     def exec_module(self, module: ModuleType) -> None:
         assert module.__spec__ is not None
         module.__spec__.loader = module.__loader__ = self._loader
-        self._loader.exec_module(module)
+        with self.around():
+            self._loader.exec_module(module)
         self.change(module)
 
 
@@ -63,8 +66,13 @@ def loaded(name: str) -> Any:
     return None if issubclass(type(module), _Lazy) else module
 
 
-def when_imported(patcher: Patcher, name: str, change: Callable[[Patcher, Any], None]) -> None:
-    """Calls change(patcher, module) now, or when the module is imported for the first time."""
+def when_imported(
+    patcher: Patcher,
+    name: str,
+    change: Callable[[Patcher, Any], None],
+    around: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> None:
+    """Calls change(patcher, module) now, or when the module is imported for the first time; it is executed inside `around`."""
     if loaded(name) is not None:
         change(patcher, sys.modules[name])
         return
@@ -73,7 +81,7 @@ def when_imported(patcher: Patcher, name: str, change: Callable[[Patcher, Any], 
         change(patcher, module)
         patcher.rebind_now()
 
-    finder = _ChangesModule(name, change_now)
+    finder = _ChangesModule(name, change_now, around)
     if name in sys.modules:
         finder.wrap(object.__getattribute__(sys.modules[name], "__spec__"))
         patcher.at_undo(finder.unwrap)

@@ -4,7 +4,11 @@ A handler is called at once, wherever the main OS thread is, but what it raises 
 and not in the one that happens to run: that may be a thread of the program, which would print it and go on. If the main tasklet has not
 even taken note of the last one, a tasklet holds the OS thread, and the exception stops that one.
 
-The standard library has no descriptor for a blocked signal, so sigwait and its kin ask the kernel every few milliseconds.
+The main tasklet is the main thread: in any other one, be it a thread of the program or not, handlers cannot be set.
+
+The standard library has no descriptor for a blocked signal, so sigwait and its kin ask the kernel every few milliseconds. A
+signal that is not blocked would end the process meanwhile: while a tasklet waits for it, it has a handler that tells the
+tasklet. To block it would not do: child processes and OS threads would inherit that, and threads of before would not.
 """
 
 from __future__ import annotations
@@ -17,12 +21,16 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from _thread import get_ident as _get_os_ident
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from syncless._core.loop import current_loop
+from syncless._core.results import AsyncResult
 from syncless._core.sync import Event
-from syncless._core.tasklet import MainTasklet, Tasklet, current, sleep
+from syncless._core.tasklet import MainTasklet, Tasklet, current
+from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
 
 PAUSE = 0.005
@@ -39,6 +47,8 @@ _came: list[Event] = []
 """One for each tasklet in pause()."""
 _wakeup: tuple[int, bool] = (-1, True)
 """The program's own wake-up descriptor, and whether to warn when it is full."""
+_more_wakeups: weakref.WeakKeyDictionary[Tasklet, tuple[int, bool]] = weakref.WeakKeyDictionary()
+"""The same of other tasklets than the main one, which run a loop that knows OS threads only."""
 
 
 class Handler:
@@ -48,7 +58,7 @@ class Handler:
         self.function = function
 
     def __call__(self, number: int, frame: Any) -> None:
-        _write_wakeup(number)
+        _write_wakeups(number)
         while _came:
             _came.pop().set()
         tasklet = current()
@@ -63,10 +73,13 @@ class Handler:
                 raise
 
 
-def _write_wakeup(number: int) -> None:
-    fd, warn = _wakeup
-    if fd < 0:
-        return
+def _write_wakeups(number: int) -> None:
+    for fd, warn in (_wakeup, *_more_wakeups.values()):
+        if fd >= 0:
+            _write_wakeup(fd, warn, number)
+
+
+def _write_wakeup(fd: int, warn: bool, number: int) -> None:
     try:
         os.write(fd, bytes([number]))
     except BlockingIOError:
@@ -76,13 +89,43 @@ def _write_wakeup(number: int) -> None:
         print(f"Exception ignored when trying to write to the signal wakeup fd {fd}: {error}", file=sys.stderr)
 
 
+class Awaited:
+    """Stands in the place of a signal's handler while tasklets wait for it that has not been blocked."""
+
+    def __init__(self, before: Any):
+        self.before = before
+        self.waiters: list[AsyncResult] = []
+
+    def __call__(self, number: int, frame: Any) -> None:
+        for waiter in self.waiters:
+            if not waiter.ready():
+                waiter.set(number)
+                return
+
+
 def _shown(handler: Any) -> Any:
+    while isinstance(handler, Awaited):
+        handler = handler.before
     return handler.function if isinstance(handler, Handler) else handler
+
+
+def _in_main_thread() -> bool:
+    """Whether this is the main tasklet, or in the child of a fork the one that forked."""
+    return threading.get_ident() == threading.main_thread().ident
 
 
 def set_signal(signalnum: int, handler: Any, /) -> Any:
     """signal.signal: the handler interrupts the main tasklet."""
-    return _shown(_signal(signalnum, Handler(handler) if callable(handler) else handler))
+    if not _in_main_thread():
+        raise ValueError("signal only works in main thread of the main interpreter")
+    new = Handler(handler) if callable(handler) else handler
+    old = _getsignal(signalnum)
+    if not isinstance(old, Awaited):
+        return _shown(_signal(signalnum, new))
+    _signal(signalnum, new)  # which refuses what is no handler
+    _signal(signalnum, old)
+    shown, old.before = _shown(old), new
+    return shown
 
 
 def getsignal(signalnum: int, /) -> Any:
@@ -92,12 +135,28 @@ def getsignal(signalnum: int, /) -> Any:
 
 def set_wakeup_fd(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
     """signal.set_wakeup_fd: the loop needs the interpreter's own, and writes to the program's in its place."""
-    global _wakeup
-    if threading.current_thread() is not threading.main_thread():
+    if not _in_main_thread():
         raise ValueError("set_wakeup_fd only works in main thread of the main interpreter")
+    return _take_wakeup_fd(fd, warn_on_full_buffer)
+
+
+def set_wakeup_fd_of_tasklet(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
+    """signal.set_wakeup_fd for uvloop, which asks the system whether it is in the main thread: each tasklet has its own."""
+    if _in_main_thread() or _get_os_ident() != threading.main_thread().ident:
+        return set_wakeup_fd(fd, warn_on_full_buffer=warn_on_full_buffer)
+    return _take_wakeup_fd(fd, warn_on_full_buffer, current())
+
+
+def _take_wakeup_fd(fd: int, warn: bool, tasklet: Tasklet | None = None) -> int:
+    global _wakeup
     if fd != -1 and (stat.S_ISREG(os.fstat(fd).st_mode) or os.get_blocking(fd)):
         raise ValueError(f"the fd {fd} must be in non-blocking mode")
-    before, _wakeup = _wakeup[0], (fd, warn_on_full_buffer)
+    if tasklet is None:
+        before, _wakeup = _wakeup[0], (fd, warn)
+    else:
+        before = _more_wakeups.pop(tasklet, (-1, True))[0]
+        if fd != -1:
+            _more_wakeups[tasklet] = fd, warn
     return before
 
 
@@ -134,23 +193,12 @@ def sigtimedwait(sigset: Any, timeout: float, /) -> Any:
     """signal.sigtimedwait, cooperative."""
     if timeout < 0:
         raise ValueError("timeout must be non-negative")
-    wanted = list(sigset)
-    until = time.monotonic() + timeout
-    while True:
-        found = _sigtimedwait(wanted, 0)
-        if found is not None or time.monotonic() >= until:
-            return found
-        sleep(min(PAUSE, max(0.0, until - time.monotonic())))
+    return _wait_for(list(sigset), time.monotonic() + timeout)
 
 
 def sigwaitinfo(sigset: Any, /) -> Any:
     """signal.sigwaitinfo, cooperative."""
-    wanted = list(sigset)
-    while True:
-        found = _sigtimedwait(wanted, 0)
-        if found is not None:
-            return found
-        sleep(PAUSE)
+    return _wait_for(list(sigset), None)
 
 
 def sigwait(sigset: Any, /) -> signal.Signals:
@@ -158,10 +206,56 @@ def sigwait(sigset: Any, /) -> signal.Signals:
     return signal.Signals(sigwaitinfo(sigset).si_signo)
 
 
+def _wait_for(wanted: list[int], until: float | None) -> Any:
+    """A struct_siginfo; None if the time is over."""
+    found = _sigtimedwait(wanted, 0)
+    if found is not None or (until is not None and time.monotonic() >= until):
+        return found
+    came = AsyncResult()
+    _await_signals(wanted, came)
+    try:
+        while found is None and (until is None or time.monotonic() < until):
+            if came.wait(PAUSE if until is None else min(PAUSE, max(0.0, until - time.monotonic()))):
+                found = signal.struct_siginfo((came.value, 0, 0, 0, 0, 0, 0))  # its sender is not known
+            else:
+                found = _sigtimedwait(wanted, 0)
+        return found
+    finally:
+        _await_signals_no_more(wanted, came)
+
+
+def _await_signals(wanted: list[int], came: AsyncResult) -> None:
+    if _get_os_ident() != threading.main_thread().ident and not _in_main_thread():
+        return  # an OS thread, which cannot set handlers
+    for number in wanted:
+        old = _getsignal(number)
+        if not isinstance(old, Awaited):
+            if old is None or (isinstance(old, Handler) and not _in_main_thread()):
+                continue  # the handler of a C library; or one of the program, which the main thread would call
+            old = Awaited(old)
+            try:
+                _signal(number, old)
+            except OSError:
+                continue  # SIGKILL and SIGSTOP
+        old.waiters.append(came)
+
+
+def _await_signals_no_more(wanted: list[int], came: AsyncResult) -> None:
+    for number in wanted:
+        awaited = _getsignal(number)
+        if isinstance(awaited, Awaited) and came in awaited.waiters:
+            awaited.waiters.remove(came)
+            if not awaited.waiters:
+                _signal(number, awaited.before)
+
+
 def _for_all_handlers(change: Callable[[Any], Any]) -> None:
     for number in signal.valid_signals():
         handler = _getsignal(number)
-        if callable(handler) and not isinstance(handler, signal.Handlers):
+        if isinstance(handler, Awaited):
+            if callable(handler.before) and not isinstance(handler.before, signal.Handlers):
+                handler.before = change(handler.before)
+        elif callable(handler) and not isinstance(handler, signal.Handlers):
             _signal(number, change(handler))
 
 
@@ -171,6 +265,17 @@ def _restore_handlers() -> None:
     if _wakeup[0] >= 0:
         _set_wakeup_fd(_wakeup[0], warn_on_full_buffer=_wakeup[1])
         _wakeup = (-1, True)
+
+
+@contextmanager
+def _for_os_threads() -> Iterator[None]:
+    """While a module is executed that takes the function over."""
+    usual: Any = signal.set_wakeup_fd
+    signal.set_wakeup_fd = set_wakeup_fd_of_tasklet
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd = usual
 
 
 def patch(patcher: Patcher) -> None:
@@ -184,5 +289,6 @@ def patch(patcher: Patcher) -> None:
     patcher.rebind(signal, "signal", set_signal, "lets a handler interrupt whichever tasklet runs")
     patcher.rebind(signal, "getsignal", getsignal, "shows what stands in a handler's place")
     patcher.rebind(signal, "set_wakeup_fd", set_wakeup_fd, "takes away what wakes the loop")
+    when_imported(patcher, "uvloop.loop", lambda *_: None, around=_for_os_threads)
     _for_all_handlers(Handler)
     patcher.note("the handlers of signals", Handler, "interrupt whichever tasklet runs", _restore_handlers)

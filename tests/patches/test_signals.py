@@ -171,3 +171,161 @@ print("heard")
 """)
         == "heard\n"
     )
+
+
+def test_handlers_are_set_in_the_main_thread_only():
+    """A library that tries it elsewhere learns that it may not, and the program's handler stays."""
+    assert (
+        run_python("""
+from syncless.patches import patch_all
+patch_all()
+import asyncio, os, signal, syncless, threading
+def mine(number, frame): pass
+signal.signal(signal.SIGUSR1, mine)
+seen = []
+def try_all():
+    for call in (lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN), lambda: signal.set_wakeup_fd(-1)):
+        try:
+            call()
+        except ValueError as error:
+            seen.append(str(error))
+    async def add():
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, print)
+    try:
+        asyncio.run(add())
+    except RuntimeError as error:
+        seen.append("asyncio")
+thread = threading.Thread(target=try_all)
+thread.start()
+thread.join()
+syncless.spawn(try_all).join()
+one = ["signal only works in main thread of the main interpreter",
+       "set_wakeup_fd only works in main thread of the main interpreter", "asyncio"]
+assert seen == one * 2, seen
+assert signal.getsignal(signal.SIGUSR1) is mine and signal.signal(signal.SIGUSR1, signal.SIG_IGN) is mine
+def fork():
+    if (child := os.fork()) == 0:
+        os._exit(5 if signal.signal(signal.SIGUSR1, mine) is signal.SIG_IGN else 1)  # it is the main thread there
+    seen.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+syncless.spawn(fork).join()
+print(seen[-1])
+""")
+        == "5\n"
+    )
+
+
+@pytest.mark.parametrize("library", ["trio", "uvloop"])
+def test_loops_of_others_run_in_threads(library):
+    pytest.importorskip(library, reason=f"runs {library} in a thread: pip install {library}")
+    assert (
+        run_python(f"""
+from syncless.patches import patch_all
+patch_all()
+import {library}, asyncio, signal, syncless, threading
+sleep = {"trio.sleep" if library == "trio" else "asyncio.sleep"}
+def handler(number, frame): pass
+signal.signal(signal.SIGINT, handler)
+seen = []
+async def work():
+    await sleep(0.01)
+    seen.append(1)
+def run():
+    {library}.run({"work" if library == "trio" else "work()"})
+for _ in range(2):
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    syncless.spawn(run).result()
+run()
+assert signal.getsignal(signal.SIGINT) is handler and signal.set_wakeup_fd(-1) == -1
+print(len(seen))
+""")
+        == "5\n"
+    )
+
+
+@pytest.mark.parametrize("where", ["main", "thread", "tasklet"])
+@pytest.mark.parametrize("call", ["sigwait({wanted})", "sigwaitinfo({wanted}).si_signo", "sigtimedwait({wanted}, 30).si_signo"])
+def test_signal_that_is_waited_for_does_not_end_the_process(where, call):
+    """Unless the program blocks it, it would: the tasklet is not in the kernel while it waits."""
+    call = call.format(wanted="[signal.SIGUSR1, signal.SIGKILL, signal.SIGTERM]")
+    assert (
+        run_python(f"""
+from syncless.patches import patch_all
+patch_all()
+import os, signal, subprocess, sys, syncless, threading, time
+syncless.run_in_thread(time.sleep, 0)   # an OS thread that blocks nothing
+print(threading.active_count())
+seen = []
+def wait():
+    for _ in range(3):
+        seen.append(signal.{call})
+def send():
+    for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGUSR1):
+        before = len(seen)
+        while not callable(signal.getsignal(number)) and not waits(number):
+            time.sleep(0.001)
+        os.kill(os.getpid(), number)
+        while len(seen) == before:
+            time.sleep(0.001)
+from syncless.patches import signals
+def waits(number):
+    return isinstance(signals._getsignal(number), signals.Awaited)
+sender = threading.Thread(target=send)
+sender.start()
+if {where == "main"}:
+    wait()
+elif {where == "thread"}:
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    waiter.join()
+else:
+    syncless.spawn(wait).result()
+sender.join()
+assert seen == [signal.SIGUSR1, signal.SIGTERM, signal.SIGUSR1], seen
+assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+""")
+        == "1\n"
+    )
+
+
+def test_children_started_while_a_signal_is_waited_for_do_not_block_it():
+    assert (
+        run_python("""
+from syncless.patches import patch_all
+patch_all()
+import os, signal, subprocess, sys, syncless, threading
+waiter = syncless.spawn(signal.sigwait, [signal.SIGTERM])
+syncless.sleep(0)
+assert signal.signal(signal.SIGTERM, print) is signal.SIG_DFL and signal.getsignal(signal.SIGTERM) is print
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+child.terminate()
+assert child.wait() == -signal.SIGTERM
+os.kill(os.getpid(), signal.SIGTERM)
+assert waiter.result() == signal.SIGTERM and signal.getsignal(signal.SIGTERM) is print
+assert signal.sigtimedwait([signal.SIGTERM], 0) is None
+assert signal.sigtimedwait([signal.SIGTERM], 0.01) is None
+print("ended")
+""")
+        == "ended\n"
+    )
+
+
+def test_two_tasklets_wait_for_one_signal():
+    assert (
+        run_python("""
+from syncless.patches import patch_all
+patch_all()
+import os, signal, syncless
+waiters = [syncless.spawn(signal.sigwait, [signal.SIGUSR1]) for _ in range(3)]
+syncless.sleep(0.01)
+waiters[1].kill()
+for count in (1, 2):
+    os.kill(os.getpid(), signal.SIGUSR1)
+    while sum(waiter.done() for waiter in waiters) < 1 + count:
+        syncless.sleep(0.001)
+assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+print("each")
+""")
+        == "each\n"
+    )
