@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib.util
 import os
 from typing import Any
 
@@ -105,6 +106,12 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--reuse-port", action="store_true", help="let several processes listen on the same port (SO_REUSEPORT)")
     parser.add_argument("--no-defer-accept", action="store_true", help="accept connections before their request has come")
     parser.add_argument("--workers", "-w", type=int, metavar="N", help="number of worker processes (default 0: serve from this process)")
+    parser.add_argument(
+        "--reload", action="store_true", help="start new workers when a Python or TOML file below the working directory changes"
+    )
+    parser.add_argument(
+        "--reload-path", action="append", metavar="PATH", help="reload when any file below this path changes, too; may be repeated"
+    )
     parser.add_argument("--preload", action="store_true", help="import the application once, before the workers start")
     parser.add_argument(
         "--no-patch", action="store_true", help="leave the standard library as it is: a call that waits holds up all requests then"
@@ -153,6 +160,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         raise SystemExit(0)
     if options.application is None:
         parser.error("name the application to serve, for example myproject.web:app")
+    if options.reload:
+        if options.preload:
+            parser.error("--reload and --preload exclude each other: what is imported before the workers start cannot be reloaded")
+        if importlib.util.find_spec("watchfiles") is None:
+            parser.error("--reload needs watchfiles: pip install 'syncless[reload]'")
+        options.workers = options.workers or 1
     options.patch = options.patch and (dict(options.areas) or True)
     if options.factory and not options.application.endswith(")"):
         if ":" not in options.application:

@@ -7,11 +7,13 @@ worker could start.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
 from typing import Any
 
 from syncless.cli.arguments import parse
+from syncless.cli.reloading import until_it_starts, watched
 from syncless.wsgi import ApplicationFailed, ApplicationNotFound, Limits, Server, WorkersFailed, as_wsgi, serve
 from syncless.wsgi.addresses import systemd_fds
 from syncless.wsgi.blocking import patch_process
@@ -41,16 +43,22 @@ def serve_command(arguments: list[str]) -> int:
     except (ApplicationNotFound, TypeError, ValueError, OSError) as error:
         print(f"syncless: {error}", file=sys.stderr)
         return 2
+    run = functools.partial(
+        serve,
+        application,
+        workers=options.workers,
+        preload=options.preload,
+        patch=options.patch,
+        pid_file=options.pid,
+        quiet=options.quiet,
+        **settings,
+    )
     try:
-        serve(
-            application,
-            workers=options.workers,
-            preload=options.preload,
-            patch=options.patch,
-            pid_file=options.pid,
-            quiet=options.quiet,
-            **settings,
-        )
+        if options.reload:
+            with watched(options.reload_path):
+                until_it_starts(run)
+        else:
+            run()
     except WorkersFailed as error:
         print(f"syncless: {error}", file=sys.stderr)
         return 3

@@ -1,0 +1,129 @@
+"""--reload, as a developer meets it: a file is saved, the next answer is the new code's."""
+
+import os
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+
+import pytest
+
+from tests.cli.test_loading import command, environment
+from tests.waiting import eventually
+
+pytest.importorskip("watchfiles", reason="watchfiles is not installed")
+
+APP = """
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [b"{answer}"]
+"""
+
+
+ONE = APP.format(answer="one")
+
+
+class Developed:
+    """A server with --reload, whose output goes to a file."""
+
+    def __init__(self, folder, *arguments):
+        self.folder = folder
+        self.output = folder / "output.txt"
+        with self.output.open("w") as output:
+            line = command("--reload", "--bind", "127.0.0.1:0", *arguments, "hello:app")
+            self.process = subprocess.Popen(line, cwd=folder, env=environment(), stdout=output, stderr=subprocess.STDOUT)
+        eventually(lambda: "for changes" in self.said or self.process.poll() is not None, 60)
+
+    def write(self, text, name="hello.py"):
+        (self.folder / name).write_text(text)
+
+    @property
+    def said(self):
+        return self.output.read_text()
+
+    def answers(self, expected):
+        def condition():
+            url = next((word for word in self.said.split() if word.startswith("http://")), None)
+            try:
+                return url is not None and urllib.request.urlopen(url, timeout=10).read() == expected
+            except urllib.error.URLError:
+                return False
+
+        return eventually(condition, 30)
+
+
+@pytest.fixture
+def develop(tmp_path):
+    begun = []
+
+    def begin(*arguments, source=ONE):
+        (tmp_path / "hello.py").write_text(source)
+        begun.append(Developed(tmp_path, *arguments))
+        return begun[-1]
+
+    yield begin
+    for server in begun:
+        server.process.terminate()
+        assert server.process.wait(30) == 0
+
+
+def test_saved_file_is_served(develop):
+    server = develop()
+    assert server.answers(b"one")
+    server.write(APP.format(answer="another"))
+    assert server.answers(b"another") and "hello.py changed: the application is reloaded" in server.said
+
+
+def test_broken_file_is_shown_and_the_old_code_goes_on(develop):
+    server = develop()
+    assert server.answers(b"one")
+    server.write("def app(:\n")
+    assert eventually(lambda: "SyntaxError" in server.said, 30) and server.answers(b"one")
+    server.write(APP.format(answer="mended"))
+    assert server.answers(b"mended") and server.said.count("SyntaxError") == 1
+
+
+def test_file_that_is_broken_from_the_start_is_waited_for(develop):
+    server = develop(source="import no_such_module\n")
+    assert eventually(lambda: "waits for a file to change" in server.said, 30) and "serves on" not in server.said
+    server.write(APP.format(answer="mended"))
+    assert server.answers(b"mended")
+
+
+def test_further_paths_are_watched(develop, tmp_path_factory):
+    templates = tmp_path_factory.mktemp("templates")
+    server = develop("--reload-path", str(templates))
+    assert server.answers(b"one")
+    (templates / "page.html").write_text("x")
+    assert eventually(lambda: "page.html changed" in server.said, 30)
+
+
+def test_watching_process_ends_with_a_master_that_is_killed(develop):
+    server = develop()
+    assert server.answers(b"one")
+    children = subprocess.check_output(["ps", "-o", "pid=,args=", "--ppid", str(server.process.pid)], text=True).splitlines()
+    watcher = next(int(line.split()[0]) for line in children if "syncless.cli.reloading" in line)
+    server.process.send_signal(signal.SIGKILL)
+    server.process.wait(30)
+
+    def gone():
+        try:
+            os.kill(watcher, 0)
+        except ProcessLookupError:
+            return True
+        with open(f"/proc/{watcher}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"  # nobody reaps it in a container
+
+    assert eventually(gone)
+    server.process.returncode = 0  # what the fixture asks for
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--preload"], "exclude each other"), (["--reload-path", "no/such/path"], "no/such/path")],
+)
+def test_what_cannot_be_watched_is_told(tmp_path, arguments, message):
+    (tmp_path / "hello.py").write_text(APP.format(answer="one"))
+    line = command("--reload", *arguments, "hello:app", "--bind", "127.0.0.1:0")
+    done = subprocess.run(line, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)
+    assert done.returncode in (1, 2) and message in done.stderr and "Traceback" not in done.stderr
