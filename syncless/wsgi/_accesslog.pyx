@@ -45,6 +45,7 @@ cdef str PATH_INFO = "PATH_INFO"
 cdef str SCRIPT_NAME = "SCRIPT_NAME"
 cdef str QUERY_STRING = "QUERY_STRING"
 cdef str PROTOCOL = "SERVER_PROTOCOL"
+cdef str UNREAD_LINE = "syncless.unread_line"
 
 
 cdef str text_of(dict environ, str key):
@@ -145,7 +146,7 @@ cdef class AccessLog:
         """Its line, path or query."""
         cdef str query, method = text_of(environ, METHOD)
         if method is None:                      # what came was none
-            return self.put_none()
+            return self.put_string(text_of(environ, UNREAD_LINE) if kind == REQUEST_LINE else None)
         if self.json:
             self.put_char(c'"')
         if kind == REQUEST_LINE:

@@ -40,6 +40,7 @@ from syncless.wsgi._service cimport (
 from syncless.wsgi._tls cimport READY, WANTS_READ, WANTS_WRITE
 from syncless.wsgi._upgrade cimport Upgrade
 
+from syncless.wsgi.accesslog import REFUSED_BYTES, refused_request
 from syncless.wsgi.errors import EXPLANATIONS, REASONS, ClientGone
 
 cdef extern from *:
@@ -397,8 +398,9 @@ cdef class Connection(BodySource):
         )
         self.service.append(&self.out, answer, len(answer))
         if self.service.log_access is not None:
-            self.service.log_access.log(
-                {"REMOTE_ADDR": self.remote_addr} if environ is None else environ, f"{status} {REASONS[status]}", len(body), loop.now, None)
+            if environ is None:
+                environ = refused_request(self.first_bytes(REFUSED_BYTES), self.remote_addr)
+            self.service.log_access.log(environ, f"{status} {REASONS[status]}", len(body), loop.now, None)
         return self.close_when_sent(loop)
 
     cdef int close_when_sent(self, Loop loop) except -1:

@@ -35,6 +35,7 @@ cdef class Peer(Link):
     cdef Py_ssize_t receive(self, char* into, size_t room) except -2
     cdef Py_ssize_t receive_raw(self, char* into, size_t room) except -2
     cdef bint has_bytes(self) noexcept
+    cdef bytes first_bytes(self, Py_ssize_t most)
     cdef Py_ssize_t receive_more(self) except -2
     cdef Py_ssize_t receive_little(self) except -2
     cdef int compact(self) except -1

@@ -9,7 +9,7 @@ read: _response.pyx, which fills the buffer, and _connection.pyx, which reads.
 from os import pread as read_at
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.ref cimport Py_DECREF
 from libc.errno cimport EAGAIN, EINTR, EINVAL, ENOSYS, errno
 from libc.stdint cimport int64_t, uint32_t
@@ -132,6 +132,12 @@ cdef class Peer(Link):
         """Whether the socket has bytes that have not been received."""
         cdef char byte
         return recv(self.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) > 0
+
+    cdef bytes first_bytes(self, Py_ssize_t most):
+        """Those that have been received and not used yet."""
+        if self.inbox.data == NULL:
+            return b""
+        return PyBytes_FromStringAndSize(self.inbox.data + self.inbox_start, min(most, <Py_ssize_t> self.inbox.size - self.inbox_start))
 
     cdef Py_ssize_t receive_more(self) except -2:
         """As receive(), behind what is in the inbox already, which gets room for a body."""

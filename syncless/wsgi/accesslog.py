@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 from typing import Any, TextIO
+from urllib.parse import unquote_to_bytes
 
 from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.threads import run_in_thread
@@ -43,6 +44,10 @@ FORMATS: dict[str, str | dict[str, str]] = {
     },
 }
 """Names that can be given instead of a format."""
+
+REFUSED_BYTES = 2048
+"""Of a refused request that are looked at for its first line."""
+REQUEST_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([^ ?]+)(?:\?([^ ]*))? (HTTP/\d\.\d)")
 
 ATOM = re.compile(r"%(?:%|[<>]?(?:\{([^}]*)\})?([a-zA-Z]))")
 PLAIN: dict[str, tuple[str, Any]] = {
@@ -122,6 +127,23 @@ def make_log(format: str | Mapping[str, str] = "combined") -> AccessLog:
         before = ","
     atoms.append(("literal", b"}\n"))
     return AccessLog(atoms, True)
+
+
+def refused_request(data: bytes, remote_addr: str) -> dict[str, Any]:
+    """What a log can say of bytes that were refused: a request line if it can be read, or else what stood in its place."""
+    line, newline, _ = data.lstrip(b"\r\n").partition(b"\n")
+    line = line.rstrip(b"\r")
+    found = REQUEST_LINE.fullmatch(line)
+    if not found:
+        cut = "..." if len(data) >= REFUSED_BYTES and not newline else ""
+        return {"REMOTE_ADDR": remote_addr, "syncless.unread_line": line.decode("latin-1") + cut}
+    return {
+        "REMOTE_ADDR": remote_addr,
+        "REQUEST_METHOD": found[1].decode("latin-1"),
+        "PATH_INFO": unquote_to_bytes(found[2]).decode("latin-1"),
+        "QUERY_STRING": (found[3] or b"").decode("latin-1"),
+        "SERVER_PROTOCOL": found[4].decode("latin-1"),
+    }
 
 
 class LogFile:

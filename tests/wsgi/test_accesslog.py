@@ -58,15 +58,46 @@ def test_combined_format(start):
     assert second == {"request": "GET /empty HTTP/1.1", "status": "200", "size": "-", "referer": "-", "agent": "-"}
 
 
-def test_refused_requests_are_logged(start):
+REFUSED = {
+    b"BAD\r\n\r\n": (400, "BAD"),
+    b"GET /a%20b?c=d HTTP/1.1\r\nHost: a\r\nBad Name: x\r\n\r\n": (400, "GET /a%20b?c=d HTTP/1.1"),
+    b'GET /\xff"x HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n': (400, "GET /%FF%22x HTTP/1.1"),
+    b"\r\nPOST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000000000\r\n\r\n": (413, "POST / HTTP/1.1"),
+    b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n": (414, "GET /" + "x" * 2043 + "..."),
+    b"GET / HTTP/1.1\r\nHost: a\r\n" + b"A: b\r\n" * 200 + b"\r\n": (431, "GET / HTTP/1.1"),
+    b"GET / HTTP/2.0\r\nHost: a\r\n\r\n": (505, "GET / HTTP/2.0"),
+    b'GET "\\\x1b[0m\x00 \xe4"\r\n\r\n': (400, r"GET \x22\x5c\x1b[0m\x00 \xe4\x22"),
+    b"\x16\x03\x01 hello": (400, r"\x16\x03\x01 hello"),
+    b"GET / HTT": (408, "GET / HTT"),
+}
+
+
+@pytest.mark.parametrize("sent", REFUSED)
+def test_refused_request_is_logged_with_its_request_line(start, sent):
     log = io.StringIO()
-    server = start(app, access_log=log)
+    server = start(app, access_log=log, head_seconds=0.2, defer_accept=False)
     client = start.client(server)
-    client.send(b"BAD\r\n\r\n")
-    assert client.response()[0] == 400
+    client.send(sent)
+    assert eventually(lambda: log.getvalue().endswith("\n"))
     client.close()
     server.stop()
-    assert [(entry["request"], entry["status"]) for entry in entries(log)] == [("-", "400")]
+    status, line = REFUSED[sent]
+    assert [(entry["status"], entry["request"]) for entry in entries(log)] == [(str(status), line)]
+
+
+def test_refused_request_in_json(start):
+    log = io.StringIO()
+    server = start(app, access_log=log, access_log_format={"line": "%r", "method": "%m", "path": "%U", "status": "%s"})
+    for data in (b'BAD "\x01\r\n\r\n', b"GET /a HTTP/1.1\r\n\r\n"):
+        client = start.client(server)
+        client.send(data)
+        assert client.response()[0] == 400
+        client.close()
+    server.stop()
+    assert [json.loads(line) for line in log.getvalue().splitlines()] == [
+        {"line": 'BAD "\x01', "method": None, "path": None, "status": 400},
+        {"line": "GET /a HTTP/1.1", "method": "GET", "path": "/a", "status": 400},
+    ]
 
 
 HOSTILE = 'User-Agent: a" "b\\\r\nReferer: \x85\xff\r\n'.encode("latin-1").decode("latin-1")

@@ -15,6 +15,7 @@ import pytest
 
 import syncless
 from syncless.wsgi import Server
+from syncless.wsgi.tls import server_context
 
 trustme = pytest.importorskip("trustme", reason="trustme makes the certificates of these tests: pip install trustme")
 
@@ -431,3 +432,49 @@ def test_a_request_that_comes_with_the_end_of_the_handshake(https, authority):
 
     for _ in range(30):
         assert in_thread(client).startswith(b"HTTP/1.1 200 OK")
+
+
+MOZILLA_INTERMEDIATE = {
+    "ECDHE-ECDSA-AES128-GCM-SHA256",
+    "ECDHE-RSA-AES128-GCM-SHA256",
+    "ECDHE-ECDSA-AES256-GCM-SHA384",
+    "ECDHE-RSA-AES256-GCM-SHA384",
+    "ECDHE-ECDSA-CHACHA20-POLY1305",
+    "ECDHE-RSA-CHACHA20-POLY1305",
+}
+TLS_1_3 = {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
+
+
+def test_offered_suites_are_those_of_mozillas_intermediate_configuration(authority):
+    context = server_context(authority.files("localhost"))
+    assert {suite["name"] for suite in context.get_ciphers()} == MOZILLA_INTERMEDIATE | TLS_1_3
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+    assert not context.options & ssl.OP_CIPHER_SERVER_PREFERENCE
+
+
+def test_each_suite_is_negotiated_or_refused_as_the_list_says(https, authority):
+    """Of all that this OpenSSL has for TLS 1.2 and the server's kind of key."""
+    server = https(hello)
+    agreed, refused = set(), set()
+
+    def visit(name):
+        context = authority.client_context()
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers(f"{name}:@SECLEVEL=0")
+        try:
+            with (
+                blocking.create_connection(server.address, timeout=10) as sock,
+                context.wrap_socket(sock, server_hostname="localhost") as tls,
+            ):
+                agreed.add(tls.cipher()[0])
+        except ssl.SSLError:
+            refused.add(name)
+
+    everything = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    everything.set_ciphers("ALL:@SECLEVEL=0")
+    names = [suite["name"] for suite in everything.get_ciphers() if suite["name"] not in TLS_1_3]
+    for name in names:
+        syncless.run_in_thread(visit, name)
+    kind = "ECDSA" if any("-ECDSA-" in name for name in agreed) else "RSA"
+    assert agreed == {name for name in MOZILLA_INTERMEDIATE if f"-{kind}-" in name}
+    assert any("AES256-SHA" in name for name in refused) and len(refused) == len(names) - len(agreed)
