@@ -93,7 +93,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="believe what this proxy says of its clients: address, network, unix or *",
     )
     parser.add_argument(
-        "--trusted-field", action="append", metavar="NAME", help="which fields it sets (default x-forwarded-for and x-forwarded-proto)"
+        "--trusted-field", action="append", metavar="NAME", help="a field that it sets; name all of them (default x-forwarded-for)"
     )
     parser.add_argument("--proxy-protocol", action="store_true", help="trusted peers begin with a PROXY header (version 1 or 2)")
     parser.add_argument("--access-log-format", metavar="FORMAT", help="combined, common, json or Apache's atoms")

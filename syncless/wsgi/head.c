@@ -28,6 +28,15 @@ const char *const head_known_names[] = {
 /* The places of those that this file itself reads. */
 enum { K_HOST, K_CONTENT_LENGTH, K_CONTENT_TYPE, K_TRANSFER_ENCODING, K_CONNECTION, K_EXPECT, K_UPGRADE };
 
+/* Fields of a request that have one value and are no lists (RFC 9110; Origin: RFC 6454, 7.3; WebSocket: RFC 6455, 11.3). Two of them joined
+   by a comma would be one that nobody has sent: a reader of the bytes may take the first, and one of the environ neither. Host and
+   Content-Length: see framing_header(). */
+static const char *const single_names[] = {
+    "authorization", "content-disposition", "content-location", "content-range", "content-type", "date", "from", "if-modified-since",
+    "if-range", "if-unmodified-since", "max-forwards", "origin", "proxy-authorization", "range", "referer", "sec-websocket-key",
+    "sec-websocket-version", "user-agent", NULL};
+static unsigned char single[256]; /* by index of the known name: its number in single_names + 1; 0: it may be repeated */
+
 /* An open-addressed table of the known names: sparse, so that most look-ups meet their name or an empty place at once. */
 #define SLOTS 512
 static unsigned char slots[SLOTS]; /* index + 1; 0 is empty */
@@ -64,6 +73,8 @@ __attribute__((constructor)) static void fill_tables(void) {
         slots[slot] = i + 1;
         known_size[i] = size;
     }
+    for (i = 0; single_names[i]; i++)
+        single[head_known(single_names[i], strlen(single_names[i]))] = i + 1;
 }
 
 static int same_name(const char *a, const char *lower_b, size_t size) {
@@ -232,6 +243,7 @@ static long request_line(const char *data, const char *start, const char *end, c
 struct framing {
     int hosts, lengths, codings;
     char close, keep_alive;
+    uint32_t singles; /* a bit for each of single_names */
 };
 
 /* A header that decides how the connection goes on: 0 or minus a status. */
@@ -305,7 +317,7 @@ long head_scan_line(const char *data, size_t size, const struct head_limits *lim
 
 long head_scan_fields(const char *data, size_t size, long line, const struct head_limits *limits, struct head *head) {
     const char *p = data + line, *end = data + size, *name, *colon, *value, *stop;
-    struct framing seen = {0, 0, 0, 0, 0};
+    struct framing seen = {0, 0, 0, 0, 0, 0};
     struct head_header *header;
     long n;
     if (end - data > (ptrdiff_t)limits->total + 4)
@@ -351,6 +363,12 @@ long head_scan_fields(const char *data, size_t size, long line, const struct hea
         header->value = value - data;
         header->value_size = stop - value;
         header->known = head_known(name, header->name_size);
+        if (header->known != HEAD_UNKNOWN && single[header->known]) {
+            uint32_t bit = (uint32_t)1 << (single[header->known] - 1);
+            if (seen.singles & bit)
+                return -400;
+            seen.singles |= bit;
+        }
         if (header->known <= K_UPGRADE) {
             n = framing_header(value, stop - value, header->known, head, &seen);
             if (n)

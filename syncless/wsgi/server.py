@@ -33,7 +33,7 @@ from syncless.wsgi.filewrapper import FileWrapper
 from syncless.wsgi.limits import Limits
 from syncless.wsgi.notices import complain, tell
 from syncless.wsgi.tls import Certificates, Files, make_certificates
-from syncless.wsgi.trust import Forwarding, Trust
+from syncless.wsgi.trust import DEFAULT_FIELDS, Forwarding, Trust
 from syncless.wsgi.websocket import websocket_maker
 
 LAST_CALL = 0.1
@@ -64,7 +64,7 @@ class Server:
         certificates: Mapping[str, Files] | None = None,
         plain_http: bool = False,
         trusted: str | Iterable[str] = (),
-        trusted_fields: Iterable[str] = ("x-forwarded-for", "x-forwarded-proto"),
+        trusted_fields: Iterable[str] = DEFAULT_FIELDS,
         proxy_protocol: bool = False,
         unix_mode: int | None = None,
         unix_owner: str | None = None,

@@ -13,6 +13,10 @@ from typing import Any
 FIELDS = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-real-ip", "forwarded")
 """What a proxy can be trusted with. RFC 7239 for `Forwarded`; the others are custom."""
 
+DEFAULT_FIELDS = ("x-forwarded-for",)
+"""What the documented switches of the common proxies set: HAProxy's `option forwardfor`, nginx's $proxy_add_x_forwarded_for. Neither
+sets a field for the scheme, host or port unless its configuration has a line for it; without one it passes on what its client sent."""
+
 HOST = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=%\[\]:]+")
 PAIR = re.compile(r'\s*([!#$%&\'*+\-.^_`|~0-9A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^";,\s]*)\s*')
 
@@ -93,7 +97,7 @@ class Forwarding:
     with it. Fields that are not among ``fields`` are removed: a proxy that does not set them passes on what its client has written.
     """
 
-    def __init__(self, trust: Trust, fields: Iterable[str] = ("x-forwarded-for", "x-forwarded-proto")):
+    def __init__(self, trust: Trust, fields: Iterable[str] = DEFAULT_FIELDS):
         self.trust = trust
         self.fields = tuple(field.lower() for field in fields)
         for field in self.fields:

@@ -40,8 +40,19 @@ def test_nothing_is_believed_by_default_or_from_others(start, trusted):
         assert set(seen) == {"REMOTE_ADDR", "REMOTE_PORT", "wsgi.url_scheme", "HTTP_HOST", "SERVER_PORT"}
 
 
-def test_a_trusted_peer_is_believed_what_it_sets_and_no_more(start):
+def test_trusted_peer_is_believed_only_the_address_by_default(start):
+    """A proxy that sets X-Forwarded-For passes on an X-Forwarded-Proto that its client has made up."""
     client = start.client(start(tell, trusted="127.0.0.1"))
+    for _ in range(3):
+        seen = asked(client, FORGED)
+        assert (seen["REMOTE_ADDR"], seen["REMOTE_PORT"], seen["wsgi.url_scheme"]) == ("6.6.6.6", "", "http")
+        assert seen["HTTP_HOST"] == "test" and "HTTPS" not in seen
+        assert {key for key in seen if "FORWARDED" in key or "REAL" in key} == {"HTTP_X_FORWARDED_FOR"}
+    assert asked(client)["REMOTE_ADDR"] == "127.0.0.1"
+
+
+def test_a_trusted_peer_is_believed_what_it_sets_and_no_more(start):
+    client = start.client(start(tell, trusted="127.0.0.1", trusted_fields=["X-Forwarded-For", "x-forwarded-proto"]))
     for _ in range(3):
         seen = asked(client, FORGED)
         assert (seen["REMOTE_ADDR"], seen["REMOTE_PORT"], seen["wsgi.url_scheme"], seen["HTTPS"]) == ("6.6.6.6", "", "https", "on")
