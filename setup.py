@@ -52,7 +52,7 @@ NATIVE = {
     "syncless.stackless._channel": [],
     "syncless.stackless._preempt": [],  # run(timeout)
     "syncless.stackless._schedule": [],
-    "syncless.wsgi._head": ["syncless/wsgi/head.c"],  # request heads and chunk lines, scanned without Python
+    "syncless.wsgi._head": ["syncless/wsgi/head.c", "syncless/wsgi/host.c"],  # request heads and chunk lines, scanned without Python
     "syncless.wsgi._environ": [],  # head -> environ
     "syncless.wsgi._input": [],  # wsgi.input
     "syncless.wsgi._accesslog": [],  # a line for each response

@@ -27,6 +27,7 @@ from syncless.wsgi._service cimport Service
 from syncless._core.tasklet import TaskletExit
 from syncless.wsgi.errors import EXPLANATIONS, REASONS, BodyTooLarge, ClientError, ClientGone, RequestTimeout
 from syncless.wsgi.filewrapper import FileWrapper
+from syncless.wsgi.notices import visible
 
 cdef extern from *:
     """
@@ -228,7 +229,8 @@ cdef class Request(Response):
 
     cdef int log_failure(self, BaseException error) except -1:
         try:
-            self.service.log_errors.write(f"Error in {self.name}:\n{''.join(traceback.format_exception(error))}")
+            told = visible(''.join(traceback.format_exception(error)), "\n\t")
+            self.service.log_errors.write(f"Error in {self.name}:\n{told}")
             self.service.log_errors.flush()
         except Exception:
             pass        # a full disk must not take the server down
@@ -288,4 +290,4 @@ cdef class Request(Response):
     def name(self) -> str:
         if self.environ is None:
             return "request"
-        return f"{self.environ.get('REQUEST_METHOD')} {self.environ.get('PATH_INFO')}"
+        return visible(f"{self.environ.get('REQUEST_METHOD')} {self.environ.get('PATH_INFO')}")

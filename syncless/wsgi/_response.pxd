@@ -29,7 +29,7 @@ cdef class Response(Tasklet):
     cdef bint app_closes            # it has set Connection: close
     # and as far as it is on its way
     cdef bint committed             # the head is in the buffer or beyond
-    cdef bint bodiless              # HEAD, 1xx, 204, 304
+    cdef bint bodiless              # HEAD, 1xx, 204, 205, 304
     cdef bint chunked
     cdef bint complete              # all of the body is in the buffer or beyond
     cdef bint upgraded              # the connection speaks another protocol now: nothing is an HTTP response any more

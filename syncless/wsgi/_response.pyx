@@ -2,7 +2,7 @@
 
 What frames the body:
 
-    status 1xx, 204, 304, or HEAD    no body
+    status 1xx, 204, 205, 304, HEAD  no body
     Content-Length, given or known   that many bytes; more are cut off, fewer abort the connection
     HTTP/1.1, length unknown         chunked
     HTTP/1.0, length unknown         the end of the connection
@@ -144,13 +144,13 @@ cdef class Response(Tasklet):
                     declared = decimal(value, value_size)
                     if declared < 0 or (self.length >= 0 and self.length != declared):
                         raise ValueError(f"Content-Length must be a number of bytes, given once, not {header_value!r}")
-                    if self.length >= 0:
+                    if self.length >= 0 or self.code == 205:
                         continue
                     self.length = declared
                     if self.code == 204:
                         continue                    # RFC 9110, 8.6
                 elif known == CONNECTION:
-                    self.app_closes |= value_size == 5 and header_value.lower() == "close"
+                    self.app_closes |= "close" in [option.strip(" \t").lower() for option in header_value.split(",")]
                     continue
                 elif known == DATE:
                     dated = True
@@ -220,7 +220,9 @@ cdef class Response(Tasklet):
         cdef int i
         if self.status is None:
             raise RuntimeError("the application produced a body before it called start_response()")
-        self.bodiless = self.head_only or self.code == 204 or self.code == 304
+        self.bodiless = self.head_only or self.code == 204 or self.code == 205 or self.code == 304
+        if self.code == 205:
+            known_length = 0                        # RFC 9110, 15.3.6
         if service.stopping or self.app_closes:
             self.keep_alive = False
         if self.recalled is not None:

@@ -1,6 +1,7 @@
 /* See head.h. */
 
 #include "head.h"
+#include "host.h"
 
 #include <string.h>
 
@@ -9,7 +10,7 @@
 #endif
 
 /* What a byte may be part of. */
-enum { TOKEN = 1, TARGET = 2, HOST = 4, DIGIT = 8 };
+enum { TOKEN = 1, TARGET = 2, DIGIT = 4 };
 
 static unsigned char class_of[256];
 static unsigned char lower[256];
@@ -53,15 +54,13 @@ __attribute__((constructor)) static void fill_tables(void) {
     for (i = 0; i < 256; i++)
         lower[i] = i >= 'A' && i <= 'Z' ? i + 32 : i;
     for (i = '0'; i <= '9'; i++)
-        class_of[i] |= TOKEN | HOST | DIGIT;
+        class_of[i] |= TOKEN | DIGIT;
     for (i = 'a'; i <= 'z'; i++) {
-        class_of[i] |= TOKEN | HOST;
-        class_of[i - 32] |= TOKEN | HOST;
+        class_of[i] |= TOKEN;
+        class_of[i - 32] |= TOKEN;
     }
     for (p = "!#$%&'*+-.^_`|~"; *p; p++)
         class_of[(unsigned char)*p] |= TOKEN;
-    for (p = "-._~!$&'()*+,;=%"; *p; p++) /* RFC 3986: reg-name */
-        class_of[(unsigned char)*p] |= HOST;
     for (i = 0x21; i < 256; i++) /* raw bytes above ASCII are sent by real clients; a fragment never is (RFC 9112, 3.2) */
         if (i != 0x7f && i != '#')
             class_of[i] |= TARGET;
@@ -143,37 +142,12 @@ static int next_element(const char **p, const char *end, const char **word, size
     return 1;
 }
 
-static int is_hex(char c) {
-    return (c >= '0' && c <= '9') || (lower[(unsigned char)c] >= 'a' && lower[(unsigned char)c] <= 'f');
-}
-
-/* Whether the bytes are uri-host [":" port] (RFC 3986, 3.2.2 and 3.2.3; RFC 9110, 7.2), possibly empty. Addresses in brackets are not
-   looked into further. */
-static int is_host(const char *p, const char *end) {
-    if (p < end && *p == '[') {
-        for (p++; p < end && *p != ']'; p++)
-            if (!is_hex(*p) && *p != ':' && *p != '.' && *p != 'v' && *p != '%')
-                return 0;
-        if (p == end)
-            return 0;
-        p++;
-    } else {
-        for (; p < end && *p != ':'; p++) {
-            if (!(class_of[(unsigned char)*p] & HOST))
-                return 0;
-            if (*p == '%' && (end - p < 3 || !is_hex(p[1]) || !is_hex(p[2])))
-                return 0;
-        }
-    }
-    return p == end || (*p == ':' && skip(p + 1, end, DIGIT) == end);
-}
-
 /* Splits the target into path and query by its form (RFC 9112, 3.2): 0 or minus a status. */
 static long split_target(const char *data, struct head *head) {
     const char *p = data + head->target, *end = p + head->target_size, *mark;
     int options = head->method_size == 7 && !memcmp(data + head->method, "OPTIONS", 7);
     if (head->method_size == 7 && !memcmp(data + head->method, "CONNECT", 7)) {
-        return is_host(p, end) && *p != ':' && end[-1] != ':' && memchr(p, ':', end - p) ? -501 : -400; /* authority-form: we are no proxy */
+        return host_is_valid(p, end) && *p != ':' && end[-1] != ':' && memchr(p, ':', end - p) ? -501 : -400; /* authority-form: we are no proxy */
     }
     head->authority_size = 0;
     if (*p != '/') {
@@ -193,7 +167,7 @@ static long split_target(const char *data, struct head *head) {
             return -400;
         for (p = start; p < end && *p != '/' && *p != '?'; p++)
             ;
-        if (p == start || *start == ':' || !is_host(start, p))
+        if (p == start || *start == ':' || !host_is_valid(start, p))
             return -400;
         head->authority = start - data;
         head->authority_size = p - start;
@@ -252,7 +226,7 @@ static long framing_header(const char *value, size_t size, int known, struct hea
     size_t n;
     switch (known) {
     case K_HOST:
-        if (seen->hosts++ || !is_host(p, end))
+        if (seen->hosts++ || !host_is_valid(p, end))
             return -400;
         return 0;
     case K_CONTENT_LENGTH:
@@ -402,6 +376,35 @@ int head_is_value(const char *value, size_t size) {
     return skip_value(value, value + size) == value + size;
 }
 
+/* The end of the extensions of a chunk, from the first semicolon on (RFC 9112, 7.1.1): the CR behind them, `end` if there may be more, or
+   NULL where they are malformed. White space outside quotes is refused: readers differ on it. */
+static const char *chunk_extensions(const char *p, const char *end) {
+    enum { NAME_BEGINS, NAME, VALUE_BEGINS, VALUE, QUOTED, ESCAPED, QUOTE_ENDED } at = NAME_BEGINS;
+    for (p++; p < end; p++) {
+        int token = class_of[(unsigned char)*p] & TOKEN;
+        if (at == QUOTED || at == ESCAPED) {
+            if (skip_value(p, p + 1) == p)
+                return NULL;
+            at = at == ESCAPED ? QUOTED : *p == '"' ? QUOTE_ENDED : *p == '\\' ? ESCAPED : QUOTED;
+        } else if (token && at != QUOTE_ENDED) {
+            at = at == NAME_BEGINS ? NAME : at == VALUE_BEGINS ? VALUE : at;
+        } else if (at == NAME && *p == '=') {
+            at = VALUE_BEGINS;
+        } else if (at == VALUE_BEGINS && *p == '"') {
+            at = QUOTED;
+        } else if (at == NAME_BEGINS || at == VALUE_BEGINS) {
+            return NULL;
+        } else if (*p == '\r') {
+            return p;
+        } else if (*p == ';') {
+            at = NAME_BEGINS;
+        } else {
+            return NULL;
+        }
+    }
+    return end;
+}
+
 long head_chunk_line(const char *data, size_t size, size_t limit, int64_t *chunk) {
     const char *p = data, *end = data + size, *start = data;
     int64_t n = 0;
@@ -418,11 +421,12 @@ long head_chunk_line(const char *data, size_t size, size_t limit, int64_t *chunk
     if (p == start)
         return -400;
     if (*p == ';') {
-        p = skip_value(p, end);
-        if ((size_t)(p - data) > limit)
-            return -413;
-        if (p == end)
-            return 0;
+        const char *enough = end - data > (ptrdiff_t)limit + 1 ? data + limit + 1 : end; /* what comes after decides nothing */
+        p = chunk_extensions(p, enough);
+        if (!p)
+            return -400;
+        if (p == enough)
+            return enough - data > (ptrdiff_t)limit ? -413 : 0;
     }
     if (*p != '\r')
         return -400;

@@ -58,7 +58,7 @@ long head_scan(const char *data, size_t size, const struct head_limits *limits, 
 long head_scan_line(const char *data, size_t size, const struct head_limits *limits, struct head *head);
 long head_scan_fields(const char *data, size_t size, long line, const struct head_limits *limits, struct head *head);
 
-/* Scans the line with the size of a chunk (RFC 9112, 7.1), extensions ignored. > 0: bytes of the line, *chunk is set. 0: incomplete.
+/* Scans the line with the size of a chunk (RFC 9112, 7.1); extensions are checked and ignored. > 0: bytes of the line, *chunk is set. 0: incomplete.
    < 0: minus the status (400; 413 where `limit`, the bytes that a line may have, is exceeded). */
 long head_chunk_line(const char *data, size_t size, size_t limit, int64_t *chunk);
 

@@ -9,6 +9,8 @@ import ipaddress
 import struct
 from typing import NamedTuple
 
+from syncless.wsgi.trust import unmapped
+
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 """With which version 2 begins."""
 LONGEST_LINE = 107
@@ -52,7 +54,7 @@ def _line(data: bytes) -> ProxyHeader | None:
     ports = [int(port) for port in rest[2:] if port.isascii() and port.isdecimal() and (port == "0" or port[0] != "0") and len(port) <= 5]
     if len(ports) != 2 or max(ports) > 65535:
         raise ValueError("malformed port in a PROXY header")
-    return ProxyHeader(size, (str(source), ports[0]))
+    return ProxyHeader(size, (str(unmapped(source)), ports[0]))
 
 
 def _block(data: bytes) -> ProxyHeader | None:
@@ -69,7 +71,7 @@ def _block(data: bytes) -> ProxyHeader | None:
     if family == TCP4 and length >= 12:
         return ProxyHeader(size, (str(ipaddress.IPv4Address(data[16:20])), struct.unpack_from("!H", data, 24)[0]))
     if family == TCP6 and length >= 36:
-        return ProxyHeader(size, (str(ipaddress.IPv6Address(data[16:32])), struct.unpack_from("!H", data, 48)[0]))
+        return ProxyHeader(size, (str(unmapped(ipaddress.IPv6Address(data[16:32]))), struct.unpack_from("!H", data, 48)[0]))
     if family == UNIX and length >= 216:
         return ProxyHeader(size, ("", -1))
     if family in (TCP4, TCP6, UNIX):

@@ -21,6 +21,18 @@ HOST = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=%\[\]:]+")
 PAIR = re.compile(r'\s*([!#$%&\'*+\-.^_`|~0-9A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^";,\s]*)\s*')
 
 
+def unmapped(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The IPv4 address where it is one inside IPv6 (::ffff:192.0.2.1), as a socket that speaks both sees an IPv4 client."""
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    network = ipaddress.ip_network(text, strict=False)
+    if isinstance(network, ipaddress.IPv6Network) and network.prefixlen >= 96 and network.network_address.ipv4_mapped:
+        return ipaddress.IPv4Network((network.network_address.ipv4_mapped, network.prefixlen - 96))
+    return network
+
+
 class Trust:
     """Whether an address is that of a trusted peer. ``peers``: addresses, networks ("10.0.0.0/8"), "unix" for UNIX sockets, "*" for all."""
 
@@ -36,7 +48,7 @@ class Trust:
                 self.unix = True
             else:
                 try:
-                    self.networks.append(ipaddress.ip_network(peer, strict=False))
+                    self.networks.append(_network(peer))
                 except ValueError:
                     raise ValueError(f"{peer!r} cannot be trusted: write an address, a network (10.0.0.0/8), unix or *") from None
 
@@ -53,7 +65,7 @@ class Trust:
             return True
         if not text:
             return self.unix
-        address = ipaddress.ip_address(text.partition("%")[0])
+        address = unmapped(ipaddress.ip_address(text.partition("%")[0]))
         return any(address in network for network in self.networks)
 
 
@@ -65,7 +77,7 @@ def _address(text: str) -> str | None:
     elif text.count(":") == 1:
         text = text.partition(":")[0]
     try:
-        return str(ipaddress.ip_address(text))
+        return str(unmapped(ipaddress.ip_address(text)))
     except ValueError:
         return None
 

@@ -72,6 +72,9 @@ def test_a_trusted_peer_is_believed_what_it_sets_and_no_more(start):
         ("1.1.1.1:80", "1.1.1.1"),
         ("[2001:db8::1]:80", "2001:db8::1"),
         ("2001:db8::1", "2001:db8::1"),
+        ("::ffff:1.1.1.1", "1.1.1.1"),  # as an accepted IPv4 client looks
+        ("[::FFFF:1.1.1.1]:80", "1.1.1.1"),
+        ("1.1.1.1, ::ffff:10.0.0.2", "1.1.1.1"),
         ("unknown", "10.0.0.1"),
         ("1.1.1.1, unknown", "10.0.0.1"),  # what lies behind an unknown one is nobody's word
         ("", "10.0.0.1"),
@@ -133,6 +136,13 @@ def test_what_cannot_be_trusted_is_refused():
         Server(tell, proxy_protocol=True)
 
 
+@pytest.mark.parametrize("trusted", ["10.1.0.0/16", "::ffff:10.1.0.0/112"])
+def test_ipv4_inside_ipv6_is_trusted_as_ipv4(trusted):
+    trust = Trust([trusted])
+    assert trust("10.1.2.3") and trust("::ffff:10.1.2.3")
+    assert not trust("10.2.0.0") and not trust("::ffff:10.2.0.0") and not trust("::a01:203")
+
+
 def test_peers_on_unix_sockets(start, tmp_path):
     for trusted, expected in (("unix", "6.6.6.6"), ("127.0.0.1", "")):
         server = start(tell, bind=f"unix:{tmp_path}/{expected or 'x'}", trusted=trusted)
@@ -146,9 +156,13 @@ def block(command, family, body):
 TCP4 = blocking.inet_aton("192.0.2.1") + blocking.inet_aton("127.0.0.1") + struct.pack("!HH", 1234, 80)
 TCP6 = blocking.inet_pton(blocking.AF_INET6, "2001:db8::1") + bytes(16) + struct.pack("!HH", 1234, 80)
 
+MAPPED = blocking.inet_pton(blocking.AF_INET6, "::ffff:192.0.2.1") + bytes(16) + struct.pack("!HH", 1234, 80)
+
 GOOD = {
     "version 1": (b"PROXY TCP4 192.0.2.1 127.0.0.1 1234 80\r\n", ("192.0.2.1", 1234)),
     "version 1, IPv6": (b"PROXY TCP6 2001:db8::1 ::1 1234 80\r\n", ("2001:db8::1", 1234)),
+    "version 1, IPv4 in IPv6": (b"PROXY TCP6 ::ffff:192.0.2.1 ::1 1234 80\r\n", ("192.0.2.1", 1234)),
+    "version 2, IPv4 in IPv6": (block(0x21, 0x21, MAPPED), ("192.0.2.1", 1234)),
     "version 1, unknown": (b"PROXY UNKNOWN\r\n", None),
     "version 1, unknown with more": (b"PROXY UNKNOWN ffff::1 ffff::2 1 2\r\n", None),
     "version 2": (block(0x21, 0x11, TCP4), ("192.0.2.1", 1234)),

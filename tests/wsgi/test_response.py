@@ -129,6 +129,60 @@ def test_close_is_called_when_the_client_leaves(start):
     assert closed == [True]
 
 
+@pytest.mark.parametrize("headers", [[], [("Content-Length", "13")]])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_205_has_no_content_and_says_so(start, headers, streamed):
+    """RFC 9110, 15.3.6. A client reads its body as it is framed, unlike that of a 204."""
+
+    def app(environ, start_response):
+        start_response("205 Reset Content", headers)
+        return iter([HELLO]) if streamed else [HELLO]
+
+    client = start.client(start(app))
+    for _ in range(3):
+        status, seen, body = client.get()
+        assert (status, seen["content-length"], body) == (205, "0", b"") and "transfer-encoding" not in seen
+    client.send(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert client.response(head_only=True)[0] == 205
+    client.send(b"GET / HTTP/1.0\r\n\r\n")
+    assert client.response()[2] == b"" and client.at_end()
+
+
+@pytest.mark.parametrize(
+    ("value", "closes"),
+    [("close", True), ("Close", True), ("close, x", True), ("x ,\tCLOSE", True), ("closed, x-close", False), ("", False)],
+)
+def test_connection_header_of_the_application_is_a_list(start, value, closes):
+    client = start.client(start(plain(HELLO, headers=[("Connection", value)])))
+    for _ in range(1 if closes else 2):
+        _, headers, body = client.get()
+        assert headers.get("connection") == ("close" if closes else None) and body == HELLO
+    assert not closes or client.at_end()
+
+
+def test_text_of_a_client_reaches_the_error_log_escaped(start, errors):
+    """It begins no line of its own and moves no cursor, neither from the path nor from an exception's message."""
+
+    def app(environ, start_response):
+        names.append(syncless.current().name)
+        if environ["PATH_INFO"].startswith("/long"):
+            start_response("200 OK", [("Content-Length", "1")])
+            return [HELLO]
+        raise ValueError(environ["QUERY_STRING"] + environ["PATH_INFO"].partition("Error")[2])
+
+    names = []
+    client = start.client(start(app, error_log=errors))
+    forged = "%0d%0aError%20in%20GET%20/forged:%1b[2J%7f%c2%85%9b31m%E2%80%A8"
+    assert client.get(f"/boom{forged}")[0] == 500
+    client = start.client(start(app, error_log=errors))
+    assert client.get(f"/long{forged}")[0] == 200
+    lines = errors.getvalue().split("\n")
+    assert all(line.replace("\t", " ").isprintable() for line in lines)
+    assert [line[:18] for line in lines if line.startswith("Error in")] == ["Error in GET /boom"]
+    assert [line[:20] for line in lines if "/long" in line] == ["GET /long\\r\\nError i"]
+    assert all(name.isprintable() for name in names) and "\\x1b[2J" in names[0]
+
+
 @pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
 def test_statuses_without_a_body(start, status):
     client = start.client(start(plain(b"must not go out", status=status, headers=[("Content-Length", "15")])))
