@@ -9,6 +9,7 @@ import os
 import sys
 from typing import Any
 
+from syncless._core.otherhubs import watch_hubs
 from syncless._core.tasklet import current
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
@@ -64,4 +65,5 @@ def _note_per_tasklet(patcher: Patcher, events: Any) -> None:
 
 
 def patch(patcher: Patcher) -> None:
+    watch_hubs()
     when_imported(patcher, "asyncio.events", _note_per_tasklet)

@@ -14,10 +14,11 @@ import time
 from typing import Any
 
 from syncless._core import fdcalls
+from syncless._core.imports import loaded
 from syncless._core.loop import current_loop
 from syncless._core.tasklet import current, sleep
 from syncless._core.threadlocks import get_ident
-from syncless.patches.imports import loaded, when_imported
+from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher, instances_of
 
 try:

@@ -18,6 +18,7 @@ from weakref import WeakSet
 
 import syncless
 from syncless._core.loop import current_loop
+from syncless._core.otherhubs import watch_hubs
 from syncless._core.outlet import Outlet, is_plain, standard
 from syncless._core.sync import Event
 from syncless._core.tasklet import sleep, spawn
@@ -123,6 +124,7 @@ class Server:
         """Binds and begins to accept. OSError, with the address in it, if that is not possible."""
         if self._listeners:
             raise RuntimeError("this server has been started already")
+        watch_hubs()
         self._open_logs()
         try:
             for listener, secure in self.listen():

@@ -1,0 +1,88 @@
+"""gevent and eventlet beside syncless: their import is left alone; a hub of theirs in the thread of our loop is told."""
+
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+
+import syncless
+
+START = {"gevent": "gevent.spawn(int).join()", "eventlet": "eventlet.spawn(int).wait()"}
+PROGRAMS = {
+    "patched": "from syncless.patches import patch_all\npatch_all()\nimport {library}\nprint('imported', flush=True)\n{start}",
+    "imported before": "import {library}\nfrom syncless.patches import patch_all\npatch_all()\nprint('imported', flush=True)\n{start}",
+    "in a thread": """
+from syncless.patches import patch_all
+patch_all()
+import {library}, threading
+print('imported', flush=True)
+thread = threading.Thread(target=lambda: ({start}))
+thread.start()
+thread.join()
+""",
+}
+
+
+@pytest.mark.parametrize("library", START)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_hub_in_the_thread_of_our_loop_is_told_once(library, program):
+    pytest.importorskip(library, reason=f"runs the hub of {library}: pip install {library}")
+    program = PROGRAMS[program].format(library=library, start=f"{START[library]}, {START[library]}")
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        _, errors = syncless.run_in_thread(process.communicate, timeout=20)
+    except subprocess.TimeoutExpired:  # what such a program does then is not ours to say
+        process.kill()
+        _, errors = process.communicate()
+    assert errors.count(f"the hub of {library} begins to run") == 1 and "async_mode='threading'" in errors, errors
+
+
+@pytest.mark.parametrize("library", START)
+def test_import_alone_and_hubs_in_threads_of_their_own_are_left_alone(library):
+    pytest.importorskip(library, reason=f"runs the hub of {library}: pip install {library}")
+    program = f"""
+from syncless.patches import patch_all
+patch_all()
+import {library}, syncless
+syncless.run_in_thread(lambda: {START[library]})
+print("fine")
+"""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.stdout == "fine\n" and "the hub of" not in done.stderr, done.stderr
+
+
+def ask(url):
+    try:
+        return urllib.request.urlopen(url, timeout=60).read()
+    except OSError:
+        return "no answer"
+
+
+@pytest.mark.parametrize("library", START)
+@pytest.mark.parametrize("options", [[], ["--no-patch"]])
+def test_server_tells_of_a_hub_that_takes_its_thread(tmp_path, library, options):
+    pytest.importorskip(library, reason=f"runs the hub of {library}: pip install {library}")
+    (tmp_path / "site.py").write_text("")
+    (tmp_path / "app.py").write_text(f"""
+import {library}
+def app(environ, start_response):
+    if environ["PATH_INFO"] == "/hub":
+        {START[library].replace("int", f"{library}.sleep, 60")}
+    start_response("200 OK", [])
+    return [b"answered"]
+""")
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "syncless", "app:app", "--bind", "127.0.0.1:0", *options]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        address = process.stdout.readline().split(" on ")[1].split()[0]
+        assert syncless.run_in_thread(lambda: urllib.request.urlopen(address, timeout=10).read()) == b"answered"
+        asking = syncless.spawn(syncless.run_in_thread, ask, address + "hub")
+        told = syncless.run_in_thread(lambda: next(line for line in process.stderr if "the hub of" in line))
+        assert f"the hub of {library} begins to run" in told and "async_mode='threading'" in told
+    finally:
+        process.kill()
+        process.communicate()
+    assert asking.result() == "no answer"
