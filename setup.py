@@ -58,6 +58,7 @@ NATIVE = {
     "syncless.wsgi._accesslog": [],  # a line for each response
     "syncless.wsgi._service": [],  # what connections share: deadlines, buffers, flushing
     "syncless.wsgi._tls": [],  # plain bytes to ciphertext and back
+    "syncless.wsgi._pace": [],  # how fast a client takes its answer
     "syncless.wsgi._peer": [],  # receiving, sending, closing
     "syncless.wsgi._greeting": [],  # PROXY header and handshake
     "syncless.wsgi._linger": [],  # reading away what a client still sends

@@ -140,6 +140,9 @@ cdef class Acceptor(Watcher):
             loop.entry(fd).watcher = <PyObject*> connection
             service.connections += 1
             service.accepted += 1
+            if not connection.admit():
+                connection.close(loop, False)
+                continue
             service.set_deadline(connection, HEAD_DEADLINE if connection.phase == READING else GREETING_DEADLINE)
             loop.push(connection)
         loop.push(self)

@@ -31,6 +31,7 @@ from syncless.wsgi._greeting cimport NOT_TLS, greet_peer
 from syncless.wsgi._head cimport head
 from syncless.wsgi._input cimport Input
 from syncless.wsgi._linger cimport begin_lingering, discard, may_linger
+from syncless.wsgi._pace cimport may_wait
 from syncless.wsgi._peer cimport Peer
 from syncless.wsgi._request cimport Request
 from syncless.wsgi._service cimport (
@@ -131,6 +132,9 @@ cdef class Connection(BodySource):
         return self.close(loop, False)
 
     cdef int expired(self, Loop loop, int kind) except -1:
+        if kind == WRITE_DEADLINE and may_wait(self.service, self.fd):
+            self.service.set_deadline(self, WRITE_DEADLINE)
+            return 0
         if kind == BODY_DEADLINE or kind == PING_DEADLINE or (kind == WRITE_DEADLINE and self.writer is not None):
             self.timed_out = True
             if self.reader is not None:
@@ -206,6 +210,8 @@ cdef class Connection(BodySource):
         cdef EnvironMaker environs = self.service.environs
         cdef Memory* memory
         self.request = request.peer = None
+        if len(self.service.paces) and not self.sending:
+            self.service.paces.pop(self.fd, None)
         request.input.source = None
         if request.handler is not None:
             request.handler = None

@@ -44,6 +44,8 @@ cdef int greet_peer(Peer peer) except -2:
                     peer.remote_addr, peer.remote_port = found.source
                     peer.trusted = service.trusts(peer.remote_addr)
                 peer.consume(found.size)
+                if not peer.admit():
+                    return FAILED
                 continue
         got = peer.receive_little()
         if got < 0:

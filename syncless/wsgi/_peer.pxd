@@ -47,5 +47,7 @@ cdef class Peer(Link):
     cdef int sent(self, Loop loop, bint late) except -1
     cdef int reading_kind(self) noexcept
     cdef int wait_writable(self, Loop loop) except -1
+    cdef bint is_counted(self) noexcept
+    cdef bint admit(self) except -1
     cdef int arm(self, Loop loop, int bits) except -1
     cdef int close(self, Loop loop, bint reset) except -1

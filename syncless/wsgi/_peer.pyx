@@ -20,6 +20,7 @@ from syncless._core.clock cimport NEVER
 from syncless._core.filesystems cimport in_pool
 from syncless._core.loop cimport FdEntry, Loop, get_loop
 from syncless._core.poller cimport WRITE
+from syncless.wsgi._pace cimport rested, sent_more, stalled, too_slow
 from syncless.wsgi._service cimport LITTLE, NO_DEADLINE, SCRATCH, WRITE_DEADLINE, Buffer, Link, Service
 
 from syncless.wsgi.errors import ClientGone
@@ -236,10 +237,15 @@ cdef class Peer(Link):
                     continue
                 if errno == EAGAIN:
                     self.sending = True
+                    stalled(self.service, self.fd)
+                    if too_slow(self.service, self.fd):
+                        return self.close(loop, True)
                     if not self.busy:
                         self.service.set_deadline(self, WRITE_DEADLINE)
                     return self.arm(loop, WRITE)
                 return self.close(loop, False)
+            if self.sending:
+                sent_more(self.service, self.fd, n)
             if n > <ssize_t> head_left:
                 self.out_sent += head_left
                 self.body_sent += n - head_left
@@ -249,6 +255,8 @@ cdef class Peer(Link):
         self.out_sent = 0
         self.out_body = None
         late = self.sending
+        if late:
+            self.service.paces.pop(self.fd, None)
         self.sending = False
         return self.sent(loop, late)
 
@@ -257,6 +265,7 @@ cdef class Peer(Link):
         cdef ssize_t n
         cdef Py_ssize_t done = 0
         cdef size_t ahead
+        cdef dict paces = self.service.paces
         while True:
             if self.gone:
                 raise ClientGone("the client has closed the connection")
@@ -283,6 +292,8 @@ cdef class Peer(Link):
                 elif errno != EINTR:
                     self.gone = True
                 continue
+            if len(paces):
+                sent_more(self.service, self.fd, n)
             if n > <ssize_t> ahead:
                 self.out_sent += ahead
                 done += n - ahead
@@ -305,6 +316,7 @@ cdef class Peer(Link):
             if self.layer is None and not slow:
                 n = sendfile(self.fd, fd, &offset, <size_t> min(count, <int64_t> (1 << 20)))
             if n > 0:
+                sent_more(self.service, self.fd, n)
                 count -= n
                 if count and loop._poll_due():
                     loop.yield_()
@@ -330,6 +342,7 @@ cdef class Peer(Link):
             raise RuntimeError("another tasklet is sending on this connection already")
         self.arm(loop, WRITE)
         self.timed_out = False
+        stalled(self.service, self.fd)
         self.service.set_deadline(self, WRITE_DEADLINE)
         self.writer = loop.current
         try:
@@ -338,7 +351,8 @@ cdef class Peer(Link):
             self.writer = None
             if self.deadline_kind == WRITE_DEADLINE:
                 self.service.set_deadline(self, self.reading_kind())
-        if self.timed_out:
+        rested(self.service, self.fd)
+        if self.timed_out or too_slow(self.service, self.fd):
             self.gone = True
         return 0
 
@@ -362,6 +376,10 @@ cdef class Peer(Link):
         service.set_deadline(self, NO_DEADLINE)
         loop.forget_fd(self.fd)
         service.environs.forget(self.fd)
+        if len(service.paces):
+            service.paces.pop(self.fd, None)
+        if self.is_counted():
+            service.leave(self.remote_addr)
         if reset:
             syncless_reset(self.fd)
         os_close(self.fd)
@@ -378,6 +396,14 @@ cdef class Peer(Link):
             loop.push(service.acceptor)         # there is room again
         Py_DECREF(self)                         # the reference of being open
         return 0
+
+    cdef bint is_counted(self) noexcept:
+        """Whether it counts for Limits.client_connections: the same from admit() to close()."""
+        return self.service.client_connections and not self.trusted and not self.announced and self.remote_port >= 0
+
+    cdef bint admit(self) except -1:
+        """Counts it for its client's address. Whether there may be so many from there."""
+        return not self.is_counted() or self.service.enter(self.remote_addr)
 
     cdef int arm(self, Loop loop, int bits) except -1:
         cdef FdEntry* entry = loop.entry(self.fd)

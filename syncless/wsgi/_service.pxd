@@ -62,6 +62,11 @@ cdef class Service:
     cdef double retry_after         # s
     cdef double request_seconds     # 0: none
     cdef double body_rate, body_grace, body_total   # bytes/s, s, s; 0: none
+    cdef double write_rate, write_grace             # bytes/s, s; rate 0: any
+    cdef int64_t write_patience                     # ns without progress
+    cdef dict paces                 # of clients that make us wait for them to take an answer, by descriptor
+    cdef Py_ssize_t client_connections              # of one address; 0: any number
+    cdef dict clients               # connections by client_key(); only if they are limited
     cdef int64_t buffered, max_buffered     # bytes in buffers of connections
     cdef readonly Py_ssize_t queued     # requests that wait for their turn, in the order of QUEUE_DEADLINE's list
     cdef object tls                 # None, or a callable that gives the SSLContext for a new connection
@@ -121,6 +126,8 @@ cdef class Service:
     cdef int hold(self, Buffer* buffer, const char* data, size_t size) except -1
     cdef int relieve(self) except -1
     cdef int offer_room(self) except -1
+    cdef bint enter(self, str address) except -1
+    cdef int leave(self, str address) except -1
     cdef bint next_turn(self) except -1
     cdef void release(self, Buffer* buffer) noexcept
     cdef int status_code(self, object status) except -1

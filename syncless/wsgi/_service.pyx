@@ -10,6 +10,7 @@ up those that were finished before it in the same turn, so before a slow applica
 
 import math
 import time
+from ipaddress import IPv6Address
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.object cimport PyObject
@@ -33,7 +34,13 @@ def http_date(double when) -> str:
     return f"{DAYS[t.tm_wday]}, {t.tm_mday:02} {MONTHS[t.tm_mon - 1]} {t.tm_year} {t.tm_hour:02}:{t.tm_min:02}:{t.tm_sec:02} GMT"
 
 
+cdef object client_key(str address):
+    """What a client's connections are counted by: its address, or its IPv6 network, of which it has all addresses."""
+    return int(IPv6Address(address.partition("%")[0])) >> 64 if ":" in address else address
+
+
 cdef enum:
+    LOOK = 5                    # s after which a client that makes us wait is looked at, at the latest
     FLUSH_COUNT = 8
     FLUSH_AFTER = 500000        # ns
     POOL = 64                   # send buffers kept
@@ -132,7 +139,13 @@ cdef class Service:
         self.lists[HEAD_DEADLINE].length = <int64_t> (limits.head_seconds * 1e9)
         self.lists[IDLE_DEADLINE].length = <int64_t> (limits.idle_seconds * 1e9)
         self.lists[BODY_DEADLINE].length = <int64_t> (limits.body_seconds * 1e9)
-        self.lists[WRITE_DEADLINE].length = <int64_t> (limits.write_seconds * 1e9)
+        self.write_rate = limits.write_rate
+        self.write_grace = limits.write_grace_seconds
+        self.write_patience = <int64_t> (limits.write_seconds * 1e9)
+        self.lists[WRITE_DEADLINE].length = min(self.write_patience, <int64_t> (max(0.1, min(self.write_grace, LOOK)) * 1e9))
+        self.client_connections = limits.client_connections
+        self.paces = {}
+        self.clients = {}
         look = min(limits.linger_idle_seconds, limits.linger_seconds)
         self.lists[LINGER_DEADLINE].length = <int64_t> (look * 1e9)
         self.linger_checks = min(255, math.ceil(limits.linger_seconds / look)) if look else 0
@@ -309,6 +322,22 @@ cdef class Service:
             self.buffers_out += 1
         return self.append(buffer, data, size)
 
+    cdef bint enter(self, str address) except -1:
+        """Counts a connection of that client. Whether it may have so many."""
+        key = client_key(address)
+        number = self.clients.get(key, 0) + 1
+        self.clients[key] = number
+        return number <= self.client_connections
+
+    cdef int leave(self, str address) except -1:
+        key = client_key(address)
+        number = self.clients.get(key, 1) - 1
+        if number:
+            self.clients[key] = number
+        else:
+            self.clients.pop(key, None)
+        return 0
+
     cdef bint next_turn(self) except -1:
         """A request has ended: the turn goes to the one that waits longest. Returns whether there is one."""
         cdef PyObject* first = self.lists[QUEUE_DEADLINE].first
@@ -393,4 +422,5 @@ cdef class Service:
         return {
             "connections": self.connections, "active": self.active, "queued": self.queued, "deadlines": waiting,
             "buffers": self.buffers_out, "buffered bytes": self.buffered, "remembered": self.environs.count,
+            "slow": len(self.paces), "clients": len(self.clients),
         }

@@ -6,6 +6,9 @@ from dataclasses import dataclass, fields
 
 MAY_BE_ZERO = {
     "connections",
+    "client_connections",
+    "write_rate",
+    "write_grace_seconds",
     "requests",
     "queued",
     "remembered",
@@ -51,6 +54,9 @@ class Limits:
     connections: int = 0
     """Connections open at a time. For one more the oldest idle one is closed; if none is idle, it waits in the backlog. 0: as many as
     there are descriptors."""
+    client_connections: int = 0
+    """Connections of one client address (IPv6: of one /64 network) at a time; one more is closed at once. Those of trusted proxies and of
+    UNIX sockets are not counted; a client that a PROXY header announces is. 0: any number (nginx limit_conn: off)."""
     requests: int = 0
     """Requests at work at a time; more are queued. 0: one for each connection."""
     queued: int = 1000
@@ -88,7 +94,12 @@ class Limits:
     retry_seconds: float = 1.0
     """What Retry-After says in a 503."""
     write_seconds: float = 60.0
-    """Without progress in sending to a client; the connection is reset (nginx send_timeout)."""
+    """Without a byte that a client takes of its answer; the connection is reset, some seconds later at most (nginx send_timeout)."""
+    write_rate: int = 240
+    """Bytes of an answer per second that a client must take, on average over the time that it makes the server wait; its connection is
+    reset below (Kestrel MinResponseDataRate). 0: any rate."""
+    write_grace_seconds: float = 5.0
+    """Of waiting for a client to take its answer before `write_rate` counts (Kestrel)."""
     ping_seconds: float = 20.0
     """Without a byte from a WebSocket before it is sent a ping; it is closed if it is silent for as long again (websockets: 20)."""
     linger_seconds: float = 30.0
