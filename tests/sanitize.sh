@@ -17,7 +17,7 @@ SYNCLESS_BUILD=asan "$python" setup.py --quiet build_ext --inplace
 export LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)"
 export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0:halt_on_error=1:abort_on_error=1
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-export PYTHONMALLOC=malloc PYTHONPATH=$PWD SYNCLESS_TEST_SECONDS=300
+export PYTHONMALLOC=malloc PYTHONPATH=$PWD SYNCLESS_TEST_SECONDS=300 SYNCLESS_TEST_STORMS=60
 "$python" -c 'import syncless._core.loop as loop; assert "sanitize" in loop.__file__, loop.__file__'
 # the workers' master is Python, and its tests send signals that the sanitizer takes for faults
 "$python" -m pytest tests/core tests/io tests/stackless "$@" &

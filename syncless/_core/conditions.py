@@ -144,7 +144,7 @@ class Condition:
         until = None if timeout is None else time.monotonic() + timeout
         while not (result := predicate()):
             left = None if until is None else until - time.monotonic()
-            if left is not None and left <= 0:
+            if left is not None and left < 1e-9:  # the engine counts nanoseconds
                 break
             self.wait(left)
         return result

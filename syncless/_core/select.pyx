@@ -372,6 +372,12 @@ def sending(channel, value) -> Case:
 cdef uint64_t dice = 88172645463325252 ^ <uint64_t> getpid()
 
 
+def set_chance(number) -> None:
+    """For tests: by what select() chooses among several that are ready."""
+    global dice
+    dice = 88172645463325252 ^ <uint64_t> number
+
+
 cdef uint64_t throw_dice() noexcept:
     """Where to begin to look, so that no case starves another (xorshift64, Marsaglia 2003)."""
     global dice

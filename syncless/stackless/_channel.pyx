@@ -2,6 +2,8 @@
 
 from collections import deque
 
+from cpython.object cimport PyObject
+
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport READY, STANDS_IN, BaseTasklet, Meeting, StandIn, WaitQueue, queue_add, queue_pop, queue_remove, waits
 from syncless._core.select cimport Case
@@ -25,9 +27,10 @@ cdef class channel(Meeting):
     A value whose receiver is killed or interrupted before its turn comes is not lost: the next receiver gets it. Until there is one the
     channel keeps it, and it counts in `balance` as a sender does.
     """
-    cdef WaitQueue waiting
+    cdef WaitQueue senders          # both are in use only while a select() would either send or receive
+    cdef WaitQueue receivers
     cdef object kept                # deque of values whose senders have gone on, or None; then no receiver waits
-    cdef Py_ssize_t waits           # how many, and of such values; negative if to receive
+    cdef Py_ssize_t waits           # senders that wait and values kept, less the receivers that wait
     cdef int _preference
     cdef public bint schedule_all
     cdef readonly bint closing
@@ -37,22 +40,40 @@ cdef class channel(Meeting):
         self._preference = -1
 
     cdef Py_ssize_t look(self) noexcept:
-        """The balance. A killed tasklet does not wait any more, though its turn to leave has not come yet."""
-        while self.waiting.head != NULL and not waits(<BaseTasklet> self.waiting.head):
-            self.leaves(<BaseTasklet> self.waiting.head)
+        """The balance."""
+        self.first(1)
+        self.first(-1)
         return self.waits
 
-    cdef void leaves(self, BaseTasklet one) noexcept:
+    cdef PyObject* first(self, int direction) noexcept:
+        """The first that waits to send (1) or to receive (-1), or NULL. A killed tasklet does not wait any more, though its turn to leave
+        has not come yet."""
+        cdef WaitQueue* line = self.line(direction)
+        while line.head != NULL and not waits(<BaseTasklet> line.head):
+            self.leaves(<BaseTasklet> line.head, direction)
+        return line.head
+
+    cdef WaitQueue* line(self, int direction) noexcept:
+        return &self.senders if direction > 0 else &self.receivers
+
+    cdef void leaves(self, BaseTasklet one, int direction) noexcept:
         """It waited, and has not met anybody."""
-        queue_remove(&self.waiting, one)
-        self.waits -= 1 if self.waits > 0 else -1
+        queue_remove(self.line(direction), one)
+        self.waits -= direction
         if isinstance(one, Case):
             (<Case> one).counted = False
 
     cdef int left_by(self, BaseTasklet one) except -1:
+        cdef PyObject* first = <PyObject*> one
         if one.queued:
-            self.leaves(one)
+            while (<BaseTasklet> first).prev_waiter != NULL:
+                first = (<BaseTasklet> first).prev_waiter
+            self.leaves(one, 1 if first == self.senders.head else -1)
         return 0
+
+    cdef bint meets(self, int direction) noexcept:
+        """Whether it need not wait."""
+        return self.first(-direction) != NULL or direction < 0 and self.kept is not None
 
     @property
     def balance(self):
@@ -63,10 +84,10 @@ cdef class channel(Meeting):
         cdef Thread state = here()
         cdef Loop loop = state.loop
         cdef BaseTasklet me = loop.current, target
-        cdef bint meets = self.look() * direction < 0, yields
+        cdef bint meets = self.meets(direction), yields
         if channel_callback is not None:
             channel_callback(self, me, direction > 0, not meets)
-            meets = self.look() * direction < 0
+            meets = self.meets(direction)
         if not meets:
             return self.wait_for_other(state, me, direction, value)
         if direction < 0 and self.kept is not None:
@@ -74,7 +95,7 @@ cdef class channel(Meeting):
         yields = me is not None and (self.schedule_all or self._preference == -direction)
         if state.switch_trap and yields:
             raise RuntimeError("switch_trap")
-        target = queue_pop(&self.waiting)
+        target = queue_pop(self.line(-direction))
         self.waits += direction
         value, target.value = target.value, value
         if target.state == STANDS_IN or target.loop is not loop or self._preference != -direction or self.schedule_all:
@@ -86,8 +107,18 @@ cdef class channel(Meeting):
         if target.state == STANDS_IN or target.loop is not loop:
             return value
         if yields:
-            give_way(state, me, True)
+            self.let_run(state, me, direction, value)
         return value
+
+    cdef int let_run(self, Thread state, BaseTasklet me, int direction, object value) except -1:
+        """The partner runs first. An exception thrown meanwhile keeps this tasklet from what it has received."""
+        try:
+            give_way(state, me, True)
+        except BaseException:
+            if direction < 0:
+                self.give_back(value)
+            raise
+        return 0
 
     cdef int meet(self, BaseTasklet target) except -1:
         """It goes on with target.value, at the end of its run queue."""
@@ -100,8 +131,8 @@ cdef class channel(Meeting):
     cdef int give_back(self, object value) except -1:
         """A receiver was given the value, and did not live to take it."""
         cdef BaseTasklet target
-        if self.look() < 0:
-            target = queue_pop(&self.waiting)
+        if self.first(-1) != NULL:
+            target = queue_pop(&self.receivers)
             self.waits += 1
             target.value = value
             return self.meet(target)
@@ -129,14 +160,14 @@ cdef class channel(Meeting):
             raise RuntimeError("switch_trap")
         me.value = value
         me.granted = False
-        queue_add(&self.waiting, me)
+        queue_add(self.line(direction), me)
         self.waits += direction
         try:
             pause(state, me, IN_CHANNEL, self)
         except BaseException:
             value, me.value = me.value, None
             if me.queued:
-                self.leaves(me)
+                self.leaves(me, direction)
             elif me.granted and direction < 0:
                 self.give_back(value)
             raise
@@ -173,7 +204,7 @@ cdef class channel(Meeting):
         return self
 
     def __next__(self):
-        if self.closing and self.look() <= 0:
+        if self.closing and not self.meets(-1):
             raise StopIteration
         return self.receive()
 
@@ -192,7 +223,10 @@ cdef class channel(Meeting):
     @property
     def queue(self):
         """The first that waits, or None."""
-        return <object> self.waiting.head if self.look() and self.waiting.head != NULL else None
+        cdef PyObject* first = self.first(1)
+        if first == NULL:
+            first = self.first(-1)
+        return <object> first if first != NULL else None
 
     @property
     def preference(self):
@@ -242,7 +276,7 @@ cdef class _ChannelCase(Case):
 
     cdef bint ready(self) noexcept:
         cdef channel source = <channel> self.source
-        return source.look() * self.direction < 0 or source.closing
+        return source.meets(self.direction) or source.closing
 
     cdef object take(self):
         value = (<channel> self.source).action(self.direction, self.item)
@@ -252,7 +286,7 @@ cdef class _ChannelCase(Case):
         cdef BaseTasklet owner = self.selection.owner
         if isinstance(owner, tasklet) and (<tasklet> owner).block_trap:
             raise RuntimeError("this tasklet does not like to be blocked.")
-        self.line = &(<channel> self.source).waiting
+        self.line = (<channel> self.source).line(self.direction)
         self.value = self.item
         (<channel> self.source).waits += self.direction
         return Case.enter(self)

@@ -106,6 +106,25 @@ def test_a_stackless_receiver_that_is_killed_now_loses_nothing(preference):
     assert not pipe.closed and list(pipe) == ["value"] and pipe.closed
 
 
+def test_a_stackless_receiver_that_is_killed_while_its_sender_runs_loses_nothing():
+    """Of preference 1: the sender, which waited, runs before the receiver that met it."""
+    pipe, got = channel(), []
+    pipe.preference = 1
+
+    def sends():
+        pipe.send("value")
+        victim.kill(pending=True)
+
+    sender = syncless.stackless.tasklet(sends)()
+    sender.run()
+    assert pipe.balance == 1
+    victim = syncless.stackless.tasklet(lambda: got.append(pipe.receive()))()
+    victim.run()
+    sleep(0)
+    assert not victim.alive and not got and pipe.balance == 1
+    assert pipe.receive() == "value" and pipe.balance == 0
+
+
 def test_kept_values_outlive_the_channel_being_closed():
     pipe = Channel()
     victims = victims_of(receives, [pipe] * 3)
@@ -195,3 +214,18 @@ def test_a_joinable_queue_does_not_count_a_put_of_a_selecting_tasklet_that_is_ki
     assert items.get() == "first" and items.empty()
     items.task_done()
     assert victims[0].join(5) and items.join(5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_select_at_both_ends_of_a_channel_meets_either_side(kind):
+    for sends in (True, False):
+        pipe = made(kind)
+        both = spawn(lambda pipe=pipe: select([sending(pipe, "sent"), pipe]))
+        sleep(0)
+        other = spawn(pipe.send, "other") if sends else spawn(pipe.receive)
+        assert other.join(5) and both.result(5) == ((1, "other") if sends else (0, None))
+        assert sends or other.result() == "sent"
+        assert pipe.balance == 0
+        waiting = [spawn(select, [sending(pipe, 1), pipe]), spawn(pipe.send, 2), spawn(pipe.send, 3)]
+        assert waiting[1].join(5)
+        assert waiting[0].result(5) == (1, 2) and pipe.balance == 1 and pipe.receive() == 3 and pipe.balance == 0

@@ -99,6 +99,8 @@ class Model:
         if direction > 0:
             self.given[other] = channel
         if preference == -direction:
+            if direction < 0:
+                self.given[me] = channel  # and others run before it goes on with that
             self.ring.insert(1, other)
             self.to_front(other)
         else:
