@@ -178,7 +178,7 @@ def test_port_is_new_for_each_lookup_that_is_alone(server):
 @pytest.fixture
 def shared(server, files, monkeypatch):
     """Two lookups that share a port, the first of which reads; neither is answered yet."""
-    files.write(resolv="nameserver 127.0.0.1\noptions timeout:30\n")
+    files.write(resolv="nameserver 127.0.0.1\noptions timeout:10 attempts:1\n")
     monkeypatch.setattr(ports, "MOST_PORTS", 1)
     dns.query("one.example")
     held = {"first.example.": syncless.Event(), "second.example.": syncless.Event()}
@@ -232,6 +232,14 @@ def test_unreachable_server_is_told_to_all_who_share_a_port(server, files, share
     assert ports._open == []
 
 
+def test_failed_port_is_told_to_those_who_wait_for_its_reader(shared):
+    first, second, answer_first, _ = shared
+    ports._open[0].fail(OSError(errno.ECONNREFUSED, "told to the one that sends"))
+    assert not second.result() and not first.done()
+    answer_first.set()
+    assert first.result() and ports._open == []
+
+
 def test_child_does_not_use_the_ports_of_its_parent(shared):
     pid = os.fork()
     if pid == 0:
@@ -247,7 +255,7 @@ def test_message_numbers_are_unique_within_a_port(server, monkeypatch):
     """Even if the same random number comes twice."""
     numbers = iter([b"\1\2\1\2", b"\1\2", b"\3\4"])
     monkeypatch.setattr(os, "urandom", lambda size: next(numbers))
-    assert addresses("both.example") == ["192.0.2.2", "2001:db8::2"]
+    assert addresses("both.example") == ["192.0.2.2", "2001:db8::2"] and len(server.asked) == 2
 
 
 def test_tcp_exchange_has_the_time_of_one_attempt(server, files):

@@ -7,7 +7,7 @@ Fact: a process may have few descriptors, often 256 or 1,024. Danger: a thousand
 Decision: while fewer than MOST_PORTS are open, each lookup opens a port of its own, which the kernel chooses at random. Beyond that, and
 when there is no descriptor left, it shares one, chosen at random. A port takes MOST_LOOKUPS in its life, so that it closes before an
 attacker has found it. Message numbers are random, and unique within a port. Price: one of the lookups of a port reads for all, and hands
-over when it has its answer (`test_lookups_beyond_the_bound_share_ports`, `test_killed_reader_hands_over`).
+over when it has its answers (`test_lookups_beyond_the_bound_share_ports`, `test_killed_reader_hands_over`).
 """
 
 from __future__ import annotations
@@ -167,8 +167,6 @@ class Conversation:
                 self._park(left)
             else:
                 port.read(left)
-        if len(port.users) > 1 and not port.reading:
-            port.hand_over()
         return self.unread.pop(0)
 
     def _park(self, seconds: float) -> None:
