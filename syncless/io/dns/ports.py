@@ -201,6 +201,10 @@ def _port_for(server: Address) -> Port:
 
 
 def _shared(server: Address, loop: Loop) -> Port | None:
+    if _open:
+        port = _random.choice(_open)  # mostly there is one thread and one server
+        if port.loop is loop and port.server == server and port.error is None and port.lookups < MOST_LOOKUPS:
+            return port
     ports = [port for port in _open if port.loop is loop and port.server == server and port.error is None]
     return _random.choice([port for port in ports if port.lookups < MOST_LOOKUPS] or ports) if ports else None
 
