@@ -21,7 +21,10 @@ PAGE = README.parent / "docs" / "benchmarks.md"
 PLOTS = PAGE.parent / "plots"
 README_NAMES = ("2009", "keepalive", "wsgi-hello", "engine")
 CHAPTERS: tuple[tuple[str, list[str]], ...] = (
-    ("Hello against Node: the experiment of 2009", ["2009", "2009-kept", "backlog", "keepalive", "headers", "connections", "pipelined"]),
+    (
+        "Hello against Node: the experiment of 2009",
+        ["2009", "2009-kept", "backlog", "burst", "keepalive", "headers", "connections", "pipelined"],
+    ),
     ("Concurrency models", ["models"]),
     ("A slow operation behind a request", ["slowlog", "slowlog-10000"]),
     ("A timer after the answer: uWSGI", ["calllater"]),
@@ -56,10 +59,18 @@ def middle(rounds: list[dict[str, Any]], key: str) -> float:
     return statistics.median(r[key] for r in rounds)
 
 
-def ratio(result: dict[str, Any], peer: str) -> float:
+def ratio(result: dict[str, Any], peer: str, our: str = "syncless") -> float:
     """Our CPU per request as a part of the peer's: the median over the rounds, as both ran in each."""
-    ours, theirs = result["peers"]["syncless"]["rounds"], result["peers"][peer]["rounds"]
+    ours, theirs = result["peers"][our]["rounds"], result["peers"][peer]["rounds"]
     return statistics.median(a["cpu_us"] / b["cpu_us"] for a, b in zip(ours, theirs))  # noqa: B905
+
+
+def needs_of(result: dict[str, Any], peer: str) -> str:
+    """What the rows of ours that it is compared with need of a peer's CPU."""
+    experiment = EXPERIMENTS[result["name"]]
+    found = [our for our in experiment.compared(peer) if "rounds" in result["peers"].get(our, {})]
+    named = [f"{our.rpartition(', ')[2]}: " if our != found[0] else "" for our in found]
+    return "; ".join(f"{name}{ratio(result, peer, our):.2f} of it" for name, our in zip(named, found, strict=True))
 
 
 def experiment_table(result: dict[str, Any]) -> str:
@@ -77,7 +88,7 @@ def experiment_table(result: dict[str, Any]) -> str:
         cpu = [r["cpu_us"] for r in rounds]
         latency = " / ".join(f"{statistics.median(r['latency_ms'][key] for r in rounds):.3g}" for key in ("p50", "p99", "max"))
         ours = name == "syncless"
-        needs = "" if ours or "rounds" not in result["peers"].get("syncless", {}) else f"{ratio(result, name):.2f} of it"
+        needs = needs_of(result, name)
         target = EXPERIMENTS[result["name"]].targets.get(name)
         goal = "" if target is None else f"{target:.2f}" + ("" if needs == "" or ratio(result, name) <= target else " (missed)")
         shown = f"**{name}**" if ours else name
@@ -125,7 +136,7 @@ EXTRAS = {
     "readings per request": "{0:.0f} reading(s) per request were done.",
 }
 """What some loads tell besides latencies -> how it is put."""
-CONNECTING = ("2009", "backlog", "connections")
+CONNECTING = ("2009", "backlog", "burst", "connections")
 
 
 def models_table(result: dict[str, Any]) -> str:

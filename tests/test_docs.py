@@ -57,6 +57,16 @@ def test_an_example_runs(block, tmp_path, monkeypatch, capsys):
     assert set(sys.modules) >= before and not capsys.readouterr().err
 
 
+def test_the_calls_that_take_a_timeout_are_named():
+    """docs/tasklets.md names exactly the public functions and methods of the engine that have one."""
+    text = (ROOT / "docs" / "tasklets.md").read_text()
+    named = set(re.findall(r"`(\w+)`", text.partition("Each of these takes")[2].partition(".")[0])) - {"timeout"}
+    core = ROOT / "syncless" / "_core"
+    stubs = ["tasklet.pyi", "sync.pyi", "queues.pyi", "select.pyi", "loop.pyi", "conditions.py", "pool.py", "results.py", "waiting.py"]
+    defined = "\n".join((core / name).read_text() for name in stubs)
+    assert named == {name for name in re.findall(r"def (\w+)\((?:[^)]|\(\))*\btimeout\b", defined) if not name.startswith("_")}
+
+
 def test_every_limit_is_in_the_documentation():
     text = "".join((ROOT / "docs" / f"{page}.md").read_text() for page in ("limits", "websocket", "server", "workers"))
     missing = [name for name in Limits.__dataclass_fields__ if f"`{name}`" not in text and name not in ("backlog", "retry_seconds")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import importlib.metadata
 import importlib.util
@@ -286,6 +287,7 @@ _PEERS: tuple[Peer, ...] = (
     _wsgi("waitress", "waitress", SILENT),
     _wsgi("cheroot", "cheroot", SILENT),
     Peer("uwsgi", _uwsgi(), _uwsgi_version(), WSGI),
+    Peer("uwsgi, router", _uwsgi("--http-keepalive=600", socket="--http"), _uwsgi_version(), SILENT),
     Peer("uvicorn (ASGI)", _uvicorn, _package("uvicorn"), ("hello", "logged", "sleep", "json", "big", "fib")),
     *_several(1),
     *_several(2),
@@ -298,12 +300,22 @@ _PEERS: tuple[Peer, ...] = (
         {"LOG": str(LATER_LOG)},
     ),
     Peer(
-        "uwsgi, blocking",
-        _uwsgi("--wsgi-file", str(HERE / "call_later.py"), socket="--http-socket"),
-        _uwsgi_version(),
+        "syncless, blocking",
+        lambda port, app: [sys.executable, str(HERE / "run_call_later.py"), str(port), "blocking"],
+        _package("syncless"),
         ("call later",),
         {"LOG": str(LATER_LOG)},
-        keeps=False,
+    ),
+    *(
+        Peer(
+            name,
+            _uwsgi("--wsgi-file", str(HERE / "call_later.py"), *threads, socket="--http-socket"),
+            _uwsgi_version(),
+            ("call later",),
+            {"LOG": str(LATER_LOG)},
+            keeps=False,
+        )
+        for name, threads in (("uwsgi, blocking", ()), ("uwsgi, 2 threads", ("--threads", "2")))
     ),
     Peer(
         "uwsgi, greenlet + asyncio",
@@ -334,8 +346,8 @@ class Running:
         self.measured_from = 0
         self.name, self.application, self.keeps = peer.name, application, peer.keeps
         output = os.devnull
+        BUILD.mkdir(parents=True, exist_ok=True)  # for the logs
         if application == "logged":
-            BUILD.mkdir(parents=True, exist_ok=True)
             output = str(BUILD / "output.log")
         with open(output, "w") as file:
             self.process = pinned(
@@ -369,7 +381,9 @@ class Running:
                         connection.close()  # it does not say so, but it has closed its side
                 return
             except OSError:
-                if time.monotonic() > deadline or self.process.poll() is not None:
+                if self.process.poll() is not None:
+                    raise Absent(f"it ended with status {self.process.returncode} before it had answered") from None
+                if time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
             finally:
@@ -388,5 +402,6 @@ class Running:
         return self
 
     def __exit__(self, *error: object) -> None:
-        os.killpg(self.process.pid, signal.SIGKILL)  # with its workers
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            os.killpg(self.process.pid, signal.SIGKILL)  # with its workers
         self.process.wait()

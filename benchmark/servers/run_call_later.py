@@ -1,4 +1,7 @@
-"""call_later.py's application on syncless, with a timer tasklet: run_call_later.py PORT"""
+"""call_later.py's application on syncless: run_call_later.py PORT [blocking]
+
+With a timer tasklet; "blocking": without the second reading, as uWSGI's blocking modes do it.
+"""
 
 import sys
 
@@ -15,8 +18,10 @@ def later():
 
 def app(environ, start_response):
     read()
-    syncless.spawn(later)
+    if not blocking:
+        syncless.spawn(later)
     return answer(start_response)
 
 
+blocking = sys.argv[2:] == ["blocking"]
 serve(app, port=int(sys.argv[1]), quiet=True)

@@ -1,9 +1,13 @@
-"""WSGI servers, each as its documentation shows it, with one process: run_wsgi.py SERVER PORT APPLICATION [WORKERS]"""
+"""WSGI servers, each as its documentation shows it, with one process: run_wsgi.py SERVER PORT APPLICATION [WORKERS]
+
+Each is allowed as many connections as the benchmark opens, and keeps idle ones as long as the benchmark lasts.
+"""
 
 import sys
 
 server, port, application = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 workers = int((sys.argv[4:] or ["1"])[0])
+CONNECTIONS, KEPT_SECONDS = 12_000, 600
 
 if server == "eventlet":
     import eventlet
@@ -21,20 +25,31 @@ def eventlet_():
     import eventlet.wsgi
 
     eventlet.wsgi.server(
-        eventlet.listen(("127.0.0.1", port), backlog=1024), named(application), log_output=application == "logged", max_size=2000
+        eventlet.listen(("127.0.0.1", port), backlog=1024),
+        named(application),
+        log_output=application == "logged",
+        max_size=CONNECTIONS,
+        keepalive=True,
     )
 
 
 def waitress():
     import waitress
 
-    waitress.serve(named(application), host="127.0.0.1", port=port, threads=8, backlog=1024, connection_limit=12_000, _quiet=True)
+    limits = {
+        "connection_limit": CONNECTIONS,
+        "asyncore_use_poll": True,
+        "channel_timeout": KEPT_SECONDS,
+    }  # select() ends at descriptor 1023
+    waitress.serve(named(application), host="127.0.0.1", port=port, threads=8, backlog=1024, _quiet=True, **limits)
 
 
 def cheroot():
     from cheroot import wsgi
 
-    wsgi.Server(("127.0.0.1", port), named(application), numthreads=8, request_queue_size=1024).start()
+    server = wsgi.Server(("127.0.0.1", port), named(application), numthreads=8, request_queue_size=1024, timeout=KEPT_SECONDS)
+    server.keep_alive_conn_limit = CONNECTIONS
+    server.start()
 
 
 def gunicorn(kind, **options):
@@ -43,6 +58,7 @@ def gunicorn(kind, **options):
     class Application(BaseApplication):
         def load_config(self):
             settings = {"bind": f"127.0.0.1:{port}", "workers": workers, "worker_class": kind, "backlog": 2048, "loglevel": "error"}
+            settings |= {"worker_connections": CONNECTIONS, "keepalive": KEPT_SECONDS}
             if application == "logged":
                 settings["accesslog"] = "-"
             for name, value in {**settings, **options}.items():
@@ -58,7 +74,7 @@ def granian():
     from granian.constants import Interfaces
     from granian.server import Server
 
-    options = {"interface": Interfaces.WSGI, "workers": workers, "backlog": 1024, "log_enabled": False}
+    options = {"interface": Interfaces.WSGI, "workers": workers, "backlog": 1024, "backpressure": CONNECTIONS, "log_enabled": False}
     if application == "logged":
         options |= {"log_enabled": True, "log_access": True}
     Server("served:application", address="127.0.0.1", port=port, **options).serve()
@@ -68,7 +84,7 @@ def granian():
     "eventlet": eventlet_,
     "waitress": waitress,
     "cheroot": cheroot,
-    "gunicorn, gevent": lambda: gunicorn("gevent", worker_connections=12_000),
-    "gunicorn, gthread": lambda: gunicorn("gthread", threads=8, keepalive=75),
+    "gunicorn, gevent": lambda: gunicorn("gevent"),
+    "gunicorn, gthread": lambda: gunicorn("gthread", threads=8),
     "granian": granian,
 }[server]()

@@ -51,3 +51,13 @@ def test_the_column_of_gevent():
     modules = ("event", "local", "lock", "monkey", "pool", "pywsgi", "queue", "socket", "subprocess")
     imports = "import gevent, " + ", ".join(f"gevent.{name}" for name in modules)
     run([row[0][0] for row in ROWS], imports, "gevent.event.Event()", "gevent")
+
+
+def test_the_column_of_eventlet():
+    if importlib.util.find_spec("eventlet") is None:
+        pytest.skip("eventlet is not installed: pip install eventlet")
+    modules = ("corolocal", "event", "green.subprocess", "hubs", "patcher", "queue", "semaphore", "tpool")
+    imports = "import eventlet, " + ", ".join(f"eventlet.{name}" for name in modules)
+    lines = [row[1][0] for row in ROWS if row[1] and "wsgi.server" not in row[1][0]]  # which serves for ever
+    lines += ["g = eventlet.spawn(f, 1)", "assert not g.dead", "g.wait()", "assert g.dead"]  # bool(g) is not its opposite
+    run(lines, imports, "None", "eventlet")
