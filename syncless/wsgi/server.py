@@ -117,6 +117,7 @@ class Server:
         self._services: list[Service] = []
         self._stopped = Event()
         self._hurried = False
+        self._process = os.getpid()
 
     # -- starting ------------------------------------------------------------------------------------------------------------
 
@@ -149,6 +150,7 @@ class Server:
             )
             self._services.append(service)
             self._acceptors.append(Acceptor(service, listener.fileno()))
+        self._process = os.getpid()
         self._stopped.clear()
         self._hurried = False  # not in stop(), before which a second signal may come
         return self
@@ -307,6 +309,9 @@ class Server:
         """`last_call`: seconds for connections that are on their way."""
         if not self._listeners:
             return
+        if self._process != os.getpid():
+            self._leave_to_parent()
+            return
         for service in self._services:
             service.stopping = True
         listeners = list(zip(self._listeners, self._secure, strict=True))
@@ -329,6 +334,19 @@ class Server:
             self._services.clear()
             self._close_logs()
             self._stopped.set()
+
+    def _leave_to_parent(self) -> None:
+        """In a child after fork, whose connections are closed already: listening sockets, their files and the logs are the parent's."""
+        for acceptor in self._acceptors:
+            acceptor.close()
+        for listener in self._listeners:
+            listener.close()
+        for service in self._services:
+            service.close()
+        for owned in (self._acceptors, self._listeners, self._secure, self._services):
+            owned.clear()
+        self._log = None
+        self._stopped.set()
 
     def _wait_closed(self, seconds: float, interrupt: bool) -> None:
         interrupted = interrupt
@@ -355,7 +373,11 @@ class Server:
         hurry = Event()
 
         def on_signal(number: int, frame: FrameType | None) -> None:
-            (hurry if asked.is_set() else asked).set()
+            if self._process != os.getpid():  # a child that an application has forked is no server
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+            else:
+                (hurry if asked.is_set() else asked).set()
 
         def reopen(number: int, frame: FrameType | None) -> None:
             what, action = ("log files", self.reopen_logs) if number == signal.SIGUSR1 else ("certificates", self.reload_certificates)

@@ -51,7 +51,7 @@ def app(environ, start_response):
     return (bytes([byte]) for byte in body) if path == "/streams" else [body]
 
 with open("errors", "w") as errors:
-    serve(app, port=0, error_log=errors)
+    serve(app, bind=["127.0.0.1:0", "unix:socket"], error_log=errors)
 """
 
 
@@ -146,3 +146,47 @@ def test_how_the_child_ends_is_its_exit_status(forking, tmp_path):
     assert bodies(exchange(port, get("/raises") + get("/exits", "Connection: close\r\n"))) == [b"parent"] * 2
     assert eventually(lambda: list(children().values()) == [1, 3])
     assert "ValueError: of the child" in (tmp_path / "errors").read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_that_stops_a_server_ends_a_child(forking, tmp_path, number):
+    """It is no server: it dies, as a program without a handler does, and takes nothing of the parent's away."""
+    port, children = forking
+    assert bodies(exchange(port, get("/stays", "Connection: close\r\n"))) == [b"parent"]
+    (child,) = children()
+    os.kill(child, number)
+    assert eventually(lambda: children() == {child: -number}), children()
+    assert (tmp_path / "socket").exists()
+
+
+def test_stop_in_a_child_takes_nothing_of_the_parents_away(tmp_path):
+    """A program forks beside its server, and the child leaves its `with` block."""
+    program = """
+import os, sys, syncless
+from syncless.io import socket
+from syncless.wsgi import Server
+
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [b"parent"]
+
+def ask(address):
+    client = socket.socket(socket.AF_UNIX) if isinstance(address, str) else socket.socket()
+    client.settimeout(20)
+    client.connect(address)
+    return client, lambda: client.sendall(b"GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n") or client.recv(1000)[-6:]
+
+with Server(app, bind=["127.0.0.1:0", "unix:socket"], access_log="log") as server:
+    clients = [ask(address) for address in server.addresses]
+    print(*[get() for _, get in clients])
+    pid = os.fork()
+    if pid:
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        clients += [ask(address) for address in server.addresses]
+        print(*[get() for _, get in clients], flush=True)
+if not pid:
+    os._exit(7 if server.census() == {} else 8)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["b'parent' b'parent'", "7", "b'parent' " * 3 + "b'parent'"], done.stderr
+    assert (tmp_path / "log").read_text().count("GET /") == 6
