@@ -21,7 +21,7 @@ from syncless._core.loop import current_loop
 from syncless._core.otherhubs import watch_hubs
 from syncless._core.outlet import Outlet, is_plain, standard
 from syncless._core.sync import Event
-from syncless._core.tasklet import sleep, spawn
+from syncless._core.tasklet import Tasklet, sleep, spawn
 from syncless._core.waiting import Waitable
 from syncless.console import Console, listen_if_asked
 from syncless.wsgi._acceptor import Acceptor, close_connections
@@ -33,6 +33,7 @@ from syncless.wsgi.client import client_gone
 from syncless.wsgi.filewrapper import FileWrapper
 from syncless.wsgi.limits import Limits
 from syncless.wsgi.notices import complain, tell
+from syncless.wsgi.systemd import ServiceManager
 from syncless.wsgi.tls import Certificates, Files, make_certificates
 from syncless.wsgi.trust import DEFAULT_FIELDS, Forwarding, Trust
 from syncless.wsgi.websocket import websocket_maker
@@ -371,6 +372,12 @@ class Server:
         """Starts, and serves until a signal says stop: what `serve` does in one process. A worker leaves SIGINT to its master."""
         asked = Event()
         hurry = Event()
+        manager = ServiceManager({}) if worker else ServiceManager()  # a worker's master speaks for it
+
+        def beat() -> None:
+            while True:
+                manager.alive()
+                sleep(manager.interval / 2)
 
         def on_signal(number: int, frame: FrameType | None) -> None:
             if self._process != os.getpid():  # a child that an application has forked is no server
@@ -381,12 +388,17 @@ class Server:
 
         def reopen(number: int, frame: FrameType | None) -> None:
             what, action = ("log files", self.reopen_logs) if number == signal.SIGUSR1 else ("certificates", self.reload_certificates)
+            if number == signal.SIGHUP:
+                manager.reloading()
             try:
                 action()
             except (OSError, ValueError) as error:
                 complain(f"cannot open the {what} again, the old ones stay: {error}")
+            if number == signal.SIGHUP:
+                manager.ready("Serving")
 
         console: Console | None = None
+        beating: Tasklet | None = None
         previous = {}
         if threading.current_thread() is threading.main_thread():
             interrupt = signal.SIG_IGN if worker else on_signal  # Ctrl-C reaches all processes of a terminal
@@ -405,7 +417,12 @@ class Server:
             if not quiet:
                 for url in self.urls:
                     tell(f"syncless {syncless.__version__} serves on {url} (loop: {current_loop().backend}, pid {os.getpid()})")
+            manager.ready("Serving")
+            if manager.interval:
+                beating = spawn(beat)
+                beating.name = "watchdog of the service manager"
             asked.wait()
+            manager.stopping()
             if not quiet:
                 active = self.census()["active"]
                 tell(f"syncless stops: {active} request{'' if active == 1 else 's'} in flight")
@@ -421,6 +438,8 @@ class Server:
         finally:
             if console is not None:
                 console.close()
+            if beating is not None:
+                beating.kill()
             for number, old in previous.items():
                 signal.signal(number, old)
 

@@ -30,6 +30,7 @@ from syncless.wsgi.notices import complain, flush, ready, tell
 from syncless.wsgi.server import LAST_CALL, Server
 from syncless.wsgi.supervisor.slot import Slot, Worker
 from syncless.wsgi.supervisor.worker import BEAT, CANNOT_START, LONGEST_REASON, READY, REPLACE_ME, Work
+from syncless.wsgi.systemd import ServiceManager
 
 GIVE_UP_AFTER = 3
 """Workers that die before any has been ready."""
@@ -80,6 +81,9 @@ class Master:
         self.slots = [Slot() for _ in range(workers)]
         self.leaving: list[Worker] = []
         self.stopping = False
+        self.manager = ServiceManager({})
+        self.reloading = False
+        """Until all workers have been replaced."""
         self.refuses_at = 0.0
         """When a master that stops closes its sockets."""
         self.ever_ready = False
@@ -95,6 +99,7 @@ class Master:
     def run(self) -> None:
         """Supervises until it is told to stop. OSError if it cannot listen; WorkersFailed."""
         self.listeners = self.pattern.listen()
+        self.manager = ServiceManager()
         ready()
         self._wakers = wake, _ = os.pipe()
         for fd in self._wakers:
@@ -119,10 +124,13 @@ class Master:
 
     def _announce(self) -> None:
         """Says where it serves, now that it does."""
+        self.manager.ready(self._status())
         if not self.quiet:
-            workers = f"{len(self.slots)} worker{'' if len(self.slots) == 1 else 's'}"
             for listener, secure in self.listeners:
-                tell(f"syncless {syncless.__version__} serves on {show(listener.getsockname(), secure)} ({workers}, pid {self.pid})")
+                tell(f"syncless {syncless.__version__} serves on {show(listener.getsockname(), secure)} ({self._status()}, pid {self.pid})")
+
+    def _status(self) -> str:
+        return f"{len(self.slots)} worker{'' if len(self.slots) == 1 else 's'}"
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signals.append(number)
@@ -134,7 +142,9 @@ class Master:
     def _step(self, wake: int) -> bool:
         """Waits for something to happen and deals with it. Whether there is anything left to supervise."""
         pipes = {worker.pipe: worker for worker in self._all() if worker.pipe >= 0}
-        readable, _, _ = select.select([wake, *pipes], [], [], 0.1 if self.stopping or self._starting() else 1.0)
+        pause = 0.1 if self.stopping or self._starting() else min(1.0, self.manager.interval / 2 or 1.0)
+        readable, _, _ = select.select([wake, *pipes], [], [], pause)
+        self.manager.alive()
         if wake in readable:
             os.read(wake, 4096)
         for fd in readable:
@@ -150,6 +160,9 @@ class Master:
         for slot in self.slots:
             self._tend(slot)
         self._kill_late_ones()
+        if self.reloading and all(slot.next is None and slot.current and not slot.current.unwanted for slot in self.slots):
+            self.reloading = False
+            self.manager.ready(self._status())
         return True
 
     def _all(self) -> Iterable[Worker]:
@@ -205,7 +218,11 @@ class Master:
                 self._begin_no_more()
                 self.refuses_at = time.monotonic() + LAST_CALL
             self.stopping = True
+            self.manager.stopping()
         elif number == signal.SIGHUP and not self.stopping:
+            self.reloading = self.ever_ready
+            if self.reloading:
+                self.manager.reloading()
             self.explained = ""
             for slot in self.slots:
                 slot.not_before = 0.0
