@@ -19,7 +19,7 @@ from libc.string cimport strerror
 from posix.types cimport off_t
 
 from syncless._core.clock cimport NEVER, monotonic_ns
-from syncless._core.filesystems cimport FileSystem, Kind, in_pool, look, measured, never, of_device
+from syncless._core.filesystems cimport Kind, Trial, fresh_ns, in_pool, look, never, of_device
 from syncless._core.loop cimport Loop, peek_loop, take_turns
 from syncless._core.poller cimport READ, WRITE
 
@@ -109,13 +109,16 @@ cdef class Transfer:
     cdef Py_ssize_t size
     cdef off_t position
     cdef bint writing
+    cdef Trial trial        # None if it does not count: a file system that says what is in memory
 
     def __call__(self):
         cdef iovec piece
         cdef Py_ssize_t done = 0
         cdef ssize_t n = 0
-        measured(self.fd, b"")
+        cdef int error
+        cdef int64_t took = fresh_ns(self.fd), started
         with nogil:
+            started = monotonic_ns()
             while done < self.size:
                 piece.iov_base = self.data + done
                 piece.iov_len = self.size - done
@@ -123,14 +126,18 @@ cdef class Transfer:
                 if n <= 0:
                     break
                 done += n
+            error = errno
+            started = monotonic_ns() - started
+        if self.trial is not None:
+            self.trial.answered(max(took, started * LARGE // max(done, LARGE)), False)
         if n < 0 and done == 0:
-            if errno == EINTR:
+            if error == EINTR:
                 return 0, True
-            raise OSError(errno, strerror(errno).decode())
+            raise OSError(error, strerror(error).decode())
         return done, False
 
 
-cdef Py_ssize_t in_thread(int fd, object owner, iovec* piece, off_t position, bint writing) except -1:
+cdef Py_ssize_t in_thread(int fd, object owner, iovec* piece, off_t position, bint writing, Trial trial) except -1:
     cdef Transfer transfer
     again = True
     while again:
@@ -141,21 +148,22 @@ cdef Py_ssize_t in_thread(int fd, object owner, iovec* piece, off_t position, bi
         transfer.size = piece.iov_len
         transfer.position = position
         transfer.writing = writing
-        done, again = in_pool(transfer, (), {})
+        transfer.trial = trial
+        done, again = in_pool(fd, transfer, (), {})
     return done
 
 
 cdef Py_ssize_t of_file(int fd, object owner, iovec* piece, off_t position, bint writing, bint absent, unsigned long long device) except -2:
     """A read of what is not in memory (`absent`, or unknown), or a write, of a file. -1 with errno."""
-    cdef FileSystem system = of_device(device)
+    cdef Trial trial = of_device(device).trial_of("write" if writing else "read")
     cdef int64_t started
     cdef ssize_t n
-    if never() or (system.direct() and not absent and (not writing or piece.iov_len <= LARGE)):
+    if never() or (trial.direct() and not absent and (not writing or piece.iov_len <= LARGE)):
         started = monotonic_ns()
         n = directly(fd, piece, position, writing)
-        system.answered(monotonic_ns() - started)
+        trial.answered(monotonic_ns() - started, False)
         return n
-    return in_thread(fd, owner, piece, position, writing)
+    return in_thread(fd, owner, piece, position, writing, None if absent else trial)
 
 
 cdef Py_ssize_t transfer(

@@ -7,7 +7,9 @@ from libc.limits cimport INT_MAX
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport monotonic_ns
-from syncless._core.filesystems cimport FileSystem, Kind, any_slow, in_pool, in_pool_of, look_at, never, of_descriptor, of_path
+from syncless._core.filesystems cimport (
+    FileSystem, Kind, Trial, any_slow, in_pool, in_pool_of, look_at, never, of_descriptor, of_path, pools_all, tried,
+)
 from syncless._core.loop cimport Loop, peek_loop
 
 from syncless._core.filesystems import forget_directories
@@ -16,6 +18,9 @@ from syncless._core.threads import ThreadPool
 cdef object fifos = ThreadPool(1024)        # the other end of a FIFO may itself wait for a thread of the usual pool
 
 cdef object IS_A_FIFO = object()
+
+cdef enum:
+    ENTRY_NS = 2_000_000
 
 
 cdef bint parks() noexcept:
@@ -49,24 +54,19 @@ cdef class FileFunction:
 
     cdef object call(self, tuple args, dict kwargs):
         cdef FileSystem system
-        cdef int64_t started
         path = args[0] if args else kwargs.get("path", kwargs.get("src"))
         dir_fd = kwargs.get("dir_fd", kwargs.get("src_dir_fd")) if kwargs else None
         if self.last or self.two:
             second = args[1] if len(args) > 1 else kwargs.get("dst")
             second_fd = kwargs.get("dir_fd", kwargs.get("dst_dir_fd")) if kwargs else None
-            if self.last or not answers_at_once(second, second_fd):
+            if self.last or not answers_at_once(self.original, second, second_fd):
                 path, dir_fd = second, second_fd
         system = of_path(path, self.listed, dir_fd)
         if system is None and type(path) is int:         # a pipe, a socket, or nothing
             return self.original(*args, **kwargs)
-        if system is None or not system.direct():
-            return in_pool_of(path, self.listed, dir_fd, self.in_thread, args, kwargs)
-        started = monotonic_ns()
-        try:
-            return self.original(*args, **kwargs)
-        finally:
-            system.answered(monotonic_ns() - started)
+        if system is None or not system.trial_of(self.original).direct():
+            return in_pool_of(path, self.listed, dir_fd, self.original, self.in_thread, args, kwargs)
+        return tried(system.trial_of(self.original), self.original, args, kwargs)
 
     def method(self):
         """As a method of a class, for objects that are paths or descriptors."""
@@ -83,21 +83,31 @@ cdef class FileFunction:
 
 
 cdef class DescriptorFunction(FileFunction):
-    """One that only waits where the file system has been slow before: fstat, close, ftruncate. Direct for all else."""
+    """One of a descriptor: fstat, close, ftruncate. Direct for what is no file."""
 
     def __call__(self, *args, **kwargs):
-        if args and type(args[0]) is int and 0 <= args[0] <= INT_MAX and is_slow(args[0]):
-            return in_pool(self.original, args, kwargs)
+        if args and type(args[0]) is int and 0 <= args[0] <= INT_MAX:
+            return tried_on(args[0], self.original, self.original, args, kwargs)
         return self.original(*args, **kwargs)
 
 
 cdef class EntryMethod(FileFunction):
-    """A method of os.DirEntry: most know the answer already."""
+    """A method of os.DirEntry: most know the answer already, so it is on trial only when that has taken long."""
 
     def __call__(self, *args, **kwargs):
-        if not any_slow() or not parks():
+        cdef int64_t started
+        cdef FileSystem system
+        if not parks():
             return self.original(*args, **kwargs)
-        return self.call(args, kwargs)
+        if any_slow():
+            return self.call(args, kwargs)
+        started = monotonic_ns()
+        try:
+            return self.original(*args, **kwargs)
+        finally:
+            system = of_path(args[0], False, None) if monotonic_ns() - started > ENTRY_NS else None
+            if system is not None:
+                system.trial_of(self.original).answered(monotonic_ns() - started, False)
 
 
 cdef class SlowFunction(FileFunction):
@@ -106,14 +116,14 @@ cdef class SlowFunction(FileFunction):
     def __call__(self, *args, **kwargs):
         if not parks():
             return self.original(*args, **kwargs)
-        return in_pool(self.original, args, kwargs)
+        return in_pool(args[0] if args and type(args[0]) is int and args[0] <= INT_MAX else -1, self.original, args, kwargs)
 
 
 cdef class ClosingFunction(FileFunction):
     """One that may wait for a disk but does not say for which: in a thread as long as any file system is slow."""
 
     def __call__(self, *args, **kwargs):
-        return in_pool(self.original, args, kwargs) if any_slow() and parks() else self.original(*args, **kwargs)
+        return in_pool(-1, self.original, args, kwargs) if any_slow() and parks() else self.original(*args, **kwargs)
 
 
 cdef class OpenFunction(FileFunction):
@@ -145,7 +155,15 @@ cpdef bint is_slow(int fd) except -1:
     if not any_slow() or not parks():
         return False
     system = of_descriptor(fd)
-    return system is not None and not system.direct()
+    return system is not None and (system.slow > 0 or pools_all())
+
+
+cdef object tried_on(int fd, object key, object function, tuple args, dict kwargs):
+    """function(*args, **kwargs), directly or in a thread, by the file system of the descriptor. `key`: what is on trial."""
+    cdef FileSystem system = of_descriptor(fd) if parks() else None
+    if system is None:
+        return function(*args, **kwargs)
+    return tried(system.trial_of(key), function, args, kwargs)
 
 
 def is_file(int fd) -> bool:
@@ -153,26 +171,27 @@ def is_file(int fd) -> bool:
     return of_descriptor(fd) is not None
 
 
-cdef bint answers_at_once(object path, object dir_fd) except -1:
+cdef bint answers_at_once(object key, object path, object dir_fd) except -1:
     cdef FileSystem system = of_path(path, False, dir_fd)
-    return system is not None and system.direct()
+    return system is not None and system.trial_of(key).direct()
 
 
 cdef object opened(object original, tuple args, dict kwargs, object path, object dir_fd):
     cdef FileSystem system = of_path(path, False, dir_fd)
+    cdef Trial trial = system.trial_of("open") if system is not None else None
     cdef int64_t started
     cdef Kind kind
     cdef int fd = dir_fd if type(dir_fd) is int else -1
-    if system is None or not system.direct():
-        made = in_pool_of(path, False, dir_fd, unless_it_is_a_fifo, (original, args, kwargs, path, fd), {})
+    if trial is None or not trial.direct():
+        made = in_pool_of(path, False, dir_fd, "open", unless_it_is_a_fifo, (original, args, kwargs, path, fd), {})
         return fifos.run(original, *args, **kwargs) if made is IS_A_FIFO else made
+    started = monotonic_ns()
     if look_at(path, fd, &kind) == 0 and kind.fifo:
         return fifos.run(original, *args, **kwargs)
-    started = monotonic_ns()
     try:
         return original(*args, **kwargs)
     finally:
-        system.answered(monotonic_ns() - started)
+        trial.answered(monotonic_ns() - started, False)
 
 
 def unless_it_is_a_fifo(original, args, kwargs, path, int dir_fd):

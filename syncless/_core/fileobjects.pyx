@@ -17,7 +17,7 @@ from libc.limits cimport INT_MAX
 from libc.stdint cimport uintptr_t
 from libc.string cimport strerror
 
-from syncless._core.filecalls cimport is_slow, opened, parks
+from syncless._core.filecalls cimport opened, parks, tried_on
 from syncless._core.filesystems cimport in_pool
 from syncless._core.loop cimport Loop, peek_loop
 from syncless._core.scheduler cimport BaseTasklet
@@ -95,10 +95,10 @@ cdef int cooperative_init(object self, object args, PyObject* named) except -1:
     if opener is not None:                      # waits, or does not, by itself
         return original_init(self, args, named)
     if type(name) is int:
-        if 0 <= name <= INT_MAX and is_slow(name):
-            in_pool(run_init, (self, args, kwargs), {})
-            return 0
-        return original_init(self, args, named)
+        if not 0 <= name <= INT_MAX:
+            return original_init(self, args, named)
+        tried_on(name, run_init, run_init, (self, args, kwargs), {})
+        return 0
     opened(run_init, (self, args, kwargs), {}, name, None)
     return 0
 
@@ -106,9 +106,8 @@ cdef int cooperative_init(object self, object args, PyObject* named) except -1:
 def file_method(original):
     """A method of io.FileIO that may wait where the file system is slow: close, seek, truncate."""
     def method(self, *args):
-        if is_slow((<SynclessFileFd*> <PyObject*> self).fd):
-            return in_pool(original, (self, *args), {})
-        return original(self, *args)
+        cdef int fd = (<SynclessFileFd*> <PyObject*> self).fd
+        return original(self, *args) if fd < 0 else tried_on(fd, original, original, (self, *args), {})
     method.__name__, method.__qualname__, method.__doc__ = original.__name__, original.__qualname__, original.__doc__
     return method
 
@@ -124,9 +123,10 @@ def run_map(type, args, kwargs):
 cdef PyObject* cooperative_map(PyTypeObject* type, PyObject* args, PyObject* kwargs) except NULL:
     """mmap(fileno, length ...) asks for the file's size."""
     cdef tuple positional = <object> args
-    if not len(positional) or not isinstance(positional[0], int) or not 0 <= positional[0] <= INT_MAX or not is_slow(positional[0]):
+    if not len(positional) or not isinstance(positional[0], int) or not 0 <= positional[0] <= INT_MAX:
         return original_map(type, args, kwargs)
-    made = in_pool(run_map, (<object> <PyObject*> type, positional, <object> kwargs if kwargs != NULL else {}), {})
+    whole = <object> <PyObject*> type, positional, <object> kwargs if kwargs != NULL else {}
+    made = tried_on(positional[0], run_map, run_map, whole, {})
     Py_INCREF(made)
     return <PyObject*> made
 
@@ -161,7 +161,7 @@ def map_flush(self, offset=0, size=None, /):
         size = length - offset
     if offset < 0 or size < 0 or offset + size > length:
         raise ValueError("flush values out of range")
-    return in_pool(Sync(self, offset, size), (), {})
+    return in_pool(-1, Sync(self, offset, size), (), {})
 
 
 # -- buffered files ----------------------------------------------------------------------------------------------------------------

@@ -5,12 +5,21 @@ from libc.stdint cimport int64_t
 
 cdef class FileSystem:
     cdef readonly unsigned long long device
-    cdef int trial          # quick answers in a row that are needed before calls are made directly
+    cdef dict trials        # function -> Trial
+    cdef int slow           # how many of them were slow, and have not been acquitted since
+    cdef object share       # its threads
+
+    cdef Trial trial_of(self, object function)
+
+
+cdef class Trial:           # of one function on one file system
+    cdef FileSystem system
+    cdef int left           # quick answers in a row that are needed before calls are made directly
     cdef int sentence       # how many it will be the next time
-    cdef bint slow          # its last answer was
+    cdef bint slow
 
     cdef bint direct(self) noexcept
-    cdef void answered(self, int64_t ns) noexcept
+    cdef int answered(self, int64_t ns, bint in_thread) except -1
 
 
 cdef extern from *:
@@ -31,9 +40,11 @@ cdef int look(int fd, Kind* kind) noexcept
 cdef int look_at(object path, int fd, Kind* kind) noexcept
 cdef FileSystem of_descriptor(int fd)
 cdef FileSystem of_device(unsigned long long device)
-cdef FileSystem measured(int fd, const char* name)
+cdef int64_t fresh_ns(int fd) noexcept
 cdef object of_path(object path, bint listed, object dir_fd)
-cdef object in_pool(object function, tuple args, dict kwargs)
-cdef object in_pool_of(object path, bint listed, object dir_fd, object function, tuple args, dict kwargs)
+cdef object in_pool(int fd, object function, tuple args, dict kwargs)
+cdef object in_pool_of(object path, bint listed, object dir_fd, object key, object function, tuple args, dict kwargs)
+cdef object tried(Trial trial, object function, tuple args, dict kwargs)
 cdef bint any_slow() noexcept
 cdef bint never() noexcept
+cdef bint pools_all() noexcept

@@ -1,16 +1,23 @@
 """Which file systems answer at once: the rule by which a call is made directly or in one of the pool's threads.
 
-Fact: nothing tells beforehand whether open, stat or a write will wait; a thread costs tens of microseconds, a stat one. Decision: each file
-system is on trial. At first its calls are made in a thread, where the time of an answer is measured by asking for the attributes of the
-directory once more, past any cache of theirs. After TRIAL quick answers in a row the calls are made directly, and timed; one that takes
-longer than SLOW_NS sends the file system back to the threads, for twice as many quick answers as the last time. Price: the first call that
-is suddenly slow stops the loop once. `set_mode` turns the rule off, in either direction. Guarded by tests/core/test_filesystems.py.
+Fact: nothing tells beforehand whether open, stat or a write will wait; a thread costs tens of microseconds, a stat
+one. Decision: each function is on trial on each file system. At first its calls are made in threads and timed, and
+the attributes of the directory are asked for once more, past any cache of theirs. After TRIAL quick answers in a row
+the calls are made directly, and timed. One that takes longer than SLOW_NS sends the function back to the threads, for
+twice as many quick answers as the last time, and all other functions to a new trial. Price: the first call that is
+suddenly slow stops the loop once. `set_mode` turns the rule off, in either direction. Guarded by
+tests/core/test_filesystems.py.
 
-A file system is known by its device number. The device of a path is that of its directory as it is written, which is looked up once in a
-thread and remembered; of a descriptor it is asked for without contact to a server (AT_STATX_DONT_SYNC).
+Fact: a file system that does not answer keeps the threads that ask it. Decision: each has THREADS of its own; a path
+whose file system is not known yet belongs to its mount point, which the kernel tells without asking the file system.
+
+A file system is known by its device number. The device of a path is that of its directory as it is written, which is
+looked up once in a thread and remembered; of a descriptor it is asked for without contact to a server
+(AT_STATX_DONT_SYNC).
 """
 
 import os
+import time
 
 from cpython.object cimport PyObject
 from libc.limits cimport INT_MAX
@@ -18,7 +25,7 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport monotonic_ns
 
-from syncless._core.threads import ThreadPool
+from syncless._core.threads import Share
 
 cdef extern from *:
     """
@@ -65,7 +72,10 @@ cdef extern from "Python.h":
 TRIAL = 8                   # quick answers that a file system needs at first
 LONGEST_TRIAL = 1024
 SLOW_NS = 2_000_000         # an answer that takes longer is not a quick one
+LOCK_NS = 10_000_000        # so much longer a call in a thread may take, which has to get the interpreter's lock again
 DIRECTORIES = 8192          # that are remembered
+THREADS = 16                # of each file system
+MOUNTS_SECONDS = 1.0        # so long the table of mounts is believed
 
 cdef int first_trial = TRIAL
 cdef int longest_trial = LONGEST_TRIAL
@@ -78,11 +88,19 @@ cdef enum Mode:
 MODES = {"adaptive": ADAPTIVE, "pool": POOL, "direct": DIRECT}
 
 cdef Mode mode = ADAPTIVE
-cdef int slow_count = 0                 # file systems whose last answer was slow
+cdef int slow_count = 0                 # trials in which an answer was slow, and not enough were quick since
 cdef dict devices = {}                  # device -> FileSystem
 cdef dict directories = {}              # directory as written, with its slash if it is part of a path; "" the working directory -> FileSystem
 cdef FileSystem latest = None           # most descriptors are of one file system
-cdef object pool = ThreadPool(16)
+cdef dict shares = {}                   # mount point -> Share, for paths whose file system is not known
+cdef object elsewhere = Share(THREADS)  # for what is of no file system
+
+# the interpreter's own, whatever is put in their place later
+cdef object open_file = os.open
+cdef object read_file = os.read
+cdef object close_file = os.close
+cdef list mounts = []                   # mount points, the longest first
+cdef double mounts_read = -MOUNTS_SECONDS
 
 
 cdef class FileSystem:
@@ -90,26 +108,54 @@ cdef class FileSystem:
 
     def __cinit__(self, unsigned long long device):
         self.device = device
-        self.trial = self.sentence = first_trial
+        self.trials = {}
+        self.share = Share(THREADS)
 
-    cdef bint direct(self) noexcept:
-        return self.trial == 0 and mode != POOL
-
-    cdef void answered(self, int64_t ns) noexcept:
-        global slow_count
-        cdef bint was_slow = self.slow
-        self.slow = ns > slow_ns
-        slow_count += self.slow - was_slow
-        if self.slow:
-            if self.trial == 0:
-                self.sentence = min(2 * self.sentence, longest_trial)
-            self.trial = self.sentence
-        elif self.trial > 0:
-            self.trial -= 1
+    cdef Trial trial_of(self, object function):
+        cdef PyObject* found = PyDict_GetItemWithError(self.trials, function)
+        cdef Trial trial
+        if found != NULL:
+            return <Trial> found
+        trial = self.trials[function] = Trial(self)
+        return trial
 
     def __repr__(self):
-        how = "slow" if self.slow else f"on trial, {self.trial} to go" if self.trial else "quick"
-        return f"<FileSystem {self.device >> 32}:{self.device & 0xffffffff} {how}>"
+        cdef Trial trial
+        quick = any([trial.left == 0 for trial in self.trials.values()])
+        return f"<FileSystem {self.device >> 32}:{self.device & 0xffffffff} {'slow' if self.slow else 'quick' if quick else 'on trial'}>"
+
+
+cdef class Trial:
+    """Of one function on one file system."""
+
+    def __cinit__(self, FileSystem system):
+        self.system = system
+        self.left = self.sentence = first_trial
+
+    cdef bint direct(self) noexcept:
+        return self.left == 0 and mode != POOL
+
+    cdef int answered(self, int64_t ns, bint in_thread) except -1:
+        global slow_count
+        cdef Trial other
+        if ns <= (slow_ns + LOCK_NS if in_thread else slow_ns):
+            if self.left > 0:
+                self.left -= 1
+                if self.left == 0 and self.slow:
+                    self.slow = False
+                    self.system.slow -= 1
+                    slow_count -= 1
+            return 0
+        if self.left == 0:
+            self.sentence = min(2 * self.sentence, longest_trial)
+            for other in self.system.trials.values():
+                other.left = max(other.left, first_trial)
+        self.left = self.sentence
+        if not self.slow:
+            self.slow = True
+            self.system.slow += 1
+            slow_count += 1
+        return 0
 
 
 def set_mode(str name) -> str:
@@ -135,6 +181,8 @@ def forget_directories() -> None:
 def forget_file_systems() -> None:
     """All are on trial again."""
     global slow_count, latest
+    for system in devices.values():
+        (<FileSystem> system).trials.clear()
     directories.clear()
     devices.clear()
     slow_count = 0
@@ -147,6 +195,10 @@ cdef bint any_slow() noexcept:
 
 cdef bint never() noexcept:
     return mode == DIRECT
+
+
+cdef bint pools_all() noexcept:
+    return mode == POOL
 
 
 cdef int look(int fd, Kind* kind) noexcept:
@@ -227,44 +279,115 @@ cdef object of_path(object path, bint listed, object dir_fd):
     return <object> found if found != NULL else None
 
 
-cdef FileSystem measured(int fd, const char* name):
-    """In a thread: what stands there is asked for, past any cache. None if there is nothing."""
+cdef int64_t fresh_ns(int fd) noexcept:
+    """In a thread: how long the file system takes to tell a descriptor's attributes, past any cache."""
+    cdef Kind kind
+    cdef int64_t started
+    with nogil:
+        started = monotonic_ns()
+        syncless_look(fd, b"", True, &kind)
+        started = monotonic_ns() - started
+    return started
+
+
+def _timed(Trial trial, function, tuple args, dict kwargs):
+    """In a thread."""
+    cdef int64_t started = monotonic_ns()
+    try:
+        return function(*args, **kwargs)
+    finally:
+        trial.answered(monotonic_ns() - started, True)
+
+
+cdef object tried(Trial trial, object function, tuple args, dict kwargs):
+    """function(*args, **kwargs), directly or in a thread, by what its trial has shown."""
+    cdef int64_t started
+    if not trial.direct():
+        return trial.system.share.run(_timed, trial, function, args, kwargs)
+    started = monotonic_ns()
+    try:
+        return function(*args, **kwargs)
+    finally:
+        trial.answered(monotonic_ns() - started, False)
+
+
+def _measured(directory, int fd, key, function, tuple args, dict kwargs):
+    """In a thread: the call, and before it how long its file system takes to tell what stands there, past any cache."""
     cdef Kind kind
     cdef int failed
+    cdef int64_t started = monotonic_ns(), took
     cdef FileSystem system
-    cdef int64_t started = monotonic_ns()
+    cdef Trial trial
+    cdef const char* name = b""
+    encoded = os.fsencode(directory) if directory else b"."
+    if fd < 0:
+        if 0 in <bytes> encoded:
+            return function(*args, **kwargs)        # which says so
+        name = encoded
     with nogil:
-        failed = syncless_look(fd, name, True, &kind)
+        failed = syncless_look(fd if fd >= 0 else AT_FDCWD, name, True, &kind)
+        took = monotonic_ns() - started
     if failed or not kind.file:
-        return None
+        return function(*args, **kwargs)
     system = of_device(kind.device)
-    system.answered(monotonic_ns() - started)
-    return system
+    if fd < 0:
+        if len(directories) >= room:
+            directories.clear()
+        directories[directory] = system
+    trial = system.trial_of(key)
+    if took > slow_ns:
+        trial.answered(slow_ns + LOCK_NS + 1, True)
+        return function(*args, **kwargs)
+    return _timed(trial, function, args, kwargs)
 
 
-def _measured(key, int fd, function, tuple args, dict kwargs):
-    """In a thread: the call, and before it how long its file system takes."""
+cdef object mount_of(directory):
+    """The mount point that a directory seems to lie in; links may lead elsewhere."""
+    global mounts, mounts_read
+    if time.monotonic() - mounts_read > MOUNTS_SECONDS:
+        mounts_read = time.monotonic()
+        try:
+            fd = open_file("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            mounts = []
+            return ""
+        pieces = []
+        while piece := read_file(fd, 65536):
+            pieces.append(piece)
+        close_file(fd)
+        points = [line.split()[4] for line in b"".join(pieces).splitlines()]
+        mounts = [os.fsdecode(point.replace(b"\\040", b" ")) for point in sorted(points, key=len, reverse=True)]
+    try:
+        path = os.path.abspath(directory)
+    except (OSError, ValueError):
+        return ""
+    for point in mounts:
+        if path.startswith(point) and (len(path) == len(point) or path[len(point)] == "/" or point == "/"):
+            return point
+    return ""
+
+
+cdef object share_of(directory):
+    point = mount_of(directory)
+    found = shares.get(point)
+    if found is None:
+        found = shares[point] = Share(THREADS)
+    return found
+
+
+cdef object in_pool_of(object path, bint listed, object dir_fd, object key, object function, tuple args, dict kwargs):
+    """function(*args, **kwargs) in a thread; the file system of the path is measured there. `key`: what is on trial."""
     cdef FileSystem system
-    encoded = os.fsencode(key) if key else b"."
-    if fd >= 0:
-        measured(fd, b"")
-    elif 0 not in <bytes> encoded:
-        system = measured(AT_FDCWD, encoded)
-        if system is not None:
-            if len(directories) >= room:
-                directories.clear()
-            directories[key] = system
-    return function(*args, **kwargs)
-
-
-cdef object in_pool_of(object path, bint listed, object dir_fd, object function, tuple args, dict kwargs):
-    """function(*args, **kwargs) in a thread; the file system of the path is measured there."""
     fd = path if type(path) is int else dir_fd if type(dir_fd) is int else -1
-    key = directory_of(path, listed) if fd == -1 else None
-    if fd == -1 and key is None or not -1 <= fd <= INT_MAX:
-        return pool.run(function, *args, **kwargs)
-    return pool.run(_measured, key, fd, function, args, kwargs)
+    directory = directory_of(path, listed) if fd == -1 else None
+    if fd == -1 and directory is None or not -1 <= fd <= INT_MAX:
+        return elsewhere.run(function, *args, **kwargs)
+    system = of_path(path, listed, dir_fd)
+    share = system.share if system is not None else share_of(directory) if fd == -1 else elsewhere
+    return share.run(_measured, directory, fd, key, function, args, kwargs)
 
 
-cdef object in_pool(object function, tuple args, dict kwargs):
-    return pool.run(function, *args, **kwargs)
+cdef object in_pool(int fd, object function, tuple args, dict kwargs):
+    """function(*args, **kwargs) in a thread of a descriptor's file system; -1 if there is none."""
+    cdef FileSystem system = of_descriptor(fd) if fd >= 0 else None
+    return (system.share if system is not None else elsewhere).run(function, *args, **kwargs)

@@ -326,7 +326,7 @@ cdef class Peer(Link):
                 self.wait_writable(loop)
             elif slow or self.layer is not None or errno == EINVAL or errno == ENOSYS:
                 size = min(count, <int64_t> 65536)
-                data = in_pool(read_at, (fd, size, offset), {}) if slow else read_at(fd, size, offset)
+                data = in_pool(fd, read_at, (fd, size, offset), {}) if slow else read_at(fd, size, offset)
                 if not data:
                     raise RuntimeError("the file became shorter while it was sent")
                 self.send_all(data, len(data))

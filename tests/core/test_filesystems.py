@@ -40,19 +40,71 @@ def test_a_quick_file_system_is_trusted_after_its_trial(tmp_path):
     assert here(function, str(tmp_path / "sub" / "file"))
 
 
+class Takes:
+    """A function whose calls take so many seconds; tells in which thread it was called."""
+
+    __name__ = __qualname__ = "takes"
+
+    def __init__(self, seconds=0.0):
+        self.seconds = seconds
+
+    def __call__(self, path):
+        time.sleep(self.seconds)
+        return threading.get_native_id()
+
+
 def test_one_slow_answer_sends_it_back_for_longer_each_time(tmp_path):
     path = str(tmp_path / "file")
-    slow = FileFunction(lambda path: time.sleep(0.01))
-    quick = FileFunction(whereabouts)
+    function, other = Takes(), Takes()
+    calls, others = FileFunction(function), FileFunction(other)
     waits = []
     for _ in range(2):
+        while not here(others, path):
+            pass
         count = 0
-        while not here(quick, path):
+        while not here(calls, path):
             count += 1
         waits.append(count)
-        slow(path)
+        function.seconds = 0.01
+        assert here(calls, path)
+        function.seconds = 0.0
         assert "slow" in repr(filesystems.file_systems()[0])
+        assert not here(others, path)  # the disk has gone to sleep, for all
     assert waits[1] >= 2 * waits[0] - 1
+
+
+@pytest.mark.parametrize("kind", [FileFunction, DescriptorFunction])
+def test_call_that_is_slow_in_a_thread_is_never_made_directly(tmp_path, kind):
+    """Its file system answers quickly when it is asked for attributes, and other calls are quick."""
+    calls, others = kind(Takes(0.05)), FileFunction(Takes())
+    path = str(tmp_path / "file")
+    fd = os.open(path, os.O_CREAT | os.O_RDWR)
+    try:
+        for _ in range(12):
+            assert not here(calls, fd if kind is DescriptorFunction else path)
+        assert any(here(others, path) for _ in range(100))
+    finally:
+        os.close(fd)
+
+
+def test_a_stuck_file_system_leaves_threads_to_the_others(tmp_path):
+    """More calls than it has threads wait for one, by paths and by descriptors."""
+    go_on = threading.Event()
+    filesystems.set_mode("pool")
+    stuck = FileFunction(lambda path: go_on.wait())
+    fd = os.open("/dev/shm", os.O_RDONLY)
+    waiting = [syncless.spawn(stuck, place) for place in ("/dev/shm/x", fd) for _ in range(20)]
+    waiting += [syncless.spawn(stuck, f"/dev/shm/nowhere{number}/x") for number in range(20)]
+    syncless.sleep(0)
+    stat = FileFunction(os.stat)
+    try:
+        with syncless.Timeout(20):
+            assert stat(str(tmp_path)) and stat("/proc/self/stat")
+    finally:
+        go_on.set()
+        for tasklet in waiting:
+            tasklet.join()
+        os.close(fd)
 
 
 def test_modes(tmp_path):

@@ -1,6 +1,6 @@
-"""A file system on which each operation takes its time: ``python -m tests.patches.slowfs SOURCE MOUNTPOINT SECONDS``.
+"""A file system on which operations take their time: ``python -m tests.patches.slowfs SOURCE MOUNTPOINT SECONDS [OPERATION...]``.
 
-It shows what lies in SOURCE, through FUSE. Runs until it is unmounted.
+It shows what lies in SOURCE, through FUSE. All operations are slow, or those that are named. Runs until it is unmounted.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def why_not() -> str | None:
     return None
 
 
-def mount(source: str, point: str, seconds: float) -> subprocess.Popen[bytes]:
+def mount(source: str, point: str, seconds: float, *slow: str) -> subprocess.Popen[bytes]:
     """Returns when the file system answers. RuntimeError with its own words if it does not."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.patches.slowfs", source, point, str(seconds)]
+    command = [sys.executable, "-W", "ignore", "-m", "tests.patches.slowfs", source, point, str(seconds), *slow]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
     for _ in range(200):
         if os.path.ismount(point):
@@ -50,7 +50,7 @@ def unmount(process: subprocess.Popen[bytes], point: str) -> None:
     process.stderr.close()
 
 
-def main(source: str, point: str, seconds: float) -> None:
+def main(source: str, point: str, seconds: float, *slow: str) -> None:
     import mfusepy
 
     STAT = ("st_atime_ns", "st_ctime_ns", "st_gid", "st_mode", "st_mtime_ns", "st_nlink", "st_size", "st_uid")
@@ -129,7 +129,7 @@ def main(source: str, point: str, seconds: float) -> None:
         def utimens(self, path, times=None):
             os.utime(path, ns=times)
 
-    def slowly(operation):
+    def slowly(operation, seconds):
         def run(self, path, *args):
             time.sleep(seconds)
             return operation(self, source + path, *args)
@@ -138,9 +138,9 @@ def main(source: str, point: str, seconds: float) -> None:
 
     for name, member in list(vars(Slow).items()):
         if not name.startswith("_") and callable(member):
-            setattr(Slow, name, slowly(member))
+            setattr(Slow, name, slowly(member, seconds if not slow or name in slow else 0))
     mfusepy.FUSE(Slow(), point, foreground=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], float(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], float(sys.argv[3]), *sys.argv[4:])
