@@ -2,6 +2,9 @@ class FileSystem:
     device: int
     def __init__(self, device: int) -> None: ...
 
+class Trial:
+    def __init__(self, system: FileSystem) -> None: ...
+
 MODES: dict[str, int]
 
 def set_mode(name: str) -> str: ...
