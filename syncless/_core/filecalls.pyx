@@ -119,13 +119,6 @@ cdef class SlowFunction(FileFunction):
         return in_pool(args[0] if args and type(args[0]) is int and args[0] <= INT_MAX else -1, self.original, args, kwargs)
 
 
-cdef class ClosingFunction(FileFunction):
-    """One that may wait for a disk but does not say for which: in a thread as long as any file system is slow."""
-
-    def __call__(self, *args, **kwargs):
-        return in_pool(-1, self.original, args, kwargs) if any_slow() and parks() else self.original(*args, **kwargs)
-
-
 cdef class OpenFunction(FileFunction):
     """os.open. A FIFO may wait for its other end for ever: each has a thread of its own."""
 

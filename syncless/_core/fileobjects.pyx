@@ -18,7 +18,7 @@ from libc.stdint cimport uintptr_t
 from libc.string cimport strerror
 
 from syncless._core.filecalls cimport opened, parks, tried_on
-from syncless._core.filesystems cimport in_pool
+from syncless._core.filesystems cimport FileSystem, in_pool, of_descriptor, tried
 from syncless._core.loop cimport Loop, peek_loop
 from syncless._core.scheduler cimport BaseTasklet
 
@@ -72,6 +72,7 @@ cdef initproc original_init = NULL
 cdef iternextfunc original_next = NULL
 cdef newfunc original_map = NULL
 cdef Py_ssize_t owner_at = 0            # where a buffered file notes the thread that holds its lock
+cdef dict mapped = {}                   # id of a mmap -> its FileSystem or None; what has the id now, or had it last
 cdef dict queues = {}                   # id of a buffered file -> Event, set when somebody leaves it
 
 
@@ -123,12 +124,28 @@ def run_map(type, args, kwargs):
 cdef PyObject* cooperative_map(PyTypeObject* type, PyObject* args, PyObject* kwargs) except NULL:
     """mmap(fileno, length ...) asks for the file's size."""
     cdef tuple positional = <object> args
-    if not len(positional) or not isinstance(positional[0], int) or not 0 <= positional[0] <= INT_MAX:
-        return original_map(type, args, kwargs)
+    cdef FileSystem system = None
+    if len(positional) and isinstance(positional[0], int) and 0 <= positional[0] <= INT_MAX:
+        system = of_descriptor(positional[0])
     whole = <object> <PyObject*> type, positional, <object> kwargs if kwargs != NULL else {}
-    made = tried_on(positional[0], run_map, run_map, whole, {})
+    if system is None or not parks():
+        made = run_map(*whole)
+    else:
+        made = tried(system.trial_of(run_map), run_map, whole, {})
+    mapped[<uintptr_t> <PyObject*> made] = system
     Py_INCREF(made)
     return <PyObject*> made
+
+
+def map_close(original):
+    """A method that closes a mmap, and with it a descriptor of its own."""
+    def method(self, *args):
+        cdef FileSystem system = mapped.pop(<uintptr_t> <PyObject*> self, None)
+        if system is None or not parks():
+            return original(self, *args)
+        return tried(system.trial_of(map_close), original, (self, *args), {})
+    method.__name__, method.__qualname__, method.__doc__ = original.__name__, original.__qualname__, original.__doc__
+    return method
 
 
 cdef class Sync:

@@ -19,7 +19,6 @@ from typing import Any
 from syncless._core import fdcalls, fileobjects
 from syncless._core.filecalls import (
     ChangeDirectory,
-    ClosingFunction,
     DescriptorFunction,
     EntryMethod,
     FileFunction,
@@ -230,7 +229,7 @@ def patch(patcher: Patcher) -> None:
     patcher.note("_io.FileIO.__init__", fileobjects.run_init, waits, lambda: fileobjects.set_slots(False))
     when_imported(patcher, "tempfile", _patch_tempfile)
     for name in ("close", "__exit__"):
-        patcher.member_in_place(mmap.mmap, name, ClosingFunction(mmap.mmap.__dict__[name]).method(), "waits for a disk")
+        patcher.member_in_place(mmap.mmap, name, fileobjects.map_close(mmap.mmap.__dict__[name]), "waits for a disk")
     patcher.member_in_place(mmap.mmap, "flush", fileobjects.map_flush, "waits for a disk")
 
 
