@@ -26,6 +26,7 @@ NATIVE = {
     "syncless._core.thrown": [],  # exceptions on their way to a tasklet
     "syncless._core.scheduler": [],  # carriers; park and wake
     "syncless._core.ending": [],  # what becomes of tasklets when their thread ends
+    "syncless._core.trimming": [],  # memory is given back
     "syncless._core.loop": [],  # descriptors, time, signals
     "syncless._core.cputime": [],  # how long each tasklet ran
     "syncless._core.bytecodes": [],  # how many a turn may have

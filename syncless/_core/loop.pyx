@@ -34,6 +34,7 @@ from syncless._core.scheduler cimport (
     wake_all,
 )
 from syncless._core.timers cimport next_deadline
+from syncless._core.trimming cimport trim
 
 cdef extern from *:
     """
@@ -163,17 +164,15 @@ cdef class Loop(Scheduler):
         return True
 
     cdef int poll(self) except -1:
-        cdef int64_t timeout = NEVER, first
+        cdef int64_t timeout = NEVER
         cdef int n
         self.run_late()
         if self.when_idle is not None and (self.ring_count == 0 or self.idle_or_not):
             self.when_idle(self)
-        if self._trim() or self.ring_count:
-            timeout = 0
-        elif self.timers.count:
-            first = next_deadline(self.timers)
+        if self.timers.count and self.ring_count == 0:
             self.now = monotonic_ns()
-            timeout = first - self.now if first > self.now else 0
+            timeout = max(0, next_deadline(self.timers) - self.now)
+        timeout = trim(self, timeout)   # 0 if something is ready
         self.polling = timeout != 0
         try:
             n = self.poller.wait(self.events, EVENTS, timeout)

@@ -172,7 +172,6 @@ cdef class Scheduler(ReadyQueue):
     cdef int _torn(self, BaseTasklet tasklet) except -1
     cdef int _run_next(self) except -1
     cdef int _rest(self, PyGreenlet* target) except -1
-    cdef bint _trim(self) except -1
 
 
 cdef int wake_all(WaitQueue* queue) except -1

@@ -52,8 +52,6 @@ cdef extern from *:
     uint64_t syncless_serial
 
 cdef enum:
-    IDLE_CARRIERS = 256         # kept; one that has run Python code holds about 6 kB
-    TRIM_PER_POLL = 64
     FURTHER_DOWN = 6000         # bytes of stack between the two spawners: more than most carriers have when they switch, and no whole pages
 
 PyGreenlet_Import()
@@ -325,18 +323,9 @@ cdef class Scheduler(ReadyQueue):
         me = PyGreenlet_GetCurrent()
         self.idle[self.idle_count] = me
         self.idle_count += 1
-        switch(target)                              # raises GreenletExit when _trim() dropped the list's reference
+        switch(target)                              # raises GreenletExit when trim() dropped the list's reference
         Py_DECREF(<object> me)
         return 0
-
-    cdef bint _trim(self) except -1:
-        """Ends some of the idle carriers that are too many; they end on GreenletExit. Returns whether there are more."""
-        cdef int n = 0
-        while self.idle_count > IDLE_CARRIERS and n < TRIM_PER_POLL:
-            self.idle_count -= 1
-            Py_DECREF(<object> self.idle[self.idle_count])
-            n += 1
-        return self.idle_count > IDLE_CARRIERS
 
     # -- live tasklets -------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,60 @@
+"""Memory that many waiting tasklets have taken is given back when they have ended."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import syncless
+
+PROGRAM = """
+import os, random, threading, time, syncless
+
+def megabytes():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096 >> 20
+
+def waits(depth, event):
+    kept = [str(number) for number in range(50)]
+    sorted([0], key=lambda _: waits(depth - 1, event) or 0) if depth else event.wait()     # each depth is a piece of C stack
+
+dice = random.Random(1)
+before, after = megabytes(), []
+for _ in range(3):
+    events = [syncless.Event() for _ in range(3000)]
+    tasklets = [syncless.spawn(waits, dice.randrange(12), event) for event in events]
+    while any(tasklet.status != "waiting" for tasklet in tasklets):
+        syncless.sleep(0.001)
+    most = megabytes()
+    dice.shuffle(events)
+    for number, event in enumerate(events):
+        event.set()
+        if number % 50 == 0:
+            syncless.sleep(0)
+    syncless.join_all(tasklets)
+    del event, events, tasklets
+
+def watch(sleep):
+    for _ in range(4000):
+        if megabytes() - before < (most - before) / 2:
+            break
+        sleep(0.01)
+    print(before, most, megabytes(), flush=True)
+    os._exit(0)
+
+if {busy}:
+    watch(syncless.sleep)
+threading.Thread(target=watch, args=(time.sleep,)).start()      # nothing wakes the loop any more
+syncless.Event().wait()
+"""
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/statm").exists(), reason="the system does not tell")
+@pytest.mark.parametrize("busy", [True, False])
+def test_stacks_of_tasklets_that_have_ended_are_given_back(busy):
+    program = PROGRAM.replace("{busy}", str(busy))
+    done = syncless.run_in_thread(subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stderr
+    before, most, after = map(int, done.stdout.split())
+    assert most - before > 60 and after - before < 0.6 * (most - before)
