@@ -45,6 +45,8 @@ NATIVE = {
     "syncless._core.fileobjects": [],  # io.FileIO and the buffered files
     "syncless._core.threadlocks": [],  # the interpreter's locks, made cooperative in place
     "syncless._core.threadconditions": [],  # Condition, Event, Queue: the ways that are taken often
+    "syncless._core.standins": [],  # built-in functions in the place of others
+    "syncless._core.pollobjects": [],  # what select.poll() watches
     "syncless._core.threadends": [],  # what joins an OS thread is woken by its end
     "syncless._core.deadlocks": [],  # who waits for whom
     "syncless.stackless._thread": [],  # a Stackless program's run queue

@@ -13,6 +13,7 @@ import pathlib
 import select
 import stat
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -72,27 +73,44 @@ _splice: Any = getattr(os, "splice", None)
 class Entries:
     """What os.scandir gives where the file system is slow: all of it, fetched in a thread."""
 
-    def __init__(self, path: Any = None):
-        with _scandir(path) as found:
-            self._left = list(found)
-        self._left.reverse()
+    _left: list[Any] | None = None
+    """None when it has been closed, or all have been taken."""
+
+    def __init__(self) -> None:
+        raise TypeError("cannot create 'posix.ScandirIterator' instances")
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
         if not self._left:
+            self._left = None
             raise StopIteration
         return self._left.pop()
 
     def close(self) -> None:
-        self._left.clear()
+        self._left = None
 
     def __enter__(self) -> Entries:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __del__(self) -> None:
+        if self._left is not None:
+            warnings.warn(f"unclosed scandir iterator {self!r}", ResourceWarning, stacklevel=2, source=self)
+
+
+Entries.__name__ = Entries.__qualname__ = "ScandirIterator"
+Entries.__module__ = os.name
+
+
+def _entries_of(path: Any = None) -> Entries:
+    entries = Entries.__new__(Entries)
+    with _scandir(path) as found:
+        entries._left = list(found)[::-1]
+    return entries
 
 
 def sendfile(out_fd: int, in_fd: int, offset: int | None, count: int, *more: Any, **named: Any) -> int:
@@ -192,7 +210,7 @@ def _cooperative(name: str) -> Any:
     if name == "listdir":
         return FileFunction(original, listed=True)
     if name == "scandir":
-        return FileFunction(original, listed=True, in_thread=Entries)
+        return FileFunction(original, listed=True, in_thread=_entries_of)
     if name in TWO_PATHS:
         return FileFunction(original, two=name != "symlink", last=name == "symlink")
     if name in SOMETIMES:

@@ -6,18 +6,27 @@ With them selectors, asyncio and everything else that stands on them wait cooper
 from __future__ import annotations
 
 import math
+import os
 import select
 import selectors
 import time
+from collections.abc import Callable
 from typing import Any
 
 from syncless._core.loop import give_way, wait_readable
+from syncless._core.pollobjects import watched_by
 from syncless.patches.registry import Patcher
+
+LONGEST = 2_000_000
+"""Seconds that need no second look: the interpreter takes as many."""
+LONGEST_POLL = 1000 * LONGEST
+"""The same in milliseconds."""
 
 _select: Any = select.select
 _epoll = getattr(select, "epoll", None)
 _epoll_poll: Any = _epoll.poll if _epoll else None
-_poll_type: Any = type(select.poll()) if hasattr(select, "poll") else None
+_poll: Any = getattr(select, "poll", None)
+_poll_type: Any = type(_poll()) if _poll else None
 _poll_poll: Any = _poll_type.poll if _poll_type else None
 
 
@@ -37,14 +46,33 @@ def _wait(fd: int, until: float) -> bool:
     return True
 
 
+def _is_usual(timeout: Any, least: float, most: float) -> bool:
+    return timeout is None or (type(timeout) in (int, float) and least <= timeout <= most)
+
+
+def _let_it_refuse(wait: Callable[[int], object]) -> None:
+    """Has the interpreter look at an unusual timeout, with a descriptor that is ready, so that nothing waits."""
+    left, right = os.pipe()
+    try:
+        wait(right)
+    finally:
+        os.close(left)
+        os.close(right)
+
+
+def _watching(poll: Any, fd: int) -> Any:
+    poll.register(fd, select.POLLOUT)  # as EPOLLOUT
+    return poll
+
+
 def _number(thing: Any) -> int:
     return thing if isinstance(thing, int) else int(thing.fileno())
 
 
 def cooperative_select(rlist: Any, wlist: Any, xlist: Any, timeout: float | None = None, /) -> Any:
     """select.select, cooperative."""
-    if timeout is not None and timeout < 0:
-        raise ValueError("timeout must be non-negative")
+    if not _is_usual(timeout, 0, LONGEST):
+        _let_it_refuse(lambda ready: _select([], [ready], [], timeout))
     lists = rlist, wlist, xlist
     if type(rlist) is not list or type(wlist) is not list or type(xlist) is not list:
         lists = list(rlist), list(wlist), list(xlist)  # what is used up by looking at it must be looked at twice
@@ -70,6 +98,9 @@ def cooperative_select(rlist: Any, wlist: Any, xlist: Any, timeout: float | None
 
 def epoll_poll(self: Any, timeout: float | None = None, maxevents: int = -1) -> Any:
     """select.epoll.poll, cooperative."""
+    if not _is_usual(timeout, -LONGEST, LONGEST):
+        with select.epoll() as watched:
+            _let_it_refuse(lambda ready: _epoll_poll(_watching(watched, ready), timeout))
     give_way()
     found = _epoll_poll(self, 0, maxevents)
     if found or timeout == 0:
@@ -82,42 +113,23 @@ def epoll_poll(self: Any, timeout: float | None = None, maxevents: int = -1) -> 
     return _epoll_poll(self, 0, maxevents)
 
 
-class Poll:
-    """select.poll(), cooperative."""
-
-    def __init__(self) -> None:
-        self._poll = _poll_type_make()
-        self._masks: dict[int, int] = {}
-
-    def register(self, fd: Any, eventmask: int = 7, /) -> None:
-        self._poll.register(fd, eventmask)
-        self._masks[_number(fd)] = eventmask
-
-    def modify(self, fd: Any, eventmask: int, /) -> None:
-        self._poll.modify(fd, eventmask)
-        self._masks[_number(fd)] = eventmask
-
-    def unregister(self, fd: Any, /) -> None:
-        self._poll.unregister(fd)
-        self._masks.pop(_number(fd), None)
-
-    def poll(self, timeout: float | None = None, /) -> Any:
-        give_way()
-        found = self._poll.poll(0)
-        if found or timeout == 0 or _epoll is None:
-            return found
-        until = _deadline(None if timeout is None or timeout < 0 else timeout / 1000)
-        with _epoll() as watched:
-            for fd, mask in self._masks.items():
-                watched.register(fd, mask)
-            while _wait(watched.fileno(), until):
-                found = self._poll.poll(0)
-                if found:
-                    return found
-        return self._poll.poll(0)
-
-
-_poll_type_make: Any = getattr(select, "poll", None)
+def poll_poll(self: Any, timeout: float | None = None, /) -> Any:
+    """select.poll().poll, cooperative."""
+    if not _is_usual(timeout, -LONGEST_POLL, LONGEST_POLL):
+        _let_it_refuse(lambda ready: _poll_poll(_watching(_poll(), ready), timeout))
+    give_way()
+    found = _poll_poll(self, 0)
+    if found or timeout == 0 or _epoll is None:
+        return found
+    until = _deadline(None if timeout is None or timeout < 0 else timeout / 1000)
+    with _epoll() as watched:
+        for fd, mask in watched_by(self).items():
+            watched.register(fd, mask)
+        while _wait(watched.fileno(), until):
+            found = _poll_poll(self, 0)
+            if found:
+                return found
+    return _poll_poll(self, 0)
 
 
 def patch(patcher: Patcher) -> None:
@@ -125,6 +137,5 @@ def patch(patcher: Patcher) -> None:
     if _epoll is not None:
         patcher.member(_epoll, "poll", epoll_poll, "stops the thread")
     if _poll_type is not None:
-        patcher.rebind(select, "poll", Poll, "makes objects whose poll() stops the thread")
-        patcher.member(selectors.PollSelector, "_selector_cls", Poll, "keeps select.poll")
+        patcher.member_in_place(_poll_type, "poll", poll_poll, "stops the thread")
     patcher.member(selectors.SelectSelector, "_select", staticmethod(cooperative_select), "keeps select.select")

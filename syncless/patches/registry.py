@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
+from syncless._core.standins import stand_in
 from syncless._core.threadlocks import set_in_type
 
 T = TypeVar("T")
@@ -173,7 +174,8 @@ class Patcher:
     def rebind(self, module: ModuleType, name: str, new: Any, why: str) -> None:
         """Binds a module's global to something else, everywhere where it has been taken over by name.
 
-        What stands in its place bears its name, so that it is pickled, and shown, as what it is for everybody else.
+        What stands in its place bears its name, so that it is pickled, and shown, as what it is for everybody else; in
+        the place of a built-in function it is one.
         """
         old = getattr(module, name, _ABSENT)
         if old is _ABSENT or old is new:
@@ -183,11 +185,14 @@ class Patcher:
                 f"{new!r} stands for something else already: what is {module.__name__}.{name} could not be told when it is undone"
             )
         self._bound.append(new)
-        names = {key: (getattr(new, key), getattr(old, key, None)) for key in ("__name__", "__qualname__")}
-        names["__module__"] = new.__module__, module.__name__
+        stands = stand_in(old, new)
+        names = {}
+        if stands is new:  # a built-in function has the names already
+            names = {key: (getattr(new, key), getattr(old, key, None)) for key in ("__name__", "__qualname__")}
+            names["__module__"] = new.__module__, module.__name__
 
         def restore() -> None:
-            self._globals.add(new, old)
+            self._globals.add(stands, old)
             setattr(module, name, old)
             for key, (own, _) in names.items():
                 setattr(new, key, own)
@@ -196,8 +201,8 @@ class Patcher:
         for key, (_, borrowed) in names.items():
             if borrowed is not None:
                 setattr(new, key, borrowed)
-        self._globals.add(old, new)
-        setattr(module, name, new)
+        self._globals.add(old, stands)
+        setattr(module, name, stands)
 
 
 def instances_of(kind: type[T]) -> list[T]:

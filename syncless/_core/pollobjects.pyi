@@ -1,0 +1,3 @@
+from typing import Any
+
+def watched_by(poll: Any) -> dict[int, int]: ...

@@ -1,0 +1,47 @@
+"""Built-in functions that stand in the place of others: what they do is told by a Python callable.
+
+Fact: a function written in Python becomes a method where a class takes it over (`class X: read = os.read`), a built-in one does not.
+Decision: whatever replaces a built-in function is one, with the original's name, module, signature and text, and is pickled by
+its name as the original is. The callable lies in the state of a module object, which such a function has for its `self`.
+"""
+
+from types import BuiltinFunctionType, ModuleType
+
+cdef extern from *:
+    """
+    static struct PyModuleDef syncless_holder = {
+        .m_base = PyModuleDef_HEAD_INIT, .m_name = "stand_in", .m_size = sizeof(PyObject *),
+    };
+    static PyObject *syncless_call(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+        return PyObject_Vectorcall(*(PyObject **) PyModule_GetState(self), args, (size_t) count, names);
+    }
+    static PyObject *syncless_stand_in(PyObject *original, PyObject *function, PyObject *module) {
+        PyMethodDef *old = ((PyCFunctionObject *) original)->m_ml;
+        PyMethodDef *method = PyMem_Malloc(sizeof(PyMethodDef));        /* for ever: it may be in use anywhere */
+        PyObject *holder, *made;
+        if (method == NULL)
+            return PyErr_NoMemory();
+        *method = (PyMethodDef) {old->ml_name, (PyCFunction) (void (*)(void)) syncless_call,
+                                 METH_FASTCALL | METH_KEYWORDS, old->ml_doc};
+        holder = PyModule_Create(&syncless_holder);
+        if (holder == NULL)
+            return NULL;
+        Py_INCREF(function);
+        *(PyObject **) PyModule_GetState(holder) = function;
+        made = PyCFunction_NewEx(method, holder, module);
+        Py_DECREF(holder);
+        return made;
+    }
+    """
+    object syncless_stand_in(object original, object function, object module)
+
+
+def stand_in(original, function):
+    """A built-in function for the function, if the original is one of a module; else the function itself."""
+    if not isinstance(original, BuiltinFunctionType) or not isinstance(original.__self__, ModuleType):
+        return function
+    if isinstance(function, type) or not hasattr(type(function), "__get__"):
+        return function             # it does not bind either
+    made = syncless_stand_in(original, function, original.__module__)
+    made.__self__.__name__ = original.__self__.__name__
+    return made
