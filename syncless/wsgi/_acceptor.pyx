@@ -149,8 +149,8 @@ cdef class Acceptor(Watcher):
         return 0
 
     cdef bint make_room(self, Loop loop) except -1:
-        """Closes a connection for another one: one that has had its last answer and goes on sending, else the one that has been idle for longest,
-        else the oldest of those that have not sent a whole head. Returns whether there was one."""
+        """Closes a connection for another one: one that has had its last answer and goes on sending, else the one that
+        has been idle for longest, else the oldest that has not sent a whole head. Returns whether there was one."""
         cdef Service service = self.service
         cdef PyObject* head = service.lists[HEAD_DEADLINE].first
         cdef PyObject* greeting = service.lists[GREETING_DEADLINE].first
@@ -164,7 +164,7 @@ cdef class Acceptor(Watcher):
         return self.close_oldest(loop, HEAD_DEADLINE) or self.close_oldest(loop, GREETING_DEADLINE)
 
     cdef bint close_oldest(self, Loop loop, int kind) except -1:
-        """Closes the first connection of a list that is not about to go on: its last answer is sent, and nothing has come from it."""
+        """Closes the first connection of a list whose last answer is sent and from which nothing has come."""
         cdef Connection connection
         cdef PyObject* link = self.service.lists[kind].first
         cdef int _
@@ -178,7 +178,7 @@ cdef class Acceptor(Watcher):
         return False
 
     cdef bint shortage(self, Loop loop, int error) except -1:
-        """No descriptors or memory: another connection makes room. Whether to go on at once; otherwise a little later."""
+        """No descriptors or memory: another connection makes room. Whether to go on at once, not a little later."""
         cdef Service service = self.service
         cdef int64_t now = monotonic_ns()
         if error != EMFILE and error != ENFILE and error != ENOBUFS and error != ENOMEM:

@@ -90,8 +90,8 @@ cdef class Connection(BodySource):
         return 0
 
     cdef int forked(self, Loop loop) except -1:
-        """The child keeps no descriptor of it and sends nothing: the connection is the parent's, whose closing ends it. What has come of a
-        body can still be read."""
+        """The child keeps no descriptor of it and sends nothing: the connection is the parent's, whose closing ends it.
+        The part of a body that has come can still be read."""
         cdef Buffer inbox = self.inbox
         cdef uint32_t start = self.inbox_start
         self.gone = True
@@ -411,7 +411,7 @@ cdef class Connection(BodySource):
 
     cdef int close_when_sent(self, Loop loop) except -1:
         self.closing = True
-        if self.unread:                         # a client that sends all before it reads would never take a long answer
+        if self.unread:                         # or one that sends all before it reads never takes a long answer
             self.read_away(loop)
         if self.sending:
             self.service.set_deadline(self, WRITE_DEADLINE)

@@ -420,7 +420,7 @@ cdef class Service:
                 waiting += 1
                 link = (<Link> link).following
         return {
-            "connections": self.connections, "active": self.active, "queued": self.queued, "deadlines": waiting,
+            "connections": self.connections, "active": self.active, "queued": self.queued, "lingering": self.lingering, "deadlines": waiting,
             "buffers": self.buffers_out, "buffered bytes": self.buffered, "remembered": self.environs.count,
             "slow": len(self.paces), "clients": len(self.clients),
         }

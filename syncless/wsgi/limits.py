@@ -66,8 +66,8 @@ class Limits:
     websocket_bytes: int = 1 << 20
     """Bytes of a WebSocket message, decompressed; the connection is closed with 1009 beyond (websockets: 1 MiB)."""
     linger_bytes: int = 1 << 30
-    """Bytes that a client may go on sending after its answer, before the connection is closed: a body that was refused or not read (as
-    `body_bytes`). At most 4,000,000,000."""
+    """Bytes that a client may go on sending after its answer, before the connection is closed: a body that was refused
+    or not read (as `body_bytes`). At most 4,000,000,000."""
     linger_connections: int = 1000
     """Connections of such clients at a time; for one more the oldest is closed. 0: any number."""
     backlog: int = 1024
@@ -103,7 +103,8 @@ class Limits:
     ping_seconds: float = 20.0
     """Without a byte from a WebSocket before it is sent a ping; it is closed if it is silent for as long again (websockets: 20)."""
     linger_seconds: float = 30.0
-    """For which a client may go on sending after its answer, at `body_rate`, before the connection is closed (nginx lingering_time)."""
+    """For which a client may go on sending after its answer, at `body_rate`, before the connection is closed (nginx
+    lingering_time)."""
     linger_idle_seconds: float = 5.0
     """Without a byte from such a client before the connection is closed (nginx lingering_timeout)."""
     worker_requests: int = 0
