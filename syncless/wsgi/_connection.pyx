@@ -31,7 +31,7 @@ from syncless.wsgi._greeting cimport NOT_TLS, greet_peer
 from syncless.wsgi._head cimport head
 from syncless.wsgi._input cimport Input
 from syncless.wsgi._linger cimport begin_lingering, discard, may_linger
-from syncless.wsgi._pace cimport may_wait
+from syncless.wsgi._pace cimport forget_pace, may_wait
 from syncless.wsgi._peer cimport Peer
 from syncless.wsgi._request cimport Request
 from syncless.wsgi._service cimport (
@@ -210,8 +210,8 @@ cdef class Connection(BodySource):
         cdef EnvironMaker environs = self.service.environs
         cdef Memory* memory
         self.request = request.peer = None
-        if len(self.service.paces) and not self.sending:
-            self.service.paces.pop(self.fd, None)
+        if self.service.slow and not self.sending:
+            forget_pace(self.service, self.fd)
         request.input.source = None
         if request.handler is not None:
             request.handler = None

@@ -12,6 +12,7 @@ cdef class Pace:
     cdef int look(self, int fd) except -1
 
 cdef int stalled(Service service, int fd) except -1
+cdef int forget_pace(Service service, int fd) except -1
 cdef int rested(Service service, int fd) except -1
 cdef int sent_more(Service service, int fd, Py_ssize_t n) except -1
 cdef bint too_slow(Service service, int fd) except -1

@@ -50,10 +50,18 @@ cdef int stalled(Service service, int fd) except -1:
     cdef Pace pace = service.paces.get(fd)
     if pace is None:
         service.paces[fd] = pace = Pace()
+        service.slow += 1
         pace.given = unsent(fd)
         pace.progress = service.loop.now
     if pace.since == 0:
         pace.since = service.loop.now
+    return 0
+
+
+cdef int forget_pace(Service service, int fd) except -1:
+    """The answer is sent, or the connection closed."""
+    if service.paces.pop(fd, None) is not None:
+        service.slow -= 1
     return 0
 
 

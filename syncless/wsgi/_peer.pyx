@@ -20,7 +20,7 @@ from syncless._core.clock cimport NEVER
 from syncless._core.filesystems cimport in_pool
 from syncless._core.loop cimport FdEntry, Loop, get_loop
 from syncless._core.poller cimport WRITE
-from syncless.wsgi._pace cimport rested, sent_more, stalled, too_slow
+from syncless.wsgi._pace cimport forget_pace, rested, sent_more, stalled, too_slow
 from syncless.wsgi._service cimport LITTLE, NO_DEADLINE, SCRATCH, WRITE_DEADLINE, Buffer, Link, Service
 
 from syncless.wsgi.errors import ClientGone
@@ -256,7 +256,7 @@ cdef class Peer(Link):
         self.out_body = None
         late = self.sending
         if late:
-            self.service.paces.pop(self.fd, None)
+            forget_pace(self.service, self.fd)
         self.sending = False
         return self.sent(loop, late)
 
@@ -265,7 +265,6 @@ cdef class Peer(Link):
         cdef ssize_t n
         cdef Py_ssize_t done = 0
         cdef size_t ahead
-        cdef dict paces = self.service.paces
         while True:
             if self.gone:
                 raise ClientGone("the client has closed the connection")
@@ -292,7 +291,7 @@ cdef class Peer(Link):
                 elif errno != EINTR:
                     self.gone = True
                 continue
-            if len(paces):
+            if self.service.slow:
                 sent_more(self.service, self.fd, n)
             if n > <ssize_t> ahead:
                 self.out_sent += ahead
@@ -376,8 +375,8 @@ cdef class Peer(Link):
         service.set_deadline(self, NO_DEADLINE)
         loop.forget_fd(self.fd)
         service.environs.forget(self.fd)
-        if len(service.paces):
-            service.paces.pop(self.fd, None)
+        if service.slow:
+            forget_pace(service, self.fd)
         if self.is_counted():
             service.leave(self.remote_addr)
         if reset:

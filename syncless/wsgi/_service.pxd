@@ -64,6 +64,7 @@ cdef class Service:
     cdef double body_rate, body_grace, body_total   # bytes/s, s, s; 0: none
     cdef double write_rate, write_grace             # bytes/s, s; rate 0: any
     cdef int64_t write_patience                     # ns without progress
+    cdef Py_ssize_t slow            # how many of them there are
     cdef dict paces                 # of clients that make us wait for them to take an answer, by descriptor
     cdef Py_ssize_t client_connections              # of one address; 0: any number
     cdef dict clients               # connections by client_key(); only if they are limited

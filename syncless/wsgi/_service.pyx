@@ -422,5 +422,5 @@ cdef class Service:
         return {
             "connections": self.connections, "active": self.active, "queued": self.queued, "lingering": self.lingering, "deadlines": waiting,
             "buffers": self.buffers_out, "buffered bytes": self.buffered, "remembered": self.environs.count,
-            "slow": len(self.paces), "clients": len(self.clients),
+            "slow": self.slow, "clients": len(self.clients),
         }
