@@ -24,22 +24,23 @@ _start_new_thread = _thread.start_new_thread
 
 def describe(tasklet: Tasklet, stack: bool = True, waits: Waits | None = None) -> str:
     """A tasklet's name, what it does or waits for and since when, which tasklet holds that, and where it stands."""
+    waits = waits or Waits()
     seconds = tasklet.waiting_seconds
     doing = tasklet.status if seconds is None else f"waits for {tasklet.waiting_for}, since {seconds:.3f} s"
     waited = tasklet.waiting_object
     if waited is not None:
-        holder = (waits or Waits()).holder(waited)
-        doing += f": {waited!r}" + ("" if holder is None else f", held by {holder.name}")
+        holder = waits.holder(waited)
+        doing += f": {waited!r}" + ("" if holder is None else f", held by {waits.label(holder)}")
     cpu = f", {tasklet.cpu_seconds:.3f} s of CPU" if tasklet.cpu_seconds else ""
-    lines = [f"{tasklet.name} ({tasklet.switches} switches{cpu}): {doing}\n"]
+    lines = [f"{waits.label(tasklet)} ({tasklet.switches} switches{cpu}): {doing}\n"]
     if stack and tasklet.frame is not None:
         lines += traceback.format_stack(tasklet.frame)
     return "".join(lines)
 
 
-def _format_circles(circles: list[list[Tasklet]]) -> str:
-    lines = ("deadlock: " + " waits for ".join(tasklet.name for tasklet in (*circle, circle[0])) + "\n" for circle in circles)
-    return "".join(lines)
+def _format_circles(circles: list[list[Tasklet]], waits: Waits) -> str:
+    named = ([waits.label(tasklet) for tasklet in (*circle, circle[0])] for circle in circles)
+    return "".join(f"deadlock: {' waits for '.join(names)}\n" for names in named)
 
 
 def format_tasklets(loop: Loop | None = None, stacks: bool = True) -> str:
@@ -47,7 +48,7 @@ def format_tasklets(loop: Loop | None = None, stacks: bool = True) -> str:
     waits = Waits()
     tasklets = (loop or current_loop()).tasklets()
     circles = [circle for circle in waits.circles() if not set(tasklets).isdisjoint(circle)]
-    return "".join(describe(tasklet, stacks, waits) for tasklet in tasklets) + _format_circles(circles)
+    return "".join(describe(tasklet, stacks, waits) for tasklet in tasklets) + _format_circles(circles, waits)
 
 
 def find_deadlocks() -> list[list[Tasklet]]:
@@ -97,7 +98,7 @@ def _log_deadlock(tasklets: list[Tasklet]) -> None:
     waits = Waits()
     circles = [circle for circle in waits.circles() if not set(tasklets).isdisjoint(circle)]
     stacks = "".join(describe(tasklet, True, waits) for tasklet in tasklets)
-    logger.error("deadlock: these tasklets wait for one another:\n%s%s", stacks, _format_circles(circles))
+    logger.error("deadlock: these tasklets wait for one another:\n%s%s", stacks, _format_circles(circles, waits))
 
 
 def report_deadlocks(report: Callable[[list[Tasklet]], object] | None = _log_deadlock) -> None:

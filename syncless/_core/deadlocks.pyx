@@ -3,6 +3,8 @@
 Takes: the live tasklets of all threads, as they are at one moment. Gives: answers to debug.py. Nothing of the engine knows of this.
 """
 
+import threading
+
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uintptr_t
 
@@ -18,6 +20,7 @@ cdef class Waits:
     cdef list tasklets
     cdef dict by_number         # by the last 32 bits of the serial number
     cdef dict by_ident          # by what _thread.RLock notes as its owner
+    cdef dict threads           # ident -> threading.Thread
 
     def __init__(self):
         cdef BaseTasklet tasklet
@@ -25,11 +28,17 @@ cdef class Waits:
         self.tasklets = []
         self.by_number = {}
         self.by_ident = {}
+        self.threads = dict(threading._active)          # threading.enumerate() takes a lock, for which the loop cannot wait
         for loop in list(loops.values()):
             for tasklet in loop.tasklets():
                 self.tasklets.append(tasklet)
                 self.by_number[<uint32_t> tasklet.serial] = tasklet
                 self.by_ident[loop.thread_id if tasklet is loop.main else <uintptr_t> <PyObject*> tasklet] = tasklet
+
+    def label(self, BaseTasklet tasklet not None) -> str:
+        """The tasklet's name, with that of the threading.Thread that it is under the patch."""
+        thread = self.threads.get(<uintptr_t> <PyObject*> tasklet)
+        return tasklet.name if thread is None else f"{tasklet.name}, thread {thread.name}"
 
     def holder(self, thing):
         """The live tasklet that holds a lock, be it Lock, or the interpreter's Lock or RLock under the patch; or None."""
