@@ -291,6 +291,18 @@ def test_truncated_answer_without_tcp_leaves_the_other_family(server, files):
     assert addresses("odd-ok-ok.example") == ["2001:db8::60"]
 
 
+def test_truncated_answer_without_tcp_is_asked_of_the_next_server(server, files):
+    files.write(resolv="nameserver 127.0.0.1\nnameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
+    talk, talked = server.talk, []
+
+    def only_once(client):
+        talked.append(client)
+        client.close() if len(talked) == 1 else talk(client)
+
+    server.talk = only_once
+    assert len(addresses("large.example")) == 100 and len(talked) == 2
+
+
 def test_connections_for_long_answers_are_few(server, files, monkeypatch):
     files.write(resolv="nameserver 127.0.0.1\noptions timeout:30\n")
     talking, most, held = 0, 0, syncless.Event()

@@ -96,13 +96,13 @@ def _ask_server(
     except OSError as error:  # too late, unreachable
         _raise_if_out_of_descriptors(error)
     for number, answer in heard.items():
-        whole = not answer.truncated
-        if not whole:  # asked again when the port is free, so that no lookup holds one and waits for another descriptor
+        if answer.truncated:  # asked again when the port is free, so that no lookup holds one and waits for another descriptor
             try:
-                answer, whole = _ask_by_tcp(questions[number], server, time.monotonic() + seconds), True
+                answer = _ask_by_tcp(questions[number], server, time.monotonic() + seconds)
             except OSError as error:
                 _raise_if_out_of_descriptors(error)
-        (found if whole and answer.rcode in (NOERROR, NXDOMAIN) else refused)[number] = answer
+                continue  # the next server may
+        (found if answer.rcode in (NOERROR, NXDOMAIN) else refused)[number] = answer
 
 
 def _raise_if_out_of_descriptors(error: OSError) -> None:
