@@ -75,6 +75,13 @@ cdef class FileFunction:
         method.__name__, method.__qualname__, method.__doc__ = self.__name__, self.__qualname__, self.__doc__
         return method
 
+    def is_quick(self, path):
+        """Whether it would be called directly."""
+        return answers_at_once(self.trial_key(), path, None)
+
+    cdef object trial_key(self):
+        return self.original
+
     def __reduce__(self):
         return self.__qualname__
 
@@ -125,6 +132,9 @@ cdef class OpenFunction(FileFunction):
     cdef object call(self, tuple args, dict kwargs):
         path = args[0] if args else kwargs.get("path")
         return opened(self.original, args, kwargs, path, kwargs.get("dir_fd"))
+
+    cdef object trial_key(self):
+        return "open"
 
 
 cdef class ChangeDirectory(FileFunction):

@@ -27,6 +27,8 @@ from syncless._core.loop cimport Loop, get_loop, peek_loop, take_turns
 from syncless._core.poller cimport READ, WRITE
 from syncless._core.scheduler cimport TIMED_OUT
 
+from syncless._core.threads import Share
+
 cdef extern from "Python.h":
     int _PyBytes_Resize(PyObject** bytes, Py_ssize_t size) except -1
     int PyErr_CheckSignals() except -1
@@ -49,7 +51,13 @@ cdef extern from *:
         struct pollfd one = {fd, 0, 0};
         return poll(&one, 1, 0) == 1 && (one.revents & POLLERR) && (one.revents & POLLHUP);
     }
+    static int syncless_lingers(int fd) {
+        struct linger asked;
+        socklen_t size = sizeof asked;
+        return getsockopt(fd, SOL_SOCKET, SO_LINGER, &asked, &size) == 0 && asked.l_onoff && asked.l_linger > 0;
+    }
     """
+    int syncless_lingers(int fd) nogil
     void syncless_set_errno(int error) nogil
     bint is_ready "syncless_is_ready" (int fd, int events) nogil
     bint syncless_has_failed(int fd) nogil
@@ -81,6 +89,7 @@ cdef extern from *:
 cdef object original_init = _stdlib.socket.__init__
 cdef object original_detach = _stdlib.socket.detach
 cdef object native_close = _socket.socket.close
+cdef object lingering = Share(128)
 
 cdef enum:
     SEND_SLICE = 1 << 20        # bytes that are sent before others get a turn
@@ -414,9 +423,17 @@ def init(self, family=-1, type=-1, proto=-1, fileno=None):
 
 
 def real_close(self, _ss=None):
-    """socket.socket._real_close; the loop is told that the descriptor's number is nobody's."""
-    forget((<socket> self).sock_fd)
-    native_close(self)
+    """socket.socket._real_close; the loop is told that the descriptor's number is nobody's.
+
+    One with SO_LINGER waits until the peer has taken all: in a thread.
+    """
+    cdef Loop loop = peek_loop()
+    cdef int fd = (<socket> self).sock_fd
+    forget(fd)
+    if fd >= 0 and loop is not None and loop.current is not None and syncless_lingers(fd):
+        lingering.run(native_close, self)
+    else:
+        native_close(self)
 
 
 def detach(self) -> int:

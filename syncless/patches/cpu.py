@@ -18,6 +18,8 @@ from syncless.patches.registry import Patcher
 
 ABOVE = 1 << 20
 """Bytes: what is smaller is computed at once."""
+EXPANSION = 1032
+"""What zlib makes of a byte at most."""
 
 _pool = ThreadPool(8)
 
@@ -35,6 +37,47 @@ def _sized(original: Callable[..., Any], index: int) -> Callable[..., Any]:
     return call
 
 
+def _expands(original: Callable[..., Any], unlimited: int) -> Callable[..., Any]:
+    """decompress of a decompressor: a little data may become very much, so what is above the limit is made in a thread.
+
+    `unlimited`: the max_length that means so.
+    """
+
+    @functools.wraps(original)
+    def decompress(self: Any, data: Any, max_length: int = unlimited) -> Any:
+        small = isinstance(data, (bytes, bytearray, memoryview)) and len(data) < ABOVE
+        if not parks_now() or (small and 0 <= max_length <= ABOVE and max_length != unlimited):
+            return original(self, data, max_length)
+        if not small or max_length > 0:
+            return _pool.run(original, self, data, max_length)
+        made = original(self, data, ABOVE)
+        if len(made) < ABOVE or self.eof:
+            return made
+        return made + _pool.run(original, self, getattr(self, "unconsumed_tail", b""), max_length)
+
+    return decompress
+
+
+def _decompress(original: Callable[..., Any]) -> Callable[..., Any]:
+    """zlib.decompress."""
+
+    @functools.wraps(original)
+    def decompress(data: Any, /, wbits: int = zlib.MAX_WBITS, bufsize: int = zlib.DEF_BUF_SIZE) -> Any:
+        if not isinstance(data, (bytes, bytearray, memoryview)) or len(data) * EXPANSION < ABOVE or not parks_now():
+            return original(data, wbits, bufsize)
+        if len(data) < ABOVE:
+            unpacker = zlib.decompressobj(wbits)
+            try:
+                made = unpacker.decompress(data, ABOVE)
+            except zlib.error:  # the same in the words of the function
+                return original(data, wbits, bufsize)
+            if unpacker.eof:
+                return made
+        return _pool.run(original, data, wbits, bufsize)
+
+    return decompress
+
+
 def _long(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -43,25 +86,38 @@ def _long(original: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _data_sized(original: Callable[..., Any]) -> Callable[..., Any]:
+    return _sized(original, 1)
+
+
+def _endless(original: Callable[..., Any]) -> Callable[..., Any]:
+    return _expands(original, -1)
+
+
 def _methods(*members: tuple[str, str]) -> Callable[[Patcher, Any], None]:
     def change(patcher: Patcher, module: Any) -> None:
         for kind, name in members:
             owner = getattr(module, kind)
             method = owner.__dict__[name]
-            patcher.member_in_place(owner, name, _long(method) if name == "flush" else _sized(method, 1), "computes for long")
+            new = {"flush": _long, "decompress": _endless}.get(name, _data_sized)(method)
+            patcher.member_in_place(owner, name, new, "computes for long")
 
     return change
 
 
 def patch(patcher: Patcher) -> None:
     why = "computes for long"
-    for name in ("compress", "decompress", "crc32", "adler32"):
+    for name in ("compress", "crc32", "adler32"):
         patcher.rebind(zlib, name, _sized(getattr(zlib, name), 0), why)
+    patcher.rebind(zlib, "decompress", _decompress(zlib.decompress), why)
     for name in sorted(hashlib.algorithms_guaranteed):
         patcher.rebind(hashlib, name, _sized(getattr(hashlib, name), 0), why)
     packer, unpacker = zlib.compressobj(), zlib.decompressobj()
-    for owner, name in ((type(packer), "compress"), (type(unpacker), "decompress"), (type(hashlib.sha256()), "update")):
+    for owner, name in ((type(packer), "compress"), (type(hashlib.sha256()), "update")):
         patcher.member_in_place(owner, name, _sized(owner.__dict__[name], 1), why)
+    for kind, unlimited in ((type(unpacker), 0), (getattr(zlib, "_ZlibDecompressor", None), -1)):
+        if kind is not None:
+            patcher.member_in_place(kind, "decompress", _expands(vars(kind)["decompress"], unlimited), why)
     when_imported(patcher, "_bz2", _methods(("BZ2Compressor", "compress"), ("BZ2Compressor", "flush"), ("BZ2Decompressor", "decompress")))
     when_imported(
         patcher, "_lzma", _methods(("LZMACompressor", "compress"), ("LZMACompressor", "flush"), ("LZMADecompressor", "decompress"))

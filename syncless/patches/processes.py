@@ -1,18 +1,30 @@
 """Waiting for child processes: subprocess, multiprocessing and os.wait* park until the child's own descriptor (pidfd) says that it ended.
 
 Where there is no descriptor to wait for (any child, a process group), the call runs in an OS thread.
+
+Fact: vfork() stops the parent until the child has its program, which the kernel reads from a disk, and subprocess keeps
+the interpreter's lock meanwhile. Decision: a program or a working directory on a file system that does not answer at
+once is started with fork(); subprocess then waits at a pipe. Price: fork copies the parent's page tables.
+Guarded by tests/patches/test_slow_files.py.
 """
 
 from __future__ import annotations
 
+import _posixsubprocess
+import contextlib
 import errno
 import os
+import sys
 from typing import Any
 
+from syncless._core import fdcalls
+from syncless._core.filecalls import DescriptorFunction, FileFunction, OpenFunction, parks_now
 from syncless._core.loop import wait_readable
 from syncless._core.threads import run_in_thread
 from syncless.patches.registry import Patcher
 
+_stat, _open, _close = FileFunction(os.stat), OpenFunction(os.open), DescriptorFunction(os.close)
+_fork_exec: Any = _posixsubprocess.fork_exec
 _waitpid, _wait, _wait3, _wait4, _waitid, _system = os.waitpid, os.wait, os.wait3, os.wait4, os.waitid, os.system
 
 
@@ -76,6 +88,51 @@ def system(command: Any) -> int:
     return run_in_thread(_system, command)
 
 
+def _answers_at_once(program: Any) -> bool:
+    """Whether exec would. Its first bytes are in memory then."""
+    with contextlib.suppress(PermissionError):  # it may be executable all the same
+        fd = _open(program, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fdcalls.pread(fd, 1, 0)
+        finally:
+            _close(fd)
+    return _open.is_quick(program)
+
+
+def _may_vfork(programs: Any, directory: Any) -> bool:
+    start = os.fsencode(directory) if directory is not None else b""
+    if directory is not None:
+        with contextlib.suppress(OSError):
+            _stat(directory)
+        if not _stat.is_quick(directory):
+            return False
+    for program in programs:
+        path = os.path.join(start, os.fsencode(program))
+        try:
+            _stat(path)
+        except OSError:
+            if not _stat.is_quick(path):
+                return False
+            continue
+        return _answers_at_once(path)
+    return True
+
+
+def fork_exec(*args: Any) -> int:
+    """_posixsubprocess.fork_exec, by fork() where vfork() would wait for a disk."""
+    if parks_now() and len(args) > 5 and not _may_vfork(args[1], args[4]):
+        if sys.version_info >= (3, 11):
+            args = (*args[:-1], False)  # allow_vfork
+        elif args[-1] is None:
+            args = (*args[:-1], _nothing)  # preexec_fn, which only fork() allows
+    return _fork_exec(*args)  # type: ignore[no-any-return]
+
+
+def _nothing() -> None:
+    pass
+
+
 def patch(patcher: Patcher) -> None:
+    patcher.rebind(_posixsubprocess, "fork_exec", fork_exec, "waits until a program has been read")
     for function in (waitpid, wait, wait3, wait4, waitid, system):
         patcher.rebind(os, function.__name__, function, "waits for a child process")

@@ -1,14 +1,24 @@
-"""ssl.SSLSocket in place. SSLObject and MemoryBIO, which never wait, are left alone, and with them asyncio."""
+"""ssl.SSLSocket in place, and SSLContext where it reads files, in threads.
+
+SSLObject and MemoryBIO, which never wait, are left alone, and with them asyncio.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
 import ssl
+from collections.abc import Callable
 from typing import Any
 
 from syncless._core import tlscalls
+from syncless._core.filecalls import parks_now
+from syncless._core.threads import Share
 from syncless.patches.registry import Patcher
 
+LOADS = ("load_cert_chain", "load_verify_locations", "set_default_verify_paths", "load_dh_params")
+
+_files = Share(16)
 _settimeout, _setblocking = ssl.SSLSocket.settimeout, ssl.SSLSocket.setblocking
 
 
@@ -48,7 +58,21 @@ def unwrap(self: Any) -> Any:
     return plain
 
 
+def _loads(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of SSLContext that reads files, and computes for a while with what is in them."""
+
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not parks_now():
+            return original(self, *args, **kwargs)
+        return _files.run(original, self, *args, **kwargs)
+
+    return method
+
+
 def patch(patcher: Patcher) -> None:
+    for name in LOADS:
+        patcher.member(ssl.SSLContext, name, _loads(getattr(ssl.SSLContext, name)), "waits for a disk")
     for function in (tlscalls.read, tlscalls.write, tlscalls.recv, tlscalls.send, do_handshake, unwrap, settimeout, setblocking):
         why = "must not make the descriptor block again" if function in (settimeout, setblocking) else "waits in OpenSSL"
         patcher.member(ssl.SSLSocket, function.__name__, function, why)

@@ -20,12 +20,33 @@ import pathlib
 import shutil
 import socket
 import sqlite3
+import ssl
+import subprocess
 import sys
 import tempfile
 import time
 import zipfile
 
 LINES = "one\ntwo\n"
+CERTIFICATE = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgxc6PB3w4r+DTvcGb
+6wINQLTQjJ/qhgIJjfwZwoO4d4WhRANCAATBkB79qbo//Odajev+lp42y5nBh2SM
+yxf6aZzQpdXWFpewX9N4XnWKjIwOxhn1j5uGiCW2d6VijIDceVGy9n+i
+-----END PRIVATE KEY-----
+-----BEGIN CERTIFICATE-----
+MIIBhjCCAS2gAwIBAgIUedmkZ0Bv/fqNEtGNWk0V9CMjeYowCgYIKoZIzj0EAwIw
+GDEWMBQGA1UEAwwNc3luY2xlc3MudGVzdDAgFw0yNjExMjMwNDA2MThaGA8yMTI2
+MTAzMDA0MDYxOFowGDEWMBQGA1UEAwwNc3luY2xlc3MudGVzdDBZMBMGByqGSM49
+AgEGCCqGSM49AwEHA0IABMGQHv2puj/851qN6/6WnjbLmcGHZIzLF/ppnNCl1dYW
+l7Bf03hedYqMjA7GGfWPm4aIJbZ3pWKMgNx5UbL2f6KjUzBRMB0GA1UdDgQWBBSl
+QmVggQYm4uFPzeiDw2arr42EjzAfBgNVHSMEGDAWgBSlQmVggQYm4uFPzeiDw2ar
+r42EjzAPBgNVHRMBAf8EBTADAQH/MAoGCCqGSM49BAMCA0cAMEQCIDYP7oyZUex9
+IYdm/Nqgx5EJVQcc4/+pX5EjsBfpFqmwAiAkL79ekUGhNltEWCSmmsPv1QAnMErD
+goDFgQ71oPkQJQ==
+-----END CERTIFICATE-----
+"""
+"""And its key, for nobody."""
 
 
 def text():
@@ -235,6 +256,29 @@ def locked():
         return "locked"
 
 
+def certificates():
+    pathlib.Path("pem").write_text(CERTIFICATE)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain("pem")
+    context.load_verify_locations("pem")
+    other = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    os.environ["SSL_CERT_FILE"] = os.path.abspath("pem")
+    other.load_default_certs()
+    del os.environ["SSL_CERT_FILE"]
+    return len(context.get_ca_certs()), len(other.get_ca_certs())
+
+
+def program():
+    shutil.copy("/bin/true", "true")
+    here = subprocess.run([os.path.abspath("true")]).returncode
+    there = subprocess.run(["true"], cwd="sub", executable="../true").returncode
+    nowhere = subprocess.run(["/bin/true"], cwd=os.path.abspath("sub")).returncode
+    with contextlib.suppress(FileNotFoundError):
+        subprocess.run([os.path.abspath("nothing")])
+        return "found"
+    return here, there, nowhere
+
+
 def missing():
     for attempt in (pathlib.Path.read_text, os.stat, os.listdir, os.unlink):
         with contextlib.suppress(FileNotFoundError):
@@ -275,6 +319,8 @@ TARGETS = {
     "sqlite3": (database, [[5]]),
     "os.copy_file_range": (copied_range, 8),
     "flock, lockf": (locked, "locked"),
+    "certificates": (certificates, [1, 1]),
+    "programs and their working directories": (program, [0, 0, 0]),
     "what is not there": (missing, True),
 }
 """name -> what is done, and what it gives"""

@@ -7,7 +7,9 @@ import hashlib
 import lzma
 import os
 import pathlib
+import socket
 import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
@@ -244,6 +246,30 @@ def long_computations():
     return done
 
 
+def lingering():
+    """The peer takes what is under way only after a while, and the socket waits for it when it is closed."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sender = socket.create_connection(server.getsockname())
+        sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 60))
+        receiver = server.accept()[0]
+    sender.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            sender.send(bytes(1 << 16))
+    sender.setblocking(True)
+
+    def take():
+        with receiver:
+            while receiver.recv(1 << 20):
+                pass
+
+    taker = threading.Timer(WAIT, take)
+    taker.start()
+    sender.close()
+    taker.join()
+    return sender.fileno()
+
+
 IO_TARGETS = {
     "a FIFO without a writer": (lambda: fifo(fifo_read, "w"), ["line", "4"]),
     "a FIFO without a reader": (lambda: fifo(fifo_written, "r"), [7, "written"]),
@@ -266,5 +292,6 @@ IO_TARGETS = {
     "sqlite3, a long statement": (long_statement, [1]),
     "sqlite3, slow rows": (slow_rows, [[1]] * 4),
     "sqlite3, many rows": (many_rows, True),
+    "close, SO_LINGER": (lingering, -1),
     "long computations": (long_computations, [True, True, True, 64, 32]),
 }
