@@ -7,6 +7,7 @@ from syncless._core.greenlet cimport PyGreenlet
 from syncless._core.observers cimport Observers
 from syncless._core.readyqueue cimport ReadyQueue
 from syncless._core.threadlocal cimport Locals
+from syncless._core.thrown cimport Thrown
 from syncless._core.timers cimport Timer, TimerHeap
 
 cdef extern from *:
@@ -44,7 +45,7 @@ cdef class BaseTasklet(Runnable):
     cdef int state
     cdef int outcome                # why park() returned
     cdef object value               # handed over by wake()
-    cdef object pending             # what it raises at its next waits, see thrown.pyx; or None
+    cdef object pending             # what it raises at its next waits: None, an exception or Thrown, or a list of several in order
     cdef bint shielded              # it raises nothing of that for now, see uninterrupted() in tasklet.pyx
     cdef object waiting_on          # the object that it waits for, if there is one
     cdef const char* why            # what it waits for, in words; NULL while it does not wait
@@ -67,7 +68,65 @@ cdef class BaseTasklet(Runnable):
     cdef int end_with_thread(self, Scheduler loop) except -1
 
 
-cdef object next_pending(BaseTasklet tasklet)
+# Making or dropping an object may run a finaliser, and so any code: another thread may throw meanwhile. So nothing does between a look at
+# `pending` and its change, and a list is changed in place.
+
+
+cdef inline int keep_pending(BaseTasklet tasklet, object thrown, bint first) except -1:
+    """Adds an exception or a Thrown to those that the tasklet will raise, as the first or the last. One alone needs no list."""
+    cdef list several
+    if tasklet.pending is None:
+        tasklet.pending = thrown
+        return 0
+    several = <list> tasklet.pending if type(tasklet.pending) is list else []
+    if tasklet.pending is None:
+        tasklet.pending = thrown
+        return 0
+    if type(tasklet.pending) is list:
+        several = <list> tasklet.pending
+    else:
+        several.append(tasklet.pending)
+        tasklet.pending = several
+    if first:
+        several.insert(0, thrown)
+    else:
+        several.append(thrown)
+    return 0
+
+
+cdef inline object next_pending(BaseTasklet tasklet):
+    """Removes and returns the first exception that the tasklet has to raise. There is one."""
+    cdef list several
+    cdef Thrown thrown
+    first = tasklet.pending
+    if type(first) is list:
+        several = <list> first
+        first = several.pop(0)
+        if len(several) == 0:
+            tasklet.pending = None
+    else:
+        tasklet.pending = None
+    if type(first) is not Thrown:
+        return first
+    thrown = <Thrown> first
+    exception, thrown.exception = thrown.exception, None        # or it and a Timeout would refer to each other
+    return exception
+
+
+cdef inline int take_back(BaseTasklet tasklet, object thrown) except -1:
+    """The tasklet will not raise it any more; harmless if it has."""
+    cdef list several
+    cdef Py_ssize_t i
+    if tasklet.pending is thrown:
+        tasklet.pending = None
+    elif type(tasklet.pending) is list:
+        several = <list> tasklet.pending
+        for i in range(len(several) - 1, -1, -1):
+            if several[i] is thrown:
+                del several[i]
+        if len(several) == 0:
+            tasklet.pending = None
+    return 0
 
 
 cdef class Meeting:

@@ -40,7 +40,6 @@ from syncless._core.greenlet cimport (
 )
 from syncless._core.readyqueue cimport ReadyQueue
 from syncless._core.threadlocal cimport drop_locals, exchange_locals
-from syncless._core.thrown cimport added, added_first, first_of, without_first
 from syncless._core.timers cimport TimerHeap, timer_init
 
 from syncless._core import chunkcache, outlet
@@ -99,13 +98,6 @@ cdef class BaseTasklet(Runnable):
         """Its thread has ended, and it never runs again."""
         loop.release(self)
         return 0
-
-
-cdef object next_pending(BaseTasklet tasklet):
-    """Removes and returns the first exception that the tasklet has to raise. There is one."""
-    pending = tasklet.pending
-    tasklet.pending = without_first(pending)
-    return first_of(pending)
 
 
 cdef class Meeting:
@@ -215,9 +207,9 @@ cdef class Scheduler(ReadyQueue):
             return 0
         if tasklet.shielded and isinstance(exception, KeyboardInterrupt):
             tasklet.shielded = False            # it is raised now
-            tasklet.pending = added_first(tasklet.pending, exception)
+            keep_pending(tasklet, exception, True)
         else:
-            tasklet.pending = added(tasklet.pending, exception)
+            keep_pending(tasklet, exception, False)
         if tasklet.state == PARKED and not tasklet.shielded:
             tasklet.state = READY
             tasklet.loop.push(tasklet)

@@ -13,9 +13,8 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport deadline_after, monotonic_ns
 from syncless._core.loop cimport Loop, get_loop, loop_of, wait_in
-from syncless._core.scheduler cimport DONE, NEW, RUNNING, WOKEN, BaseTasklet, Scheduler, next_pending, wake_all
+from syncless._core.scheduler cimport DONE, NEW, RUNNING, WOKEN, BaseTasklet, Scheduler, next_pending, take_back, wake_all
 from syncless._core.threadlocal cimport end_locals, start_locals
-from syncless._core.thrown cimport all_of, without
 
 from syncless._core import loop as _loop_module, scheduler as _scheduler_module
 
@@ -288,7 +287,7 @@ cdef class Tasklet(BaseTasklet):
 
     def take_back(self, exception) -> None:
         """The exception, thrown by kill(exception, block=False), is not raised any more; harmless if it has been raised."""
-        self.pending = without(self.pending, exception)
+        take_back(self, exception)
 
     # -- what can be asked ---------------------------------------------------------------------------------------------------
 
@@ -363,7 +362,8 @@ cdef class MainTasklet(Tasklet):
 
 cdef bint interrupt(BaseTasklet main, object exception) except -1:
     """MainTasklet.interrupt(), also for the main tasklet of syncless.stackless."""
-    if any([type(other) is type(exception) for other in all_of(main.pending)]):
+    several = list(main.pending) if type(main.pending) is list else [main.pending]
+    if any([type(other) is type(exception) for other in several]):
         return False
     main.loop.throw(main, exception)
     return True

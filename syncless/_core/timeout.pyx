@@ -5,9 +5,9 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, deadline_after
 from syncless._core.loop cimport Loop, get_loop
-from syncless._core.scheduler cimport BaseTasklet
+from syncless._core.scheduler cimport BaseTasklet, take_back
 from syncless._core.tasklet cimport MainTasklet
-from syncless._core.thrown cimport Thrown, without
+from syncless._core.thrown cimport Thrown
 from syncless._core.timers cimport Timer, timer_init
 
 
@@ -22,9 +22,7 @@ cdef Thrown throw_in_time(BaseTasklet target, object exception):
 
 cdef int stop_throwing(BaseTasklet target, Thrown thrown) except -1:
     """Takes it back if it has not been raised."""
-    target = stand_in_for(target)
-    target.pending = without(target.pending, thrown)
-    return 0
+    return take_back(stand_in_for(target), thrown)
 
 
 cdef BaseTasklet stand_in_for(BaseTasklet target):

@@ -3,9 +3,8 @@
 from cpython.contextvars cimport PyContext_CopyCurrent
 
 from syncless._core.loop cimport Loop, get_loop, loop_of
-from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Scheduler
+from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Scheduler, keep_pending
 from syncless._core.tasklet cimport Tasklet, interrupt, refuse_spawn
-from syncless._core.thrown cimport added
 from syncless.stackless._thread cimport (
     PAUSED, Thread, here, pause, refuse_switch, run_now, run_queue, running, take_out, threads, throw_first,
 )
@@ -376,7 +375,7 @@ cdef class tasklet(TracedTasklet):
             return
         if not pending and self.loop is state.loop:
             running(state)                      # refuses if it may not switch
-        self.pending = added(self.pending, exception)
+        keep_pending(self, exception, False)
         if pending:
             if self.state == PARKED:
                 self.state = READY

@@ -14,8 +14,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 
 from syncless._core.loop cimport Loop, get_loop
-from syncless._core.scheduler cimport NEW, PARKED, READY, BaseTasklet, failed, pass_turn, unchecked_pass_turn
-from syncless._core.thrown cimport added
+from syncless._core.scheduler cimport NEW, PARKED, READY, BaseTasklet, failed, keep_pending, pass_turn, unchecked_pass_turn
 
 cdef const char* PAUSED = "nobody: it is paused"
 cdef const char* IN_CHANNEL = "channel"
@@ -183,7 +182,7 @@ cdef int run_now(Thread state, BaseTasklet target, bint stays) except -1:
 
 cdef int throw_first(Loop loop, BaseTasklet target, BaseException exception) except -1:
     """The exception is raised in the target, which runs next."""
-    target.pending = added(target.pending, exception)
+    keep_pending(target, exception, False)
     if target.state == READY:
         take_out(loop, target)
     if target.state in (READY, PARKED):

@@ -1,5 +1,6 @@
 """A tasklet raises each exception that was thrown at it, in order and once, unless the thrower has taken it back."""
 
+import gc
 import itertools
 import time
 
@@ -423,3 +424,29 @@ def test_a_pool_tells_its_workers_once_to_end():
     with pytest.raises(KeyError):
         pool.map(work, range(4))
     assert sorted(cleaned) == [2, 3] and len(pool) == 0
+
+
+def test_an_exception_thrown_while_another_one_is_kept():
+    """By a finaliser, which the garbage collector may run wherever an object is made."""
+    for later in range(-5, 20):
+        caught = []
+        victim = spawn(catches, lambda: sleep(1000), 3, caught)
+        sleep(0)
+
+        class Trash:
+            def __del__(self, victim=victim):
+                victim.kill(Interrupted(1), block=False)
+
+        victim.kill(Interrupted(0), block=False)
+        trash = Trash()
+        trash.itself = trash
+        del trash
+        held = [[] for _ in range(200)]  # or the interpreter would have spare ones, for which it does not run
+        threshold, error = gc.get_threshold(), Interrupted(2)
+        gc.set_threshold(max(1, gc.get_count()[0] + later))  # it runs at one of the next objects
+        try:
+            victim.kill(error, block=False)
+        finally:
+            gc.set_threshold(*threshold)
+        gc.collect()
+        assert victim.join(5) and sorted(error.args[0] for error in caught) == [0, 1, 2] and held
