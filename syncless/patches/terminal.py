@@ -2,22 +2,32 @@
 
 Without the readline module the terminal's driver edits the line, and there is nothing to read before it is complete. With it the library
 edits, and waits in C for each key; so it is called here as its callback interface wants it, for one key at a time.
+
+curses waits in C, too, and knows keys that it has got already; so it does so in a thread.
 """
 
 from __future__ import annotations
 
 import builtins
 import ctypes
+import functools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from syncless._core.filecalls import parks_now
 from syncless._core.loop import wait_readable
 from syncless._core.sync import Lock
+from syncless._core.threads import ThreadPool
+from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
 
 STDIN, STDOUT = 0, 1
 
+KEYS = ("getch", "getkey", "get_wch", "getstr")
+"""Methods of a window of curses."""
+
+_keys = ThreadPool(1)
 _input = builtins.input
 _one_at_a_time = Lock()
 
@@ -85,5 +95,20 @@ def _key_by_key(library: Any, readline: Any, prompt: str) -> str:
     return text
 
 
+def _key(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def method(self: Any, *args: Any) -> Any:
+        return _keys.run(original, self, *args) if parks_now() else original(self, *args)
+
+    return method
+
+
+def _curses(patcher: Patcher, module: Any) -> None:
+    for name in KEYS:
+        if name in vars(module.window):
+            patcher.member_in_place(module.window, name, _key(vars(module.window)[name]), "waits for a key")
+
+
 def patch(patcher: Patcher) -> None:
+    when_imported(patcher, "_curses", _curses)
     patcher.rebind(builtins, "input", cooperative_input, "waits for a key")

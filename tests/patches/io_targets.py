@@ -78,7 +78,16 @@ def stdin(read):
     return read()
 
 
-def at_a_terminal(before):
+CURSES = """
+import curses, os
+os.environ.setdefault("TERM", "xterm")
+def first(screen):
+    screen.addstr("name? ")
+    return chr(screen.getch())
+"""
+
+
+def at_a_terminal(before, ask='input("name? ")'):
     """input() at a pseudo-terminal, in a child; the line is typed late. The child tells what it got and its ticker's worst pause."""
     import pty
 
@@ -89,7 +98,9 @@ from syncless.patches import patch_all
 from tests.patches.stalls import Ticker
 patch_all()
 ticker = Ticker()
-line = input("name? ")
+line = {ask}
+time.sleep(0.01)  # in which the ticker sees what has just ended
+print()
 print(repr(line), ticker.worst)
 """
     pid, fd = pty.fork()
@@ -278,6 +289,7 @@ IO_TARGETS = {
     "sys.stdin, iteration": (lambda: stdin(lambda: next(iter(sys.stdin))), "a line\n"),
     "input": (lambda: stdin(input), "a line"),
     "input at a terminal": (lambda: at_a_terminal(""), "'me'"),
+    "curses, getch": (lambda: at_a_terminal(CURSES, "curses.wrapper(first)"), "'m'"),
     "input at a terminal, readline": (lambda: at_a_terminal("import readline"), "'me'"),
     "BufferedWriter, full pipe": (lambda: full_pipe(buffered), 1_000_000),
     "print, full pipe": (lambda: full_pipe(printed), 1_000_000),
