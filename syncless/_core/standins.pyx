@@ -15,14 +15,14 @@ cdef extern from *:
     static PyObject *syncless_call(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
         return PyObject_Vectorcall(*(PyObject **) PyModule_GetState(self), args, (size_t) count, names);
     }
-    static PyObject *syncless_stand_in(PyObject *original, PyObject *function, PyObject *module) {
+    static PyObject *syncless_stand_in(PyObject *original, PyObject *function, PyObject *module, const char *doc) {
         PyMethodDef *old = ((PyCFunctionObject *) original)->m_ml;
         PyMethodDef *method = PyMem_Malloc(sizeof(PyMethodDef));        /* for ever: it may be in use anywhere */
         PyObject *holder, *made;
         if (method == NULL)
             return PyErr_NoMemory();
         *method = (PyMethodDef) {old->ml_name, (PyCFunction) (void (*)(void)) syncless_call,
-                                 METH_FASTCALL | METH_KEYWORDS, old->ml_doc};
+                                 METH_FASTCALL | METH_KEYWORDS, doc ? doc : old->ml_doc};
         holder = PyModule_Create(&syncless_holder);
         if (holder == NULL)
             return NULL;
@@ -33,7 +33,10 @@ cdef extern from *:
         return made;
     }
     """
-    object syncless_stand_in(object original, object function, object module)
+    object syncless_stand_in(object original, object function, object module, const char* doc)
+
+
+cdef list docs = []         # for ever, as the functions
 
 
 def stand_in(original, function):
@@ -42,6 +45,10 @@ def stand_in(original, function):
         return function
     if isinstance(function, type) or not hasattr(type(function), "__get__"):
         return function             # it does not bind either
-    made = syncless_stand_in(original, function, original.__module__)
+    cdef const char* doc = NULL
+    if original.__text_signature__ is not None:         # Python 3.13 makes it for functions whose text has none
+        docs.append(f"{original.__name__}{original.__text_signature__}\n--\n\n{original.__doc__ or ''}".encode())
+        doc = docs[len(docs) - 1]
+    made = syncless_stand_in(original, function, original.__module__, doc)
     made.__self__.__name__ = original.__self__.__name__
     return made

@@ -223,6 +223,11 @@ def shutdown() -> None:
     _shutdown()
 
 
+def get_main_thread_ident() -> int:
+    """_thread._get_main_thread_ident (Python 3.13), asked after a fork: the tasklet that forked is the main thread then."""
+    return threadlocks.get_ident()
+
+
 def dummy_init(self: Any, *args: Any) -> None:
     """threading._DummyThread: one that stands for a tasklet is forgotten when the tasklet ends."""
     _dummy_init(self, *args)
@@ -261,6 +266,7 @@ def patch(patcher: Patcher) -> None:
     watch_threads()
     _renew_conditions()
     patcher.rebind(_thread, "get_ident", threadlocks.get_ident, "is the same for all tasklets of a thread")
+    patcher.rebind(_thread, "_get_main_thread_ident", get_main_thread_ident, "knows OS threads only")
     patcher.rebind(_thread, "start_new_thread", start_new_thread, "starts an OS thread")
     patcher.rebind(_thread, "start_new", start_new, "starts an OS thread")
     patcher.rebind(_thread, "_count", count, "counts OS threads")

@@ -143,6 +143,7 @@ print(sent(lambda sock: os.writev(sock.fileno(), [blob, blob])))
 print(sent(lambda sock: os.sendfile(sock.fileno(), spare.fileno(), 0, len(blob))))
 print(sent(lambda sock: sock.sendfile(spare)))
 print(sent(splice) if hasattr(os, "splice") else None)
+spare.close()
 """
 
 

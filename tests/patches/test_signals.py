@@ -7,7 +7,8 @@ import pytest
 
 
 def run_python(program, **options):
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, **options)
+    told = "ignore:This process:DeprecationWarning"  # a program forks on purpose while there are other threads
+    done = subprocess.run([sys.executable, "-W", told, "-c", program], capture_output=True, text=True, timeout=30, **options)
     assert not done.stderr, done.stderr
     return done.stdout
 
