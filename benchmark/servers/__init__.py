@@ -157,7 +157,20 @@ def _uwsgi_version(asynchronous: bool = False) -> Callable[[], str]:
 
 
 def _uvicorn(port: int, app: str) -> list[str]:
-    options = ["--port", str(port), "--app-dir", str(HERE), "--backlog", "1024", "--loop", "uvloop", "--http", "httptools"]
+    options = [
+        "--port",
+        str(port),
+        "--app-dir",
+        str(HERE),
+        "--backlog",
+        "1024",
+        "--loop",
+        "uvloop",
+        "--http",
+        "httptools",
+        "--timeout-keep-alive",
+        "600",
+    ]
     quiet = ["--no-access-log", "--log-level", "critical"] if app != "logged" else []
     return [sys.executable, "-m", "uvicorn", "served_asgi:application", *options, *quiet]
 

@@ -19,5 +19,5 @@ const handlers = {
 if (workers > 1 && cluster.isPrimary) {
   for (let i = 0; i < workers; i++) cluster.fork();
 } else {
-  http.createServer(handlers[application]).listen(port, '127.0.0.1', 1024);
+  http.createServer({keepAliveTimeout: 600_000}, handlers[application]).listen(port, '127.0.0.1', 1024);
 }
