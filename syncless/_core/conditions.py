@@ -153,8 +153,9 @@ class Condition:
         """Lets up to `n` of those who wait look again, the first first."""
         if not self._owned():
             raise RuntimeError("cannot notify on un-acquired lock")
-        for _ in range(min(n, len(self._waiters))):
-            self._waiters.popleft().set()
+        with contextlib.suppress(IndexError):  # one of another thread may leave meanwhile: it holds no lock when it is interrupted
+            for _ in range(min(n, len(self._waiters))):
+                self._waiters.popleft().set()
 
     def notify_all(self) -> None:
         self.notify(len(self._waiters))
