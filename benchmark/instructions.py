@@ -113,9 +113,7 @@ def served(load: Callable[[int, int], None], requests: int, tree: pathlib.Path) 
 def count(name: str, requests: int, tree: pathlib.Path) -> float:
     """Instructions for each further request, or each further turn of an engine's program."""
     if name in ENGINE:
-        few, many = (
-            total(collected(["-c", ENGINE[name].replace("COUNT", str(number))], tree)) for number in (WARM, WARM + requests)
-        )
+        few, many = (total(collected(["-c", ENGINE[name].replace("COUNT", str(number))], tree)) for number in (WARM, WARM + requests))
     else:
         warm = getattr(LOADS[name], "warm", WARM)
         few, many = (served(LOADS[name], number, tree) for number in (warm, warm + requests))

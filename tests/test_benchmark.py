@@ -118,4 +118,4 @@ def test_instructions_are_counted_and_repeat():
     for first, second in zip(runs[0][1::2], runs[1][1::2], strict=True):
         instructions = int(first.replace(",", ""))
         assert 500 < instructions < 50_000
-        assert instructions == pytest.approx(int(second.replace(",", "")), rel=0.02)
+        assert instructions == pytest.approx(int(second.replace(",", "")), rel=0.05)
