@@ -7,7 +7,7 @@ from typing import Any
 
 from syncless._core.select import EventCase, set_case_maker
 from syncless._core.sync import Event
-from syncless._core.tasklet import Tasklet
+from syncless._core.tasklet import Tasklet, TaskletExit, TaskletKilled
 
 
 class AsyncResult:
@@ -39,8 +39,12 @@ class AsyncResult:
         self._set(None, exception)
 
     def __call__(self, source: Tasklet) -> None:
-        """As a done callback of a tasklet: takes over what it ended with."""
+        """As a done callback of a tasklet: takes over what its result() gives or raises."""
         exception = source.exception()
+        if isinstance(exception, TaskletExit):  # which would end the tasklet that asks for the result
+            killed = TaskletKilled(f"{source.name} was killed")
+            killed.__cause__ = exception
+            exception = killed
         self._set(None if exception else source.result(), exception)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import _thread
 import contextvars
 import os
@@ -19,6 +20,11 @@ T = TypeVar("T")
 # The interpreter's own, whatever is put in their place later (syncless.patches).
 _start_new_thread = _thread.start_new_thread
 _put, _get = SimpleQueue.put, SimpleQueue.get
+_sigmask = _signal.pthread_sigmask
+
+FAULTS = {"SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGTRAP"}
+HELD_BACK = sorted(_signal.valid_signals() - {getattr(_signal, name) for name in FAULTS})
+"""Signals that a pool's thread leaves to others. A fault is its own."""
 
 IDLE_SECONDS = 10.0
 """A worker thread that has had nothing to do for so long ends."""
@@ -31,7 +37,7 @@ _pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
 class _Job:
     """One call on its way through a pool."""
 
-    __slots__ = ("abandoned", "args", "context", "done", "error", "function", "kwargs", "place", "value")
+    __slots__ = ("abandoned", "args", "context", "done", "error", "function", "kwargs", "mask", "place", "value")
 
     def __init__(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], place: Semaphore | None = None
@@ -44,6 +50,8 @@ class _Job:
         self.value: Any = None
         self.error: BaseException | None = None
         self.abandoned = False
+        self.mask = _sigmask(_signal.SIG_BLOCK, ())
+        """Signals that the calling thread blocks; child processes of the call inherit it."""
         self.place = place
         """Where a unit is given back when a thread is done with it."""
 
@@ -114,13 +122,17 @@ class ThreadPool:
                     raise
 
     def _work(self) -> None:
+        """A thread's life. Between calls it takes no signals: one that the program blocks would end the process here."""
+        _sigmask(_signal.SIG_BLOCK, HELD_BACK)
         waker: SimpleQueue[None] = SimpleQueue()
         while (job := self._next(waker)) is not None:
             if not job.abandoned:
+                _sigmask(_signal.SIG_SETMASK, job.mask)
                 try:
                     job.value = job.context.run(job.function, *job.args, **job.kwargs)
                 except BaseException as error:
                     job.error = error
+                _sigmask(_signal.SIG_BLOCK, HELD_BACK)
             job.done.set()
             if job.place is not None:
                 job.place.release()
