@@ -85,6 +85,10 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--sni", type=sni, action="append", metavar="NAME=CERT[,KEY]", help="another certificate for clients that ask for NAME"
     )
+    parser.add_argument("--client-ca", metavar="FILE", help="clients must show a certificate of one of these PEM authorities")
+    parser.add_argument("--ciphers", metavar="LIST", help="suites of TLS 1.2 in OpenSSL's notation (default: Mozilla's intermediate list)")
+    parser.add_argument("--tls-min", metavar="VERSION", help="oldest version of TLS, 1.2 or 1.3 (default 1.2)")
+    parser.add_argument("--key-password-file", metavar="FILE", help="a file whose first line is the password of the private keys")
     parser.add_argument("--plain-http", action="store_true", help="answer plain HTTP on the HTTPS port, too")
     parser.add_argument(
         "--trusted",

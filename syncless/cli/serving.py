@@ -87,6 +87,10 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
         "certfile": options.cert,
         "keyfile": options.key,
         "certificates": dict(options.sni) or None,
+        "client_ca": options.client_ca,
+        "ciphers": options.ciphers,
+        "tls_minimum": options.tls_min or "1.2",
+        "key_password": _first_line(options.key_password_file) if options.key_password_file else None,
         "plain_http": options.plain_http,
         "trusted": options.trusted,
         "proxy_protocol": options.proxy_protocol,
@@ -100,3 +104,8 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     if options.trusted_field:
         settings["trusted_fields"] = options.trusted_field
     return settings
+
+
+def _first_line(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.readline().rstrip("\r\n")

@@ -34,7 +34,7 @@ from syncless.wsgi.filewrapper import FileWrapper
 from syncless.wsgi.limits import Limits
 from syncless.wsgi.notices import complain, tell
 from syncless.wsgi.systemd import ServiceManager
-from syncless.wsgi.tls import Certificates, Files, make_certificates
+from syncless.wsgi.tls import Certificates, Files, TLSSettings, make_certificates
 from syncless.wsgi.trust import DEFAULT_FIELDS, Forwarding, Trust
 from syncless.wsgi.websocket import websocket_maker
 
@@ -64,6 +64,10 @@ class Server:
         certfile: str | None = None,
         keyfile: str | None = None,
         certificates: Mapping[str, Files] | None = None,
+        client_ca: str | None = None,
+        ciphers: str | None = None,
+        tls_minimum: str = "1.2",
+        key_password: str | None = None,
         plain_http: bool = False,
         trusted: str | Iterable[str] = (),
         trusted_fields: Iterable[str] = DEFAULT_FIELDS,
@@ -86,7 +90,9 @@ class Server:
             raise error
         binds = [bind] if isinstance(bind, (str, Bind)) else list(bind or ())
         self._wanted = [parse_bind(text) if isinstance(text, str) else text for text in binds] or [Bind(host=host, port=port)]
-        self.certificates: Certificates | None = make_certificates(ssl_context, certfile, keyfile, certificates)
+        self.certificates: Certificates | None = make_certificates(
+            ssl_context, certfile, keyfile, certificates, TLSSettings(client_ca, ciphers, tls_minimum, key_password)
+        )
         if self.certificates is None and (plain_http or any(wanted.tls for wanted in self._wanted)):
             raise ValueError("TLS is asked for, but there is no certificate: give certfile, certificates or ssl_context")
         self._plain_http = plain_http

@@ -51,6 +51,8 @@ def serve(
     "http://" or "https://" before it where only some speak TLS. ``unix_mode`` (0o660), ``unix_owner`` ("user:group"): of UNIX sockets.
     ``ipv6_only``: [::] does not take IPv4 connections, too.
     ``certfile``, ``keyfile``: PEM files; ``certificates``: more of them by the name that the client asks for, {"example.org": (cert, key)};
+    ``client_ca``: a PEM file of authorities, one of which must have signed each client's certificate; ``ciphers``: suites of TLS 1.2 in
+    OpenSSL's notation; ``tls_minimum``: "1.2" or "1.3"; ``key_password``: of the private keys;
     or ``ssl_context``, an SSLContext or a callable that makes one. ``plain_http``: the port speaks HTTP, too.
     ``trusted``: proxies, as addresses, networks, "unix" or "*"; ``trusted_fields``: what they may say of their clients (see `Forwarding`);
     ``proxy_protocol``: their connections begin with a PROXY header.

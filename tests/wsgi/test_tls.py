@@ -371,6 +371,72 @@ def test_a_client_that_does_not_read_is_cut(https, authority):
     waiting.join()
 
 
+def test_authority_of_clients_is_asked_for_whatever_name_they_want(https, start, authority):
+    pem = authority.folder / "clients.pem"
+    authority.ca.cert_pem.write_to_path(pem)
+    server = https(hello, client_ca=str(pem), certificates={"other.example": authority.files("other.example")})
+    known = authority.client_context("me@example.org")
+
+    def get(context, name):
+        with connect(server, context, name) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            return client.recv(1000)
+
+    for name in ("localhost", "other.example"):
+        assert in_thread(get, known, name).startswith(b"HTTP/1.1 200")
+        with pytest.raises(OSError):
+            in_thread(get, authority.context, name)
+
+
+def test_oldest_version_and_ciphers_can_be_chosen(https, authority):
+    def agreed(server, **limits):
+        context = authority.client_context()
+        for name, value in limits.items():
+            setattr(context, name, value)
+        with connect(server, context) as client:
+            return client.version(), client.cipher()[0]
+
+    newest = https(hello, tls_minimum="1.3")
+    assert in_thread(agreed, newest)[0] == "TLSv1.3"
+    with pytest.raises(ssl.SSLError):
+        in_thread(lambda: agreed(newest, maximum_version=ssl.TLSVersion.TLSv1_2))
+    one = "ECDHE-ECDSA-AES256-GCM-SHA384"
+    server = https(hello, ciphers=f"{one}:ECDHE-RSA-AES256-GCM-SHA384")
+    assert in_thread(lambda: agreed(server, maximum_version=ssl.TLSVersion.TLSv1_2))[1].endswith("AES256-GCM-SHA384")
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl, which encrypts the key, is not installed")
+def test_key_with_a_password(start, authority):
+    certfile, keyfile = authority.files("localhost", "127.0.0.1")
+    secret = str(authority.folder / "secret.key")
+    subprocess.run(["openssl", "pkey", "-in", keyfile, "-aes256", "-passout", "pass:open", "-out", secret], check=True)
+    server = start(hello, certfile=certfile, keyfile=secret, key_password="open")
+    with in_thread(connect, server, authority.context) as client:
+        assert client.version()
+    with pytest.raises(ValueError, match="the private key is encrypted: give key_password"):
+        Server(hello, certfile=certfile, keyfile=secret)
+    with pytest.raises(ValueError, match=r"secret\.key"):
+        Server(hello, certfile=certfile, keyfile=secret, key_password="wrong")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tls_minimum": "1.1"}, "must be one of 1.2, 1.3"),
+        ({"ciphers": "NONSENSE"}, "no suite of 'NONSENSE'"),
+        ({"client_ca": "no-such.pem"}, "no-such.pem"),
+    ],
+)
+def test_wrong_settings_are_told(authority, options, message):
+    certfile, keyfile = authority.files("localhost")
+    with pytest.raises((ValueError, OSError), match=message):
+        Server(hello, certfile=certfile, keyfile=keyfile, **options)
+    with pytest.raises(ValueError, match="no certificate"):
+        Server(hello, **options)
+    with pytest.raises(ValueError, match="an ssl_context has its own"):
+        Server(hello, ssl_context=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), **options)
+
+
 def test_client_certificates(start, authority):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority.files("localhost", "127.0.0.1"))
