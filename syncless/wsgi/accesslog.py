@@ -19,7 +19,7 @@ from syncless.wsgi._accesslog import AccessLog
 from syncless.wsgi.notices import complain
 
 FLUSH_SECONDS = 0.5
-"""For which a line is held back at most."""
+"""For which a line is held back at most, unless it goes to a terminal."""
 LAST_SECONDS = 2.0
 """For which a stopping server waits for its last lines to be written."""
 
@@ -162,6 +162,13 @@ class LogFile:
     def flush(self) -> None:
         self.stream.flush()
 
+    def isatty(self) -> bool:
+        """Whether somebody may be looking at it."""
+        try:
+            return bool(self.stream.isatty())
+        except (AttributeError, ValueError):  # no file, or closed
+            return False
+
     def reopen(self) -> None:
         """Goes on in the file that has the path now. OSError if it cannot be opened; the old one is kept then."""
         if self.path:
@@ -182,6 +189,7 @@ class LogWriter:
     def __init__(self, log: AccessLog, file: LogFile):
         self.log = log
         self.file = file
+        self._watched = file.isatty()
         self._failed = False
         self._dropped = 0
         self._closing = False
@@ -193,7 +201,7 @@ class LogWriter:
         closing = False
         while not closing:
             self.log.something.wait()
-            if not self._closing and not self._reopen:
+            if not self._closing and not self._reopen and not self._watched:
                 self.log.full.wait(FLUSH_SECONDS)
             closing = self._closing  # lines that came while the last block was written are still to be taken
             self._write()

@@ -50,6 +50,9 @@ class Ticker:
     def _run(self) -> None:
         while True:
             syncless.sleep(PERIOD)
-            now = self._now()
+            try:
+                now = self._now()
+            except ProcessLookupError:  # the interpreter is ending, and the thread has gone
+                return
             self.worst = max(self.worst, now - self._last - PERIOD)
             self._last = now

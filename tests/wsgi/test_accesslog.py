@@ -14,7 +14,7 @@ import pytest
 
 import syncless
 from syncless.io import socket
-from syncless.wsgi import Server
+from syncless.wsgi import Server, accesslog
 from syncless.wsgi._accesslog import AccessLog
 from syncless.wsgi.accesslog import FORMATS, make_log
 from tests.waiting import eventually
@@ -279,6 +279,17 @@ def test_a_pipe_that_nobody_reads_stops_no_request(start):
         syncless.run_in_thread(read_all)
         server.stop()
     os.close(reading)
+
+
+def test_lines_appear_at_once_on_a_terminal(start, monkeypatch):
+    monkeypatch.setattr(accesslog, "FLUSH_SECONDS", 3600)
+    main, terminal = os.openpty()
+    with os.fdopen(terminal, "w") as stream:
+        server = start(app, access_log=stream)
+        start.client(server).get("/typed")
+        assert b"GET /typed" in syncless.run_in_thread(os.read, main, 1000)
+        server.stop()
+    os.close(main)
 
 
 def test_dropped_lines_are_told_with_their_number(start, capfd):
