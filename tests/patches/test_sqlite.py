@@ -37,6 +37,7 @@ WRITERS = """
     for thread in threads: thread.join()
     assert reader.execute("SELECT count(*), sum(n) FROM t").fetchall() == [(122, 0)]
     assert entering._places.value == databases.ENTERING
+    first.close(); reader.close()
 """
 
 
