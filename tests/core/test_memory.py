@@ -1,5 +1,6 @@
 """Memory that many waiting tasklets have taken is given back when they have ended."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -51,6 +52,7 @@ syncless.Event().wait()
 
 
 @pytest.mark.skipif(not pathlib.Path("/proc/self/statm").exists(), reason="the system does not tell")
+@pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="AddressSanitizer keeps what was freed")
 @pytest.mark.parametrize("busy", [True, False])
 def test_stacks_of_tasklets_that_have_ended_are_given_back(busy):
     program = PROGRAM.replace("{busy}", str(busy))

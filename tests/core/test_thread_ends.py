@@ -219,7 +219,7 @@ def test_tasklets_that_still_wait_when_their_thread_ends_have_ended(when):
     results = [tasklet.result(5) for tasklet in waiting]
     assert results == [True, made, made, made, (0, None), made[0].exception(), True, True]
     assert told == made and made[0].done() and not made[0].successful()
-    assert isinstance(made[0].exception(), TaskletExit) and isinstance(linked.exception, TaskletExit)
+    assert isinstance(made[0].exception(), TaskletExit) and isinstance(linked.exception, TaskletKilled)
 
 
 def test_the_main_tasklet_of_a_thread_ends_with_it():
