@@ -4,7 +4,8 @@ Where there is no descriptor to wait for (any child, a process group), the call 
 
 Fact: vfork() stops the parent until the child has its program, which the kernel reads from a disk, and subprocess keeps
 the interpreter's lock meanwhile. Decision: a program or a working directory on a file system that does not answer at
-once is started with fork(); subprocess then waits at a pipe. Price: fork copies the parent's page tables.
+once is started with fork(); subprocess then waits at a pipe, and posix_spawn(), which is vfork(), is not used by it.
+Price: fork copies the parent's page tables.
 Guarded by tests/patches/test_slow_files.py.
 """
 
@@ -14,6 +15,7 @@ import _posixsubprocess
 import contextlib
 import errno
 import os
+import subprocess
 import sys
 from typing import Any
 
@@ -133,6 +135,7 @@ def _nothing() -> None:
 
 
 def patch(patcher: Patcher) -> None:
+    patcher.member_of_module(subprocess, "_USE_POSIX_SPAWN", False, "waits until a program has been read")
     patcher.rebind(_posixsubprocess, "fork_exec", fork_exec, "waits until a program has been read")
     for function in (waitpid, wait, wait3, wait4, waitid, system):
         patcher.rebind(os, function.__name__, function, "waits for a child process")

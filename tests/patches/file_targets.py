@@ -271,12 +271,13 @@ def certificates():
 def program():
     shutil.copy("/bin/true", "true")
     here = subprocess.run([os.path.abspath("true")]).returncode
+    spawned = subprocess.run([os.path.abspath("true")], close_fds=False).returncode
     there = subprocess.run(["true"], cwd="sub", executable="../true").returncode
     nowhere = subprocess.run(["/bin/true"], cwd=os.path.abspath("sub")).returncode
     with contextlib.suppress(FileNotFoundError):
         subprocess.run([os.path.abspath("nothing")])
         return "found"
-    return here, there, nowhere
+    return here, spawned, there, nowhere
 
 
 def missing():
@@ -320,7 +321,7 @@ TARGETS = {
     "os.copy_file_range": (copied_range, 8),
     "flock, lockf": (locked, "locked"),
     "certificates": (certificates, [1, 1]),
-    "programs and their working directories": (program, [0, 0, 0]),
+    "programs and their working directories": (program, [0, 0, 0, 0]),
     "what is not there": (missing, True),
 }
 """name -> what is done, and what it gives"""
