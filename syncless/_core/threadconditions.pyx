@@ -177,7 +177,7 @@ cdef int take_back(object lock, object state) except -1:
 
 
 cdef object next_thrown():
-    """What was thrown at the tasklet meanwhile, the first of it; or None."""
+    """The first exception that was thrown at the tasklet meanwhile, or None."""
     cdef BaseTasklet me = peek_loop().current if may_park() else None
     return None if me is None or me.pending is None or me.shielded else next_pending(me)
 

@@ -1,6 +1,6 @@
 """Where options come from besides the command line: a TOML file, and the environment.
 
-What is nearer to the user wins: the command line, then variables ``SYNCLESS_*``, then the file, then ``PORT`` and
+The place nearest to the user counts: the command line, then variables ``SYNCLESS_*``, then the file, then ``PORT`` and
 ``WEB_CONCURRENCY``, which a platform sets for whatever runs on it, then the defaults. Keys are the names of the options, see arguments.py.
 """
 

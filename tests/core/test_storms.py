@@ -53,7 +53,7 @@ def test_nothing_is_lost_doubled_or_misdelivered_in_a_storm(clock, part):  # noq
 
 
 class Feeder:
-    """What threads wait for while they end, and what they are handed."""
+    """Primitives that ending threads wait for, and values that they are handed."""
 
     def __init__(self, dice):
         self.dice, self.lock = dice, threading.Lock()
@@ -122,7 +122,7 @@ class Feeder:
                 self.given.append(item)
 
     def rest(self):
-        """What is left, when all have ended."""
+        """The values that are left when all threads have ended."""
         for items in self.queues:
             while not items.empty():
                 self.got.append(items.get())

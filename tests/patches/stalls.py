@@ -14,7 +14,7 @@ WAITS = 0.3, 0.3, 0.3, 1.0, 3.0, 9.0
 """Seconds that the programs under test wait, one attempt after the other: a page that must come from the disk is not counted by the
 kernel, and may be there the next time."""
 WAIT = float(os.environ.get("SYNCLESS_TEST_WAIT", WAITS[0]))
-"""What this program waits for, in seconds."""
+"""The length of the waits in this program, in seconds."""
 WORST = 0.05
 """The longest that a ticker may stand still, in seconds: what docs/patches.md promises."""
 PERIOD = 0.005

@@ -54,7 +54,7 @@ class Unread:
         self.thread.start()
 
     def stop(self):
-        """What it has said, when it has ended."""
+        """Its output, once it has ended."""
         self.process.terminate()
         assert eventually(lambda: self.process.poll() is not None)
         self.thread.join()

@@ -44,7 +44,7 @@ CLOCKS = 1024
 
 
 class WorkersFailed(Exception):
-    """No worker could start; what went wrong stands on stderr."""
+    """No worker could start; the text has the reason, or stderr does."""
 
 
 class Master:

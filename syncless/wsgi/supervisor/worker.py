@@ -34,7 +34,7 @@ BEAT = struct.Struct("d")
 
 @dataclass
 class Work:
-    """What a worker is to do, as its master has made it."""
+    """The orders of a master to one worker."""
 
     application: Any
     options: Mapping[str, Any]
