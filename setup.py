@@ -15,12 +15,12 @@ from setuptools import Extension, setup
 
 # module -> further C sources. The name says the .pyx; a .pxd of the same name is its table of contents.
 NATIVE = {
-    "syncless._core.chunkcache": [],  # 16 KiB frame stacks are kept, not unmapped
-    "syncless._core.poller": [],  # the contract of the backends
-    "syncless._core.poll_epoll": [],
-    "syncless._core.poll_select": [],
+    "syncless._core.cpython.chunkcache": [],  # 16 KiB frame stacks are kept, not unmapped
+    "syncless._core.poll.poller": [],  # the contract of the backends
+    "syncless._core.poll.epoll": [],
+    "syncless._core.poll.select": [],
     "syncless._core.timers": [],  # a heap of deadlines
-    "syncless._core.threadlocal": [],  # threading.local per tasklet
+    "syncless._core.cpython.threadlocal": [],  # threading.local per tasklet
     "syncless._core.observers": [],  # who is told of each switch
     "syncless._core.readyqueue": [],  # whose turn is next
     "syncless._core.thrown": [],  # exceptions on their way to a tasklet
@@ -29,25 +29,25 @@ NATIVE = {
     "syncless._core.trimming": [],  # memory is given back
     "syncless._core.loop": [],  # descriptors, time, signals
     "syncless._core.cputime": [],  # how long each tasklet ran
-    "syncless._core.bytecodes": [],  # how many a turn may have
+    "syncless._core.cpython.bytecodes": [],  # how many a turn may have
     "syncless._core.tasklet": [],  # what users spawn
     "syncless._core.timeout": [],  # Timeout, deadline
     "syncless._core.local": [],  # values of a tasklet's own
-    "syncless._core.sync": [],  # Event, Lock, Semaphore
-    "syncless._core.queues": [],  # Queue, Channel
-    "syncless._core.select": [],  # the first of several
-    "syncless._core.sockcalls": [],  # recv, send, accept, connect: try first, then park
-    "syncless._core.msgcalls": [],  # those with addresses: connect, recvfrom, sendmsg
-    "syncless._core.tlscalls": [],  # the same for TLS
-    "syncless._core.fdcalls": [],  # read and write of files, pipes and other descriptors
-    "syncless._core.filesystems": [],  # which file systems answer at once
-    "syncless._core.filecalls": [],  # open, stat and their kin, directly or in a thread
-    "syncless._core.fileobjects": [],  # io.FileIO and the buffered files
-    "syncless._core.threadlocks": [],  # the interpreter's locks, made cooperative in place
-    "syncless._core.threadconditions": [],  # Condition, Event, Queue: the ways that are taken often
-    "syncless._core.standins": [],  # built-in functions in the place of others
-    "syncless._core.pollobjects": [],  # what select.poll() watches
-    "syncless._core.threadends": [],  # what joins an OS thread is woken by its end
+    "syncless._core.wait.sync": [],  # Event, Lock, Semaphore
+    "syncless._core.wait.queues": [],  # Queue, Channel
+    "syncless._core.wait.select": [],  # the first of several
+    "syncless._core.calls.sockets": [],  # recv, send, accept, connect: try first, then park
+    "syncless._core.calls.messages": [],  # those with addresses: connect, recvfrom, sendmsg
+    "syncless.patches.native.tlscalls": [],  # the same for TLS
+    "syncless._core.calls.descriptors": [],  # read and write of files, pipes and other descriptors
+    "syncless._core.calls.filesystems": [],  # which file systems answer at once
+    "syncless._core.calls.files": [],  # open, stat and their kin, directly or in a thread
+    "syncless.patches.native.fileobjects": [],  # io.FileIO and the buffered files
+    "syncless._core.cpython.locks": [],  # the interpreter's locks, made cooperative in place
+    "syncless.patches.native.conditions": [],  # Condition, Event, Queue: the ways that are taken often
+    "syncless._core.cpython.standins": [],  # built-in functions in the place of others
+    "syncless.patches.native.pollobjects": [],  # what select.poll() watches
+    "syncless.patches.native.threadends": [],  # what joins an OS thread is woken by its end
     "syncless._core.deadlocks": [],  # who waits for whom
     "syncless.stackless._thread": [],  # a Stackless program's run queue
     "syncless.stackless._tracing": [],  # trace and profile functions of a tasklet's own
@@ -55,22 +55,22 @@ NATIVE = {
     "syncless.stackless._channel": [],
     "syncless.stackless._preempt": [],  # run(timeout)
     "syncless.stackless._schedule": [],
-    "syncless.wsgi._head": ["syncless/wsgi/head.c", "syncless/wsgi/host.c"],  # request heads and chunk lines, scanned without Python
-    "syncless.wsgi._environ": [],  # head -> environ
-    "syncless.wsgi._input": [],  # wsgi.input
-    "syncless.wsgi._accesslog": [],  # a line for each response
-    "syncless.wsgi._service": [],  # what connections share: deadlines, buffers, flushing
-    "syncless.wsgi._tls": [],  # plain bytes to ciphertext and back
-    "syncless.wsgi._pace": [],  # how fast a client takes its answer
-    "syncless.wsgi._peer": [],  # receiving, sending, closing
-    "syncless.wsgi._greeting": [],  # PROXY header and handshake
-    "syncless.wsgi._linger": [],  # reading away what a client still sends
-    "syncless.wsgi._response": [],  # what the application says -> bytes
-    "syncless.wsgi._request": [],  # calls the application
-    "syncless.wsgi._upgrade": [],  # a connection for another protocol
-    "syncless.wsgi._bodysource": [],  # a body's bytes
-    "syncless.wsgi._connection": [],  # the life of a connection
-    "syncless.wsgi._acceptor": [],  # new connections
+    "syncless.http.scanner": ["syncless/http/head.c", "syncless/http/host.c"],  # request heads and chunk lines, scanned without Python
+    "syncless.http.environ": [],  # head -> environ
+    "syncless.http.input": [],  # wsgi.input
+    "syncless.http.loglines": [],  # a line for each response
+    "syncless.http.service": [],  # what connections share: deadlines, buffers, flushing
+    "syncless.http.tls": [],  # plain bytes to ciphertext and back
+    "syncless.http.pace": [],  # how fast a client takes its answer
+    "syncless.http.peer": [],  # receiving, sending, closing
+    "syncless.http.greeting": [],  # PROXY header and handshake
+    "syncless.http.linger": [],  # reading away what a client still sends
+    "syncless.http.response": [],  # what the application says -> bytes
+    "syncless.http.request": [],  # calls the application
+    "syncless.http.upgrade": [],  # a connection for another protocol
+    "syncless.http.bodysource": [],  # a body's bytes
+    "syncless.http.connection": [],  # the life of a connection
+    "syncless.http.acceptor": [],  # new connections
 }
 
 # build kind -> compiler flags
@@ -94,7 +94,7 @@ kind = os.environ.get("SYNCLESS_BUILD", "release")
 if kind not in FLAGS:
     sys.exit(f"SYNCLESS_BUILD={kind!r}: choose one of {', '.join(FLAGS)}")
 flags = FLAGS[kind]
-flags = [*flags, "-fexceptions"]  # an interpreter that ends unwinds the stacks of other threads, see _core/greenlet.pxd
+flags = [*flags, "-fexceptions"]  # an interpreter that ends unwinds the stacks of other threads, see _core/cpython/greenlet.pxd
 warnings = ["-Wall", "-Wno-unused-function", "-Wno-unused-but-set-variable", "-Wno-sign-compare", "-Wno-unused-variable"]
 
 
@@ -103,7 +103,7 @@ def extension(name: str, sources: list[str]) -> Extension:
     return Extension(
         name,
         [name.replace(".", "/") + ".pyx", *sources],
-        include_dirs=[os.path.dirname(greenlet.__file__), "syncless/_core", "syncless/wsgi"],
+        include_dirs=[os.path.dirname(greenlet.__file__), "syncless/http"],
         extra_compile_args=flags + warnings,
         extra_link_args=[flag for flag in flags if flag.startswith("-fsanitize")],
     )

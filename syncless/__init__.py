@@ -6,20 +6,20 @@ Tasklets take turns in one thread; whatever would block parks its tasklet and le
 
 from queue import Empty, Full
 
-from syncless._core.conditions import Barrier, BoundedSemaphore, Condition, RLock
-from syncless._core.groups import TaskGroup
 from syncless._core.local import local
 from syncless._core.loop import current_loop, wait_readable, wait_writable
-from syncless._core.pool import Pool
-from syncless._core.queues import Channel, JoinableQueue, LifoQueue, PriorityQueue, Queue
-from syncless._core.results import AsyncResult
 from syncless._core.scheduler import set_error_handler
-from syncless._core.select import after, putting, readable, select, sending, writable
-from syncless._core.sync import Event, Lock, Semaphore
 from syncless._core.tasklet import Tasklet, TaskletExit, TaskletKilled, current, park, sleep, spawn, spawn_in, tasklets, wake
 from syncless._core.threads import run_in_thread
 from syncless._core.timeout import Timeout, deadline
-from syncless._core.waiting import iwait, join_all, wait
+from syncless._core.wait.queues import Channel, JoinableQueue, LifoQueue, PriorityQueue, Queue
+from syncless._core.wait.select import after, putting, readable, select, sending, writable
+from syncless._core.wait.sync import Event, Lock, Semaphore
+from syncless.tools.conditions import Barrier, BoundedSemaphore, Condition, RLock
+from syncless.tools.groups import TaskGroup
+from syncless.tools.pool import Pool
+from syncless.tools.results import AsyncResult
+from syncless.tools.waiting import iwait, join_all, wait
 
 __version__ = "0.1.0"
 

@@ -24,10 +24,10 @@ import sys
 import time
 
 import syncless
+from syncless.http.proxyheader import SIGNATURE, parse_proxy_header
+from syncless.http.trust import Forwarding, Trust
 from syncless.io import socket
 from syncless.wsgi import Server
-from syncless.wsgi.proxyheader import SIGNATURE, parse_proxy_header
-from syncless.wsgi.trust import Forwarding, Trust
 
 CASES = [case["request"].encode("latin-1") for case in json.loads((pathlib.Path(__file__).parent / "wsgi" / "cases.json").read_text())]
 STATUSES = {200, 204, 304, 400, 408, 413, 414, 417, 426, 431, 500, 501, 503, 505}

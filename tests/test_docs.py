@@ -8,8 +8,9 @@ import pytest
 
 import syncless
 import syncless.wsgi
+from syncless.http import accesslog
 from syncless.io import socket
-from syncless.wsgi import Limits, Server, accesslog
+from syncless.wsgi import Limits, Server
 
 ROOT = pathlib.Path(__file__).parent.parent
 BLOCKS = [
@@ -61,9 +62,11 @@ def test_the_calls_that_take_a_timeout_are_named():
     """docs/tasklets.md names exactly the public functions and methods of the engine that have one."""
     text = (ROOT / "docs" / "tasklets.md").read_text()
     named = set(re.findall(r"`(\w+)`", text.partition("Each of these takes")[2].partition(".")[0])) - {"timeout"}
-    core = ROOT / "syncless" / "_core"
-    stubs = ["tasklet.pyi", "sync.pyi", "queues.pyi", "select.pyi", "loop.pyi", "conditions.py", "pool.py", "results.py", "waiting.py"]
-    defined = "\n".join((core / name).read_text() for name in stubs)
+    package = ROOT / "syncless"
+    engine = ["tasklet.pyi", "loop.pyi", "wait/sync.pyi", "wait/queues.pyi", "wait/select.pyi"]
+    tools = ["conditions.py", "pool.py", "results.py", "waiting.py"]
+    files = [*(package / "_core" / name for name in engine), *(package / "tools" / name for name in tools)]
+    defined = "\n".join(path.read_text() for path in files)
     assert named == {name for name in re.findall(r"def (\w+)\((?:[^)]|\(\))*\btimeout\b", defined) if not name.startswith("_")}
 
 

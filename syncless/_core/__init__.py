@@ -4,7 +4,7 @@ import importlib.util
 import os
 import sys
 
-if importlib.util.find_spec("syncless._core.poller") is None:
+if importlib.util.find_spec("syncless._core.poll.poller") is None:
     raise ImportError(
         f"syncless is not built in {os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))} "
         f"for Python {sys.version_info[0]}.{sys.version_info[1]}: run `make serve` there, or leave that folder to use the installed one"

@@ -63,7 +63,7 @@ cdef bint anything_granted(Scheduler loop) noexcept:
     """Whether a tasklet holds what it was given and has not gone on with."""
     cdef PyObject* item = loop.newest
     while item != NULL:
-        if (<BaseTasklet> item).state == READY and (<BaseTasklet> item).granted:
+        if (<BaseTasklet> item).state == READY and (<BaseTasklet> item).handed_over:
             return True
         item = (<BaseTasklet> item).older
     return False
@@ -93,14 +93,14 @@ cdef int tell(Scheduler loop, BaseTasklet tasklet) except -1:
 
 
 cdef int end_carriers(Scheduler loop) except -1:
-    """Ends spawners and idle carriers; drops what is in the ready queue. In a child after a fork nobody is told of anything."""
+    """Ends starters and idle carriers; drops what is in the ready queue. In a child after a fork nobody is told of anything."""
     cdef int i
     retire(loop)
     for tasklet in loop.tasklets():
         (<BaseTasklet> tasklet).state = DONE
         loop.release(tasklet)
     for i in range(2):
-        Py_DECREF(<object> loop.spawners[i])
+        Py_DECREF(<object> loop.starters[i])
     while loop.idle_count:
         loop.idle_count -= 1
         Py_DECREF(<object> loop.idle[loop.idle_count])

@@ -4,7 +4,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from syncless._core.observers cimport Observer
-from syncless._core.poller cimport Poller, PollEvent
+from syncless._core.poll.poller cimport Poller, PollEvent
 from syncless._core.scheduler cimport Runnable, Scheduler, WaitQueue
 
 cdef class Loop
@@ -27,7 +27,7 @@ cdef struct FdEntry:
 cdef class Loop(Scheduler):
     cdef Poller poller
     cdef FdEntry* fds
-    cdef int fd_room
+    cdef int fd_capacity
     cdef PollEvent* events          # the last poll's; any leader goes on at event_pos
     cdef int event_pos, event_count
     cdef readonly object thread_id

@@ -26,9 +26,9 @@ from libc.string cimport memcpy
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.ending cimport end_carriers, end_tasklets
 from syncless._core.observers cimport Observer, Observers
-from syncless._core.poll_epoll cimport EpollPoller
-from syncless._core.poll_select cimport SelectPoller
-from syncless._core.poller cimport READ, WRITE, Poller, PollEvent
+from syncless._core.poll.epoll cimport EpollPoller
+from syncless._core.poll.select cimport SelectPoller
+from syncless._core.poll.poller cimport READ, WRITE, Poller, PollEvent
 from syncless._core.scheduler cimport (
     DONE, RUNNING, WOKEN, BaseTasklet, Py_IsFinalizing, Runnable, Scheduler, WaitQueue, failed, queue_add, queue_remove, unchecked_park,
     wake_all,
@@ -60,13 +60,13 @@ cdef enum:
 cdef int wait_in(WaitQueue* queue, const char* why, object on, int64_t deadline) except -1:
     """Parks the running tasklet in the queue, which lives in `on`. As park(): WOKEN, TIMED_OUT or what was thrown.
 
-    When it raises, the tasklet's `granted` says whether it had been woken: whoever did that counts on it.
+    When it raises, the tasklet's `handed_over` says whether it had been woken: whoever did that counts on it.
     """
     cdef Loop loop = get_loop()
     cdef BaseTasklet tasklet = loop.current
     cdef int outcome
     if tasklet is not None:
-        tasklet.granted = False
+        tasklet.handed_over = False
         queue_add(queue, tasklet)
     loop.inside_count += 1
     outcome = unchecked_park(loop, why, on, deadline)
@@ -149,7 +149,7 @@ cdef class Loop(Scheduler):
         fd = event.fd
         bits = event.bits
         self.event_pos += 1
-        if fd >= self.fd_room or self.fds[fd].gen != event.gen:
+        if fd >= self.fd_capacity or self.fds[fd].gen != event.gen:
             return True                             # of a descriptor that was closed meanwhile
         entry = &self.fds[fd]
         if not self.poller.edge:
@@ -207,7 +207,7 @@ cdef class Loop(Scheduler):
     cdef FdEntry* entry(self, int fd) except NULL:
         """The descriptor's place in the table. The pointer is good until the next call of entry()."""
         cdef FdEntry* grown
-        cdef int room = self.fd_room
+        cdef int room = self.fd_capacity
         if fd < 0:
             raise OSError(9, "Bad file descriptor")
         if fd >= room:
@@ -218,10 +218,10 @@ cdef class Loop(Scheduler):
             if grown == NULL:
                 raise MemoryError
             if self.fds != NULL:
-                memcpy(grown, self.fds, self.fd_room * sizeof(FdEntry))
+                memcpy(grown, self.fds, self.fd_capacity * sizeof(FdEntry))
                 PyMem_Free(self.fds)
             self.fds = grown
-            self.fd_room = room
+            self.fd_capacity = room
         return &self.fds[fd]
 
     cdef int arm(self, int fd, FdEntry* entry, int bits) except -1:
@@ -273,7 +273,7 @@ cdef class Loop(Scheduler):
     cdef int forget_fd(self, int fd) except -1:
         """To be called before a descriptor is closed: late events are ignored, whoever waits for it goes on and meets the error."""
         cdef FdEntry* entry
-        if fd < 0 or fd >= self.fd_room:
+        if fd < 0 or fd >= self.fd_capacity:
             return 0
         entry = &self.fds[fd]
         if entry.armed and not self.poller.edge:
@@ -307,10 +307,10 @@ cdef class Loop(Scheduler):
         The others are left as they are and never run: their `finally` blocks belong to the parent.
         """
         cdef int fd
-        watchers = [<object> self.fds[fd].watcher for fd in range(self.fd_room) if self.fds[fd].watcher != NULL]
+        watchers = [<object> self.fds[fd].watcher for fd in range(self.fd_capacity) if self.fds[fd].watcher != NULL]
         self.event_pos = self.event_count = 0
         self.polling = False
-        for fd in range(self.fd_room):
+        for fd in range(self.fd_capacity):
             self.fds[fd].gen += 1
             self.fds[fd].armed = 0
             self.fds[fd].readers.head = self.fds[fd].readers.tail = NULL
@@ -362,7 +362,7 @@ cdef class Loop(Scheduler):
         cdef int fd
         if self.jobs or self.timers.count or self.parked_count > self.inside_count + others:
             return True
-        for fd in range(self.fd_room):
+        for fd in range(self.fd_capacity):
             if self.fds[fd].watcher != NULL:
                 return True                         # a server is listening
         return False
@@ -378,7 +378,7 @@ cdef class Loop(Scheduler):
     def census(self) -> dict:
         """What the engine owns now. Every test ends at the counts with which it began."""
         cdef int fd, watched = 0, waited = 0
-        for fd in range(self.fd_room):
+        for fd in range(self.fd_capacity):
             if self.fds[fd].watcher != NULL:
                 watched += 1
             if self.fds[fd].readers.head != NULL or self.fds[fd].writers.head != NULL:

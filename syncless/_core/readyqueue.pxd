@@ -12,12 +12,12 @@ cdef class ReadyQueue:
     cdef readonly size_t ring_count
     # what is due before the next poll, owned
     cdef PyObject** late
-    cdef Py_ssize_t late_count, late_room
+    cdef Py_ssize_t late_count, late_capacity
     # fairness: a poll is due when either is used up
-    cdef int credits
+    cdef int turns_left
     cdef int unread                 # turns that still go without a reading of the clock
     cdef int64_t polled_at
-    cdef int64_t share              # ns
+    cdef int64_t slice_ns              # ns
     cdef bint polling               # asleep, with the GIL released
 
     cdef int push(self, object item) except -1

@@ -60,12 +60,12 @@ cdef class ReadyQueue:
     cdef int before_poll(self, object item) except -1:
         """Runs the item before the loop next looks at descriptors."""
         cdef PyObject** grown
-        if self.late_count == self.late_room:
-            grown = <PyObject**> PyMem_Realloc(self.late, (self.late_room * 2 or 16) * sizeof(PyObject*))
+        if self.late_count == self.late_capacity:
+            grown = <PyObject**> PyMem_Realloc(self.late, (self.late_capacity * 2 or 16) * sizeof(PyObject*))
             if grown == NULL:
                 raise MemoryError
             self.late = grown
-            self.late_room = self.late_room * 2 or 16
+            self.late_capacity = self.late_capacity * 2 or 16
         Py_INCREF(item)
         self.late[self.late_count] = <PyObject*> item
         self.late_count += 1
@@ -80,27 +80,27 @@ cdef class ReadyQueue:
     cdef void polled(self, int64_t now) noexcept:
         """A poll is over: the next is due after POLL_ITEMS items or POLL_AFTER ns."""
         self.now = self.polled_at = now
-        self.credits = POLL_ITEMS
-        self.share = POLL_AFTER
+        self.turns_left = POLL_ITEMS
+        self.slice_ns = POLL_AFTER
 
     cdef void share_equally(self, int64_t now, int items) noexcept:
         """The items that a poll brought are done: those that are ready get as many turns and as much time before the next."""
         cdef int64_t spent = now - self.polled_at
         self.polled(now)
-        self.credits = max(items, <int> POLL_ITEMS)
-        self.share = max(spent, <int64_t> POLL_AFTER)
+        self.turns_left = max(items, <int> POLL_ITEMS)
+        self.slice_ns = max(spent, <int64_t> POLL_AFTER)
 
     cdef bint _poll_due(self) noexcept:
         """Once it is due it stays so until there was one: who gives way asks, and the leader asks again."""
         cdef int64_t before
-        self.credits -= 1
+        self.turns_left -= 1
         if self.unread:                             # turns are short: reading the clock each time would be a good part of their cost
             self.unread -= 1
         else:
             before = self.now
             self.now = monotonic_ns()
-            if self.now - self.polled_at > self.share:
-                self.credits = 0
+            if self.now - self.polled_at > self.slice_ns:
+                self.turns_left = 0
             elif self.now - before < SHORT:
                 self.unread = 3
-        return self.credits <= 0
+        return self.turns_left <= 0

@@ -3,10 +3,10 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
-from syncless._core.greenlet cimport PyGreenlet
+from syncless._core.cpython.greenlet cimport PyGreenlet
 from syncless._core.observers cimport Observers
 from syncless._core.readyqueue cimport ReadyQueue
-from syncless._core.threadlocal cimport Locals
+from syncless._core.cpython.threadlocal cimport Locals
 from syncless._core.thrown cimport Thrown
 from syncless._core.timers cimport Timer, TimerHeap
 
@@ -54,7 +54,7 @@ cdef class BaseTasklet(Runnable):
     cdef PyObject* next_waiter      # borrowed: neighbours in the queue of what it waits for
     cdef PyObject* prev_waiter
     cdef bint queued                # in such a queue
-    cdef bint granted               # wake() has let it go on from its present or last wait; it may have been killed since
+    cdef bint handed_over               # wake() has let it go on from its present or last wait; it may have been killed since
     cdef Locals locals              # its values in threading.local
     cdef object switch_hook         # called with True before others run in its place, with False when it goes on; or None
     cdef uint64_t serial            # the how manieth tasklet it is, and that of who spawned it
@@ -197,8 +197,8 @@ cdef class Scheduler(ReadyQueue):
     cdef TimerHeap timers
     # carriers
     cdef PyGreenlet** idle          # owned
-    cdef Py_ssize_t idle_count, idle_room, carrier_count
-    cdef (PyGreenlet*)[2] spawners  # owned
+    cdef Py_ssize_t idle_count, idle_capacity, carrier_count
+    cdef (PyGreenlet*)[2] starters  # owned
     cdef PyGreenlet* main_greenlet  # owned
     cdef PyObject* newest           # borrowed: list of live tasklets
     cdef Py_ssize_t live_count
@@ -228,7 +228,7 @@ cdef class Scheduler(ReadyQueue):
     cdef int _goes_on(self, BaseTasklet tasklet) except -1
     cdef int drop_pending(self, BaseTasklet tasklet) except -1
     cdef int raise_pending(self, BaseTasklet tasklet) except -1
-    cdef int _torn(self, BaseTasklet tasklet) except -1
+    cdef int _switch_failed(self, BaseTasklet tasklet) except -1
     cdef int _run_next(self) except -1
     cdef int _rest(self, PyGreenlet* target) except -1
 

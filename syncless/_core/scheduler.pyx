@@ -11,7 +11,7 @@ waits, it switches straight to the next ready tasklet, or to an idle carrier, wh
                                                `--> an idle carrier goes on with [loop]: the new leader
     leader meets a parked tasklet that is ready: rests in the idle list, switches to it
 
-So the loop never runs on top of a user's stack. New carriers are started by *spawners*, greenlets that do nothing else and stay at the
+So the loop never runs on top of a user's stack. New carriers are started by *starters*, greenlets that do nothing else and stay at the
 depths at which they began, because a greenlet begins at the C stack position of whoever starts it. There are two, by turns: a switch from
 a carrier of the first to one of the second, which lies below, copies nothing out.
 
@@ -20,7 +20,7 @@ it, and none is kept across a call.
 
 What stands on a carrier's stack between its base and the place where it switches is copied at each switch, and each return from there costs,
 because the processor cannot foresee it. So the functions on that way have no try block, whose room on the stack is large: they call what may
-fail, look at its result, and leave the rest to functions of their own (failed, _torn).
+fail, look at its result, and leave the rest to functions of their own (failed, _switch_failed).
 
 Threads: each has its own Loop. The GIL guards the ready queue, so another thread wakes a tasklet by the same wake(), which also
 wakes the poller if that loop is asleep.
@@ -35,14 +35,16 @@ from cpython.ref cimport Py_DECREF, Py_XDECREF
 from libc.stdint cimport int64_t, uint64_t
 
 from syncless._core.clock cimport NEVER, monotonic_ns
-from syncless._core.greenlet cimport (
+from syncless._core.cpython.greenlet cimport (
     PyGreenlet, PyGreenlet_GetCurrent, PyGreenlet_Import, PyGreenlet_New, PyGreenlet_Switch, Step, at_base, switch_further_down,
 )
 from syncless._core.readyqueue cimport ReadyQueue
-from syncless._core.threadlocal cimport drop_locals, exchange_locals
+from syncless._core.cpython.threadlocal cimport drop_locals, exchange_locals
 from syncless._core.timers cimport TimerHeap, timer_init
 
-from syncless._core import chunkcache, outlet
+from syncless._core import outlet
+
+from syncless._core.cpython import chunkcache
 
 cdef extern from *:
     """
@@ -51,7 +53,7 @@ cdef extern from *:
     uint64_t syncless_serial
 
 cdef enum:
-    FURTHER_DOWN = 6000         # bytes of stack between the two spawners: more than most carriers have when they switch, and no whole pages
+    FURTHER_DOWN = 6000         # bytes of stack between the two starters: more than most carriers have when they switch, and no whole pages
 
 PyGreenlet_Import()
 chunkcache.install()
@@ -137,14 +139,14 @@ cdef class Scheduler(ReadyQueue):
 
     cdef int begin(self) except -1:
         """In the greenlet that is the thread's main one."""
-        cdef _Greenlet spawner = _Greenlet()
+        cdef _Greenlet starter = _Greenlet()
         cdef int i
-        spawner.loop = self
-        spawner.step, spawner.failed = <Step> start_carriers, <Step> spawner_failed
+        starter.loop = self
+        starter.step, starter.failed = <Step> start_carriers, <Step> starter_failed
         self.main_greenlet = PyGreenlet_GetCurrent()
         for i in range(2):
-            self.spawners[i] = PyGreenlet_New(<PyObject*> spawner, self.main_greenlet)
-            switch_further_down(self.spawners[i], i * FURTHER_DOWN)
+            self.starters[i] = PyGreenlet_New(<PyObject*> starter, self.main_greenlet)
+            switch_further_down(self.starters[i], i * FURTHER_DOWN)
         self.polled(monotonic_ns())
         return 0
 
@@ -194,7 +196,7 @@ cdef class Scheduler(ReadyQueue):
         if tasklet.state != PARKED:
             return (<StandIn> tasklet).taken(value) if tasklet.state == STANDS_IN else 0
         tasklet.value = value
-        tasklet.granted = True
+        tasklet.handed_over = True
         tasklet.state = READY
         tasklet.loop.push(tasklet)
         return 1
@@ -280,9 +282,9 @@ cdef class Scheduler(ReadyQueue):
         if self.idle_count:
             self.idle_count -= 1
             return self.idle[self.idle_count]
-        return self.spawners[self.carrier_count & 1]
+        return self.starters[self.carrier_count & 1]
 
-    cdef int _torn(self, BaseTasklet tasklet) except -1:
+    cdef int _switch_failed(self, BaseTasklet tasklet) except -1:
         """An exception came out of the switch itself: the greenlet ends."""
         try:
             return failed()
@@ -306,12 +308,12 @@ cdef class Scheduler(ReadyQueue):
         """The running carrier goes into the idle list and the target goes on. Whoever takes it from there makes it the leader again."""
         cdef PyGreenlet* me
         cdef PyGreenlet** grown
-        if self.idle_count == self.idle_room:
-            grown = <PyGreenlet**> PyMem_Realloc(self.idle, (self.idle_room * 2 or 64) * sizeof(PyGreenlet*))
+        if self.idle_count == self.idle_capacity:
+            grown = <PyGreenlet**> PyMem_Realloc(self.idle, (self.idle_capacity * 2 or 64) * sizeof(PyGreenlet*))
             if grown == NULL:
                 raise MemoryError
             self.idle = grown
-            self.idle_room = self.idle_room * 2 or 64
+            self.idle_capacity = self.idle_capacity * 2 or 64
         me = PyGreenlet_GetCurrent()
         self.idle[self.idle_count] = me
         self.idle_count += 1
@@ -400,7 +402,7 @@ cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
             tasklet.carrier = NULL
             Py_DECREF(<object> carrier)         # which runs, and so has other owners
             if returned == NULL:
-                return self._torn(tasklet)
+                return self._switch_failed(tasklet)
             Py_DECREF(<object> returned)
             tasklet.switches += 1
             if tasklet.locals.own or tasklet.switch_hook is not None:
@@ -429,7 +431,7 @@ cdef int switch(PyGreenlet* target) except -1:
 
 
 cdef int start_carriers(Scheduler self) except -1:
-    """What a spawner does: each switch to it starts one carrier, at the spawner's own depth."""
+    """What a starter does: each switch to it starts one carrier, at the starter's own depth."""
     cdef _Greenlet carrier
     switch(self.main_greenlet)              # which has started it, to give it its depth
     while True:
@@ -441,7 +443,7 @@ cdef int start_carriers(Scheduler self) except -1:
         switch(carrier.carrier)                # raises GreenletExit when the loop ends
 
 
-cdef int spawner_failed(Scheduler _) except -1:
+cdef int starter_failed(Scheduler _) except -1:
     return failed()
 
 

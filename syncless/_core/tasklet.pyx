@@ -14,7 +14,7 @@ from libc.stdint cimport int64_t
 from syncless._core.clock cimport deadline_after, monotonic_ns
 from syncless._core.loop cimport Loop, get_loop, loop_of, wait_in
 from syncless._core.scheduler cimport DONE, NEW, RUNNING, WOKEN, BaseTasklet, Scheduler, next_pending, take_back, wake_all
-from syncless._core.threadlocal cimport end_locals, start_locals
+from syncless._core.cpython.threadlocal cimport end_locals, start_locals
 
 from syncless._core import loop as _loop_module, scheduler as _scheduler_module
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from syncless._core.loop import current_loop
-from syncless._core.sync import Event, Semaphore
+from syncless._core.wait.sync import Event, Semaphore
 
 T = TypeVar("T")
 

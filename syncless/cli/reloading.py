@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TypeVar
 
+from syncless.http.notices import complain
 from syncless.wsgi import WorkersFailed
-from syncless.wsgi.notices import complain
 
 T = TypeVar("T")
 ENDINGS = (".py", ".toml")

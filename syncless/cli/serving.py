@@ -14,10 +14,10 @@ from typing import Any
 
 from syncless.cli.arguments import parse
 from syncless.cli.reloading import until_it_starts, watched
+from syncless.http.addresses import systemd_fds
+from syncless.http.notices import flush
 from syncless.wsgi import ApplicationFailed, ApplicationNotFound, Limits, Server, WorkersFailed, as_wsgi, serve
-from syncless.wsgi.addresses import systemd_fds
 from syncless.wsgi.blocking import patch_process
-from syncless.wsgi.notices import flush
 
 
 def serve_command(arguments: list[str]) -> int:

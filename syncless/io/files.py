@@ -10,8 +10,8 @@ import io
 import os
 from typing import IO, Any
 
-from syncless._core import fdcalls, filesystems
-from syncless._core.filecalls import FileFunction, OpenFunction, SlowFunction
+from syncless._core.calls import descriptors, filesystems
+from syncless._core.calls.files import FileFunction, OpenFunction, SlowFunction
 
 set_mode = filesystems.set_mode
 file_systems = filesystems.file_systems
@@ -26,10 +26,10 @@ _close = FileFunction(os.close)
 class _Raw(io.FileIO):
     """What open() makes its files of."""
 
-    readinto = fdcalls.file_readinto  # type: ignore[assignment]
-    readall = fdcalls.file_readall  # type: ignore[assignment]
-    read = fdcalls.file_read  # type: ignore[assignment]
-    write = fdcalls.file_write  # type: ignore[assignment]
+    readinto = descriptors.file_readinto  # type: ignore[assignment]
+    readall = descriptors.file_readall  # type: ignore[assignment]
+    read = descriptors.file_read  # type: ignore[assignment]
+    write = descriptors.file_write  # type: ignore[assignment]
 
 
 def open(
@@ -90,7 +90,7 @@ def write_file(path: str | bytes | os.PathLike[Any], data: Any, *, durable: bool
             rest = memoryview(data).cast("B")
             size = len(rest)
             while rest:
-                rest = rest[fdcalls.write(fd, rest) :]
+                rest = rest[descriptors.write(fd, rest) :]
             if durable:
                 _fsync(fd)
         finally:

@@ -13,8 +13,8 @@ import socket as _stdlib
 from socket import *
 from typing import Any
 
-from syncless._core import msgcalls, sockcalls
-from syncless._core.filecalls import is_slow
+from syncless._core.calls import messages, sockets
+from syncless._core.calls.files import is_slow
 from syncless.io.dns import getaddrinfo, getfqdn, gethostbyaddr, gethostbyname, gethostbyname_ex, getnameinfo
 from syncless.io.names import resolved
 
@@ -32,26 +32,26 @@ class socket(_stdlib.socket):
 
     __slots__ = ()
 
-    __init__ = sockcalls.init
-    recv = sockcalls.recv
-    recv_into = sockcalls.recv_into
-    send = sockcalls.send
-    sendall = sockcalls.sendall
-    recvfrom = msgcalls.recvfrom
-    recvfrom_into = msgcalls.recvfrom_into
-    recvmsg = msgcalls.recvmsg
-    recvmsg_into = msgcalls.recvmsg_into
-    sendto = msgcalls.sendto
-    sendmsg = msgcalls.sendmsg
-    connect = msgcalls.connect
-    connect_ex = msgcalls.connect_ex
-    bind = msgcalls.bind
-    detach = sockcalls.detach
-    _real_close = sockcalls.real_close
+    __init__ = sockets.init
+    recv = sockets.recv
+    recv_into = sockets.recv_into
+    send = sockets.send
+    sendall = sockets.sendall
+    recvfrom = messages.recvfrom
+    recvfrom_into = messages.recvfrom_into
+    recvmsg = messages.recvmsg
+    recvmsg_into = messages.recvmsg_into
+    sendto = messages.sendto
+    sendmsg = messages.sendmsg
+    connect = messages.connect
+    connect_ex = messages.connect_ex
+    bind = messages.bind
+    detach = sockets.detach
+    _real_close = sockets.real_close
 
     def accept(self) -> tuple[socket, Any]:
         """accept() -> (socket, address); parks until somebody connects."""
-        accepted: tuple[socket, Any] = sockcalls.accept(self, socket if isinstance(self, socket) else _stdlib.socket)
+        accepted: tuple[socket, Any] = sockets.accept(self, socket if isinstance(self, socket) else _stdlib.socket)
         if _stdlib.getdefaulttimeout() is None and self.gettimeout():
             accepted[0].setblocking(True)
         return accepted
@@ -73,7 +73,7 @@ class socket(_stdlib.socket):
         try:
             while size and remaining > 0:
                 try:
-                    sent = sockcalls.sendfile(self, fileno, offset, min(remaining, _SENDFILE_CHUNK))
+                    sent = sockets.sendfile(self, fileno, offset, min(remaining, _SENDFILE_CHUNK))
                 except TimeoutError:
                     raise
                 except OSError as error:
@@ -96,7 +96,7 @@ class socket(_stdlib.socket):
         return sock
 
 
-msgcalls.set_lookup(resolved)
+messages.set_lookup(resolved)
 SocketType = socket
 
 

@@ -9,10 +9,10 @@ import os
 import sys
 from typing import Any
 
-from syncless._core.otherhubs import watch_hubs
 from syncless._core.tasklet import current
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
+from syncless.tools.otherhubs import watch_hubs
 
 _forks = 0
 """How many times this process has been the child of a fork, counting its parents."""

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from syncless._core.filecalls import FileFunction
+from syncless._core.calls.files import FileFunction
 from syncless._core.tasklet import sleep
 from syncless.patches.registry import Patcher
 

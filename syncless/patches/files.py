@@ -1,7 +1,7 @@
 """Files, pipes and FIFOs: os.read and its kin, open, stat and theirs, and io.FileIO, on which all files stand.
 
 What is in memory is read at once, and a file system that has always answered at once is called directly; the rest is done in threads. The
-rule is told in syncless._core.filesystems.
+rule is told in syncless._core.calls.filesystems.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from syncless._core import fdcalls, fileobjects
-from syncless._core.filecalls import (
+from syncless._core.calls import descriptors
+from syncless._core.calls.files import (
     ChangeDirectory,
     DescriptorFunction,
     EntryMethod,
@@ -30,15 +30,16 @@ from syncless._core.filecalls import (
 from syncless._core.loop import wait_readable, wait_writable
 from syncless._core.tasklet import sleep
 from syncless.patches.imports import when_imported
+from syncless.patches.native import fileobjects
 from syncless.patches.registry import Patcher
 
 DESCRIPTORS: dict[str, Callable[..., Any]] = {
-    "read": fdcalls.read,
-    "write": fdcalls.write,
-    "readv": fdcalls.readv,
-    "writev": fdcalls.writev,
-    "pread": fdcalls.pread,
-    "pwrite": fdcalls.pwrite,
+    "read": descriptors.read,
+    "write": descriptors.write,
+    "readv": descriptors.readv,
+    "writev": descriptors.writev,
+    "pread": descriptors.pread,
+    "pwrite": descriptors.pwrite,
 }
 PATHS = (
     *("stat", "lstat", "access", "statvfs", "pathconf", "readlink", "getxattr", "setxattr", "listxattr", "removexattr"),
@@ -49,10 +50,10 @@ TWO_PATHS = ("rename", "replace", "link", "symlink")
 SOMETIMES = ("fstat", "fstatvfs", "ftruncate", "fchmod", "fchown", "close", "lseek")
 BY_NATURE = ("fsync", "fdatasync", "sync", "posix_fallocate", "copy_file_range")
 FILE = {
-    "readinto": fdcalls.file_readinto,
-    "read": fdcalls.file_read,
-    "readall": fdcalls.file_readall,
-    "write": fdcalls.file_write,
+    "readinto": descriptors.file_readinto,
+    "read": descriptors.file_read,
+    "readall": descriptors.file_readall,
+    "write": descriptors.file_write,
 }
 FILE_SOMETIMES = ("close", "seek", "truncate")
 ENTRY = ("stat", "is_dir", "is_file", "is_symlink")
@@ -117,7 +118,7 @@ def sendfile(out_fd: int, in_fd: int, offset: int | None, count: int, *more: Any
     """os.sendfile, cooperative."""
     if more or named or is_file(out_fd) or not os.get_blocking(out_fd):
         return _sendfile_of(out_fd, in_fd, offset, count, *more, **named)  # type: ignore[no-any-return]
-    return fdcalls.sendfile(out_fd, in_fd, offset, count)
+    return descriptors.sendfile(out_fd, in_fd, offset, count)
 
 
 def eventfd_read(fd: Any) -> int:
@@ -125,7 +126,7 @@ def eventfd_read(fd: Any) -> int:
     number = fd.fileno() if hasattr(fd, "fileno") else fd
     if type(number) is not int or number < 0 or not os.get_blocking(number):
         return _eventfd_read(number)  # type: ignore[no-any-return]
-    read = fdcalls.read(number, 8)
+    read = descriptors.read(number, 8)
     if len(read) != 8:
         raise OSError(0, "Error")  # as unpatched: it is no eventfd
     return int.from_bytes(read, sys.byteorder)

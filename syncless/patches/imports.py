@@ -6,8 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from syncless._core.imports import when_executed
 from syncless.patches.registry import Patcher
+from syncless.tools.imports import when_executed
 
 
 def when_imported(

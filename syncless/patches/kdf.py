@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from syncless._core.filecalls import parks_now
+from syncless._core.calls.files import parks_now
 from syncless._core.threads import ThreadPool
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher

@@ -13,13 +13,13 @@ import os
 import time
 from typing import Any
 
-from syncless._core import fdcalls
-from syncless._core.imports import loaded
+from syncless._core.calls import descriptors
+from syncless._core.cpython.locks import get_ident
 from syncless._core.loop import current_loop
 from syncless._core.tasklet import current, sleep
-from syncless._core.threadlocks import get_ident
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher, instances_of
+from syncless.tools.imports import loaded
 
 try:
     from _multiprocessing import SemLock  # type: ignore[import-not-found]
@@ -118,8 +118,8 @@ def _renew_methods() -> None:
 
 def _connections(patcher: Patcher, connection: Any) -> None:
     if hasattr(os, "readv"):
-        patcher.default(connection.Connection._send, _os_write, fdcalls.write, "keeps os.write")
-        patcher.default(connection.Connection._recv, _os_read, fdcalls.read, "keeps os.read")
+        patcher.default(connection.Connection._send, _os_write, descriptors.write, "keeps os.write")
+        patcher.default(connection.Connection._recv, _os_read, descriptors.read, "keeps os.read")
 
 
 def patch(patcher: Patcher) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from syncless._core.loop import give_way, wait_readable
-from syncless._core.pollobjects import watched_by
+from syncless.patches.native.pollobjects import watched_by
 from syncless.patches.registry import Patcher
 
 LONGEST = 2_000_000

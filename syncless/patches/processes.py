@@ -19,8 +19,8 @@ import subprocess
 import sys
 from typing import Any
 
-from syncless._core import fdcalls
-from syncless._core.filecalls import DescriptorFunction, FileFunction, OpenFunction, parks_now
+from syncless._core.calls import descriptors
+from syncless._core.calls.files import DescriptorFunction, FileFunction, OpenFunction, parks_now
 from syncless._core.loop import wait_readable
 from syncless._core.threads import run_in_thread
 from syncless.patches.registry import Patcher
@@ -95,7 +95,7 @@ def _answers_at_once(program: Any) -> bool:
     with contextlib.suppress(PermissionError):  # it may be executable all the same
         fd = _open(program, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            fdcalls.pread(fd, 1, 0)
+            descriptors.pread(fd, 1, 0)
         finally:
             _close(fd)
     return _open.is_quick(program)

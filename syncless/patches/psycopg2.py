@@ -28,7 +28,7 @@ from operator import attrgetter, methodcaller
 from types import SimpleNamespace
 from typing import Any
 
-from syncless._core.filecalls import parks_now
+from syncless._core.calls.files import parks_now
 from syncless._core.loop import wait_readable, wait_writable
 from syncless._core.threads import ThreadPool
 from syncless.patches.registry import Patcher

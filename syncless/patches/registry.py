@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
-from syncless._core.standins import stand_in
-from syncless._core.threadlocks import set_in_type
+from syncless._core.cpython.locks import set_in_type
+from syncless._core.cpython.standins import stand_in
 
 T = TypeVar("T")
 _ABSENT: Any = object()

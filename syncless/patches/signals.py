@@ -27,11 +27,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from syncless._core.loop import current_loop
-from syncless._core.results import AsyncResult
-from syncless._core.sync import Event
 from syncless._core.tasklet import MainTasklet, Tasklet, current
+from syncless._core.wait.sync import Event
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
+from syncless.tools.results import AsyncResult
 
 PAUSE = 0.005
 """Seconds between two looks for a signal."""

@@ -29,7 +29,7 @@ from itertools import islice
 from time import perf_counter as now
 from typing import Any
 
-from syncless._core.filecalls import FileFunction, parks_now
+from syncless._core.calls.files import FileFunction, parks_now
 from syncless._core.threads import Share
 from syncless.patches.databases import Connection, connections, database_of, known_of
 from syncless.patches.imports import when_imported

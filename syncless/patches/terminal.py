@@ -15,10 +15,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from syncless._core.filecalls import parks_now
+from syncless._core.calls.files import parks_now
 from syncless._core.loop import wait_readable
-from syncless._core.sync import Lock
 from syncless._core.threads import ThreadPool
+from syncless._core.wait.sync import Lock
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
 

@@ -1,8 +1,8 @@
 """_thread, and with it threading, queue, concurrent.futures and whatever else stands on its locks and threads.
 
 A thread that is started from now on is a tasklet of the thread that starts it. Locks, RLocks and SimpleQueues, old and new, park instead of
-blocking (see _core/threadlocks.pyx), except in OS threads that have no loop, where they are what they were. So everything that stands on
-them waits cooperatively by itself; Condition, Event and Queue get shorter ways to do so (see _core/threadconditions.pyx).
+blocking (see _core/cpython/locks.pyx), except in OS threads that have no loop, where they are what they were. So everything that stands on
+them waits cooperatively by itself; Condition, Event and Queue get shorter ways to do so (see patches/native/conditions.pyx).
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any
 
-from syncless._core import threadconditions, threadlocks
+from syncless._core.cpython import locks
+from syncless._core.cpython.threadlocal import separate_thread_locals
 from syncless._core.loop import current_loop
-from syncless._core.sync import Event
 from syncless._core.tasklet import MainTasklet, Tasklet, current, spawn
-from syncless._core.threadends import watch_threads
-from syncless._core.threadlocal import separate_thread_locals
 from syncless._core.threads import thread_count
+from syncless._core.wait.sync import Event
+from syncless.patches.native import conditions
+from syncless.patches.native.threadends import watch_threads
 from syncless.patches.registry import Patcher, instances_of
 
 _dummy_init = threading._DummyThread.__init__  # type: ignore[attr-defined]
@@ -29,33 +30,33 @@ _sentinels: weakref.WeakKeyDictionary[Tasklet, Any] = weakref.WeakKeyDictionary(
 """Locks that are released when the thread that is a tasklet ends (threading waits for them up to Python 3.12)."""
 
 LOCK = {
-    "acquire": threadlocks.lock_acquire,
-    "acquire_lock": threadlocks.lock_acquire,
-    "__enter__": threadlocks.lock_acquire,
-    "release": threadlocks.lock_release,
-    "release_lock": threadlocks.lock_release,
-    "__exit__": threadlocks.lock_exit,
+    "acquire": locks.lock_acquire,
+    "acquire_lock": locks.lock_acquire,
+    "__enter__": locks.lock_acquire,
+    "release": locks.lock_release,
+    "release_lock": locks.lock_release,
+    "__exit__": locks.lock_exit,
 }
 RLOCK = {
-    "acquire": threadlocks.rlock_acquire,
-    "__enter__": threadlocks.rlock_acquire,
-    "release": threadlocks.rlock_release,
-    "__exit__": threadlocks.rlock_exit,
-    "_is_owned": threadlocks.rlock_is_owned,
-    "_recursion_count": threadlocks.rlock_recursion_count,
-    "_release_save": threadlocks.rlock_release_save,
-    "_acquire_restore": threadlocks.rlock_acquire_restore,
+    "acquire": locks.rlock_acquire,
+    "__enter__": locks.rlock_acquire,
+    "release": locks.rlock_release,
+    "__exit__": locks.rlock_exit,
+    "_is_owned": locks.rlock_is_owned,
+    "_recursion_count": locks.rlock_recursion_count,
+    "_release_save": locks.rlock_release_save,
+    "_acquire_restore": locks.rlock_acquire_restore,
 }
-SIMPLE_QUEUE = {"put": threadlocks.queue_put, "put_nowait": threadlocks.queue_put_nowait, "get": threadlocks.queue_get}
+SIMPLE_QUEUE = {"put": locks.queue_put, "put_nowait": locks.queue_put_nowait, "get": locks.queue_get}
 CONDITION = {
-    "__enter__": threadconditions.condition_enter,
-    "__exit__": threadconditions.condition_exit,
-    "wait": threadconditions.condition_wait,
-    "notify": threadconditions.condition_notify,
-    "notify_all": threadconditions.condition_notify_all,
+    "__enter__": conditions.condition_enter,
+    "__exit__": conditions.condition_exit,
+    "wait": conditions.condition_wait,
+    "notify": conditions.condition_notify,
+    "notify_all": conditions.condition_notify_all,
 }
-EVENT = {"set": threadconditions.event_set, "clear": threadconditions.event_clear, "wait": threadconditions.event_wait}
-QUEUE = {"put": threadconditions.queue_put, "get": threadconditions.queue_get}
+EVENT = {"set": conditions.event_set, "clear": conditions.event_clear, "wait": conditions.event_wait}
+QUEUE = {"put": conditions.queue_put, "get": conditions.queue_get}
 
 
 def this_tasklet() -> Tasklet:
@@ -122,7 +123,7 @@ def start_new(function: Callable[..., object], args: tuple[Any, ...], kwargs: di
 
 def set_sentinel() -> Any:
     """_thread._set_sentinel: a lock that is released when the calling thread ends."""
-    if threadlocks.get_ident() == _get_os_ident():
+    if locks.get_ident() == _get_os_ident():
         made = _set_sentinel()
         watch_threads()
         return made
@@ -153,8 +154,8 @@ def _set_at_end(handle: Any, ended: Event) -> None:
 def join_handle(self: Any, timeout: float | None = None) -> None:
     """_ThreadHandle.join (Python 3.13) of an OS thread: another OS thread waits in C, for all tasklets that join it."""
     waits = timeout is None or timeout < 0
-    cannot_wait = self.is_done() or self.ident in (0, threadlocks.get_ident())
-    if cannot_wait or timeout == 0 or not threadlocks.parks():
+    cannot_wait = self.is_done() or self.ident in (0, locks.get_ident())
+    if cannot_wait or timeout == 0 or not locks.parks():
         _join_handle(self, timeout)
         return
     ended = _ends.get(id(self))
@@ -187,7 +188,7 @@ class ThreadHandle:
 
     def join(self, timeout: float | None = None) -> None:
         self._must_be_started()
-        if self.ident == threadlocks.get_ident():
+        if self.ident == locks.get_ident():
             raise RuntimeError("Cannot join current thread")
         self._done.wait(None if timeout is None or timeout < 0 else timeout)
 
@@ -225,7 +226,7 @@ def shutdown() -> None:
 
 def get_main_thread_ident() -> int:
     """_thread._get_main_thread_ident (Python 3.13), asked after a fork: the tasklet that forked is the main thread then."""
-    return threadlocks.get_ident()
+    return locks.get_ident()
 
 
 def dummy_init(self: Any, *args: Any) -> None:
@@ -233,7 +234,7 @@ def dummy_init(self: Any, *args: Any) -> None:
     _dummy_init(self, *args)
     tasklet = this_tasklet()
     if not isinstance(tasklet, MainTasklet):
-        number = threadlocks.get_ident()
+        number = locks.get_ident()
         tasklet.add_done_callback(lambda _: threading._active.pop(number, None))  # type: ignore[attr-defined]
 
 
@@ -265,7 +266,7 @@ def patch(patcher: Patcher) -> None:
     _in_place(patcher, _thread.RLock, RLOCK, "stops the thread, and belongs to it")
     watch_threads()
     _renew_conditions()
-    patcher.rebind(_thread, "get_ident", threadlocks.get_ident, "is the same for all tasklets of a thread")
+    patcher.rebind(_thread, "get_ident", locks.get_ident, "is the same for all tasklets of a thread")
     patcher.rebind(_thread, "_get_main_thread_ident", get_main_thread_ident, "knows OS threads only")
     patcher.rebind(_thread, "start_new_thread", start_new_thread, "starts an OS thread")
     patcher.rebind(_thread, "start_new", start_new, "starts an OS thread")

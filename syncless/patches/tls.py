@@ -11,9 +11,9 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-from syncless._core import tlscalls
-from syncless._core.filecalls import parks_now
+from syncless._core.calls.files import parks_now
 from syncless._core.threads import Share
+from syncless.patches.native import tlscalls
 from syncless.patches.registry import Patcher
 
 LOADS = ("load_cert_chain", "load_verify_locations", "set_default_verify_paths", "load_dh_params")

@@ -6,11 +6,11 @@ from cpython.object cimport PyObject
 
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport READY, STANDS_IN, BaseTasklet, Meeting, StandIn, WaitQueue, queue_add, queue_pop, queue_remove, waits
-from syncless._core.select cimport Case
+from syncless._core.wait.select cimport Case
 from syncless.stackless._tasklet cimport bomb, exception_of, tasklet
 from syncless.stackless._thread cimport IN_CHANNEL, Thread, here, leave as give_way, pause, push_first
 
-from syncless._core.select import set_case_maker
+from syncless._core.wait.select import set_case_maker
 
 cdef object channel_callback = None
 
@@ -102,7 +102,7 @@ cdef class channel(Meeting):
             self.meet(target)
         else:
             target.state = READY
-            target.granted = True
+            target.handed_over = True
             push_first(loop, target)
         if target.state == STANDS_IN or target.loop is not loop:
             return value
@@ -125,7 +125,7 @@ cdef class channel(Meeting):
         if target.state == STANDS_IN:               # of a tasklet in select()
             return (<StandIn> target).taken(target.value)
         target.state = READY
-        target.granted = True
+        target.handed_over = True
         return target.loop.push(target)
 
     cdef int give_back(self, object value) except -1:
@@ -159,7 +159,7 @@ cdef class channel(Meeting):
         if state.switch_trap:
             raise RuntimeError("switch_trap")
         me.value = value
-        me.granted = False
+        me.handed_over = False
         queue_add(self.line(direction), me)
         self.waits += direction
         try:
@@ -168,7 +168,7 @@ cdef class channel(Meeting):
             value, me.value = me.value, None
             if me.queued:
                 self.leaves(me, direction)
-            elif me.granted and direction < 0:
+            elif me.handed_over and direction < 0:
                 self.give_back(value)
             raise
         value, me.value = me.value, None

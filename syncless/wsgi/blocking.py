@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 
 from syncless.debug import Watchdog
-from syncless.wsgi.notices import complain
+from syncless.http.notices import complain
 
 Patch = bool | Mapping[str, bool]
 """True: all areas that patch_all() patches by default; a mapping: its arguments, {"sqlite3": False}; False: none."""

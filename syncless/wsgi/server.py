@@ -1,4 +1,4 @@
-"""Server: listening sockets, the environment of an application, starting and stopping. The hot path is in _connection.pyx."""
+"""Server: listening sockets, the environment of an application, starting and stopping. The hot path is in connection.pyx."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from weakref import WeakSet
 
 import syncless
 from syncless._core.loop import current_loop
-from syncless._core.otherhubs import watch_hubs
 from syncless._core.outlet import Outlet, is_plain, standard
-from syncless._core.sync import Event
 from syncless._core.tasklet import Tasklet, sleep, spawn
-from syncless._core.waiting import Waitable
+from syncless._core.wait.sync import Event
 from syncless.console import Console, listen_if_asked
-from syncless.wsgi._acceptor import Acceptor, close_connections
-from syncless.wsgi._service import Service
-from syncless.wsgi.accesslog import LAST_SECONDS, LogFile, LogWriter, make_log
+from syncless.http.acceptor import Acceptor, close_connections
+from syncless.http.accesslog import LAST_SECONDS, LogFile, LogWriter, make_log
+from syncless.http.addresses import Bind, Listening, begin_no_more, owner_ids, parse_bind, show, shut
+from syncless.http.certificates import Certificates, Files, TLSSettings, make_certificates
+from syncless.http.filewrapper import FileWrapper
+from syncless.http.limits import Limits
+from syncless.http.notices import complain, tell
+from syncless.http.service import Service
+from syncless.http.systemd import ServiceManager
+from syncless.http.trust import DEFAULT_FIELDS, Forwarding, Trust
+from syncless.tools.otherhubs import watch_hubs
+from syncless.tools.waiting import Waitable
 from syncless.wsgi.adapt import as_wsgi
-from syncless.wsgi.addresses import Bind, Listening, begin_no_more, owner_ids, parse_bind, show, shut
 from syncless.wsgi.client import client_gone
-from syncless.wsgi.filewrapper import FileWrapper
-from syncless.wsgi.limits import Limits
-from syncless.wsgi.notices import complain, tell
-from syncless.wsgi.systemd import ServiceManager
-from syncless.wsgi.tls import Certificates, Files, TLSSettings, make_certificates
-from syncless.wsgi.trust import DEFAULT_FIELDS, Forwarding, Trust
 from syncless.wsgi.websocket import websocket_maker
 
 LAST_CALL = 0.1

@@ -21,12 +21,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from syncless._core.sync import Lock
 from syncless._core.tasklet import TaskletExit
 from syncless._core.timeout import Timeout
-from syncless.wsgi._upgrade import Upgrade
-from syncless.wsgi.errors import BadRequest, BodyTimeout, ClientGone, UpgradeRequired
-from syncless.wsgi.limits import Limits
+from syncless._core.wait.sync import Lock
+from syncless.http.errors import BadRequest, BodyTimeout, ClientGone, UpgradeRequired
+from syncless.http.limits import Limits
+from syncless.http.upgrade import Upgrade
 
 HANDSHAKE_FIELDS = (
     "Host",

@@ -48,7 +48,7 @@ from syncless import (
     sleep,
     spawn,
 )
-from syncless._core.select import set_chance
+from syncless._core.wait.select import set_chance
 from syncless.stackless import channel
 
 WORKERS, STEPS, HITS = 10, 12, 100

@@ -7,8 +7,8 @@ import time
 import pytest
 
 import syncless
-from syncless._core import fdcalls, filesystems
-from syncless._core.filecalls import DescriptorFunction, FileFunction, OpenFunction, SlowFunction, is_file, is_slow
+from syncless._core.calls import descriptors, filesystems
+from syncless._core.calls.files import DescriptorFunction, FileFunction, OpenFunction, SlowFunction, is_file, is_slow
 
 
 @pytest.fixture(autouse=True)
@@ -183,27 +183,27 @@ def test_reading_and_writing_in_each_mode(tmp_path, mode):
     data = os.urandom(3_000_000)
     fd = os.open(path, os.O_RDWR | os.O_CREAT)
     try:
-        assert fdcalls.write(fd, data) == len(data) and fdcalls.pwrite(fd, b"abc", 5) == 3
+        assert descriptors.write(fd, data) == len(data) and descriptors.pwrite(fd, b"abc", 5) == 3
         data = data[:5] + b"abc" + data[8:]
-        assert fdcalls.pread(fd, 10, 0) == data[:10] and fdcalls.pread(fd, 10, len(data) - 3) == data[-3:]
-        assert fdcalls.read(fd, 10) == b""
+        assert descriptors.pread(fd, 10, 0) == data[:10] and descriptors.pread(fd, 10, len(data) - 3) == data[-3:]
+        assert descriptors.read(fd, 10) == b""
         os.lseek(fd, 0, 0)
-        assert fdcalls.read(fd, 1 << 22) == data
-        for call in (lambda: fdcalls.pread(fd, 1, -1), lambda: fdcalls.pwrite(fd, b"x", -1), lambda: fdcalls.pread(9999, 1, 0)):
+        assert descriptors.read(fd, 1 << 22) == data
+        for call in (lambda: descriptors.pread(fd, 1, -1), lambda: descriptors.pwrite(fd, b"x", -1), lambda: descriptors.pread(9999, 1, 0)):
             with pytest.raises(OSError):
                 call()
     finally:
         os.close(fd)
     fd = os.open(path, os.O_RDONLY)
     with pytest.raises(OSError, match="Bad file descriptor"):
-        fdcalls.write(fd, b"x")
+        descriptors.write(fd, b"x")
     os.close(fd)
 
 
 def test_a_full_disk():
     fd = os.open("/dev/full", os.O_WRONLY)
     with pytest.raises(OSError, match="No space left"):
-        fdcalls.write(fd, bytes(100_000))
+        descriptors.write(fd, bytes(100_000))
     os.close(fd)
 
 

@@ -428,7 +428,7 @@ def test_cancelled_deadlines_leave_the_heap():
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="before 3.11 frames are not in blocks")
 def test_frame_blocks_are_kept():
-    from syncless._core import chunkcache
+    from syncless._core.cpython import chunkcache
 
     for _ in range(3):
         syncless.join_all([spawn(sleep, 0.001) for _ in range(600)])

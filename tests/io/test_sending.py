@@ -11,7 +11,7 @@ import pytest
 
 import syncless
 from syncless import spawn
-from syncless._core import fdcalls
+from syncless._core.calls import descriptors
 from syncless.io import socket
 
 BLOB = bytes(range(256)) * 31250  # 8,000,000 bytes: more than any socket's buffers take
@@ -47,8 +47,8 @@ CALLS = {
     "sendmsg of one": lambda sock: sock.sendmsg([BLOB]),
     "sendmsg of many kinds": lambda sock: sock.sendmsg([b"", *map(memoryview, PIECES[:3]), bytearray(b"".join(PIECES[3:])), b""]),
     "sendmsg of a generator": lambda sock: sock.sendmsg(memoryview(piece).cast("H") for piece in PIECES),
-    "os.write": lambda sock: fdcalls.write(sock.fileno(), BLOB),
-    "os.writev": lambda sock: fdcalls.writev(sock.fileno(), PIECES),
+    "os.write": lambda sock: descriptors.write(sock.fileno(), BLOB),
+    "os.writev": lambda sock: descriptors.writev(sock.fileno(), PIECES),
     "raw file": lambda sock: sock.makefile("wb", buffering=0).write(BLOB),
 }
 
@@ -187,14 +187,14 @@ def test_pipe_whose_reader_goes_in_the_middle():
     left, right = os.pipe()
 
     def read_a_little():
-        fdcalls.read(left, 1000)
+        descriptors.read(left, 1000)
         syncless.sleep(0.01)
         os.close(left)
 
     reader = spawn(read_a_little)
-    assert 0 < fdcalls.write(right, BLOB) < len(BLOB)
+    assert 0 < descriptors.write(right, BLOB) < len(BLOB)
     with pytest.raises(BrokenPipeError):
-        fdcalls.write(right, BLOB)
+        descriptors.write(right, BLOB)
     reader.result()
     os.close(right)
 

@@ -329,7 +329,7 @@ TARGETS = {
 
 def main(directory, names):
     import syncless
-    from syncless._core import filesystems
+    from syncless._core.calls import filesystems
     from syncless.patches import patch_all
     from tests.patches.stalls import Ticker
 

@@ -13,10 +13,11 @@ import threading
 import pytest
 
 import syncless
+from syncless.http import accesslog
+from syncless.http.accesslog import FORMATS, make_log
+from syncless.http.loglines import AccessLog
 from syncless.io import socket
-from syncless.wsgi import Server, accesslog
-from syncless.wsgi._accesslog import AccessLog
-from syncless.wsgi.accesslog import FORMATS, make_log
+from syncless.wsgi import Server
 from tests.waiting import eventually
 
 COMBINED = re.compile(

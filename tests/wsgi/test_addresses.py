@@ -10,8 +10,8 @@ import sys
 import pytest
 
 import syncless
+from syncless.http.addresses import Bind, owner_ids, parse_bind, show
 from syncless.io import socket
-from syncless.wsgi.addresses import Bind, owner_ids, parse_bind, show
 
 
 def hello(environ, start_response):

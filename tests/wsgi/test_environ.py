@@ -2,7 +2,7 @@
 
 import pytest
 
-from syncless.wsgi._environ import environ_of
+from syncless.http.environ import environ_of
 
 
 def environ(head, template=None):

@@ -8,9 +8,9 @@ import struct
 import pytest
 
 import syncless
+from syncless.http.proxyheader import LONGEST_LINE, SIGNATURE, ProxyHeader, parse_proxy_header
+from syncless.http.trust import Forwarding, Trust
 from syncless.wsgi import Server
-from syncless.wsgi.proxyheader import LONGEST_LINE, SIGNATURE, ProxyHeader, parse_proxy_header
-from syncless.wsgi.trust import Forwarding, Trust
 
 KEYS = ("REMOTE_ADDR", "REMOTE_PORT", "wsgi.url_scheme", "HTTPS", "HTTP_HOST", "SERVER_PORT")
 

@@ -14,8 +14,8 @@ import threading
 import pytest
 
 import syncless
+from syncless.http.certificates import server_context
 from syncless.wsgi import Server
-from syncless.wsgi.tls import server_context
 
 trustme = pytest.importorskip("trustme", reason="trustme makes the certificates of these tests: pip install trustme")
 

@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 import syncless
-from syncless.wsgi import _head
+from syncless.http import scanner
 
 CASES = json.loads((pathlib.Path(__file__).parent / "cases.json").read_text())
 
@@ -52,10 +52,10 @@ def test_whole_bytewise_and_split(start, case):
 def test_the_scanner_says_the_same_of_every_prefix(case):
     """Incomplete, then for ever the same: a decision never depends on bytes that come later."""
     data = raw(case)
-    final = _head.parse(data)
+    final = scanner.parse(data)
     decided = False
     for size in range(len(data) + 1):
-        found = _head.parse(data[:size])
+        found = scanner.parse(data[:size])
         if found is not None:
             decided = True
             assert found == final

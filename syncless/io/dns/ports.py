@@ -20,9 +20,9 @@ import socket
 import time
 from typing import Any
 
-from syncless._core import sockcalls
+from syncless._core.calls import sockets
 from syncless._core.loop import Loop, current_loop
-from syncless._core.sync import Event
+from syncless._core.wait.sync import Event
 from syncless.io.dns.wire import Question, renumbered
 
 LARGEST = 65535
@@ -62,7 +62,7 @@ class Port:
         self.seconds = 0.0
         """The socket's timeout."""
         self.sock: Any = _socket.socket(socket.AF_INET6 if ":" in server[0] else socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-        sockcalls.forget(self.sock.fileno())
+        sockets.forget(self.sock.fileno())
         try:
             self.sock.connect(server)
         except BaseException:
@@ -72,7 +72,7 @@ class Port:
 
     def close(self) -> None:
         _open.remove(self)
-        sockcalls.forget(self.sock.fileno())
+        sockets.forget(self.sock.fileno())
         self.sock.close()
 
     def read(self, seconds: float) -> None:
@@ -82,7 +82,7 @@ class Port:
             if not seconds <= self.seconds <= seconds + TOLERANCE_SECONDS:
                 self.seconds = seconds
                 self.sock.settimeout(seconds)
-            data = sockcalls.recv(self.sock, LARGEST)
+            data = sockets.recv(self.sock, LARGEST)
         except TimeoutError:
             raise
         except OSError as error:
@@ -144,7 +144,7 @@ class Conversation:
             question = renumbered(question)
         port.asked[question.number] = self
         try:
-            sockcalls.send(port.sock, question.wire)
+            sockets.send(port.sock, question.wire)
         except OSError as error:
             port.fail(error)
             raise

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from syncless._core.sync import Event
+from syncless._core.wait.sync import Event
 from syncless.io.dns import wire
 from syncless.io.dns.system import Hosts, ResolvConf, Source, Watched, parse_nsswitch
 from syncless.io.dns.transport import NOERROR, NoAnswer, exchange

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from syncless._core import msgcalls, sockcalls
-from syncless._core.sync import Semaphore
+from syncless._core.calls import messages, sockets
+from syncless._core.wait.sync import Semaphore
 from syncless.io.dns import wire
 from syncless.io.dns.ports import OUT_OF_DESCRIPTORS, Address, Conversation
 from syncless.io.dns.system import ResolvConf
@@ -134,11 +134,11 @@ def _ask_by_tcp(question: wire.Question, server: Address, until: float) -> wire.
         raise TimeoutError(errno.ETIMEDOUT, "no connection was free")
     try:
         sock = _socket.socket(socket.AF_INET6 if ":" in server[0] else socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        sockcalls.forget(sock.fileno())
+        sockets.forget(sock.fileno())
         try:
             return _talk(sock, question, server, until)
         finally:
-            sockcalls.forget(sock.fileno())
+            sockets.forget(sock.fileno())
             sock.close()
     finally:
         _connections.release()
@@ -146,9 +146,9 @@ def _ask_by_tcp(question: wire.Question, server: Address, until: float) -> wire.
 
 def _talk(sock: Any, question: wire.Question, server: Address, until: float) -> wire.Answer:
     _limit(sock, until)
-    msgcalls.connect(sock, server)
+    messages.connect(sock, server)
     _limit(sock, until)
-    sockcalls.sendall(sock, struct.pack("!H", len(question.wire)) + question.wire)
+    sockets.sendall(sock, struct.pack("!H", len(question.wire)) + question.wire)
     (size,) = struct.unpack("!H", _receive(sock, 2, until))
     answer = wire.parse(_receive(sock, size, until), question)
     if answer is None:
@@ -160,7 +160,7 @@ def _receive(sock: Any, size: int, until: float) -> bytes:
     data = bytearray()
     while len(data) < size:
         _limit(sock, until)
-        more = sockcalls.recv(sock, size - len(data))
+        more = sockets.recv(sock, size - len(data))
         if not more:
             raise OSError(errno.ECONNRESET, "the name server hung up")
         data += more

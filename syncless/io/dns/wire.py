@@ -10,8 +10,8 @@ import socket
 import struct
 from typing import Any, NamedTuple
 
-from syncless._core.sync import Lock
 from syncless._core.threads import run_in_thread
+from syncless._core.wait.sync import Lock
 from syncless.io.dns.system import ResolvConf, options_of
 
 A, CNAME, SOA, PTR, AAAA = 1, 5, 6, 12, 28

@@ -22,15 +22,15 @@ from types import FrameType
 from typing import Any
 
 import syncless
+from syncless.http.addresses import show
+from syncless.http.limits import Limits
+from syncless.http.notices import complain, flush, ready, tell
+from syncless.http.systemd import ServiceManager
 from syncless.wsgi.adapt import as_wsgi
-from syncless.wsgi.addresses import show
 from syncless.wsgi.blocking import Patch
-from syncless.wsgi.limits import Limits
-from syncless.wsgi.notices import complain, flush, ready, tell
 from syncless.wsgi.server import LAST_CALL, Server
 from syncless.wsgi.supervisor.slot import Slot, Worker
 from syncless.wsgi.supervisor.worker import BEAT, CANNOT_START, LONGEST_REASON, READY, REPLACE_ME, Work
-from syncless.wsgi.systemd import ServiceManager
 
 GIVE_UP_AFTER = 3
 """Workers that die before any has been ready."""

@@ -18,9 +18,9 @@ from socket import socket
 from typing import Any
 
 from syncless._core.tasklet import sleep, spawn
-from syncless.wsgi.addresses import Bind
+from syncless.http.addresses import Bind
+from syncless.http.limits import Limits
 from syncless.wsgi.blocking import Patch, StallWarning, patch_process, warn_of_blocking_modules
-from syncless.wsgi.limits import Limits
 from syncless.wsgi.loading import ApplicationFailed, ApplicationNotFound
 from syncless.wsgi.server import Server
 

@@ -12,7 +12,7 @@ from django.http import FileResponse, HttpResponse, HttpResponseRedirect, JsonRe
 from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
 
-from syncless.wsgi.filewrapper import FileWrapper
+from syncless.http.filewrapper import FileWrapper
 
 FOLDER = pathlib.Path(tempfile.mkdtemp())
 BLOB = os.urandom(1 << 20) * 3

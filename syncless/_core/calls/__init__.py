@@ -1,0 +1,1 @@
+"""System calls that try first and park only when they must: sockets, messages, descriptors, files."""

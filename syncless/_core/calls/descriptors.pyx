@@ -1,0 +1,461 @@
+"""read and write of any descriptor: tried without waiting first; what would wait parks the tasklet.
+
+Fact: whether a descriptor blocks belongs to its open file description, which other processes share: a pipe to a child, the terminal.
+Danger: O_NONBLOCK set here makes their reads fail with EAGAIN. Decision: each call says for itself that it must not wait (RWF_NOWAIT). Where
+the kernel knows no such flag for a descriptor it is asked for readiness first, and written in pieces that a ready pipe takes whole.
+Price: one more system call there. Guarded by tests/core/test_descriptors.py::test_the_mode_of_a_shared_pipe_is_left_alone.
+
+Files are always ready, and wait all the same. What is in memory is read at once; what is not, or is written, goes the way of its file
+system (filesystems.pyx): directly, or in a thread.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.errno cimport EAGAIN, EINTR, EINVAL, ENOSYS, EOPNOTSUPP, errno
+from libc.stdint cimport int64_t
+from libc.string cimport strerror
+from posix.types cimport off_t
+
+from syncless._core.clock cimport NEVER, monotonic_ns
+from syncless._core.calls.filesystems cimport Kind, Trial, fresh_ns, in_pool, look, never, of_device
+from syncless._core.loop cimport Loop, peek_loop, take_turns
+from syncless._core.poll.poller cimport READ, WRITE
+
+import _io
+import os
+
+cdef extern from *:
+    """
+    #include <errno.h>
+    #include <fcntl.h>
+    #include <poll.h>
+    #include <sys/uio.h>
+    #include <unistd.h>
+    #ifndef RWF_NOWAIT      /* another system than Linux: never supported */
+    #define RWF_NOWAIT 0
+    static ssize_t syncless_nowait(int fd, struct iovec *iov, int count, off_t position, int writing) { errno = EOPNOTSUPP; return -1; }
+    #else
+    static ssize_t syncless_nowait(int fd, struct iovec *iov, int count, off_t position, int writing) {
+        return writing ? pwritev2(fd, iov, count, position, RWF_NOWAIT) : preadv2(fd, iov, count, position, RWF_NOWAIT);
+    }
+    #endif
+    static ssize_t syncless_move(int fd, struct iovec *iov, off_t position, int writing) {
+        if (position < 0)
+            return writing ? writev(fd, iov, 1) : readv(fd, iov, 1);
+        return writing ? pwrite(fd, iov->iov_base, iov->iov_len, position) : pread(fd, iov->iov_base, iov->iov_len, position);
+    }
+    static int syncless_ready(int fd, int writing) {
+        struct pollfd asked = {fd, writing ? POLLOUT : POLLIN, 0};
+        return poll(&asked, 1, 0);
+    }
+    static int syncless_has_failed(int fd) {        /* a socket; its error is not taken away */
+        struct pollfd asked = {fd, 0, 0};
+        return poll(&asked, 1, 0) == 1 && (asked.revents & POLLERR) && (asked.revents & POLLHUP);
+    }
+    static void set_errno(int error) { errno = error; }
+    static int syncless_never_blocks(int fd) { int flags = fcntl(fd, F_GETFL); return flags != -1 && (flags & O_NONBLOCK); }
+
+    typedef struct {        /* the beginning of io.FileIO's objects */
+        PyObject_HEAD
+        int fd;
+        unsigned int created : 1, readable : 1, writable : 1, appending : 1;
+    } SynclessFileIO;
+    """
+    struct iovec:
+        void* iov_base
+        size_t iov_len
+    ctypedef struct SynclessFileIO:
+        int fd
+        unsigned int readable, writable
+    ssize_t syncless_nowait(int fd, iovec* iov, int count, off_t position, int writing) nogil
+    ssize_t syncless_move(int fd, iovec* iov, off_t position, int writing) nogil
+    int syncless_ready(int fd, int writing) nogil
+    bint syncless_has_failed(int fd) nogil
+    void set_errno(int error) nogil
+    int syncless_never_blocks(int fd) nogil
+    off_t lseek(int fd, off_t offset, int whence) nogil
+    int SEEK_CUR, SEEK_SET
+    int PyErr_CheckSignals() except -1
+    int _PyBytes_Resize(PyObject** data, Py_ssize_t size) except -1
+
+cdef enum:
+    PIECE = 4096            # PIPE_BUF: a pipe that is ready takes so many bytes without blocking
+    SHARE = 1 << 20         # bytes that are copied before others get a turn
+    FILE_PIECE = 1 << 16    # bytes of a file that are sent at once
+    LARGE = 1 << 18         # bytes of a write to a file that is always made in a thread
+    HERE = -1               # the position at which the description stands
+
+cdef object file_type = _io.FileIO
+cdef object original_readinto = _io.FileIO.readinto
+cdef object original_readall = _io.FileIO.readall
+cdef object original_read = _io.FileIO.read
+cdef object original_write = _io.FileIO.write
+
+
+cdef ssize_t directly(int fd, iovec* piece, off_t position, bint writing) noexcept:
+    cdef ssize_t n
+    with nogil:
+        n = syncless_move(fd, piece, position, writing)
+    return n
+
+
+cdef class Transfer:
+    """One read or write of a file, made in a thread. Holds the memory, should the tasklet be killed meanwhile."""
+    cdef int fd
+    cdef object owner
+    cdef char* data
+    cdef Py_ssize_t size
+    cdef off_t position
+    cdef bint writing
+    cdef Trial trial        # None if it does not count: a file system that says what is in memory
+
+    def __call__(self):
+        cdef iovec piece
+        cdef Py_ssize_t done = 0
+        cdef ssize_t n = 0
+        cdef int error
+        cdef int64_t took = fresh_ns(self.fd), started
+        with nogil:
+            started = monotonic_ns()
+            while done < self.size:
+                piece.iov_base = self.data + done
+                piece.iov_len = self.size - done
+                n = syncless_move(self.fd, &piece, HERE if self.position < 0 else self.position + done, self.writing)
+                if n <= 0:
+                    break
+                done += n
+            error = errno
+            started = monotonic_ns() - started
+        if self.trial is not None:
+            self.trial.answered(max(took, started * LARGE // max(done, LARGE)), False)
+        if n < 0 and done == 0:
+            if error == EINTR:
+                return 0, True
+            raise OSError(error, strerror(error).decode())
+        return done, False
+
+
+cdef Py_ssize_t in_thread(int fd, object owner, iovec* piece, off_t position, bint writing, Trial trial) except -1:
+    cdef Transfer transfer
+    again = True
+    while again:
+        transfer = Transfer()
+        transfer.fd = fd
+        transfer.owner = owner if type(owner) is bytes else memoryview(owner)
+        transfer.data = <char*> piece.iov_base
+        transfer.size = piece.iov_len
+        transfer.position = position
+        transfer.writing = writing
+        transfer.trial = trial
+        done, again = in_pool(fd, transfer, (), {})
+    return done
+
+
+cdef Py_ssize_t of_file(int fd, object owner, iovec* piece, off_t position, bint writing, bint absent, unsigned long long device) except -2:
+    """A read of what is not in memory (`absent`, or unknown), or a write, of a file. -1 with errno."""
+    cdef Trial trial = of_device(device).trial_of("write" if writing else "read")
+    cdef int64_t started
+    cdef ssize_t n
+    if never() or (trial.direct() and not absent and (not writing or piece.iov_len <= LARGE)):
+        started = monotonic_ns()
+        n = directly(fd, piece, position, writing)
+        trial.answered(monotonic_ns() - started, False)
+        return n
+    return in_thread(fd, owner, piece, position, writing, None if absent else trial)
+
+
+cdef Py_ssize_t transfer(
+    int fd, object owner, iovec* whole, off_t position, bint writing, bint* file, bint more=False
+) except -1:
+    """One read or write that has had an effect; parks until it can have one. Tells whether it was of a file, if that had
+    to be found out. `more`: bytes were written before, so an error is left to the next call, as the kernel leaves it,
+    and 0 is returned."""
+    cdef Loop loop = peek_loop()
+    cdef bint parks = loop is not None and loop.current is not None
+    cdef iovec piece = whole[0]
+    cdef Kind kind
+    cdef ssize_t n
+    cdef int error
+    if parks and piece.iov_len > SHARE and not writing:
+        piece.iov_len = SHARE
+    while True:
+        if not parks:
+            n = directly(fd, &piece, position, writing)
+        else:
+            n = syncless_nowait(fd, &piece, 1, position, writing)
+            error = errno
+            if n < 0 and error in (EAGAIN, EOPNOTSUPP, EINVAL, ENOSYS):
+                if look(fd, &kind):
+                    pass
+                elif kind.file:
+                    file[0] = True
+                    n = of_file(fd, owner, &piece, position, writing, error == EAGAIN, kind.device)
+                elif position >= 0:         # a pipe or a terminal has none: ESPIPE
+                    n = directly(fd, &piece, position, writing)
+                elif error == EAGAIN:
+                    set_errno(EAGAIN)
+                elif syncless_ready(fd, writing) == 0:
+                    set_errno(EAGAIN)
+                else:
+                    if writing and piece.iov_len > PIECE:
+                        piece.iov_len = PIECE
+                    n = directly(fd, &piece, position, writing)
+        if n >= 0:
+            return n
+        if errno == EINTR:
+            PyErr_CheckSignals()
+        elif errno == EAGAIN and parks and not syncless_never_blocks(fd):
+            loop.wait_foreign_fd(fd, WRITE if writing else READ, NEVER)
+            if more and syncless_has_failed(fd):
+                return 0
+            piece = whole[0]
+        elif more:
+            return 0
+        else:
+            raise OSError(errno, strerror(errno).decode())
+
+
+cdef Py_ssize_t read_into(int fd, object owner, char* data, Py_ssize_t size, off_t position) except -1:
+    """One read; of a file as much as there is, as the system's own."""
+    cdef iovec piece
+    cdef Kind kind
+    cdef Py_ssize_t done, n
+    cdef bint file = False
+    piece.iov_base = data
+    piece.iov_len = size
+    done = transfer(fd, owner, &piece, position, False, &file)
+    if not 0 < done < size:
+        return done
+    if not file and (lseek(fd, 0, SEEK_CUR) < 0 or look(fd, &kind) or not kind.file):       # most are pipes: lseek tells soonest
+        return done
+    while done < size:              # only a part was in memory, or this is the end
+        take_turns()
+        piece.iov_base = data + done
+        piece.iov_len = size - done
+        n = transfer(fd, owner, &piece, HERE if position < 0 else position + done, False, &file)
+        if n == 0:
+            break
+        done += n
+    return done
+
+
+cdef Py_ssize_t write_from(
+    int fd, object owner, const char* data, Py_ssize_t size, off_t position, bint more=False
+) except -1:
+    """Writes all, as a descriptor that blocks does; one that does not takes what it can, and a full disk, too.
+    `more` as for transfer()."""
+    cdef iovec piece
+    cdef Py_ssize_t done = 0, n
+    cdef bint file = False
+    while True:
+        piece.iov_base = <void*> (data + done)
+        piece.iov_len = size - done
+        more = more or done > 0
+        n = transfer(fd, owner, &piece, HERE if position < 0 else position + done, True, &file, more)
+        done += n
+        if done >= size or file or n == 0:
+            return done
+        take_turns()
+
+
+def read(int fd, Py_ssize_t length, /) -> bytes:
+    """os.read, cooperative."""
+    return reading(fd, length, HERE)
+
+
+def pread(int fd, Py_ssize_t length, off_t offset, /) -> bytes:
+    """os.pread, cooperative."""
+    if offset < 0:
+        raise OSError(EINVAL, strerror(EINVAL).decode())
+    return reading(fd, length, offset)
+
+
+cdef object reading(int fd, Py_ssize_t length, off_t position):
+    cdef Py_ssize_t n
+    if length < 0:
+        raise OSError(EINVAL, strerror(EINVAL).decode())
+    data = PyBytes_FromStringAndSize(NULL, length)
+    n = read_into(fd, data, PyBytes_AS_STRING(data), length, position)
+    return data if n == length else PyBytes_FromStringAndSize(PyBytes_AS_STRING(data), n)
+
+
+def write(int fd, data, /) -> int:
+    """os.write, cooperative."""
+    return writing(fd, data, HERE)
+
+
+def pwrite(int fd, data, off_t offset, /) -> int:
+    """os.pwrite, cooperative."""
+    if offset < 0:
+        raise OSError(EINVAL, strerror(EINVAL).decode())
+    return writing(fd, data, offset)
+
+
+cdef Py_ssize_t writing(int fd, object data, off_t position) except -1:
+    cdef Py_buffer view
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        return write_from(fd, data, <const char*> view.buf, view.len, position)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def readv(int fd, buffers, /) -> int:
+    """os.readv, cooperative: into the first buffers as much as comes at once."""
+    cdef Py_ssize_t total = 0, n
+    cdef Py_buffer view
+    if not hasattr(buffers, "__getitem__"):
+        raise TypeError("readv() arg 2 must be a sequence")
+    for buffer in buffers:
+        PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+        try:
+            if total and not syncless_ready(fd, False):
+                break
+            n = read_into(fd, buffer, <char*> view.buf, view.len, HERE)
+            total += n
+            if n < view.len:
+                break
+        finally:
+            PyBuffer_Release(&view)
+    return total
+
+
+def writev(int fd, buffers, /) -> int:
+    """os.writev, cooperative."""
+    if not hasattr(buffers, "__getitem__"):
+        raise TypeError("writev() arg 2 must be a sequence")
+    return write(fd, b"".join(buffers))
+
+
+def sendfile(int out_fd, int in_fd, offset, Py_ssize_t count) -> int:
+    """os.sendfile to a descriptor that blocks, cooperative: all up to the file's end, or what was sent before an error."""
+    cdef off_t begin
+    cdef Py_ssize_t sent = 0, n = 0
+    if count < 0:
+        raise OSError(EINVAL, strerror(EINVAL).decode())
+    begin = lseek(in_fd, 0, SEEK_CUR) if offset is None else offset
+    try:
+        while sent < count:
+            piece = pread(in_fd, min(count - sent, <Py_ssize_t> FILE_PIECE), begin + sent)
+            if not piece:
+                break
+            n = write_from(out_fd, piece, PyBytes_AS_STRING(piece), len(<bytes> piece), HERE, sent > 0)
+            sent += n
+            if n < len(<bytes> piece):
+                break
+            take_turns()
+    finally:
+        if offset is None and sent:
+            lseek(in_fd, begin + sent, SEEK_SET)
+    return sent
+
+
+# -- io.FileIO: what the buffered and text files stand on --------------------------------------------------------------------------
+
+
+cdef SynclessFileIO* opened(object self) except? NULL:
+    """The file's fields, or NULL if its own method is to be called: it is closed, no FileIO, or nothing can be parked."""
+    cdef Loop loop = peek_loop()
+    cdef SynclessFileIO* file
+    if loop is None or loop.current is None or not isinstance(self, file_type):
+        return NULL
+    file = <SynclessFileIO*> <PyObject*> self
+    return file if file.fd >= 0 else NULL
+
+
+def file_readinto(self, buffer, /):
+    """io.FileIO.readinto, cooperative."""
+    cdef Py_buffer view
+    cdef SynclessFileIO* file = opened(self)
+    if file == NULL or not file.readable:
+        return original_readinto(self, buffer)
+    PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+    try:
+        return read_into(file.fd, buffer, <char*> view.buf, view.len, HERE)
+    except BlockingIOError:
+        return None
+    finally:
+        PyBuffer_Release(&view)
+
+
+def file_read(self, size=-1, /):
+    """io.FileIO.read, cooperative."""
+    cdef SynclessFileIO* file = opened(self)
+    if file == NULL or not file.readable:
+        return original_read(self, size)
+    if size is None or size < 0:
+        return file_readall(self)
+    try:
+        return reading(file.fd, size, HERE)
+    except BlockingIOError:
+        return None
+
+
+def file_readall(self):
+    """io.FileIO.readall, cooperative."""
+    cdef SynclessFileIO* file = opened(self)
+    cdef Kind kind
+    if file == NULL or not file.readable:
+        return original_readall(self)
+    if look(file.fd, &kind) == 0 and kind.file:
+        return rest_of_file(file.fd, kind.size)
+    pieces = []
+    while True:
+        try:
+            piece = reading(file.fd, 65536, HERE)
+        except BlockingIOError:
+            return b"".join(pieces) if pieces else None
+        if not piece:
+            return b"".join(pieces)
+        pieces.append(piece)
+
+
+cdef object rest_of_file(int fd, int64_t size):
+    """In one piece of memory, made as large as the file seems to be: some say 0, and some grow."""
+    cdef off_t here = lseek(fd, 0, SEEK_CUR)
+    cdef Py_ssize_t room = max(0, size - here) + 1 if 0 <= here else 1, done = 0, n
+    cdef PyObject* whole
+    if room < PIECE:
+        room = PIECE
+    data = PyBytes_FromStringAndSize(NULL, room)
+    while True:
+        n = read_into(fd, data, PyBytes_AS_STRING(data) + done, room - done, HERE)
+        done += n
+        if done < room:
+            break
+        room += max(room >> 1, <Py_ssize_t> 65536)
+        whole = <PyObject*> data
+        Py_INCREF(data)
+        data = None                 # the only reference left is the one that is resized
+        _PyBytes_Resize(&whole, room)
+        data = <object> whole
+        Py_DECREF(data)
+    whole = <PyObject*> data
+    Py_INCREF(data)
+    data = None
+    _PyBytes_Resize(&whole, done)
+    data = <object> whole
+    Py_DECREF(data)
+    return data
+
+
+def file_write(self, data, /):
+    """io.FileIO.write, cooperative."""
+    cdef SynclessFileIO* file = opened(self)
+    if file == NULL or not file.writable:
+        return original_write(self, data)
+    try:
+        return writing(file.fd, data, HERE)
+    except BlockingIOError:
+        return None
+
+
+def _check_layout():
+    with _io.FileIO(os.devnull) as opened:
+        file = <SynclessFileIO*> <PyObject*> opened
+        if (file.fd, file.readable, file.writable) != (opened.fileno(), 1, 0):
+            raise ImportError("this Python's io.FileIO has an unknown layout; syncless supports CPython 3.10 to 3.13")
+
+_check_layout()

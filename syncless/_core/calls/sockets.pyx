@@ -1,0 +1,442 @@
+"""Socket calls that park the tasklet instead of blocking the thread, as functions that work as methods of any socket object.
+
+Each tries its system call without blocking first (MSG_DONTWAIT where there is such a flag) and parks only on EAGAIN. Timeouts are
+those of the socket object: None waits for ever, 0 never waits (BlockingIOError), else seconds in all (TimeoutError).
+
+Fact: the standard library's C methods first poll() for as long as the timeout allows, stopping the thread. Decision: the frequent
+calls are made here; the rare ones, with addresses of every family, stay the standard library's, run while the object's timeout
+field says None, so that they go straight to the system call. Price: another OS thread that uses the same socket at that instant may
+see no timeout. The fields are read through the layout that socketmodule.c has had since 3.5; _check_layout() refuses any other.
+"""
+
+import _socket
+import socket as _stdlib
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from libc.errno cimport EAGAIN, EALREADY, EINPROGRESS, EINTR, errno
+from libc.stdint cimport int64_t
+from libc.string cimport memchr, memcpy, strcmp, strerror, strlen, strspn
+from posix.fcntl cimport F_GETFL, F_SETFL, O_NONBLOCK, fcntl
+from posix.types cimport off_t
+from posix.unistd cimport close
+
+from syncless._core.clock cimport NEVER, monotonic_ns
+from syncless._core.loop cimport Loop, get_loop, peek_loop, take_turns
+from syncless._core.poll.poller cimport READ, WRITE
+from syncless._core.scheduler cimport TIMED_OUT
+
+from syncless._core.threads import Share
+
+cdef extern from "Python.h":
+    int _PyBytes_Resize(PyObject** bytes, Py_ssize_t size) except -1
+    int PyErr_CheckSignals() except -1
+    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
+
+cdef extern from *:
+    """
+    #include <sys/types.h>
+    #include <sys/socket.h>
+    #include <netinet/in.h>
+    #include <arpa/inet.h>
+    #include <sys/un.h>
+    #include <sys/sendfile.h>
+    #include <poll.h>
+
+    static int syncless_inet_aton(const char *text) { struct in_addr address; return inet_aton(text, &address); }
+    static void syncless_set_errno(int error) { errno = error; }
+    static int syncless_is_ready(int fd, int events) { struct pollfd one = {fd, events, 0}; return poll(&one, 1, 0) == 1; }
+    static int syncless_has_failed(int fd) {        /* looks at its error without taking it away */
+        struct pollfd one = {fd, 0, 0};
+        return poll(&one, 1, 0) == 1 && (one.revents & POLLERR) && (one.revents & POLLHUP);
+    }
+    static int syncless_lingers(int fd) {
+        struct linger asked;
+        socklen_t size = sizeof asked;
+        return getsockopt(fd, SOL_SOCKET, SO_LINGER, &asked, &size) == 0 && asked.l_onoff && asked.l_linger > 0;
+    }
+    """
+    int syncless_lingers(int fd) nogil
+    void syncless_set_errno(int error) nogil
+    bint is_ready "syncless_is_ready" (int fd, int events) nogil
+    bint syncless_has_failed(int fd) nogil
+    int POLLIN, POLLOUT
+    int MSG_DONTWAIT, MSG_NOSIGNAL, MSG_WAITALL, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM
+    int AF_INET, AF_INET6, AF_UNIX, SOL_SOCKET, SO_ERROR
+    ctypedef unsigned int socklen_t
+    struct sockaddr:
+        pass
+    struct sockaddr_in:
+        unsigned short sin_port
+        int sin_addr
+    struct sockaddr_in6:
+        unsigned short sin6_port
+        unsigned int sin6_flowinfo, sin6_scope_id
+        int sin6_addr
+    unsigned int ntohl(unsigned int number) nogil
+    unsigned short ntohs(unsigned short number) nogil
+    const char* inet_ntop(int family, void* address, char* text, socklen_t size) nogil
+    int inet_pton(int family, const char* text, void* address) nogil
+    int syncless_inet_aton(const char* text) nogil
+    ssize_t c_recv "recv"(int fd, void* data, size_t size, int flags) nogil
+    ssize_t c_send "send"(int fd, void* data, size_t size, int flags) nogil
+    ssize_t c_sendfile "sendfile"(int fd, int source, off_t* offset, size_t count) nogil
+    int accept4(int fd, sockaddr* address, socklen_t* length, int flags) nogil
+    int getsockopt(int fd, int level, int option, void* value, socklen_t* length) nogil
+
+
+cdef object original_init = _stdlib.socket.__init__
+cdef object original_detach = _stdlib.socket.detach
+cdef object native_close = _socket.socket.close
+cdef object lingering = Share(128)
+
+cdef enum:
+    SEND_SLICE = 1 << 20        # bytes that are sent before others get a turn
+
+
+def _check_layout():
+    with _stdlib.socket(_stdlib.AF_INET, _stdlib.SOCK_DGRAM) as probe:
+        probe.settimeout(1.5)
+        if ((<socket> probe).sock_fd, (<socket> probe).sock_family, (<socket> probe).sock_timeout) != (
+                probe.fileno(), probe.family, 1500000000):
+            raise ImportError("this Python's socket objects have an unknown layout; syncless supports CPython 3.10 to 3.13")
+
+_check_layout()
+
+
+cdef int begin(socket self, int bit) except -1:
+    """A descriptor that is always ready must not starve the others: when a poll is due, they come first. One that is not ready in that
+    direction is going to wait anyway, and does so at once: how long turns took must not show in the order of a program that only waits.
+    `bit` 0: only the call itself will tell."""
+    cdef Loop loop
+    if self.sock_timeout != 0:
+        loop = get_loop()
+        if loop.current is not None and loop._poll_due() and (not bit or is_ready(self.sock_fd, POLLIN if bit == READ else POLLOUT)):
+            loop.yield_()
+    return 0
+
+
+cdef int wait(socket self, int bit, int64_t* deadline) except -1:
+    """After a call failed: parks if that may help, otherwise raises. *deadline starts as UNKNOWN or NO_WAIT."""
+    cdef int error = errno
+    if error == EINTR:
+        PyErr_CheckSignals()
+        return 0
+    if error != EAGAIN or self.sock_timeout == 0 or deadline[0] == NO_WAIT:
+        if error == EAGAIN:
+            take_turns()
+        raise OSError(error, strerror(error).decode())
+    return await_ready(self, bit, deadline)
+
+
+cdef int await_ready(socket self, int bit, int64_t* deadline) except -1:
+    if deadline[0] == UNKNOWN:
+        deadline[0] = NEVER if self.sock_timeout < 0 else monotonic_ns() + self.sock_timeout
+    if get_loop().wait_fd(self.sock_fd, bit, deadline[0], "socket read" if bit == READ else "socket write", self) == TIMED_OUT:
+        raise TimeoutError("timed out")
+    return 0
+
+
+cdef Py_ssize_t receive(socket self, char* data, Py_ssize_t size, int flags) except -1:
+    cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
+    cdef ssize_t n
+    cdef Py_ssize_t done = 0
+    begin(self, READ)
+    while True:
+        n = c_recv(self.sock_fd, data + done, size - done, flags | MSG_DONTWAIT)
+        if n >= 0:
+            done += n
+            if n == 0 or done == size or not flags & MSG_WAITALL or self.sock_timeout == 0:
+                return done
+        else:
+            wait(self, READ, &deadline)
+
+
+def recv(socket self not None, Py_ssize_t buffersize, int flags=0, /) -> bytes:
+    """recv(buffersize[, flags]) -> bytes, as socket.socket.recv; parks until there is something."""
+    if buffersize < 0:
+        raise ValueError("negative buffersize in recv")
+    data = PyBytes_FromStringAndSize(NULL, buffersize)
+    cdef Py_ssize_t n = receive(self, PyBytes_AS_STRING(data), buffersize, flags)
+    if n == buffersize:
+        return data
+    return PyBytes_FromStringAndSize(PyBytes_AS_STRING(data), n)
+
+
+def recv_into(socket self not None, buffer, Py_ssize_t nbytes=0, int flags=0) -> int:
+    """recv_into(buffer[, nbytes[, flags]]) -> bytes read, as socket.socket.recv_into; parks until there is something."""
+    cdef Py_buffer view
+    if nbytes < 0:
+        raise ValueError("negative buffersize in recv_into")
+    PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+    try:
+        if nbytes > view.len:
+            raise ValueError("buffer too small for requested bytes")
+        return receive(self, <char*> view.buf, nbytes or view.len, flags)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def send(socket self not None, data, int flags=0, /) -> int:
+    """send(data[, flags]) -> bytes sent, as socket.socket.send; parks until some can be, without a timeout until all are."""
+    return send_rest(self, data, 0, flags)
+
+
+cdef bint sends_all(socket self, int flags) noexcept:
+    """Whether the kernel itself would send all before it returns."""
+    return self.sock_timeout < 0 and self.sock_type == SOCK_STREAM and not flags & MSG_DONTWAIT
+
+
+cdef bint goes_on(socket self, Py_ssize_t done, int64_t* deadline) except -1:
+    """After a call that sends failed: parks if that may help. False: what was sent before is to be told, and the error
+    stays for the next call, as the kernel leaves it."""
+    if done and errno != EAGAIN and errno != EINTR:
+        return False
+    wait(self, WRITE, deadline)
+    return not done or not syncless_has_failed(self.sock_fd)
+
+
+cdef Py_ssize_t send_rest(socket self, object data, Py_ssize_t done, int flags) except -1:
+    """Sends what follows the bytes that are done: all, or what can be sent at once. Returns how many are done then."""
+    cdef Py_buffer view
+    cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
+    cdef bint all = sends_all(self, flags)
+    cdef Py_ssize_t size
+    cdef ssize_t n
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        begin(self, WRITE)
+        while True:
+            size = min(view.len - done, <Py_ssize_t> SEND_SLICE) if all else view.len - done
+            n = c_send(self.sock_fd, <char*> view.buf + done, size, flags | MSG_DONTWAIT | MSG_NOSIGNAL)
+            if n >= 0:
+                done += n
+                if not all or done >= view.len:
+                    return done
+                begin(self, WRITE)
+            elif not goes_on(self, done, &deadline):
+                return done
+    finally:
+        PyBuffer_Release(&view)
+
+
+def sendall(socket self not None, data, int flags=0, /) -> None:
+    """sendall(data[, flags]), as socket.socket.sendall; parks until all is sent, the timeout being for the whole."""
+    cdef Py_buffer view
+    cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
+    cdef Py_ssize_t done = 0, turn = 0
+    cdef ssize_t n
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        begin(self, WRITE)
+        while True:
+            n = c_send(self.sock_fd, <char*> view.buf + done, min(view.len - done, <Py_ssize_t> SEND_SLICE),
+                       flags | MSG_DONTWAIT | MSG_NOSIGNAL)
+            if n >= 0:
+                done += n
+                if done >= view.len:
+                    return None
+                turn += n
+                if turn >= SEND_SLICE and self.sock_timeout != 0:
+                    turn = 0
+                    begin(self, WRITE)
+            else:
+                wait(self, WRITE, &deadline)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef int set_flags(int fd, int flags) noexcept nogil:
+    return fcntl(fd, F_SETFL, flags)
+
+
+cdef object peer_name(sockaddr_storage* address):
+    """The address as the standard library forms it, or None where it is to be asked for it."""
+    cdef char text[64]
+    cdef sockaddr_in* four = <sockaddr_in*> address
+    cdef sockaddr_in6* six = <sockaddr_in6*> address
+    if address.ss_family == AF_INET and inet_ntop(AF_INET, &four.sin_addr, text, sizeof(text)) != NULL:
+        return text.decode("ascii"), ntohs(four.sin_port)
+    if address.ss_family == AF_INET6 and inet_ntop(AF_INET6, &six.sin6_addr, text, sizeof(text)) != NULL:
+        return text.decode("ascii"), ntohs(six.sin6_port), ntohl(six.sin6_flowinfo), six.sin6_scope_id
+    return None
+
+
+def accept(socket self not None, kind):
+    """Waits for a connection; returns a socket of that class, close-on-exec and blocking, and the peer's address."""
+    cdef sockaddr_storage address
+    cdef int fd = accept_fd(self, &address)
+    try:
+        sock = kind(self.sock_family, self.sock_type, self.sock_proto, fileno=fd)
+    except BaseException:
+        close(fd)
+        raise
+    name = peer_name(&address)
+    if name is None:
+        try:
+            name = sock.getpeername()
+        except OSError:         # it has gone again: the caller learns by its first read
+            name = ""
+    return sock, name
+
+
+cdef int accept_fd(socket self, sockaddr_storage* address) except -1:
+    cdef int64_t deadline = UNKNOWN
+    cdef int fd, flags, error
+    cdef socklen_t length
+    begin(self, READ)
+    while True:
+        # accept4 has no flag that forbids waiting; the listener's own is set for the moment of the call, as others may share it
+        flags = fcntl(self.sock_fd, F_GETFL)
+        if flags >= 0 and not flags & O_NONBLOCK:
+            set_flags(self.sock_fd, flags | O_NONBLOCK)
+        length = sizeof(address[0])
+        address.ss_family = 0
+        fd = accept4(self.sock_fd, <sockaddr*> address, &length, SOCK_CLOEXEC)
+        if flags >= 0 and not flags & O_NONBLOCK:
+            error = errno
+            set_flags(self.sock_fd, flags)
+            syncless_set_errno(error)
+        if fd >= 0:
+            return fd
+        wait(self, READ, &deadline)
+
+
+def sendfile(socket self not None, int source, int64_t offset, Py_ssize_t count) -> int:
+    """Sends a piece of a file; parks until some of it can be sent. Returns the number of bytes; 0 at the file's end."""
+    cdef int64_t deadline = UNKNOWN
+    cdef off_t position
+    cdef ssize_t n
+    cdef int flags, error
+    begin(self, WRITE)
+    while True:
+        position = offset
+        flags = fcntl(self.sock_fd, F_GETFL)
+        if flags >= 0 and not flags & O_NONBLOCK:
+            set_flags(self.sock_fd, flags | O_NONBLOCK)
+        n = c_sendfile(self.sock_fd, source, &position, count)
+        if flags >= 0 and not flags & O_NONBLOCK:
+            error = errno
+            set_flags(self.sock_fd, flags)
+            syncless_set_errno(error)
+        if n >= 0:
+            return n
+        wait(self, WRITE, &deadline)
+
+
+cdef bint is_number(const char* text, Py_ssize_t size) noexcept:
+    cdef char room[16]
+    cdef char plain[64]
+    cdef const char* scope
+    if size != <Py_ssize_t> strlen(text):
+        return True                                     # refused at once
+    if size == 0 or inet_pton(AF_INET, text, room) == 1:
+        return True
+    scope = <const char*> memchr(text, 37, size)        # %
+    if scope != NULL:
+        size = scope - text
+        if size >= <Py_ssize_t> sizeof(plain):
+            return False
+        memcpy(plain, text, size)
+        plain[size] = 0
+        text = plain
+    if inet_pton(AF_INET6, text, room) == 1 or inet_pton(AF_INET, text, room) == 1 or strcmp(text, "<broadcast>") == 0:
+        return True
+    # the old forms, 127.1 and 0x7f000001
+    return strspn(text, "0123456789abcdefABCDEFxX.") == <size_t> size and syncless_inet_aton(text) != 0
+
+
+def is_numeric(host) -> bool:
+    """Whether the C library answers for this host without asking anybody."""
+    cdef Py_ssize_t size
+    cdef const char* text
+    if host is None:
+        return True
+    if not isinstance(host, str):
+        host = bytes(host)
+        return is_number(PyBytes_AS_STRING(host), len(host))
+    try:
+        text = PyUnicode_AsUTF8AndSize(host, &size)
+    except UnicodeEncodeError:
+        return True             # refused at once
+    return is_number(text, size)
+
+
+def names_host(socket self not None, address) -> bool:
+    """Whether the address has a host name that must be looked up before it can be used with this socket."""
+    if (self.sock_family != AF_INET and self.sock_family != AF_INET6) or type(address) is not tuple or len(<tuple> address) < 2:
+        return False
+    host = (<tuple> address)[0]
+    return isinstance(host, (str, bytes)) and not is_numeric(host)
+
+
+def connect_error(socket self not None, method, address) -> int:
+    """Connects by the standard library's connect_ex(); parks until it is decided. Returns 0 or an errno; TimeoutError."""
+    cdef int64_t deadline = UNKNOWN
+    cdef long long timeout = self.sock_timeout
+    cdef int flags, error, fd = self.sock_fd
+    cdef socklen_t length = sizeof(int)
+    cdef Loop loop
+    begin(self, 0)
+    while True:
+        flags = fcntl(fd, F_GETFL)
+        self.sock_timeout = -1
+        if flags >= 0 and not flags & O_NONBLOCK:
+            set_flags(fd, flags | O_NONBLOCK)
+        try:
+            error = method(self, address)
+        finally:
+            self.sock_timeout = timeout
+            if flags >= 0 and not flags & O_NONBLOCK:
+                set_flags(fd, flags)
+        if timeout == 0:
+            return error
+        if error == EINPROGRESS or error == EALREADY or error == EINTR:
+            if not is_ready(fd, POLLOUT):       # on loopback it is decided already
+                await_ready(self, WRITE, &deadline)
+            if getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0:
+                error = errno
+            return error
+        if error != EAGAIN:
+            return error
+        # a UNIX socket whose peer's backlog is full: no event tells when there is room
+        if deadline == UNKNOWN:
+            deadline = NEVER if timeout < 0 else monotonic_ns() + timeout
+        if deadline != NEVER and monotonic_ns() >= deadline:
+            raise TimeoutError("timed out")
+        loop = get_loop()
+        loop.park("room in a backlog", self, monotonic_ns() + 2000000)
+
+
+def forget(int fd) -> None:
+    """To be called before a descriptor is closed and when a new one is taken: late events of its past are ignored."""
+    cdef Loop loop = peek_loop()
+    if loop is not None:
+        loop.forget_fd(fd)
+
+
+def init(self, family=-1, type=-1, proto=-1, fileno=None):
+    """socket.socket.__init__; the loop is told that the descriptor's number is somebody else's."""
+    original_init(self, family, type, proto, fileno)
+    forget((<socket> self).sock_fd)
+
+
+def real_close(self, _ss=None):
+    """socket.socket._real_close; the loop is told that the descriptor's number is nobody's.
+
+    One with SO_LINGER waits until the peer has taken all: in a thread.
+    """
+    cdef Loop loop = peek_loop()
+    cdef int fd = (<socket> self).sock_fd
+    forget(fd)
+    if fd >= 0 and loop is not None and loop.current is not None and syncless_lingers(fd):
+        lingering.run(native_close, self)
+    else:
+        native_close(self)
+
+
+def detach(self) -> int:
+    """detach() -> the descriptor, which is the caller's from now on."""
+    forget((<socket> self).sock_fd)
+    return original_detach(self)

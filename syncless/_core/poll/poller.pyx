@@ -1,0 +1,64 @@
+"""What a backend must do: six functions and three attributes. One file per facility: epoll, select.
+
+open()                  take the descriptors it needs; called again in a child after fork
+arm(fd, gen, bits)      report the next time that fd is ready for bits. An edge-triggered backend (`edge` true) needs one call per
+                        descriptor and then reports every edge; the others report once and forget
+disarm(fd)              report it no more; unknown descriptors are ignored
+wait(events, room, ns)  fill in up to `room` events, waiting up to ns nanoseconds (NEVER: without end), with the GIL released.
+                        Returns their number; 0 also after a signal or wake()
+wake()                  make a wait() that runs in another thread return; callable from any thread, without the GIL
+close()                 give everything back
+
+wake() writes to `wake_fd`, one end of a pipe, and so may whoever cannot call it: the interpreter writes there when a signal comes
+(signal.set_wakeup_fd).
+
+A backend knows nothing of tasklets, timers or who waits. Every caller tries its system call before it waits, so no readiness is
+remembered here.
+"""
+
+import os
+
+from posix.unistd cimport close as os_close, read as os_read, write as os_write
+
+
+cdef class Poller:
+    def __cinit__(self):
+        self.wake_fd = self.wake_read = -1
+
+    cdef int open(self) except -1:
+        raise NotImplementedError("a backend defines open()")
+
+    cdef int arm(self, int fd, uint32_t gen, int bits) except -1:
+        raise NotImplementedError("a backend defines arm()")
+
+    cdef int disarm(self, int fd) noexcept:
+        return 0
+
+    cdef int wait(self, PollEvent* events, int room, int64_t timeout) except -1:
+        raise NotImplementedError("a backend defines wait()")
+
+    cdef void wake(self) noexcept nogil:
+        os_write(self.wake_fd, b"w", 1)         # a full pipe has bytes that wake it already
+
+    cdef void close(self) noexcept:
+        pass
+
+    # -- for backends: the pipe that wakes them ------------------------------------------------------------------------------
+
+    cdef int open_wake_pipe(self) except -1:
+        self.wake_read, self.wake_fd = os.pipe()
+        os.set_blocking(self.wake_read, False)
+        os.set_blocking(self.wake_fd, False)
+        return 0
+
+    cdef int drain_wake_pipe(self) noexcept nogil:
+        cdef char bytes[64]
+        while os_read(self.wake_read, bytes, 64) == 64:
+            pass
+        return 0
+
+    cdef void close_wake_pipe(self) noexcept:
+        if self.wake_fd >= 0:
+            os_close(self.wake_read)
+            os_close(self.wake_fd)
+        self.wake_fd = self.wake_read = -1

@@ -1,5 +1,0 @@
-from syncless._core.poller cimport Poller
-
-cdef class EpollPoller(Poller):
-    cdef int epoll_fd
-    cdef bint coarse        # the kernel has no epoll_pwait2: milliseconds, rounded up

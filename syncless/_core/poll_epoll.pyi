@@ -1,3 +1,0 @@
-from syncless._core.poller import Poller
-
-class EpollPoller(Poller): ...

@@ -1,0 +1,1 @@
+"""Waiting for one another: locks, events, queues, channels, and the first of several."""

@@ -1,0 +1,481 @@
+"""Queue and Channel: values that pass from tasklet to tasklet, within a thread or between OS threads.
+
+A value is handed straight to a tasklet that waits for it. If that tasklet is killed before it runs, the value goes to the next one that waits,
+or comes first again: several that come back keep their order. A channel keeps such values, too, because their senders have gone on.
+"""
+
+from collections import deque
+from queue import Empty, Full
+
+from libc.stdint cimport int64_t
+
+from syncless._core.clock cimport deadline_after
+from syncless._core.loop cimport get_loop, wait_in
+from syncless._core.scheduler cimport WOKEN, BaseTasklet, Meeting, queue_pop, queue_remove, wake_all
+
+cdef const char* TO_SEND = "receiver on a channel"
+cdef const char* TO_RECEIVE = "sender on a channel"
+
+cdef enum:
+    ROW = 1000                  # items in order that lie in one list at most: moving them takes less than comparing does
+
+
+cdef class Queue:
+    """Queue(maxsize=0): first in, first out (queue.Queue, whose Empty and Full it raises). maxsize 0 is no bound."""
+
+    def __init__(self, Py_ssize_t maxsize=0):
+        self.maxsize = max(0, maxsize)
+        self.items = deque()
+
+    def put(self, item, block=True, timeout=None) -> None:
+        """Puts an item in, waiting for room at most `timeout` seconds; queue.Full if there is none."""
+        cdef BaseTasklet me
+        cdef int64_t deadline
+        if self.hand_over(item):
+            return
+        if self.has_room():
+            self.let_in(item)
+            return
+        if not block:
+            raise Full
+        if timeout is not None and timeout < 0:
+            raise ValueError("'timeout' must be a non-negative number")
+        me = get_loop().current
+        deadline = deadline_after(timeout)
+        if self.getters.head != NULL or self.has_room():                # meanwhile, see sync.pyx
+            return self.put(item, block, timeout)
+        if me is not None:
+            me.value = item
+        try:
+            if wait_in(&self.putters, "room in a queue", self, deadline) != WOKEN:
+                me.value = None
+                raise Full
+        except BaseException:
+            if me is not None and me.handed_over:
+                self.undo_admission()
+            raise
+        self.complete_admission(item)
+
+    cdef bint has_room(self) noexcept:
+        return self.maxsize == 0 or self.count < self.maxsize
+
+    cdef bint hand_over(self, object item) except -1:
+        """Gives the item to the first getter, if one waits."""
+        cdef BaseTasklet getter
+        while self.getters.head != NULL:
+            getter = queue_pop(&self.getters)
+            if getter.loop.wake(getter, item):
+                self.accepted += 1
+                return True
+        return False
+
+    cdef int let_in(self, object item) except -1:
+        """There is room, and no getter waits."""
+        self.items.append(item)
+        self.count += 1
+        self.accepted += 1
+        return 0
+
+    def get(self, block=True, timeout=None):
+        """Takes the first item, waiting for one at most `timeout` seconds; queue.Empty if there is none."""
+        cdef BaseTasklet me
+        cdef int64_t deadline
+        if self.count:
+            self.count -= 1
+            item = self.items.popleft()
+            if self.returned:
+                self.returned -= 1
+            if self.putters.head != NULL:
+                self.admit()
+            return item
+        if not block:
+            raise Empty
+        if timeout is not None and timeout < 0:
+            raise ValueError("'timeout' must be a non-negative number")
+        me = get_loop().current
+        deadline = deadline_after(timeout)
+        if self.count:                                                  # meanwhile, see sync.pyx
+            return self.get(block, timeout)
+        try:
+            if wait_in(&self.getters, "item of a queue", self, deadline) != WOKEN:
+                raise Empty
+        except BaseException:
+            if me is not None and me.handed_over:       # given an item, and killed before it could take it
+                item, me.value = me.value, None
+                self._give_back(item)
+            raise
+        item, me.value = me.value, None
+        return item
+
+    cdef int admit(self) except -1:
+        """There is room: the first putters that wait have their items put in."""
+        cdef BaseTasklet putter
+        while self.putters.head != NULL and self.has_room():
+            putter = queue_pop(&self.putters)
+            item = putter.value
+            if putter.loop.wake(putter, None):
+                self.let_in(item)
+        return 0
+
+    cdef int complete_admission(self, object item) except -1:
+        """For the putter, when its turn has come after admit() let it go on."""
+        return 0
+
+    cdef int undo_admission(self) except -1:
+        """For a putter that is killed before that."""
+        return 0
+
+    def _give_back(self, item) -> None:
+        cdef BaseTasklet getter
+        while self.getters.head != NULL:
+            getter = queue_pop(&self.getters)
+            if getter.loop.wake(getter, item):
+                return
+        if type(self.items) is deque:
+            self.items.insert(self.returned, item)
+            self.returned += 1
+        else:
+            self.items.give_back(item)
+        self.count += 1
+
+    def put_nowait(self, item) -> None:
+        self.put(item, False)
+
+    def get_nowait(self):
+        return self.get(False)
+
+    def qsize(self) -> int:
+        return self.count
+
+    def __len__(self):
+        return self.count
+
+    def __bool__(self):
+        return True
+
+    def empty(self) -> bool:
+        return self.count == 0
+
+    def full(self) -> bool:
+        return not self.has_room()
+
+    def __repr__(self):
+        return f"<{type(self).__name__} size={self.count} maxsize={self.maxsize}>"
+
+
+class _Stack(deque):
+    """What a queue keeps its items in: the last in is the first out."""
+    popleft = deque.pop
+    give_back = deque.append
+
+
+cdef class _Ordered:
+    """What a queue keeps its items in: the least is the first out, and of equal items the first that came.
+
+    Fact: comparing items may run any code, which may raise, wait, or let another thread change what is kept here. Danger: items of others
+    are lost or out of order. Decision: an item is compared before anything is changed, in its putter only; if something else has been
+    changed meanwhile, it is compared again. So the items lie in order, in rows, the least at the end of the last one, where it is
+    taken without comparing. Price: a heap compares a little less. Guarded by tests/core/test_queues.py.
+    """
+    cdef list rows              # none is empty, except when it is the only one
+    cdef list spare             # an empty row, made in time: making a list may run the garbage collector, and so any code
+    cdef list returned          # these were taken out and given back; they come first
+    cdef size_t changes         # how often something was put in or taken out
+
+    def __cinit__(self):
+        self.rows = [[]]
+        self.returned = []
+
+    cdef bint insert(self, object item) except -1:
+        """False if something was changed while the item was compared, and it is not in."""
+        cdef size_t changes
+        cdef list row
+        cdef Py_ssize_t i, place, low = 0, high
+        cdef bint before
+        if self.spare is None:
+            self.spare = []
+        changes, high = self.changes, len(self.rows) - 1
+        while low < high:                       # the row of the item: the first whose last item is not greater, or the last row
+            i = (low + high) // 2
+            row = <list> self.rows[i]
+            before = item < row[len(row) - 1]
+            if changes != self.changes:
+                return False
+            if before:
+                low = i + 1
+            else:
+                high = i
+        place = low
+        row = <list> self.rows[place]
+        low, high = 0, len(row)
+        while low < high:
+            i = (low + high) // 2
+            before = item < row[i]
+            if changes != self.changes:
+                return False
+            if before:
+                low = i + 1
+            else:
+                high = i
+        row.insert(low, item)
+        self.changes += 1
+        if len(row) >= ROW and self.spare is not None:
+            while len(row) > ROW // 2:
+                self.spare.append(row.pop())
+            self.spare.reverse()
+            self.rows.insert(place + 1, self.spare)
+            self.spare = None
+        return True
+
+    def popleft(self):
+        cdef list row = <list> self.rows[len(self.rows) - 1]
+        self.changes += 1
+        if self.returned:
+            return self.returned.pop(0)
+        item = row.pop()
+        if not row and len(self.rows) > 1:
+            self.rows.pop()
+        return item
+
+    def give_back(self, item):
+        self.changes += 1
+        self.returned.append(item)
+
+
+cdef class LifoQueue(Queue):
+    """Last in, first out (queue.LifoQueue)."""
+
+    def __init__(self, Py_ssize_t maxsize=0):
+        self.maxsize = max(0, maxsize)
+        self.items = _Stack()
+
+
+cdef class PriorityQueue(Queue):
+    """The least item first (queue.PriorityQueue). An item is compared in its put(), which raises the error if that fails."""
+
+    def __init__(self, Py_ssize_t maxsize=0):
+        self.maxsize = max(0, maxsize)
+        self.items = _Ordered()
+
+    cdef bint has_room(self) noexcept:
+        return self.maxsize == 0 or self.count + self.reserved < self.maxsize
+
+    cdef int let_in(self, object item) except -1:
+        self.reserved += 1
+        return self.complete_admission(item)
+
+    cdef int admit(self) except -1:
+        """As Queue's, but a putter gets a place only, and puts its item there itself."""
+        cdef BaseTasklet putter
+        while self.putters.head != NULL and self.has_room():
+            putter = queue_pop(&self.putters)
+            if putter.loop.wake(putter, None):
+                self.reserved += 1
+        return 0
+
+    cdef int complete_admission(self, object item) except -1:
+        try:
+            while not self.hand_over(item):     # nobody waited for an item while there were others to compare with, but may since
+                if (<_Ordered> self.items).insert(item):
+                    self.count += 1
+                    self.accepted += 1
+                    self.reserved -= 1
+                    return 0
+        except BaseException:
+            self.undo_admission()
+            raise
+        return self.undo_admission()            # its place is free
+
+    cdef int undo_admission(self) except -1:
+        self.reserved -= 1
+        return self.admit()
+
+
+cdef class JoinableQueue(Queue):
+    """A Queue whose join() waits until task_done() has been called for each item (queue.Queue)."""
+
+    @property
+    def unfinished(self) -> int:
+        """How many items have been let in for which task_done() has not been called."""
+        return self.accepted - self.finished
+
+    def task_done(self) -> None:
+        """An item that was taken has been dealt with. ValueError if all have been."""
+        if self.finished == self.accepted:
+            raise ValueError("task_done() called too many times")
+        self.finished += 1
+        if self.finished == self.accepted:
+            wake_all(&self.joiners)
+
+    def join(self, timeout=None) -> bool:
+        """Waits until all items have been dealt with, at most `timeout` seconds. Returns whether they have."""
+        cdef int64_t deadline
+        get_loop()
+        deadline = deadline_after(timeout)
+        while self.finished != self.accepted:           # see sync.pyx
+            if wait_in(&self.joiners, "end of the work in a queue", self, deadline) != WOKEN:
+                break
+        return self.finished == self.accepted
+
+
+class _Closed(ValueError):
+    """The channel is closed, and not: this was sent."""
+
+
+cdef class _Raise:
+    """An exception on its way through a channel."""
+    cdef object exception
+
+
+cdef class Channel(Meeting):
+    """A meeting of one sender and one receiver: each waits for the other (Stackless Python's channel).
+
+    Several may wait on either side; they meet in the order of their coming. Iterating receives until close().
+
+    send() returns when a receiver has the value. If that receiver is killed before its turn comes, the next receiver gets the value; until
+    there is one the channel keeps it, before all that is sent later. It counts in `balance` as a sender does, and outlives close().
+    """
+
+    cdef int hand_over(self, object value, object exception, object timeout) except -1:
+        cdef BaseTasklet other
+        cdef _Raise wrapped
+        cdef int64_t deadline
+        get_loop()                              # before the look at who waits, see sync.pyx
+        deadline = deadline_after(timeout)
+        if self.closed:
+            raise ValueError("send on a closed channel")
+        if exception is not None:
+            wrapped = _Raise()
+            wrapped.exception = exception
+            value = wrapped
+        while self.receivers.head != NULL:
+            other = queue_pop(&self.receivers)
+            if other.loop.wake(other, value):
+                self.balance += 1
+                return 0
+        other = get_loop().current
+        if other is not None:
+            other.value = value
+        self.balance += 1
+        try:
+            if wait_in(&self.senders, TO_SEND, self, deadline) != WOKEN:
+                raise TimeoutError(f"nobody received from the channel within {timeout} s")
+        except BaseException:
+            if other is None or not other.handed_over:
+                self.balance -= 1
+            raise
+        value, other.value = other.value, None
+        return self.sent(value)
+
+    cdef int sent(self, object value) except -1:
+        """A sender was woken with the value."""
+        if value is _CLOSED:
+            raise ValueError("the channel was closed while its sender waited")
+        return 0
+
+    def send(self, value, timeout=None) -> None:
+        """Gives the value to a receiver; waits for one. TimeoutError after `timeout` seconds, ValueError if closed."""
+        self.hand_over(value, None, timeout)
+
+    def send_exception(self, exception, *args) -> None:
+        """Raises an exception (an instance, or a class with its arguments) in the receiver."""
+        if isinstance(exception, type):
+            exception = exception(*args)
+        if not isinstance(exception, BaseException):
+            raise TypeError("send_exception() needs an exception")
+        self.hand_over(None, exception, None)
+
+    def receive(self, timeout=None):
+        """Takes a value from a sender; waits for one. TimeoutError after `timeout` seconds, ValueError if closed."""
+        cdef BaseTasklet other
+        cdef int64_t deadline
+        get_loop()                              # before the look at who waits, see sync.pyx
+        deadline = deadline_after(timeout)
+        if self.kept is not None:
+            return self.received(self._take_kept())
+        while self.senders.head != NULL:
+            other = queue_pop(&self.senders)
+            value = other.value
+            if other.loop.wake(other, None):
+                self.balance -= 1
+                return self.received(value)
+        if self.closed:
+            raise _Closed("receive on a closed channel")
+        other = get_loop().current
+        self.balance -= 1
+        try:
+            if wait_in(&self.receivers, TO_RECEIVE, self, deadline) != WOKEN:
+                raise TimeoutError(f"nobody sent to the channel within {timeout} s")
+        except BaseException:
+            if other is None or not other.handed_over:
+                self.balance += 1
+            else:                               # given a value, and killed before it could take it: to the next receiver
+                value, other.value = other.value, None
+                self.pass_on(value)
+            raise
+        value, other.value = other.value, None
+        return self.received(value)
+
+    cdef object received(self, object value):
+        """A receiver was woken with the value, or took it."""
+        if value is _CLOSED:
+            raise _Closed("the channel was closed while its receiver waited")
+        if isinstance(value, _Raise):
+            raise (<_Raise> value).exception
+        return value
+
+    cdef int pass_on(self, object value) except -1:
+        """A receiver was given the value and killed before it took it: to the next, or kept."""
+        cdef BaseTasklet other
+        if value is _CLOSED:
+            return 0
+        self.balance += 1                       # one receiver less, or one value more
+        while self.receivers.head != NULL:
+            other = queue_pop(&self.receivers)
+            if other.loop.wake(other, value):
+                return 0
+        if self.kept is None:
+            self.kept = deque()
+        self.kept.append(value)
+        return 0
+
+    cdef object _take_kept(self):
+        value = self.kept.popleft()
+        if not self.kept:
+            self.kept = None
+        self.balance -= 1
+        return value
+
+    cdef int left_by(self, BaseTasklet tasklet) except -1:
+        cdef bint sends = tasklet.why == TO_SEND
+        if tasklet.queued:
+            queue_remove(&self.senders if sends else &self.receivers, tasklet)
+        if not tasklet.handed_over:
+            self.balance -= 1 if sends else -1
+        return 0
+
+    def close(self) -> None:
+        """No more values: a tasklet that waits gets a ValueError, iteration ends."""
+        cdef BaseTasklet other
+        self.closed = True
+        while self.receivers.head != NULL:
+            other = queue_pop(&self.receivers)
+            self.balance += other.loop.wake(other, _CLOSED)
+        while self.senders.head != NULL:
+            other = queue_pop(&self.senders)
+            self.balance -= other.loop.wake(other, _CLOSED)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        try:
+            return self.receive()
+        except _Closed:
+            raise StopIteration from None
+
+    def __repr__(self):
+        return f"<{type(self).__name__} {'closed' if self.closed else f'balance={self.balance}'}>"
+
+
+_CLOSED = object()

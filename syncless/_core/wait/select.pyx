@@ -1,0 +1,451 @@
+"""select(): waiting for the first of several things, which it takes; the others are left as they were.
+
+A tasklet stands in one queue at most. So select() puts a Case into the queue of each thing, in the tasklet's place. Who wakes the first of them
+wakes the tasklet with it, and the others leave their queues in the same moment: nothing is taken twice, and nothing that was taken is lost,
+also when both ends of a channel are in select().
+
+No Python code runs between the look at what is ready and the entry into the queues (see sync.pyx).
+"""
+
+from libc.stdint cimport int64_t, uint64_t
+from posix.unistd cimport getpid
+
+from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
+from syncless._core.loop cimport FdEntry, Loop, get_loop
+from syncless._core.poll.poller cimport READ, WRITE
+from syncless._core.wait.queues cimport Channel, Queue
+from syncless._core.scheduler cimport (
+    DONE, PARKED, READY, RUNNING, STANDS_IN, BaseTasklet, Meeting, StandIn, queue_add, queue_remove, someone_waits,
+)
+from syncless._core.wait.sync cimport Event, Semaphore
+from syncless._core.tasklet cimport Tasklet
+from syncless._core.timers cimport Timer, timer_init
+
+cdef extern from "<poll.h>" nogil:
+    struct pollfd:
+        int fd
+        short events
+        short revents
+    int poll(pollfd* fds, unsigned long n, int timeout)
+    enum:
+        POLLIN, POLLOUT
+
+cdef const char* IN_SELECT = "the first of several"
+
+
+cdef class Selection(Meeting):
+    """One call of select()."""
+
+    cdef int left_by(self, BaseTasklet tasklet) except -1:
+        if self.winner is None:
+            for case in self.cases:
+                (<Case> case).leave()
+        return 0
+
+    def __repr__(self):
+        return f"<select of {', '.join([repr((<Case> case).source) for case in self.cases])}>"
+
+
+cdef class Case(StandIn):
+    def __init__(self, source):
+        self.source = source
+
+    cdef bint ready(self) noexcept:
+        """Whether take() would not wait. Runs no Python code."""
+        return False
+
+    cdef object take(self):
+        """Takes it at once."""
+        raise NotImplementedError("a Case defines take()")
+
+    cdef int enter(self) except -1:
+        """Into the queue."""
+        queue_add(self.line, self)
+        self.counted = True
+        return 0
+
+    cdef int leave(self) except -1:
+        """Out of it; nothing happens if somebody has taken it from there."""
+        if self.queued:
+            queue_remove(self.line, self)
+        if self.counted:
+            self.counted = False
+            if self.selection.winner is not self:
+                self.unmet()
+        return 0
+
+    cdef int unmet(self) except -1:
+        """It has left the queue and was not taken: what counted it there counts it no more."""
+        return 0
+
+    cdef object result(self, object value):
+        """What select() returns for the value with which it was woken."""
+        return value
+
+    cdef int undo(self, object value) except -1:
+        """It was woken with the value, and the tasklet was killed before it could take it."""
+        return 0
+
+    cdef bint stands(self) noexcept:
+        return self.selection.owner.state in (PARKED, RUNNING)      # it runs while it enters the queues
+
+    cdef int taken(self, object value) except -1:
+        cdef Selection selection = self.selection
+        cdef BaseTasklet owner = selection.owner
+        if selection.winner is not None or not self.stands():
+            return 0
+        selection.winner = self
+        selection.value = value
+        owner.handed_over = True
+        for case in selection.cases:
+            (<Case> case).leave()
+        if owner.state == PARKED and owner.why == IN_SELECT:
+            owner.state = READY
+            owner.loop.push(owner)
+        return 1
+
+
+# -- the kinds ---------------------------------------------------------------------------------------------------------------------
+
+
+cdef class EventCase(Case):
+    cdef bint ready(self) noexcept:
+        return (<Event> self.source).flag
+
+    cdef object take(self):
+        """An event stays set, a tasklet ended: nothing is taken."""
+
+    cdef int enter(self) except -1:
+        self.line = &(<Event> self.source).waiters
+        return Case.enter(self)
+
+
+cdef class TaskletCase(Case):
+    cdef bint ready(self) noexcept:
+        return (<Tasklet> self.source).state == DONE
+
+    cdef object take(self):
+        return None
+
+    cdef int enter(self) except -1:
+        self.line = &(<Tasklet> self.source).joiners
+        return Case.enter(self)
+
+
+cdef class SemaphoreCase(Case):
+    cdef bint ready(self) noexcept:
+        return (<Semaphore> self.source).value > 0
+
+    cdef object take(self):
+        (<Semaphore> self.source).take(False, None)
+
+    cdef int enter(self) except -1:
+        self.line = &(<Semaphore> self.source).waiters
+        return Case.enter(self)
+
+    cdef int undo(self, object value) except -1:
+        return (<Semaphore> self.source).give()
+
+
+cdef class GetCase(Case):
+    cdef bint ready(self) noexcept:
+        return (<Queue> self.source).count > 0
+
+    cdef object take(self):
+        return self.source.get(False)
+
+    cdef int enter(self) except -1:
+        self.line = &(<Queue> self.source).getters
+        return Case.enter(self)
+
+    cdef int undo(self, object value) except -1:
+        (<Queue> self.source)._give_back(value)
+        return 0
+
+
+cdef class PutCase(Case):
+    cdef object item
+
+    cdef bint ready(self) noexcept:
+        return someone_waits(&(<Queue> self.source).getters) or (<Queue> self.source).has_room()
+
+    cdef object take(self):
+        self.source.put(self.item, False)
+
+    cdef int enter(self) except -1:
+        self.value = self.item
+        self.line = &(<Queue> self.source).putters
+        return Case.enter(self)
+
+    cdef object result(self, object value):
+        (<Queue> self.source).complete_admission(self.item)
+
+    cdef int undo(self, object value) except -1:
+        return (<Queue> self.source).undo_admission()
+
+
+cdef class ReceiveCase(Case):
+    cdef bint ready(self) noexcept:
+        cdef Channel source = <Channel> self.source
+        return source.kept is not None or someone_waits(&source.senders) or source.closed
+
+    cdef object take(self):
+        return self.source.receive(0)
+
+    cdef int enter(self) except -1:
+        self.line = &(<Channel> self.source).receivers
+        (<Channel> self.source).balance -= 1
+        return Case.enter(self)
+
+    cdef int unmet(self) except -1:
+        (<Channel> self.source).balance += 1
+        return 0
+
+    cdef object result(self, object value):
+        return (<Channel> self.source).received(value)
+
+    cdef int undo(self, object value) except -1:
+        return (<Channel> self.source).pass_on(value)
+
+
+cdef class SendCase(Case):
+    cdef object item
+
+    cdef bint ready(self) noexcept:
+        return someone_waits(&(<Channel> self.source).receivers) or (<Channel> self.source).closed
+
+    cdef object take(self):
+        self.source.send(self.item, 0)
+
+    cdef int enter(self) except -1:
+        self.value = self.item
+        self.line = &(<Channel> self.source).senders
+        (<Channel> self.source).balance += 1
+        return Case.enter(self)
+
+    cdef int unmet(self) except -1:
+        (<Channel> self.source).balance -= 1
+        return 0
+
+    cdef object result(self, object value):
+        (<Channel> self.source).sent(value)
+
+
+cdef class FdCase(Case):
+    cdef int fd
+    cdef int bit
+    cdef bint buffered                  # TLS has data already that the descriptor does not show any more
+
+    cdef bint ready(self) noexcept:
+        cdef pollfd asked
+        asked.fd = self.fd
+        asked.events = POLLIN if self.bit == READ else POLLOUT
+        asked.revents = 0
+        return self.buffered or poll(&asked, 1, 0) != 0          # an error of poll() counts, too: the next call on the descriptor meets it
+
+    cdef object take(self):
+        return None
+
+    cdef int enter(self) except -1:
+        cdef Loop loop = <Loop> self.loop
+        cdef FdEntry* entry = loop.entry(self.fd)
+        loop.poller.arm(self.fd, entry.gen, self.bit)
+        entry.armed |= (READ | WRITE) if loop.poller.edge else self.bit
+        queue_add(&entry.readers if self.bit == READ else &entry.writers, self)
+        return 0
+
+    cdef int leave(self) except -1:
+        cdef Loop loop = <Loop> self.loop
+        cdef FdEntry* entry
+        if self.fd >= loop.fd_capacity:
+            return 0
+        entry = &loop.fds[self.fd]
+        if self.queued:
+            queue_remove(&entry.readers if self.bit == READ else &entry.writers, self)
+        if entry.armed and entry.readers.head == NULL and entry.writers.head == NULL and entry.watcher == NULL:
+            loop.poller.disarm(self.fd)         # it may belong to somebody who closes it
+            entry.armed = 0
+            entry.gen += 1
+        return 0
+
+
+cdef void time_is_over(void* owner) noexcept:
+    (<AfterCase> owner).taken(None)
+
+
+cdef class AfterCase(Case):
+    cdef Timer alarm
+    cdef int64_t when
+
+    def __cinit__(self, source):
+        timer_init(&self.alarm, time_is_over, <void*> self)
+
+    cdef bint ready(self) noexcept:
+        return self.when != NEVER and self.when <= monotonic_ns()
+
+    cdef object take(self):
+        return None
+
+    cdef int enter(self) except -1:
+        if self.when != NEVER:
+            self.loop.timers.add(&self.alarm, self.when)
+        return 0
+
+    cdef int leave(self) except -1:
+        if self.alarm.index >= 0:
+            self.loop.timers.remove(&self.alarm)
+        return 0
+
+
+cdef dict makers = {}           # type -> what makes a Case of one of its objects; for those that this module must not know
+
+
+def set_case_maker(kind, maker) -> None:
+    """maker(source) makes the Case that stands for an object of that type in select()."""
+    makers[kind] = maker
+
+
+cdef Case case_of(object source):
+    if isinstance(source, Case):
+        return source
+    if isinstance(source, Channel):
+        return ReceiveCase(source)
+    if isinstance(source, Queue):
+        return GetCase(source)
+    if isinstance(source, Event):
+        return EventCase(source)
+    if isinstance(source, Tasklet):
+        return TaskletCase(source)
+    if isinstance(source, Semaphore):
+        return SemaphoreCase(source)
+    for kind in makers:
+        if isinstance(source, kind):
+            return makers[kind](source)
+    if isinstance(source, int) or hasattr(source, "fileno"):
+        return readable(source)
+    raise TypeError(f"select() cannot wait for {type(source).__name__}: a channel, queue, event, tasklet, lock, semaphore or descriptor can be")
+
+
+def readable(fd) -> Case:
+    """For select(): until a descriptor (an int, or something with fileno()) can be read without waiting, or has failed."""
+    case = FdCase(fd)
+    case.fd = fd if isinstance(fd, int) else fd.fileno()
+    case.bit = READ
+    case.buffered = hasattr(fd, "pending") and fd.pending() > 0
+    return case
+
+
+def writable(fd) -> Case:
+    """For select(): until a descriptor can be written without waiting, or has failed."""
+    case = FdCase(fd)
+    case.fd = fd if isinstance(fd, int) else fd.fileno()
+    case.bit = WRITE
+    return case
+
+
+def after(seconds) -> Case:
+    """For select(): so many seconds from now."""
+    case = AfterCase(seconds)
+    case.when = deadline_after(seconds)
+    return case
+
+
+def putting(Queue queue not None, item) -> Case:
+    """For select(): put the item into the queue when there is room."""
+    case = PutCase(queue)
+    case.item = item
+    return case
+
+
+def sending(channel, value) -> Case:
+    """For select(): send the value on the channel when there is a receiver."""
+    if not isinstance(channel, Channel):
+        for kind in makers:
+            if isinstance(channel, kind):
+                return makers[kind](channel, value)
+        raise TypeError(f"sending() needs a channel, not {type(channel).__name__}")
+    case = SendCase(channel)
+    case.item = value
+    return case
+
+
+cdef uint64_t dice = 88172645463325252 ^ <uint64_t> getpid()
+
+
+def set_chance(number) -> None:
+    """For tests: by what select() chooses among several that are ready."""
+    global dice
+    dice = 88172645463325252 ^ <uint64_t> number
+
+
+cdef uint64_t throw_dice() noexcept:
+    """Where to begin to look, so that no case starves another (xorshift64, Marsaglia 2003)."""
+    global dice
+    dice ^= dice << 13
+    dice ^= dice >> 7
+    dice ^= dice << 17
+    return dice
+
+
+def select(cases, timeout=None):
+    """Waits until the first of the cases is ready, and takes it. Returns its index and its value; (None, None) after `timeout` seconds.
+
+    A case is a channel (receive), a queue (get), an event (set), a tasklet (ended), a lock or semaphore (acquire), an AsyncResult, a socket or
+    descriptor (can be read); or what sending(), putting(), readable(), writable() and after() return. Of several that are ready one is
+    chosen by chance. The value is what was received or got, else None. What receive() would raise is raised.
+    """
+    cdef Loop loop = get_loop()
+    cdef Selection selection = Selection()
+    cdef int64_t deadline
+    cdef Py_ssize_t i, n, entered = 0, first
+    cdef bint inside = True
+    cdef list all_cases
+    cdef Case case
+    selection.owner = loop.current
+    all_cases = [case_of(source) for source in cases]
+    n = len(all_cases)
+    if n == 0:
+        raise ValueError("select() of nothing would wait for ever")
+    if selection.owner is None:
+        raise RuntimeError("the event loop itself cannot wait: let it spawn a tasklet instead")
+    for i in range(n):
+        case = <Case> all_cases[i]
+        if case.selection is not None:
+            raise ValueError("a case is for one select(), once")
+        case.selection = selection
+        case.serial = selection.owner.serial
+        case.place = i
+        inside = inside and not isinstance(case, (FdCase, AfterCase))
+        case.loop = loop
+        case.state = STANDS_IN
+    deadline = deadline_after(timeout)
+    first = throw_dice() % <uint64_t> n
+    for i in range(n):
+        case = <Case> all_cases[(first + i) % n]
+        if case.ready():
+            return case.place, case.take()
+    if timeout is not None and timeout <= 0:
+        return None, None
+    selection.cases = all_cases
+    selection.owner.handed_over = False
+    loop.inside_count += inside
+    try:
+        for i in range(n):
+            entered = i + 1
+            (<Case> all_cases[i]).enter()
+        if selection.winner is None:
+            loop.park(IN_SELECT, selection, deadline)
+    except BaseException:
+        if selection.winner is not None:
+            selection.winner.undo(selection.value)
+        raise
+    finally:
+        loop.inside_count -= inside
+        if selection.winner is None:
+            for i in range(entered):
+                (<Case> all_cases[i]).leave()
+        case, selection.winner = selection.winner, None     # or each would refer to the other
+        selection.cases = None                              # and no cycle either
+    if case is None:
+        return None, None
+    return case.place, case.result(selection.value)

@@ -1,0 +1,181 @@
+"""Event, Semaphore, Lock: what tasklets wait for in one another. They work between OS threads too.
+
+Units and locks are handed over: release() gives them to the first that waits, so nobody can barge in and waiting is fair. Whoever
+was given one and is killed before it runs passes it on.
+
+The GIL makes these work between OS threads, as long as no Python code runs between the look at the state and the entry into the queue of
+those who wait: it could let another thread or a signal handler change the state. Making the loop, at a thread's first wait, and reading the
+timeout may run Python code; so both come before the look that counts.
+"""
+
+from libc.stdint cimport int64_t, uint64_t
+
+from syncless._core.clock cimport NEVER, deadline_after
+from syncless._core.loop cimport Loop, get_loop, peek_loop, wait_in
+from syncless._core.scheduler cimport WOKEN, BaseTasklet, queue_pop, wake_all
+
+
+cdef class Event:
+    """A flag that tasklets wait for (threading.Event)."""
+
+    def is_set(self) -> bool:
+        return self.flag
+
+    ready = is_set
+
+    def set(self) -> None:
+        """Raises the flag and lets everybody go on who waits. From any thread."""
+        self.flag = True
+        wake_all(&self.waiters)
+        if self.callbacks is not None:
+            callbacks, self.callbacks = self.callbacks, None
+            self._tell(callbacks)
+
+    def _tell(self, callbacks):
+        """Calls them all. An interrupt of the running tasklet (a kill, a Timeout, Ctrl-C) is raised after that."""
+        interrupt = None
+        for callback in callbacks:
+            try:
+                callback(self)
+            except Exception as error:
+                get_loop().report(callback, error)
+            except BaseException as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+    def clear(self) -> None:
+        self.flag = False
+
+    def wait(self, timeout=None) -> bool:
+        """Waits for set(), at most `timeout` seconds. Returns False when they have passed."""
+        cdef int64_t deadline
+        if self.flag:
+            return True
+        get_loop()
+        deadline = deadline_after(timeout)
+        if self.flag:       # see the module's text
+            return True
+        return wait_in(&self.waiters, "event", self, deadline) == WOKEN
+
+    def add_done_callback(self, callback) -> None:
+        """`callback(event)` is called once at the next set(); at once if it is set. It must not block; its errors are reported."""
+        if self.flag:
+            self._tell([callback])
+        elif self.callbacks is None:
+            self.callbacks = [callback]
+        else:
+            self.callbacks.append(callback)
+
+    def remove_done_callback(self, callback) -> int:
+        """Takes the callback back; returns how many were found."""
+        if self.callbacks is None:
+            return 0
+        before = len(self.callbacks)
+        self.callbacks = [other for other in self.callbacks if other != callback]
+        return before - len(self.callbacks)
+
+    def __repr__(self):
+        return f"<{type(self).__name__} {'set' if self.flag else 'unset'}>"
+
+
+cdef uint64_t running() noexcept:
+    """The serial number of the running tasklet."""
+    cdef Loop loop = peek_loop()
+    return loop.current.serial if loop is not None and loop.current is not None else 0
+
+
+cdef class Semaphore:
+    """Semaphore(value=1): at most that many tasklets are between acquire() and release() (threading.Semaphore)."""
+
+    def __init__(self, Py_ssize_t value=1):
+        if value < 0:
+            raise ValueError("semaphore initial value must be >= 0")
+        self.value = value
+
+    cdef bint take(self, bint blocking, object timeout) except -1:
+        cdef BaseTasklet me
+        cdef int64_t deadline = NEVER
+        if self.value == 0:
+            if not blocking:
+                return False
+            me = get_loop().current
+            deadline = deadline_after(timeout)
+        if self.value > 0:
+            self.value -= 1
+            self.holder = running()
+            return True
+        try:
+            return wait_in(&self.waiters, "lock" if isinstance(self, Lock) else "semaphore", self, deadline) == WOKEN
+        except BaseException:
+            if me is not None and me.handed_over:
+                self.give()
+            raise
+
+    cdef int give(self) except -1:
+        cdef BaseTasklet first
+        while self.waiters.head != NULL:
+            first = queue_pop(&self.waiters)
+            if first.loop.wake(first, None):
+                self.holder = first.serial
+                return 0
+        self.value += 1
+        self.holder = 0
+        return 0
+
+    def acquire(self, blocking=True, timeout=None) -> bool:
+        """Takes a unit, waiting for one if need be, at most `timeout` seconds. Returns whether it got one."""
+        if not blocking and timeout is not None:
+            raise ValueError("can't specify timeout for non-blocking acquire")
+        return self.take(blocking, timeout)
+
+    def release(self, Py_ssize_t n=1) -> None:
+        """Gives n units back. From any thread."""
+        if n < 1:
+            raise ValueError("n must be one or more")
+        while n:
+            self.give()
+            n -= 1
+
+    def locked(self) -> bool:
+        """Whether acquire() would wait."""
+        return self.value == 0
+
+    def __enter__(self):
+        return self.take(True, None)
+
+    def __exit__(self, kind, value, trace):
+        self.give()
+
+    def __repr__(self):
+        return f"<{type(self).__name__} value={self.value}>"
+
+
+cdef class Lock(Semaphore):
+    """A lock that one tasklet at a time holds; any tasklet may release it (threading.Lock)."""
+
+    def __init__(self):
+        self.value = 1
+
+    def acquire(self, blocking=True, timeout=-1) -> bool:
+        """Takes the lock, waiting at most `timeout` seconds (-1: for ever). Returns whether it got it."""
+        if timeout is not None and timeout != -1:
+            if not blocking:
+                raise ValueError("can't specify a timeout for a non-blocking call")
+            if timeout < 0:
+                raise ValueError("timeout value must be a non-negative number")
+            return self.take(blocking, timeout)
+        return self.take(blocking, None)
+
+    def release(self) -> None:
+        """Gives the lock to the first that waits for it. RuntimeError if it is not held."""
+        if self.value:
+            raise RuntimeError("release unlocked lock")
+        self.give()
+
+    def __exit__(self, kind, value, trace):
+        self.release()
+
+    def __repr__(self):
+        held = f"held by tasklet {self.holder}" if self.holder else "locked"
+        return f"<{type(self).__name__} {'unlocked' if self.value else held}>"

@@ -1,0 +1,1 @@
+"""The HTTP server: from the listening socket to a request's head and body, and back. It knows no WSGI."""

@@ -1,0 +1,20 @@
+from libc.stdint cimport int64_t
+
+from syncless._core.loop cimport Loop, Watcher
+from syncless._core.timers cimport Timer
+from syncless.http.service cimport Service
+
+
+cdef class Acceptor(Watcher):
+    cdef Service service
+    cdef readonly int fd
+    cdef Timer retry
+    cdef unsigned last          # the last client's IPv4 address, 0 if it had none
+    cdef object last_text       # the same as text, shared by the connections from there
+    cdef int64_t complain_at    # ns: not before then again about having no descriptors left
+    cdef bint closed
+    cdef int accept(self, Loop loop) except -1
+    cdef bint make_room(self, Loop loop) except -1
+    cdef bint close_oldest(self, Loop loop, int kind) except -1
+    cdef bint others_make_room(self, Loop loop) except -1
+    cdef bint shortage(self, Loop loop, int error) except -1

@@ -1,0 +1,254 @@
+"""Accepting connections, and closing all of them when the server stops. What a connection does is connection.pyx."""
+
+import os
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from libc.errno cimport EAGAIN, ECONNABORTED, EINTR, EINVAL, EMFILE, ENFILE, ENOBUFS, ENOMEM, EPERM, EPROTO, errno
+from libc.stdint cimport int64_t
+
+from syncless._core.clock cimport monotonic_ns
+from syncless._core.loop cimport Loop, Watcher
+from syncless._core.poll.poller cimport READ
+from syncless._core.scheduler cimport Scheduler
+from syncless._core.timers cimport timer_init
+from syncless.http.connection cimport GREETING, QUEUED, READING, Connection
+from syncless.http.service cimport GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, Link, Service
+
+from syncless._core.tasklet import TaskletExit
+
+cdef extern from *:
+    """
+    #include <sys/types.h>
+    #include <sys/socket.h>
+    #include <netinet/in.h>
+    #include <arpa/inet.h>
+    #include <poll.h>
+
+    /* Whether a connection waits to be accepted. */
+    static int syncless_pending(int listener) {
+        struct pollfd one = {listener, POLLIN, 0};
+        return poll(&one, 1, 0) > 0;
+    }
+
+    /* accept4 with the peer's address as text. IPv4 inside IPv6 shows as IPv4. port -1: the family has none. The text is left empty
+       where the address is IPv4 and the same as `*last`, which it becomes. */
+    static int syncless_accept(int listener, char *text, int *port, unsigned *last) {
+        union { struct sockaddr any; struct sockaddr_in v4; struct sockaddr_in6 v6; struct sockaddr_storage room; } a;
+        socklen_t length = sizeof a;
+        int fd = accept4(listener, &a.any, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        text[0] = 0;
+        *port = -1;
+        if (fd < 0)
+            return fd;
+        if (a.any.sa_family == AF_INET && a.v4.sin_addr.s_addr == *last) {
+            *port = ntohs(a.v4.sin_port);
+            return fd;
+        }
+        *last = a.any.sa_family == AF_INET ? a.v4.sin_addr.s_addr : 0;
+        if (a.any.sa_family == AF_INET) {
+            inet_ntop(AF_INET, &a.v4.sin_addr, text, INET6_ADDRSTRLEN);
+            *port = ntohs(a.v4.sin_port);
+        } else if (a.any.sa_family == AF_INET6) {
+            if (IN6_IS_ADDR_V4MAPPED(&a.v6.sin6_addr))
+                inet_ntop(AF_INET, a.v6.sin6_addr.s6_addr + 12, text, INET6_ADDRSTRLEN);
+            else
+                inet_ntop(AF_INET6, &a.v6.sin6_addr, text, INET6_ADDRSTRLEN);
+            *port = ntohs(a.v6.sin6_port);
+        }
+        return fd;
+    }
+    """
+    enum: INET6_ADDRSTRLEN
+    bint syncless_pending(int listener) nogil
+    int syncless_accept(int listener, char* text, int* port, unsigned* last) nogil
+
+cdef enum:
+    ACCEPT_BATCH = 64
+    RETRY_AFTER = 50000000      # ns, where there is no room for a connection
+    LAST_BATCHES = 1024         # more than any backlog has
+    JUST_COME = 1000000000      # ns in which a new connection is not yet taken for an idle one
+
+cdef int64_t COMPLAIN_EVERY = 60000000000       # ns
+
+
+cdef void retry_accept(void* owner) noexcept:
+    acceptor = <Acceptor> owner
+    try:
+        acceptor.service.loop.push(acceptor)
+    except MemoryError:
+        pass
+
+
+cdef class Acceptor(Watcher):
+    """Accepts the connections of one listening socket, which its Server owns."""
+
+    def __cinit__(self):
+        timer_init(&self.retry, retry_accept, <void*> self)
+
+    def __init__(self, Service service not None, int fd):
+        self.service = service
+        self.fd = fd
+        os.set_blocking(fd, False)
+        service.loop.watch(fd, self)
+        service.acceptor = self
+
+    cdef int on_ready(self, Loop loop, int bits) except -1:
+        return self.accept(loop)
+
+    cdef int turn(self, Scheduler loop) except -1:
+        return self.accept(<Loop> loop)
+
+    cdef int accept(self, Loop loop) except -1:
+        """Accepts what has come, up to a batch. Each connection gets its turn afterwards: an application that waits must not hold up
+        the rest of the backlog."""
+        cdef Service service = self.service
+        cdef Connection connection
+        cdef char text[INET6_ADDRSTRLEN]
+        cdef int fd, port, _, limit = service.max_connections
+        if self.closed:
+            return 0
+        for _ in range(ACCEPT_BATCH):
+            if limit and service.connections >= limit and syncless_pending(self.fd) and not self.make_room(loop):
+                service.starved = True
+                return 0                        # the rest waits in the backlog; whoever closes or falls idle pushes us again
+            fd = syncless_accept(self.fd, text, &port, &self.last)
+            if fd < 0:
+                if errno == EINTR or errno == ECONNABORTED or errno == EPROTO or errno == EPERM:
+                    continue
+                if errno == EINVAL:
+                    return 0                    # the master has shut the socket down: nobody comes any more
+                if errno == EAGAIN:
+                    loop.arm(self.fd, loop.entry(self.fd), READ)
+                elif self.shortage(loop, errno):
+                    continue
+                return 0
+            connection = Connection()
+            connection.service = service
+            connection.fd = fd
+            if self.last_text is None or self.last == 0 or text[0] != 0:
+                self.last_text = text.decode()
+            connection.remote_addr = self.last_text
+            connection.remote_port = port
+            connection.readable = True
+            if service.trusts is not None:
+                connection.trusted = service.trusts(self.last_text)
+                connection.expects_proxy_header = connection.trusted and service.proxied
+            connection.phase = GREETING if service.tls is not None or connection.expects_proxy_header else READING
+            Py_INCREF(connection)               # given back by close()
+            loop.forget_fd(fd)
+            loop.entry(fd).watcher = <PyObject*> connection
+            service.connections += 1
+            service.accepted += 1
+            if not connection.admit():
+                connection.close(loop, False)
+                continue
+            service.set_deadline(connection, HEAD_DEADLINE if connection.phase == READING else GREETING_DEADLINE)
+            loop.push(connection)
+        loop.push(self)
+        return 0
+
+    cdef bint make_room(self, Loop loop) except -1:
+        """Closes a connection for another one: one that has had its last answer and goes on sending, else the one that
+        has been idle for longest, else the oldest that has not sent a whole head. Returns whether there was one."""
+        cdef Service service = self.service
+        cdef PyObject* head = service.lists[HEAD_DEADLINE].first
+        cdef PyObject* greeting = service.lists[GREETING_DEADLINE].first
+        if service.lists[LINGER_DEADLINE].first != NULL:
+            (<Connection> service.lists[LINGER_DEADLINE].first).close(loop, False)
+            return True
+        if self.close_oldest(loop, IDLE_DEADLINE):
+            return True
+        if greeting != NULL and (head == NULL or service.since(<Link> greeting) < service.since(<Link> head)):
+            return self.close_oldest(loop, GREETING_DEADLINE) or self.close_oldest(loop, HEAD_DEADLINE)
+        return self.close_oldest(loop, HEAD_DEADLINE) or self.close_oldest(loop, GREETING_DEADLINE)
+
+    cdef bint close_oldest(self, Loop loop, int kind) except -1:
+        """Closes the first connection of a list whose last answer is sent and from which nothing has come."""
+        cdef Connection connection
+        cdef PyObject* link = self.service.lists[kind].first
+        cdef int _
+        for _ in range(ACCEPT_BATCH):
+            if link == NULL:
+                break
+            connection = <Connection> link
+            link = connection.following
+            if not connection.readable and connection.out.size == 0 and connection.out_body is None and connection.close_idle(loop):
+                return True
+        return False
+
+    cdef bint shortage(self, Loop loop, int error) except -1:
+        """No descriptors or memory: another connection makes room. Whether to go on at once, not a little later."""
+        cdef Service service = self.service
+        cdef int64_t now = monotonic_ns()
+        if error != EMFILE and error != ENFILE and error != ENOBUFS and error != ENOMEM:
+            loop.report("accept", OSError(error, os.strerror(error)))
+            return False
+        if now > self.complain_at:
+            self.complain_at = now + COMPLAIN_EVERY
+            try:
+                service.log_errors.write(
+                    f"syncless: cannot accept connections: {os.strerror(error)}; closing idle ones. Raise the limit (ulimit -n) or set "
+                    "Limits.connections\n")
+                service.log_errors.flush()
+            except Exception:
+                pass
+        if (self.make_room(loop) or self.others_make_room(loop)) and error == EMFILE:
+            return True                         # a descriptor of this process is free now
+        if self.retry.index < 0:
+            loop.timers.add(&self.retry, now + RETRY_AFTER)
+        return False
+
+    cdef bint others_make_room(self, Loop loop) except -1:
+        """The descriptors may be those of connections that other listening sockets have accepted."""
+        cdef int fd
+        for fd in range(loop.fd_capacity):
+            if loop.fds[fd].watcher != NULL and isinstance(<object> loop.fds[fd].watcher, Acceptor):
+                if (<Acceptor> loop.fds[fd].watcher).make_room(loop):
+                    return True
+        return False
+
+    def accept_rest(self) -> None:
+        """Accepts all connections that wait, beyond Limits.connections, too: nobody else would answer them."""
+        cdef long long before = -1
+        cdef int rounds = 0
+        self.service.max_connections = 0
+        while self.service.accepted != before and rounds < LAST_BATCHES:
+            before = self.service.accepted
+            self.accept(self.service.loop)
+            rounds += 1
+
+    def close(self) -> None:
+        """Accepts no more. The socket is the caller's to close."""
+        if not self.closed:
+            self.closed = True
+            self.service.loop.timers.remove(&self.retry)
+            self.service.loop.forget_fd(self.fd)
+            self.service.acceptor = None
+
+
+def close_connections(Service service not None, bint all_of_them) -> int:
+    """Closes the connections that are between requests, or all; requests that still run are interrupted. Returns how many.
+
+    A connection stays if its next request has come already, or if it is new and its first request is on its way.
+    """
+    cdef Loop loop = service.loop
+    cdef Connection connection
+    cdef int fd, closed = 0
+    for fd in range(loop.fd_capacity):
+        if loop.fds[fd].watcher == NULL or not isinstance(<object> loop.fds[fd].watcher, Connection):
+            continue
+        connection = <Connection> loop.fds[fd].watcher
+        if connection.service is not service:
+            continue
+        if all_of_them:
+            if connection.request is not None and connection.phase != QUEUED:
+                loop.throw(connection.request, TaskletExit())
+            else:
+                connection.close(loop, True)
+            closed += 1
+        elif connection.phase == GREETING or (
+                connection.phase == READING and connection.inbox.size == 0 and connection.out.size == 0 and connection.out_body is None):
+            if not connection.just_came(loop, JUST_COME) and connection.close_idle(loop):
+                closed += 1
+    return closed

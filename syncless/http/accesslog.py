@@ -1,0 +1,252 @@
+"""The access log: formats, and a writer that never holds up the loop.
+
+Lines are put together by _accesslog.pyx and written in blocks by an OS thread, half a second later at most. A log that cannot be written
+(full disk, closed stream, a pipe that nobody reads) never disturbs a request: its lines are dropped and counted, and that is said once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, TextIO
+from urllib.parse import unquote_to_bytes
+
+from syncless._core.tasklet import Tasklet, spawn
+from syncless._core.threads import run_in_thread
+from syncless._core.timeout import Timeout
+from syncless.http.loglines import AccessLog
+from syncless.http.notices import complain
+
+FLUSH_SECONDS = 0.5
+"""For which a line is held back at most, unless it goes to a terminal."""
+LAST_SECONDS = 2.0
+"""For which a stopping server waits for its last lines to be written."""
+
+COMBINED = '%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i"'
+FORMATS: dict[str, str | dict[str, str]] = {
+    "combined": COMBINED,
+    "common": '%h %l %u %t "%r" %>s %b',
+    "json": {
+        "time": "%t",
+        "remote_addr": "%h",
+        "user": "%u",
+        "method": "%m",
+        "path": "%U",
+        "query": "%q",
+        "protocol": "%H",
+        "status": "%>s",
+        "bytes": "%B",
+        "duration_us": "%D",
+        "host": "%{Host}i",
+        "referer": "%{Referer}i",
+        "user_agent": "%{User-Agent}i",
+    },
+}
+"""Names that can be given instead of a format."""
+
+REFUSED_BYTES = 2048
+"""Of a refused request that are looked at for its first line."""
+REQUEST_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([^ ?]+)(?:\?([^ ]*))? (HTTP/\d\.\d)")
+
+ATOM = re.compile(r"%(?:%|[<>]?(?:\{([^}]*)\})?([a-zA-Z]))")
+PLAIN: dict[str, tuple[str, Any]] = {
+    "h": ("variable", "REMOTE_ADDR"),
+    "a": ("variable", "REMOTE_ADDR"),
+    "l": ("variable", "REMOTE_IDENT"),
+    "u": ("variable", "REMOTE_USER"),
+    "t": ("stamp", None),
+    "r": ("request line", None),
+    "s": ("status", None),
+    "b": ("sent", None),
+    "B": ("sent number", None),
+    "m": ("variable", "REQUEST_METHOD"),
+    "U": ("path", None),
+    "q": ("query", None),
+    "H": ("variable", "SERVER_PROTOCOL"),
+    "v": ("variable", "SERVER_NAME"),
+    "V": ("variable", "HTTP_HOST"),
+    "p": ("variable", "SERVER_PORT"),
+    "D": ("duration", 1000),
+    "T": ("duration", 1000000000),
+}
+"""Apache's letters (mod_log_config), and what they are to _accesslog.pyx."""
+
+
+def _atom(argument: str | None, letter: str) -> tuple[str, Any]:
+    if argument is None:
+        if letter == "P":
+            return "literal", str(os.getpid()).encode()
+        if letter in PLAIN:
+            return PLAIN[letter]
+    elif letter == "i":
+        name = argument.upper().replace("-", "_")
+        return "variable", name if name in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{name}"
+    elif letter == "o":
+        return "response field", argument.lower()
+    elif letter == "e":
+        return "variable", argument
+    elif letter == "t":
+        return "strftime", argument
+    elif letter == "T" and argument in ("s", "ms", "us"):
+        return "duration", {"s": 1000000000, "ms": 1000000, "us": 1000}[argument]
+    raise ValueError(
+        f"%{'' if argument is None else '{' + argument + '}'}{letter} is no atom of an access log; there are "
+        f"{' '.join('%' + known for known in PLAIN)} %P and %{{Name}}i, %{{Name}}o, %{{NAME}}e, %{{format}}t, %{{ms}}T"
+    )
+
+
+def make_log(format: str | Mapping[str, str] = "combined") -> AccessLog:
+    """The log of a format: a name of FORMATS, a string with Apache's atoms, or a mapping of JSON keys to one atom each.
+
+    ValueError says which atom is unknown.
+    """
+    chosen = FORMATS.get(format, format) if isinstance(format, str) else format
+    atoms: list[tuple[str, Any]] = []
+    if isinstance(chosen, str):
+        done = 0
+        for match in ATOM.finditer(chosen):
+            atoms.append(("literal", chosen[done : match.start()].encode()))
+            atoms.append(("literal", b"%") if match[0] == "%%" else _atom(match[1], match[2]))
+            done = match.end()
+        atoms.append(("literal", (chosen[done:] + "\n").encode()))
+        if "%" in ATOM.sub("", chosen):
+            raise ValueError(f"a lonely % in the access log's format {chosen!r}; write %% for the sign itself")
+        return AccessLog([atom for atom in atoms if atom[1] != b""], False)
+    before = "{"
+    for key, text in chosen.items():
+        found = ATOM.fullmatch(text)
+        if not found or text == "%%":
+            raise ValueError(f"the value of {key!r} in the access log's format must be one atom, not {text!r}")
+        escaped = key.replace("\\", "\\\\").replace('"', '\\"')
+        kind, value = _atom(found[1], found[2])
+        if kind == "literal":  # the process number
+            atoms.append(("literal", f'{before}"{escaped}":'.encode() + value))
+        else:
+            atoms += [("literal", f'{before}"{escaped}":'.encode()), (kind, value)]
+        before = ","
+    atoms.append(("literal", b"}\n"))
+    return AccessLog(atoms, True)
+
+
+def refused_request(data: bytes, remote_addr: str) -> dict[str, Any]:
+    """What a log can say of bytes that were refused: a request line if it can be read, or else what stood in its place."""
+    line, newline, _ = data.lstrip(b"\r\n").partition(b"\n")
+    line = line.rstrip(b"\r")
+    found = REQUEST_LINE.fullmatch(line)
+    if not found:
+        cut = "..." if len(data) >= REFUSED_BYTES and not newline else ""
+        return {"REMOTE_ADDR": remote_addr, "syncless.unread_line": line.decode("latin-1") + cut}
+    return {
+        "REMOTE_ADDR": remote_addr,
+        "REQUEST_METHOD": found[1].decode("latin-1"),
+        "PATH_INFO": unquote_to_bytes(found[2]).decode("latin-1"),
+        "QUERY_STRING": (found[3] or b"").decode("latin-1"),
+        "SERVER_PROTOCOL": found[4].decode("latin-1"),
+    }
+
+
+class LogFile:
+    """A file that is appended to and can be opened anew after it was renamed (logrotate), or a stream of somebody else's."""
+
+    def __init__(self, to: str | os.PathLike[str] | TextIO):
+        self.path = os.path.abspath(to) if isinstance(to, (str, os.PathLike)) else None
+        self.stream: Any = self._open() if self.path else to
+
+    def _open(self) -> Any:
+        return open(str(self.path), "a", encoding="utf-8", errors="backslashreplace")
+
+    def write(self, text: str) -> None:
+        self.stream.write(text)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+    def isatty(self) -> bool:
+        """Whether somebody may be looking at it."""
+        try:
+            return bool(self.stream.isatty())
+        except (AttributeError, ValueError):  # no file, or closed
+            return False
+
+    def reopen(self) -> None:
+        """Goes on in the file that has the path now. OSError if it cannot be opened; the old one is kept then."""
+        if self.path:
+            old, self.stream = self.stream, self._open()
+            old.close()
+
+    def close(self) -> None:
+        if self.path:
+            try:
+                self.stream.close()
+            except OSError:
+                pass  # what could not be written has been reported
+
+
+class LogWriter:
+    """Writes what an AccessLog holds back, in an OS thread, so that a slow disk or a full pipe stops no request."""
+
+    def __init__(self, log: AccessLog, file: LogFile):
+        self.log = log
+        self.file = file
+        self._watched = file.isatty()
+        self._failed = False
+        self._dropped = 0
+        self._closing = False
+        self._reopen = False
+        self._tasklet: Tasklet = spawn(self._run)
+        self._tasklet.name = "access log"
+
+    def _run(self) -> None:
+        closing = False
+        while not closing:
+            self.log.something.wait()
+            if not self._closing and not self._reopen and not self._watched:
+                self.log.full.wait(FLUSH_SECONDS)
+            closing = self._closing  # lines that came while the last block was written are still to be taken
+            self._write()
+
+    def _write(self) -> None:
+        block = self.log.take()
+        reopen, self._reopen = self._reopen, False
+        if not block and not reopen:
+            return
+        try:
+            run_in_thread(self._write_block, block, reopen)
+        except (OSError, ValueError) as error:
+            if not self._failed:
+                self._failed = True
+                complain(f"the access log cannot be written ({error}); its lines are dropped")
+        if self.log.dropped != self._dropped:
+            complain(f"the access log was too slow; {self.log.dropped - self._dropped} lines are dropped")
+            self._dropped = self.log.dropped
+
+    def _write_block(self, block: bytes, reopen: bool) -> None:
+        try:
+            if block:
+                self.file.write(block.decode("utf-8", "backslashreplace"))
+                self.file.flush()
+        finally:
+            if reopen:
+                self.file.reopen()
+
+    def reopen(self) -> None:
+        """What is held back goes to the old file, then the path is opened anew."""
+        self._reopen = True
+        self.log.something.set()
+        self.log.full.set()
+
+    def flush(self) -> None:
+        """Writes what is held back now, soon."""
+        self.log.something.set()
+        self.log.full.set()
+
+    def close(self) -> None:
+        """Writes the rest, waiting for LAST_SECONDS at most."""
+        self._closing = True
+        self.flush()
+        with Timeout(LAST_SECONDS, False):
+            self._tasklet.join()
+        if not self._tasklet.done():
+            self._tasklet.kill()
+        self.file.close()

@@ -1,0 +1,3 @@
+from syncless.http.peer import Peer
+
+class BodySource(Peer): ...

@@ -1,0 +1,39 @@
+from libc.stdint cimport int64_t, uint8_t
+
+from syncless._core.loop cimport Loop
+from syncless.http.bodysource cimport BodySource
+from syncless.http.scanner cimport head
+from syncless.http.request cimport Request
+
+cdef enum Phase:
+    GREETING        # what comes before HTTP: see greeting.pyx
+    READING         # a request head, or nothing yet
+    QUEUED          # a request waits until fewer run
+    RUNNING_APP     # a request is being answered
+    LINGERING       # refused or closed by us; what the client still sends is thrown away
+    CLOSED
+
+
+cdef class Connection(BodySource):      # there may be many idle ones: flags are bytes, sizes 32 bits
+    cdef uint8_t phase
+    cdef uint8_t closing        # to be closed once all is sent
+    cdef uint8_t kept           # it has had an answer and was not closed
+    cdef uint8_t unread         # a part of a body was neither read by the application nor drained
+
+    cdef bint just_came(self, Loop loop, int64_t age) noexcept
+    cdef int greet(self, Loop loop) except -1
+    cdef int answer(self, Loop loop, Request request, bint has_turn) except -1
+    cdef int queue_up(self, Loop loop) except -1
+    cdef int finish_request(self, Request request) except -1
+    cdef int process(self, Loop loop) except -1
+    cdef Request next_request(self, Loop loop)
+    cdef Request prepare(self, const char* data, head* found)
+    cdef Request fill_request(self, Request request, const char* data, head* found)
+    cdef int keep(self, const char* data, size_t size) except -1
+    cdef int refuse(self, Loop loop, int status, str explanation=*, dict environ=*) except -1
+    cdef int refuse_busy(self, Loop loop) except -1
+    cdef int close_when_sent(self, Loop loop) except -1
+    cdef bint close_idle(self, Loop loop) except -1
+    cdef int finish(self, Loop loop) except -1
+    cdef int read_away(self, Loop loop) except -1
+    cdef int rest(self, Loop loop) except -1

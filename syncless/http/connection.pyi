@@ -1,0 +1,3 @@
+from syncless.http.bodysource import BodySource
+
+class Connection(BodySource): ...

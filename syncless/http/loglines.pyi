@@ -1,0 +1,13 @@
+from typing import Any
+
+from syncless._core.wait.sync import Event
+
+class AccessLog:
+    dropped: int
+    full: Event
+    json: bool
+    something: Event
+    wants_headers: bool
+    def __init__(self, atoms: list[tuple[str, Any]], json: bool) -> None: ...
+    def measure(self, environ: dict[str, Any], status: str, sent: int, times: int) -> bytes: ...
+    def take(self) -> bytes: ...

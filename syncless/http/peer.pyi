@@ -1,0 +1,3 @@
+from syncless.http.service import Link
+
+class Peer(Link): ...

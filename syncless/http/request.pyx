@@ -1,0 +1,293 @@
+"""One request: calls the application and sees its response through, whatever goes wrong.
+
+A Request is the tasklet in which its application runs. The leader calls it inline, so an application that never waits costs no
+switch. Takes an environ and an Input, gives bytes to its Peer, the connection as this file sees it. An error in mid-stream resets the
+connection: it must never look like a clean end.
+"""
+
+import traceback
+
+from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.contextvars cimport PyContext_Enter, PyContext_Exit, PyContext_New
+from cpython.list cimport PyList_GET_ITEM
+from cpython.object cimport PyObject, PyObject_Size
+from cpython.tuple cimport PyTuple_GET_ITEM
+
+from syncless._core.loop cimport Loop, get_loop
+from syncless._core.poll.poller cimport READ
+from syncless._core.scheduler cimport DONE, RUNNING
+from syncless._core.tasklet cimport end_process
+from syncless._core.cpython.threadlocal cimport end_locals, start_locals
+from syncless._core.timeout cimport Alarm
+from syncless.http.environ cimport dict_version
+from syncless.http.input cimport Input
+from syncless.http.response cimport Response, StartResponse, Write
+from syncless.http.service cimport Service
+
+from syncless._core.tasklet import TaskletExit
+from syncless.http.errors import EXPLANATIONS, REASONS, BodyTooLarge, ClientError, ClientGone, RequestTimeout
+from syncless.http.filewrapper import FileWrapper
+from syncless.http.notices import visible
+
+cdef extern from *:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <poll.h>
+
+    /* Whether the other end of a connection sends no more, however much of what it has sent is still to be read. */
+    static int syncless_hung_up(int fd) {
+    #ifdef POLLRDHUP
+        struct pollfd one = {fd, POLLRDHUP, 0};
+        return poll(&one, 1, 0) > 0 && one.revents & (POLLRDHUP | POLLHUP | POLLERR);
+    #else
+        char byte;
+        return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    #endif
+    }
+    """
+    bint hung_up "syncless_hung_up" (int fd) nogil
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject* o)
+
+
+cdef class Request(Response):
+    def __init__(self, Service service not None):
+        self.service = service
+        self.input = Input()
+        self.renew_start()
+
+    cdef int renew_start(self) except -1:
+        self.start = StartResponse()
+        self.start.write = Write()
+        self.start_response = self.start.start_response
+        return 0
+
+    cdef int serve(self, Loop loop) except -1:
+        """The whole life of a request."""
+        cdef object context = self.context
+        cdef BaseException failure = None
+        cdef Alarm alarm = None
+        if context is None or Py_REFCNT(<PyObject*> context) > 2 or PyObject_Size(context) != 0:
+            context = self.context = PyContext_New()    # the last request's, if it set no variable and nobody has it, is as good
+        self.started = loop.now
+        self.status = None
+        self.committed = self.bodiless = self.chunked = self.complete = self.upgraded = self.interruptible = False
+        self.length = -1
+        self.sent = self.body_waited = self.body_received = 0
+        self._exception = None
+        if Py_REFCNT(<PyObject*> self.start_response) > 1 or Py_REFCNT(<PyObject*> self.start.write) > 1:
+            self.renew_start()                      # somebody keeps the last request's
+        self.start.response = self.start.write.response = self
+        loop.adopt(self)
+        loop.current = self
+        self.state = RUNNING
+        start_locals(&self.locals)
+        PyContext_Enter(context)
+        if self.service.request_seconds:
+            alarm = Alarm(RequestTimeout(f"the request took longer than {self.service.request_seconds} s"))
+            alarm.start(self.service.request_seconds)
+        try:
+            self.respond()
+        except BaseException as error:
+            failure = error
+        if alarm is not None:
+            alarm.cancel()
+        if loop.orphan is self:
+            self.end_in_child(failure)
+        if self.upgraded:
+            failure = self.end_upgrade(failure)
+        try:
+            if failure is not None:
+                self.fail(loop, failure)
+            if not self.input.finished and not self.peer.gone:
+                self.drain()
+            if self.service.log_access is not None:
+                self.service.log_access.log(self.environ, self.status, self.sent, self.started, self.headers)
+        except TaskletExit:
+            self.keep_alive = False                 # killed while the rest of the body was read away
+        except BaseException as error:
+            self.keep_alive = False
+            loop.report(self, error)
+        PyContext_Exit(context)
+        end_locals(&self.locals)
+        loop.current = None
+        loop.release(self)
+        self.state = DONE
+        if self.pending is not None:
+            loop.drop_pending(self)
+        self.start.response = self.start.write.response = None
+        self.headers = None
+        self.input.source = None
+        self.recalled = None
+        self.service.release(&self.head)
+        self._exception = failure                   # until it is used again
+        if self.joiners.head != NULL or self.callbacks is not None:
+            self.tell(loop)
+        return 0
+
+    cdef int respond(self) except -1:
+        cdef Py_ssize_t total
+        if self.too_large:
+            raise BodyTooLarge(f"the body is larger than {self.service.max_body} bytes")
+        result = self.service.application(self.environ, self.start_response)
+        if (type(result) is list or type(result) is tuple) and self.status is not None and not self.upgraded:
+            # no close(), and the length is known without a question
+            if not self.input.finished and not self.drainable():
+                self.keep_alive = False             # the head says so
+            if len(result) == 1:
+                only = <object> (PyList_GET_ITEM(result, 0) if type(result) is list else PyTuple_GET_ITEM(result, 0))
+                if PyBytes_CheckExact(only):
+                    if not self.committed:
+                        self.commit(PyBytes_GET_SIZE(only))
+                    self.put(only, True)
+                    return self.end()
+            total = 0
+            for part in result:
+                if not isinstance(part, bytes):
+                    raise TypeError(f"the body must be bytes, not {type(part).__name__}")
+                total += PyBytes_GET_SIZE(part)
+            if not self.committed:
+                self.commit(total)
+            for part in result:
+                self.put(part, True)
+            return self.end()
+        try:
+            if self.upgraded:
+                return 0
+            if result is None:
+                raise TypeError("the application returned None; PEP 3333 wants an iterable of bytes")
+            if type(result) is FileWrapper and self.status is not None and not self.committed and self.send_wrapped_file(result):
+                return self.end()
+            for part in result:
+                self.put(part, False)
+            self.end()
+        finally:
+            close = getattr(result, "close", None)
+            if close is not None:
+                close()
+        return 0
+
+    # -- when it goes wrong --------------------------------------------------------------------------------------------------
+
+    cdef int fail(self, Loop loop, BaseException error) except -1:
+        """The application raised, or its response cannot be sent."""
+        if isinstance(error, ClientGone) or self.peer.gone:
+            self.keep_alive = False
+            return self.peer.abort()
+        if isinstance(error, KeyboardInterrupt):
+            loop.throw(loop.main, error)
+        elif not isinstance(error, (ClientError, TaskletExit)):
+            self.log_failure(error)
+        if self.complete:
+            return 0                                # the client has, or will have, all of it
+        self.keep_alive = False
+        if self.committed:
+            return self.peer.abort()
+        if isinstance(error, ClientError):
+            return self.answer(error.status, error)
+        return self.answer(503 if isinstance(error, (TaskletExit, KeyboardInterrupt, RequestTimeout)) else 500, error)
+
+    cdef int end_in_child(self, BaseException failure) except -1:
+        """The application has forked, and this is the child: the parent answers, and the process ends with the request."""
+        if isinstance(failure, ClientGone):         # it would have gone on sending
+            failure = None
+        if failure is not None and not isinstance(failure, (KeyboardInterrupt, SystemExit, TaskletExit)):
+            self.log_failure(failure)
+        end_process(failure)
+        return 0
+
+    cdef BaseException end_upgrade(self, BaseException failure):
+        """The other protocol's handler says goodbye; an error is logged here, because no HTTP answer can tell of it."""
+        if failure is not None and not isinstance(failure, (ClientGone, TaskletExit)):
+            self.log_failure(failure)
+        try:
+            self.handler.end(failure)
+        except ClientGone:
+            pass
+        except BaseException as error:
+            self.log_failure(error)
+        self.complete = True
+        return failure if isinstance(failure, KeyboardInterrupt) else None
+
+    cdef int answer(self, int status, BaseException error) except -1:
+        """An answer of the server's own; the connection closes after it."""
+        body = f"{status} {REASONS[status]}\n{EXPLANATIONS[status]}\n".encode()
+        headers = [("Content-Type", "text/plain; charset=utf-8")]
+        if isinstance(error, ClientError):
+            headers += error.headers
+        if status == 503:
+            headers.append(("Retry-After", f"{self.service.retry_after:.0f}"))
+        self.accept_head(f"{status} {REASONS[status]}", headers, (None, error, None))
+        self.keep_alive = False
+        self.commit(len(body))
+        self.put(body, True)
+        self.complete = True
+        return 0
+
+    cdef int log_failure(self, BaseException error) except -1:
+        try:
+            told = visible(''.join(traceback.format_exception(error)), "\n\t")
+            self.service.log_errors.write(f"Error in {self.name}:\n{told}")
+            self.service.log_errors.flush()
+        except Exception:
+            pass        # a full disk must not take the server down
+        return 0
+
+    cdef bint drainable(self) noexcept:
+        """Whether what the application left of the body may be little enough to be read away."""
+        return not self.input.broken and not self.input.expect and self.input.remaining <= self.service.drain_bytes
+
+    cdef int drain(self) except -1:
+        """Reads away what the application left of the body, up to a limit, so that the connection can be kept."""
+        cdef char* data
+        cdef Py_ssize_t n, drained = 0
+        if not self.keep_alive:
+            return 0
+        if not self.drainable():
+            self.keep_alive = False
+            return 0
+        self.service.queue_flush(self.peer)
+        try:
+            while not self.input.finished:
+                n = self.input.window(&data)
+                if n == 0:
+                    break
+                self.input.advance(n)
+                drained += n
+                if drained > self.service.drain_bytes:
+                    self.keep_alive = False
+                    return 0
+        except ClientError:
+            self.keep_alive = False
+        return 0
+
+    cdef bint reusable(self) noexcept:
+        """Whether the environ is as the application got it, and nobody has it or its input any more: the same request could have it again."""
+        return Py_REFCNT(<PyObject*> self.environ) == 1 and dict_version(self.environ) == self.environ_version \
+            and Py_REFCNT(<PyObject*> self.input) == 2
+
+    cdef bint left(self) noexcept:
+        return self.peer is None or self.peer.gone or hung_up(self.peer.fd)
+
+    @property
+    def client_gone(self) -> bool:
+        """Whether the client has closed the connection, or at least its sending half; True after the request's end, too."""
+        return self.left()
+
+    def interrupt_when_client_leaves(self, bint wanted=True) -> None:
+        """From now on ClientGone is raised in this request when its client closes the connection, wherever it waits."""
+        cdef Loop loop = get_loop()
+        self.interruptible = wanted
+        if wanted and self.peer is not None:
+            self.peer.arm(loop, READ)
+            if self.left():
+                raise ClientGone("the client has left")
+
+    @property
+    def name(self) -> str:
+        if self.environ is None:
+            return "request"
+        return visible(f"{self.environ.get('REQUEST_METHOD')} {self.environ.get('PATH_INFO')}")

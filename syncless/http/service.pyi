@@ -1,0 +1,46 @@
+from collections.abc import Callable
+from ssl import SSLContext
+from typing import Any, Protocol
+
+from syncless._core.scheduler import Runnable
+from syncless.http.input import ByteSource
+from syncless.http.limits import Limits
+from syncless.http.loglines import AccessLog
+from syncless.http.upgrade import Upgrade
+
+class _ErrorLog(Protocol):
+    def write(self, text: str, /) -> object: ...
+    def flush(self) -> object: ...
+
+class Link(ByteSource): ...
+class Flusher(Runnable): ...
+
+class Service:
+    application: Callable[..., Any]
+    limits: Limits
+    log_errors: _ErrorLog
+    connections: int
+    active: int
+    queued: int
+    requests: int
+    accepted: int
+    stopping: bool
+    def __init__(
+        self,
+        application: Callable[..., Any],
+        template: dict[str, Any],
+        limits: Limits,
+        log_access: AccessLog | None,
+        log_errors: _ErrorLog,
+        *,
+        tls: Callable[[], SSLContext] | None = None,
+        plain_too: bool = False,
+        trusts: Callable[[str], bool] | None = None,
+        proxied: bool = False,
+        forward: Callable[[dict[str, Any]], None] | None = None,
+        websocket: Callable[[Upgrade, dict[str, Any]], object] | None = None,
+    ) -> None: ...
+    def close(self) -> None: ...
+    def census(self) -> dict[str, int]: ...
+
+def http_date(when: float) -> str: ...

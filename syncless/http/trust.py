@@ -1,0 +1,169 @@
+"""Whom a server believes about the client behind it: proxies by address, and the header fields in which they speak of their clients.
+
+From everybody else those fields are removed before the application sees them (environ.pyx), because anybody can send them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+from typing import Any
+
+FIELDS = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-real-ip", "forwarded")
+"""What a proxy can be trusted with. RFC 7239 for `Forwarded`; the others are custom."""
+
+DEFAULT_FIELDS = ("x-forwarded-for",)
+"""What the documented switches of the common proxies set: HAProxy's `option forwardfor`, nginx's $proxy_add_x_forwarded_for. Neither
+sets a field for the scheme, host or port unless its configuration has a line for it; without one it passes on what its client sent."""
+
+HOST = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=%\[\]:]+")
+PAIR = re.compile(r'\s*([!#$%&\'*+\-.^_`|~0-9A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^";,\s]*)\s*')
+
+
+def unmapped(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The IPv4 address where it is one inside IPv6 (::ffff:192.0.2.1), as a socket that speaks both sees an IPv4 client."""
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    network = ipaddress.ip_network(text, strict=False)
+    if isinstance(network, ipaddress.IPv6Network) and network.prefixlen >= 96 and network.network_address.ipv4_mapped:
+        return ipaddress.IPv4Network((network.network_address.ipv4_mapped, network.prefixlen - 96))
+    return network
+
+
+class Trust:
+    """Whether an address is that of a trusted peer. ``peers``: addresses, networks ("10.0.0.0/8"), "unix" for UNIX sockets, "*" for all."""
+
+    def __init__(self, peers: Iterable[str]):
+        self.everybody = False
+        self.unix = False
+        self.networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
+        self._known: dict[str, bool] = {}
+        for peer in peers:
+            if peer == "*":
+                self.everybody = True
+            elif peer == "unix":
+                self.unix = True
+            else:
+                try:
+                    self.networks.append(_network(peer))
+                except ValueError:
+                    raise ValueError(f"{peer!r} cannot be trusted: write an address, a network (10.0.0.0/8), unix or *") from None
+
+    def __call__(self, address: str) -> bool:
+        known = self._known.get(address)
+        if known is None:
+            if len(self._known) >= 1024:
+                self._known.clear()
+            known = self._known[address] = self._look(address)
+        return known
+
+    def _look(self, text: str) -> bool:
+        if self.everybody:
+            return True
+        if not text:
+            return self.unix
+        address = unmapped(ipaddress.ip_address(text.partition("%")[0]))
+        return any(address in network for network in self.networks)
+
+
+def _address(text: str) -> str | None:
+    """The IP address of an entry such as 192.0.2.1, 192.0.2.1:80, 2001:db8::1, [2001:db8::1]:80; None for unknown and pseudonyms."""
+    text = text.strip()
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        return str(unmapped(ipaddress.ip_address(text)))
+    except ValueError:
+        return None
+
+
+def _elements(text: str) -> list[dict[str, str]] | None:
+    """The elements of a Forwarded field (RFC 7239, 4); None if it is malformed."""
+    elements: list[dict[str, str]] = [{}]
+    at = 0
+    while at < len(text):
+        match = PAIR.match(text, at)
+        if match is None:
+            return None
+        value = match[2]
+        elements[-1][match[1].lower()] = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
+        at = match.end()
+        if at < len(text):
+            if text[at] == ",":
+                elements.append({})
+            elif text[at] != ";":
+                return None
+            at += 1
+    return elements
+
+
+class Forwarding:
+    """Called with the environ of a trusted peer's request: makes it say what the peer says of its client.
+
+    REMOTE_ADDR becomes the last address in the chain that is not itself a trusted proxy's; the scheme, host and port are those that go
+    with it. Fields that are not among ``fields`` are removed: a proxy that does not set them passes on what its client has written.
+    """
+
+    def __init__(self, trust: Trust, fields: Iterable[str] = DEFAULT_FIELDS):
+        self.trust = trust
+        self.fields = tuple(field.lower() for field in fields)
+        for field in self.fields:
+            if field not in FIELDS:
+                raise ValueError(f"{field!r} is no field of a proxy's; there are {', '.join(FIELDS)}")
+        if "forwarded" in self.fields and len(self.fields) > 1:
+            raise ValueError("either Forwarded or the X- fields: two sources could contradict one another")
+        self._kept = {"HTTP_" + field.upper().replace("-", "_") for field in self.fields}
+
+    def __call__(self, environ: dict[str, Any]) -> None:
+        for key in [key for key in environ if key.startswith("HTTP_X_FORWARDED") or key in ("HTTP_FORWARDED", "HTTP_X_REAL_IP")]:
+            if key not in self._kept:
+                del environ[key]
+        if "HTTP_FORWARDED" in environ:
+            elements = _elements(environ["HTTP_FORWARDED"]) or []
+            place = self._client(environ, [element.get("for", "") for element in elements])
+            if elements:
+                self._seen_as(environ, elements[place].get("proto"), elements[place].get("host"), None)
+            return
+        chain = [entry for entry in environ.get("HTTP_X_FORWARDED_FOR", environ.get("HTTP_X_REAL_IP", "")).split(",") if entry.strip()]
+        place = self._client(environ, chain) - len(chain)  # from the end
+
+        def same_place(key: str) -> str | None:
+            values: list[str] = [value.strip() for value in environ.get(key, "").split(",")]
+            return values[place] if len(values) == len(chain) else values[-1]
+
+        self._seen_as(
+            environ, same_place("HTTP_X_FORWARDED_PROTO"), same_place("HTTP_X_FORWARDED_HOST"), same_place("HTTP_X_FORWARDED_PORT")
+        )
+
+    def _client(self, environ: dict[str, Any], chain: list[str]) -> int:
+        """Follows the chain from its end as long as it is trusted. Returns the place of the client in it."""
+        place = len(chain) - 1
+        for i in range(len(chain) - 1, -1, -1):
+            address = _address(chain[i])
+            if address is None:
+                break
+            place = i
+            environ["REMOTE_ADDR"] = address
+            environ["REMOTE_PORT"] = ""
+            if not self.trust(address):
+                break
+        return place
+
+    @staticmethod
+    def _seen_as(environ: dict[str, Any], proto: str | None, host: str | None, port: str | None) -> None:
+        if proto and proto.lower() in ("http", "https", "ws", "wss"):
+            secure = proto.lower() in ("https", "wss")
+            environ["wsgi.url_scheme"] = "https" if secure else "http"
+            if secure:
+                environ["HTTPS"] = "on"
+            else:
+                environ.pop("HTTPS", None)
+        if host and HOST.fullmatch(host):
+            environ["HTTP_HOST"] = host
+        if port and port.isdecimal() and len(port) <= 5:
+            environ["SERVER_PORT"] = port

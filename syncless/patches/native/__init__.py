@@ -1,0 +1,1 @@
+"""Native code that only the patch uses."""

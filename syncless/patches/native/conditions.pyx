@@ -1,0 +1,336 @@
+"""threading.Condition and what stands on it, Event and queue.Queue: the ways that are taken often, without Python in between.
+
+Each does what the library's own method does, with the same locks and queues of those who wait, so both may be used on one object. Whatever
+is not as usual (a subclass, another lock, odd arguments, a closed queue) is left to the library's own.
+
+Fact: nothing comes between two steps of native code that neither calls Python code nor makes an object that the garbage collector tracks (it
+may run a finaliser), neither another tasklet nor another OS thread. Decision: where an Event's or a Queue's lock is free, it is not taken
+for steps of that kind.
+"""
+
+import queue
+import threading
+from collections import deque
+from queue import Empty, Full
+
+from libc.stdint cimport int64_t
+
+from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
+from syncless._core.loop cimport peek_loop, take_turns
+from syncless._core.scheduler cimport BaseTasklet, next_pending
+from syncless._core.cpython.locks cimport (
+    give_lock, is_lock, is_rlock, lock_is_free, may_park, new_held_lock, owns_rlock, take_lock, take_rlock, take_turns_at_times,
+)
+from syncless._core.cpython.locks import rlock_acquire_restore, rlock_release, rlock_release_save
+
+cdef object condition_type = threading.Condition
+cdef object event_type = threading.Event
+cdef object fifo_type = queue.Queue
+cdef object lifo_type = queue.LifoQueue
+cdef object deque_type = deque
+cdef object original_enter = threading.Condition.__enter__
+cdef object original_exit = threading.Condition.__exit__
+cdef object original_condition_wait = threading.Condition.wait
+cdef object original_notify = threading.Condition.notify
+cdef object original_notify_all = threading.Condition.notify_all
+cdef object original_set = threading.Event.set
+cdef object original_clear = threading.Event.clear
+cdef object original_event_wait = threading.Event.wait
+cdef object original_put = queue.Queue.put
+cdef object original_get = queue.Queue.get
+cdef bint shuts_down = hasattr(queue.Queue, "shutdown")     # since Python 3.13
+cdef double longest = threading.TIMEOUT_MAX
+
+
+# -- those who wait: a deque of Locks, each held until it is the turn of whoever waits for it ----------------------------------------
+
+
+cdef int notify(object waiters, Py_ssize_t n) except -1:
+    while n > 0 and waiters:
+        waiter = waiters.popleft()
+        if not is_lock(waiter):
+            waiter.release()
+        elif lock_is_free(waiter):
+            continue                            # an interrupted notify() of the library's has come that far
+        else:
+            give_lock(waiter)
+        n -= 1
+    return 0
+
+
+cdef bint wait_turn(object waiters, object waiter, int64_t deadline) except -1:
+    """Waits as `waiter`, which stands in the row already, until it is notified (True) or the deadline has passed (False)."""
+    try:
+        if deadline != NEVER and deadline <= monotonic_ns():
+            take_turns()
+        elif take_lock(waiter, deadline):
+            return True
+    except BaseException:
+        if not leave_row(waiters, waiter):
+            notify(waiters, 1)                  # killed when its turn had come: it goes to the next
+        raise
+    return not leave_row(waiters, waiter)
+
+
+cdef bint leave_row(object waiters, object waiter) except -1:
+    """Whether it stood there still."""
+    try:
+        waiters.remove(waiter)
+    except ValueError:
+        return False
+    return True
+
+
+cdef bint is_time(object timeout) noexcept:
+    """None, or seconds that can be waited for: everything else is for the library to refuse."""
+    return timeout is None or ((type(timeout) is int or type(timeout) is float) and 0 <= timeout <= longest)
+
+
+# -- Condition ---------------------------------------------------------------------------------------------------------------------
+
+
+cdef object row_of(object condition):
+    """Those who wait for it; None if it is not as usual."""
+    if type(condition) is condition_type:
+        waiters = condition._waiters
+        if type(waiters) is deque_type:
+            return waiters
+    return None
+
+
+def condition_enter(self):
+    """Acquires the lock."""
+    if type(self) is condition_type:
+        take_turns_at_times()
+        lock = self._lock
+        if is_lock(lock):
+            return take_lock(lock, NEVER)
+        if is_rlock(lock):
+            return take_rlock(lock, NEVER)
+    return original_enter(self)
+
+
+def condition_exit(self, *args):
+    """Releases the lock."""
+    if type(self) is condition_type:
+        lock = self._lock
+        if is_lock(lock):
+            give_lock(lock)
+            return
+        if is_rlock(lock):
+            rlock_release(lock)
+            return
+    return original_exit(self, *args)
+
+
+cdef int must_own(object lock, str what) except -1:
+    if lock_is_free(lock) if is_lock(lock) else not owns_rlock(lock):
+        raise RuntimeError(f"cannot {what} on un-acquired lock")
+    return 0
+
+
+def condition_wait(self, timeout=None):
+    """Wait until notified, or for so many seconds; the lock is released meanwhile. Returns whether it was notified."""
+    cdef bint notified
+    cdef int64_t deadline
+    lock, waiters = self._lock, row_of(self)
+    if waiters is None or not (is_lock(lock) or is_rlock(lock)) or not is_time(timeout):
+        return original_condition_wait(self, timeout)
+    must_own(lock, "wait")
+    waiter, deadline, state = new_held_lock(), deadline_after(timeout), None
+    waiters.append(waiter)
+    if is_lock(lock):
+        give_lock(lock)
+    else:
+        state = rlock_release_save(lock)
+    raised = None
+    try:
+        notified = wait_turn(waiters, waiter, deadline)
+    except BaseException as error:
+        notified, raised = False, error
+    take_back(lock, state)
+    if raised is None:
+        raised = next_thrown()
+        if raised is not None and notified:
+            notify(waiters, 1)                  # whoever does not hear it is not the one that it was for
+    if raised is not None:
+        raise raised
+    return notified
+
+
+cdef int take_back(object lock, object state) except -1:
+    """Takes the lock again, whatever is thrown at the tasklet meanwhile: the caller will release the lock, and must not release another's.
+    KeyboardInterrupt is raised: a user who presses Ctrl-C once more wants to leave."""
+    cdef BaseTasklet me = peek_loop().current if may_park() else None
+    cdef bint before = False
+    if me is not None:
+        before, me.shielded = me.shielded, True
+    try:
+        if is_lock(lock):
+            take_lock(lock, NEVER)
+        else:
+            rlock_acquire_restore(lock, state)
+    finally:
+        if me is not None:
+            me.shielded = before
+    return 0
+
+
+cdef object next_thrown():
+    """The first exception that was thrown at the tasklet meanwhile, or None."""
+    cdef BaseTasklet me = peek_loop().current if may_park() else None
+    return None if me is None or me.pending is None or me.shielded else next_pending(me)
+
+
+def condition_notify(self, n=1):
+    """Wake up to n of those who wait. RuntimeError if the caller does not hold the lock."""
+    lock, waiters = self._lock, row_of(self)
+    if waiters is None or not (is_lock(lock) or is_rlock(lock)) or type(n) is not int:
+        return original_notify(self, n)
+    must_own(lock, "notify")
+    notify(waiters, min(n, len(waiters)))
+
+
+def condition_notify_all(self):
+    """Wake all who wait. RuntimeError if the caller does not hold the lock."""
+    lock, waiters = self._lock, row_of(self)
+    if waiters is None or not (is_lock(lock) or is_rlock(lock)):
+        return original_notify_all(self)
+    must_own(lock, "notify")
+    notify(waiters, len(waiters))
+
+
+cdef bint is_free(object lock) noexcept:
+    """Whether it is a Lock, and nobody holds it."""
+    return is_lock(lock) and lock_is_free(lock)
+
+
+# -- Event -------------------------------------------------------------------------------------------------------------------------
+
+
+cdef object open_row_of(object event):
+    """Those who wait for it, if it is as usual and nobody is inside; else None."""
+    if type(event) is event_type:
+        condition = event._cond
+        waiters = row_of(condition)
+        if waiters is not None and is_free(condition._lock):
+            return waiters
+    return None
+
+
+def event_set(self):
+    """Set the internal flag to true; all that wait for it are woken."""
+    take_turns_at_times()
+    waiters = open_row_of(self)
+    if waiters is None:
+        return original_set(self)
+    self._flag = True
+    notify(waiters, len(waiters))
+
+
+def event_clear(self):
+    """Reset the internal flag to false."""
+    take_turns_at_times()
+    if open_row_of(self) is None:
+        return original_clear(self)
+    self._flag = False
+
+
+def event_wait(self, timeout=None):
+    """Wait until the flag is true, or for so many seconds. Returns whether it was."""
+    cdef int64_t deadline
+    take_turns_at_times()
+    if type(self) is event_type and self._flag is True:
+        return True
+    if is_time(timeout):
+        waiter, deadline = new_held_lock(), deadline_after(timeout)
+        waiters = open_row_of(self)
+        if waiters is not None and self._flag is False:
+            waiters.append(waiter)
+            return wait_turn(waiters, waiter, deadline)
+    return original_event_wait(self, timeout)
+
+
+# -- Queue and LifoQueue -----------------------------------------------------------------------------------------------------------
+
+
+cdef object items_of(object self):
+    """What it holds, if it is open, and nobody is inside; else None."""
+    if (shuts_down and self.is_shutdown) or not is_free(self.mutex):
+        return None
+    items = self.queue
+    return items if (type(items) is deque_type if type(self) is fifo_type else type(items) is list) else None
+
+
+cdef bint is_simple(object self, object block, object timeout) noexcept:
+    """Whether it is one of the two, and the arguments are such that they say only how long to wait."""
+    return (type(self) is fifo_type or type(self) is lifo_type) and (block is False or (block is True and is_time(timeout)))
+
+
+cdef object rest(object timeout, int64_t deadline):
+    return None if timeout is None else max(0.0, (deadline - monotonic_ns()) / 1e9)
+
+
+def queue_put(self, item, block=True, timeout=None):
+    """Put an item into the queue; queue.Full if there is no room, now or after so many seconds."""
+    cdef int64_t deadline = NEVER
+    take_turns_at_times()
+    if is_simple(self, block, timeout):
+        if block and timeout is not None:
+            deadline = deadline_after(timeout)
+        waiter = None
+        while True:
+            items, room, tasks, getters = items_of(self), self.maxsize, self.unfinished_tasks, row_of(self.not_empty)
+            if items is None or getters is None or type(room) is not int or type(tasks) is not int:
+                break
+            if room <= 0 or len(items) < room:
+                items.append(item)
+                self.unfinished_tasks = tasks + 1
+                notify(getters, 1)
+                return
+            if not block or (deadline != NEVER and deadline <= monotonic_ns()):
+                raise Full
+            putters = row_of(self.not_full)
+            if putters is None:
+                break
+            if waiter is None:
+                waiter = new_held_lock()        # which may have run a finaliser: look again
+                continue
+            putters.append(waiter)
+            wait_turn(putters, waiter, deadline)
+            waiter = None
+        if deadline != NEVER:
+            timeout = rest(timeout, deadline)
+    original_put(self, item, block, timeout)
+
+
+def queue_get(self, block=True, timeout=None):
+    """Remove and return an item; queue.Empty if there is none, now or after so many seconds."""
+    cdef int64_t deadline = NEVER
+    take_turns_at_times()
+    if is_simple(self, block, timeout):
+        if block and timeout is not None:
+            deadline = deadline_after(timeout)
+        waiter = None
+        while True:
+            items, putters = items_of(self), row_of(self.not_full)
+            if items is None or putters is None:
+                break
+            if items:
+                item = items.popleft() if type(self) is fifo_type else items.pop()
+                notify(putters, 1)
+                return item
+            if not block or (deadline != NEVER and deadline <= monotonic_ns()):
+                raise Empty
+            getters = row_of(self.not_empty)
+            if getters is None:
+                break
+            if waiter is None:
+                waiter = new_held_lock()        # which may have run a finaliser: look again
+                continue
+            getters.append(waiter)
+            wait_turn(getters, waiter, deadline)
+            waiter = None
+        if deadline != NEVER:
+            timeout = rest(timeout, deadline)
+    return original_get(self, block, timeout)

@@ -1,0 +1,1 @@
+"""Plain Python on top of the engine: pools, groups, results, conditions."""

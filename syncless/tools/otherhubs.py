@@ -1,0 +1,51 @@
+"""gevent and eventlet beside us: a warning when a hub of theirs begins to run in a thread that has a loop of ours.
+
+Both hubs wait in C until their own greenlets are ready. While one runs, no tasklet of the thread does. Their import
+alone harms nobody.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+from syncless._core.cpython.locks import parks
+from syncless.tools.imports import when_executed
+
+# library -> module, class, and the method that each of its hubs calls when it begins to run
+HUBS = {"gevent": ("gevent.hub", "Hub", "run"), "eventlet": ("eventlet.hubs.hub", "BaseHub", "switch")}
+_watched: set[str] = set()
+
+
+def _warn(library: str) -> None:
+    warnings.warn(
+        f"the hub of {library} begins to run in the thread of syncless's loop: while it does, no request is answered here, "
+        f"no other tasklet runs, and SIGTERM is not heard. Let the program use threads, which are tasklets under the "
+        f"patch, instead of {library}: Flask-SocketIO and python-socketio with async_mode='threading', other libraries "
+        f"by their own setting, or uninstall {library}.",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+def _watch(library: str, kind: str, method: str, module: Any) -> None:
+    hub = getattr(module, kind)
+    original = getattr(hub, method)
+
+    @functools.wraps(original)
+    def watched(self: Any, *args: Any, **named: Any) -> Any:
+        if parks():
+            setattr(hub, method, original)  # once is enough
+            _warn(library)
+        return original(self, *args, **named)
+
+    setattr(hub, method, watched)
+
+
+def watch_hubs() -> None:
+    """From now on, for as long as the process lives."""
+    for library, (module, kind, method) in HUBS.items():
+        if library not in _watched:
+            _watched.add(library)
+            when_executed(module, functools.partial(_watch, library, kind, method))

@@ -1,0 +1,169 @@
+"""Pool: at most so many tasklets at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from syncless._core.tasklet import Tasklet, TaskletExit, current, spawn
+from syncless._core.wait.queues import Queue
+from syncless._core.wait.sync import Lock, Semaphore
+from syncless.tools.waiting import join_all
+
+T = TypeVar("T")
+
+
+class Pool:
+    """Pool(size): runs functions in tasklets, `size` of them at a time. spawn() and the others wait when there is no room."""
+
+    def __init__(self, size: int):
+        if size < 1:
+            raise ValueError(f"a pool needs room for one tasklet at least, not {size}")
+        self.size = size
+        self._room = Semaphore(size)
+        self._tasklets: dict[Tasklet, None] = {}
+
+    def spawn(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Tasklet:
+        """function(*args, **kwargs) in a tasklet of the pool; waits for room first."""
+        self._room.acquire()
+        try:
+            tasklet = spawn(function, *args, **kwargs)
+        except BaseException:
+            self._room.release()
+            raise
+        self._tasklets[tasklet] = None
+        tasklet.add_done_callback(self._ended)
+        return tasklet
+
+    apply_async = spawn
+
+    def _ended(self, tasklet: Tasklet) -> None:
+        self._tasklets.pop(tasklet, None)
+        self._room.release()
+
+    def apply(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """function(*args, **kwargs) in a tasklet of the pool; returns what it returns, raises what it raises."""
+        return self.spawn(function, *args, **kwargs).result()  # type: ignore[no-any-return]
+
+    def map(self, function: Callable[..., T], *iterables: Iterable[Any]) -> list[T]:
+        """[function(item), ...] in the order of the items. The first exception ends the others and is raised."""
+        return self.starmap(function, zip(*iterables, strict=False))
+
+    def starmap(self, function: Callable[..., T], arguments: Iterable[Iterable[Any]]) -> list[T]:
+        """[function(*each), ...] in the order of the arguments. The first exception ends the others and is raised."""
+        todo = list(arguments)
+        results: list[Any] = [None] * len(todo)
+        numbered = iter(enumerate(todo))
+
+        def work() -> None:
+            for number, each in numbered:
+                results[number] = function(*each)
+
+        self._work(work, len(todo))
+        return results
+
+    def _work(self, work: Callable[[], None], items: int) -> None:
+        """Runs it in as many tasklets as there is room and work for, until all have ended."""
+        failed: list[BaseException] = []
+
+        def quietly() -> None:
+            try:
+                work()
+            except TaskletExit:
+                raise
+            except BaseException as error:
+                failed.append(error)
+                stop()
+
+        def stop() -> None:
+            while workers:  # each is told once: it may be cleaning up
+                worker = workers.pop()
+                told.append(worker)
+                if worker is not current():
+                    worker.kill(block=False)
+
+        workers: list[Tasklet] = []
+        told: list[Tasklet] = []
+        try:
+            while len(workers) < min(items, self.size) and not failed:
+                workers.append(self.spawn(quietly))
+            if not failed:
+                join_all(list(workers))
+        finally:
+            stop()
+            join_all(told)
+        if failed:
+            raise failed[0]
+
+    def imap(self, function: Callable[..., T], *iterables: Iterable[Any]) -> Iterator[T]:
+        """As map(), but the results come one by one, in order, while the later ones are made."""
+        waiting: dict[int, T] = {}
+        wanted = 0
+        for number, value in self._each(function, iterables):
+            waiting[number] = value
+            while wanted in waiting:
+                yield waiting.pop(wanted)
+                wanted += 1
+
+    def imap_unordered(self, function: Callable[..., T], *iterables: Iterable[Any]) -> Iterator[T]:
+        """As imap(), in the order in which they are made."""
+        for _, value in self._each(function, iterables):
+            yield value
+
+    def _each(self, function: Callable[..., T], iterables: tuple[Iterable[Any], ...]) -> Iterator[tuple[int, T]]:
+        made: Queue = Queue(self.size)
+        arguments = zip(*iterables, strict=False)
+
+        def feed() -> None:
+            numbered = enumerate(arguments)
+            turn = Lock()  # an iterator that waits for its next item must not be asked by another worker
+
+            def work() -> None:
+                while True:
+                    with turn:
+                        try:
+                            number, each = next(numbered)
+                        except StopIteration:
+                            return
+                    made.put((number, function(*each), None))
+
+            try:
+                self._work(work, self.size)
+                made.put(None)
+            except TaskletExit:
+                raise
+            except BaseException as error:
+                made.put((0, None, error))
+
+        feeder = spawn(feed)
+        try:
+            while (item := made.get()) is not None:
+                number, value, error = item
+                if error is not None:
+                    raise error
+                yield number, value
+        finally:
+            feeder.kill()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Waits until all that run now have ended, at most `timeout` seconds. Returns whether they have."""
+        running = list(self._tasklets)
+        return len(join_all(running, timeout)) == len(running)
+
+    def kill(self) -> None:
+        """Ends all that run now."""
+        for tasklet in list(self._tasklets):
+            tasklet.kill()
+
+    def free_count(self) -> int:
+        """For how many there is room."""
+        return self._room.value
+
+    def __len__(self) -> int:
+        return len(self._tasklets)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"<Pool size={self.size} running={len(self)}>"

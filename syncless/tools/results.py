@@ -1,0 +1,93 @@
+"""AsyncResult: a value that is not there yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from syncless._core.tasklet import Tasklet, TaskletExit, TaskletKilled
+from syncless._core.wait.select import EventCase, set_case_maker
+from syncless._core.wait.sync import Event
+
+
+class AsyncResult:
+    """Set once, by a value or an exception; any number of tasklets, also of other threads, may wait for it."""
+
+    def __init__(self) -> None:
+        self._done = Event()
+        self._unset = [True]  # empty once it is set: taking the item is one step for all threads
+        self._value: Any = None
+        self._exception: BaseException | None = None
+        self._callbacks: dict[Any, Callable[[Any], object]] = {}
+
+    def _set(self, value: Any, exception: BaseException | None) -> None:
+        try:
+            self._unset.pop()
+        except IndexError:
+            raise RuntimeError("the result has been set already") from None
+        self._value, self._exception = value, exception
+        self._done.set()
+
+    def set(self, value: Any = None) -> None:
+        """RuntimeError if it is set already."""
+        self._set(value, None)
+
+    def set_exception(self, exception: BaseException) -> None:
+        """get() raises it. RuntimeError if it is set already."""
+        if not isinstance(exception, BaseException):
+            raise TypeError(f"set_exception() needs an exception, not {type(exception).__name__}")
+        self._set(None, exception)
+
+    def __call__(self, source: Tasklet) -> None:
+        """As a done callback of a tasklet: takes over what its result() gives or raises."""
+        exception = source.exception()
+        if isinstance(exception, TaskletExit):  # which would end the tasklet that asks for the result
+            killed = TaskletKilled(f"{source.name} was killed")
+            killed.__cause__ = exception
+            exception = killed
+        self._set(None if exception else source.result(), exception)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """The value, or raises the exception. TimeoutError if it is not there within `timeout` seconds, or at once without `block`."""
+        if not self._done.is_set() and not (block and self._done.wait(timeout)):
+            raise TimeoutError("there is no result yet")
+        if self._exception is not None:
+            raise self._exception
+        return self._value
+
+    def get_nowait(self) -> Any:
+        return self.get(False)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits for it, at most `timeout` seconds. Returns whether it is there."""
+        return self._done.wait(timeout)
+
+    def ready(self) -> bool:
+        """Whether it is there."""
+        return self._done.is_set()
+
+    def successful(self) -> bool:
+        """Whether it is there, and a value."""
+        return self._done.is_set() and self._exception is None
+
+    @property
+    def value(self) -> Any:
+        """The value, or None."""
+        return self._value
+
+    @property
+    def exception(self) -> BaseException | None:
+        return self._exception
+
+    def add_done_callback(self, callback: Callable[[AsyncResult], object]) -> None:
+        """`callback(result)` is called once it is there; at once if it is. It must not block; its errors are reported."""
+        told = self._callbacks.setdefault(callback, lambda _: callback(self))
+        self._done.add_done_callback(told)
+
+    def remove_done_callback(self, callback: Callable[[AsyncResult], object]) -> int:
+        """Takes the callback back; returns how many were found."""
+        told = self._callbacks.pop(callback, None)
+        return 0 if told is None else self._done.remove_done_callback(told)
+
+
+set_case_maker(AsyncResult, lambda result: EventCase(result._done))

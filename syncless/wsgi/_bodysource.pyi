@@ -1,3 +1,0 @@
-from syncless.wsgi._peer import Peer
-
-class BodySource(Peer): ...

@@ -1,3 +1,0 @@
-from syncless.wsgi._bodysource import BodySource
-
-class Connection(BodySource): ...

@@ -1,3 +1,0 @@
-from syncless.wsgi._service import Link
-
-class Peer(Link): ...
