@@ -1,7 +1,7 @@
 """Builds the native modules. What is compiled, from what and how stands in the two tables below.
 
-Everything else about the project (metadata, tool settings) is in ``pyproject.toml``. Cython runs at build time only; a failing
-native build fails loudly, because a syncless without its engine is no syncless.
+Everything else about the project (metadata, tool settings) is in ``pyproject.toml``. Cython runs at build
+time only; a failing native build fails loudly, because a syncless without its engine is no syncless.
 
 ``SYNCLESS_BUILD=asan`` builds with AddressSanitizer and UndefinedBehaviorSanitizer, ``SYNCLESS_BUILD=debug`` with assertions on.
 """
@@ -55,7 +55,10 @@ NATIVE = {
     "syncless.stackless._channel": [],
     "syncless.stackless._preempt": [],  # run(timeout)
     "syncless.stackless._schedule": [],
-    "syncless.http.scanner": ["syncless/http/head.c", "syncless/http/host.c"],  # request heads and chunk lines, scanned without Python
+    "syncless.http.scanner": [
+        "syncless/http/head.c",
+        "syncless/http/host.c",
+    ],  # request heads and chunk lines, scanned without Python
     "syncless.http.environ": [],  # head -> environ
     "syncless.http.input": [],  # wsgi.input
     "syncless.http.loglines": [],  # a line for each response
@@ -75,9 +78,20 @@ NATIVE = {
 
 # build kind -> compiler flags
 FLAGS = {
-    "release": ["-O2", "-g0", "-DNDEBUG"],  # debug information takes the compiler long, and nobody reads it in a wheel
+    "release": [
+        "-O2",
+        "-g0",
+        "-DNDEBUG",
+    ],  # debug information takes the compiler long, and nobody reads it in a wheel
     "debug": ["-O0", "-g", "-UNDEBUG"],
-    "asan": ["-O1", "-g1", "-UNDEBUG", "-fsanitize=address,undefined", "-fno-omit-frame-pointer", "--param=asan-stack=0"],
+    "asan": [
+        "-O1",
+        "-g1",
+        "-UNDEBUG",
+        "-fsanitize=address,undefined",
+        "-fno-omit-frame-pointer",
+        "--param=asan-stack=0",
+    ],
 }
 
 DIRECTIVES = {
@@ -94,8 +108,17 @@ kind = os.environ.get("SYNCLESS_BUILD", "release")
 if kind not in FLAGS:
     sys.exit(f"SYNCLESS_BUILD={kind!r}: choose one of {', '.join(FLAGS)}")
 flags = FLAGS[kind]
-flags = [*flags, "-fexceptions"]  # an interpreter that ends unwinds the stacks of other threads, see _core/cpython/greenlet.pxd
-warnings = ["-Wall", "-Wno-unused-function", "-Wno-unused-but-set-variable", "-Wno-sign-compare", "-Wno-unused-variable"]
+flags = [
+    *flags,
+    "-fexceptions",
+]  # an interpreter that ends unwinds the stacks of other threads, see _core/cpython/greenlet.pxd
+warnings = [
+    "-Wall",
+    "-Wno-unused-function",
+    "-Wno-unused-but-set-variable",
+    "-Wno-sign-compare",
+    "-Wno-unused-variable",
+]
 
 
 def extension(name: str, sources: list[str]) -> Extension:

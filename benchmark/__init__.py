@@ -1,1 +1,2 @@
-"""Measurements of syncless beside its peers. See README.md here for the method; ``python -m benchmark`` runs them."""
+"""Measurements of syncless beside its peers. See README.md here for the method; ``python -m benchmark`` runs
+them."""

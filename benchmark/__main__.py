@@ -1,4 +1,5 @@
-"""``python -m benchmark [EXPERIMENT ...]``: measures, keeps the raw output under results/, prints tables with the ratios."""
+"""``python -m benchmark [EXPERIMENT ...]``: measures, keeps the raw output under results/, prints tables with
+the ratios."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def run_experiment(experiment: Experiment, scale: Scale, only: list[str] | None)
                     used = server.cpu_ns - server.measured_from
             except (Absent, OSError, AssertionError, ZeroDivisionError) as error:
                 entry.pop("rounds")
-                entry["absent"] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+                entry["absent"] = (
+                    f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+                )
                 continue
             if load.requests == 0:
                 entry.pop("rounds")
@@ -68,8 +71,11 @@ def run_experiment(experiment: Experiment, scale: Scale, only: list[str] | None)
     return {"name": experiment.name, "title": experiment.title, "peers": peers}
 
 
-def run_calls(name: str, libraries: list[str], parts: list[str], scale: Scale, divisor: int) -> dict[str, Any]:
-    """An experiment within one process (engine, patched): the libraries take turns, each in processes of its own."""
+def run_calls(
+    name: str, libraries: list[str], parts: list[str], scale: Scale, divisor: int
+) -> dict[str, Any]:
+    """An experiment within one process (engine, patched): the libraries take turns, each in processes of its
+    own."""
     found: dict[str, dict[str, list[float]]] = {library: {} for library in libraries}
     absent: dict[str, str] = {}
     rounds = min(2, scale.rounds) if name == "models" else scale.rounds  # of which one takes three minutes
@@ -80,7 +86,17 @@ def run_calls(name: str, libraries: list[str], parts: list[str], scale: Scale, d
                 continue
             say(f"{name}: round {number + 1} of {rounds}, {library}")
             for part in parts:
-                command = ["taskset", "-c", cores, sys.executable, "-m", f"benchmark.{name}", library, part, str(divisor)]
+                command = [
+                    "taskset",
+                    "-c",
+                    cores,
+                    sys.executable,
+                    "-m",
+                    f"benchmark.{name}",
+                    library,
+                    part,
+                    str(divisor),
+                ]
                 done = subprocess.run(command, capture_output=True, text=True)
                 if done.returncode or not done.stdout:
                     reason = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
@@ -97,12 +113,25 @@ CALLS: dict[str, tuple[list[str], list[str]]] = {
     "patched": (["unpatched", "syncless", "gevent"], ["time"]),
     "files": (["unpatched", "syncless", "gevent", "eventlet", "asyncio", "uvloop", "go"], ["time"]),
     "models": (list(MODELS), list(TASKS)),
-    "names": (["syncless", "in threads", "gevent", "eventlet", "asyncio", "uvloop", "threads", "go"], ["time"]),
+    "names": (
+        ["syncless", "in threads", "gevent", "eventlet", "asyncio", "uvloop", "threads", "go"],
+        ["time"],
+    ),
 }
 """Experiments within one process -> the libraries, and the parts that need a process each."""
 
 
-QUICK = ["keepalive", "slowlog-10000", "cores-fib-2", "wsgi-json", "models", "engine", "patched", "files", "names"]
+QUICK = [
+    "keepalive",
+    "slowlog-10000",
+    "cores-fib-2",
+    "wsgi-json",
+    "models",
+    "engine",
+    "patched",
+    "files",
+    "names",
+]
 """What --quick runs if nothing is chosen: one of each kind."""
 
 
@@ -119,7 +148,9 @@ def versions() -> dict[str, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmark", description=__doc__)
     choices = [*EXPERIMENTS, *CALLS, "report"]
-    parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=f"{', '.join(choices)}; default: all")
+    parser.add_argument(
+        "experiments", nargs="*", metavar="EXPERIMENT", help=f"{', '.join(choices)}; default: all"
+    )
     parser.add_argument("--peers", action="append", help="only this peer beside syncless; may be repeated")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default 5)")
     parser.add_argument("--seconds", type=int, default=4, help="of each wrk run (default 4)")
@@ -140,7 +171,9 @@ def main() -> int:
         parser.error(f"there is no experiment {unknown[0]!r}; choose from {', '.join(choices)}")
     if len(CORES) < 2:
         say("There is one core only: server and load share it, so the figures say little.")
-    scale = Scale(1, 3000, 1, 500) if options.quick else Scale(options.seconds, options.requests, options.rounds)
+    scale = (
+        Scale(1, 3000, 1, 500) if options.quick else Scale(options.seconds, options.requests, options.rounds)
+    )
     chosen = options.experiments or (QUICK if options.quick else [*EXPERIMENTS, *CALLS])
     started = time.monotonic()
     for name in chosen:
@@ -149,7 +182,11 @@ def main() -> int:
         if name in CALLS:
             libraries, parts = CALLS[name]
             result = run_calls(
-                name, libraries, parts[:1] if name == "engine" and options.quick else parts, scale, 20 if options.quick else 1
+                name,
+                libraries,
+                parts[:1] if name == "engine" and options.quick else parts,
+                scale,
+                20 if options.quick else 1,
             )
         else:
             result = run_experiment(EXPERIMENTS[name], scale, options.peers)
@@ -159,7 +196,9 @@ def main() -> int:
             machine=machine(),
             versions=versions(),
         )
-        say(f"{name}: done after {time.monotonic() - started:.0f} s, {len(chosen) - chosen.index(name) - 1} experiments left")
+        say(
+            f"{name}: done after {time.monotonic() - started:.0f} s, {len(chosen) - chosen.index(name) - 1} experiments left"
+        )
         if options.quick:
             print(report.table(result), end="\n\n", flush=True)
         else:

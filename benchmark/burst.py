@@ -60,7 +60,8 @@ class Client:
 
 @contextmanager
 def stopped(server: Running) -> Iterator[None]:
-    """All of its processes get no CPU, as if something else had it; its sockets are the kernel's and go on."""
+    """All of its processes get no CPU, as if something else had it; its sockets are the kernel's and go
+    on."""
     os.killpg(server.process.pid, signal.SIGSTOP)
     try:
         yield
@@ -91,7 +92,8 @@ def _attend(waiting: dict[int, Client], end: float) -> int:
 def burst(server: Running, number: int) -> Load:
     """So many at once, for a server that is warm.
 
-    `worst connect`: the most ms until one was connected. `lost`: those that were reset or not answered at all.
+    `worst connect`: the most ms until one was connected. `lost`: those that were reset or not answered at
+    all.
     """
     number = room_for(number)
     ab(server.port, 10_000)
@@ -110,7 +112,9 @@ def burst(server: Running, number: int) -> Load:
         for client in clients.values():
             client.socket.close()
         os.sched_setaffinity(0, set(CORES))
-    found = sorted(client.answered for client in clients.values() if client.received.endswith(b"Hello, World!"))
+    found = sorted(
+        client.answered for client in clients.values() if client.received.endswith(b"Hello, World!")
+    )
     if not found:
         raise AssertionError(f"it answered none of {number} connections that came at once")
     connected = sum(1 for client in clients.values() if client.connected)

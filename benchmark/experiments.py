@@ -1,4 +1,5 @@
-"""What is measured: one row per experiment, with the peers it is compared with and the ratios that it should reach."""
+"""What is measured: one row per experiment, with the peers it is compared with and the ratios that it should
+reach."""
 
 from __future__ import annotations
 
@@ -33,7 +34,13 @@ SERVERS = (
 READ_ONCE = ("syncless, blocking", "uwsgi, blocking", "uwsgi, 2 threads")
 """Servers of the experiment calllater without the second reading."""
 HELLO = ("syncless", "floor", "node", "go nethttp", "go fasthttp", "bjoern", "meinheld", "gevent")
-BACKLOGS = ("syncless, raw, backlog 5", "syncless, raw, backlog 100", "syncless, raw, backlog 1024", "syncless", "node")
+BACKLOGS = (
+    "syncless, raw, backlog 5",
+    "syncless, raw, backlog 100",
+    "syncless, raw, backlog 1024",
+    "syncless",
+    "node",
+)
 PATIENCE_SECONDS = 3.0
 """That a new connection waits for its first answer beside idle ones."""
 
@@ -64,7 +71,13 @@ class Experiment:
 
     def compared(self, peer: str) -> tuple[str, ...]:
         """The rows of ours with which a peer is compared."""
-        return () if peer in self.ours or peer in self.same_work.values() else (self.same_work[peer],) if self.same_work else self.ours
+        return (
+            ()
+            if peer in self.ours or peer in self.same_work.values()
+            else (self.same_work[peer],)
+            if self.same_work
+            else self.ours
+        )
 
 
 def _idle(server: Running, scale: Scale) -> Load:
@@ -89,7 +102,9 @@ def _idle(server: Running, scale: Scale) -> Load:
                 client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 client.recv(1000)
             except TimeoutError:
-                raise AssertionError(f"with {number:,} idle connections the next one has no answer in {PATIENCE_SECONDS:g} s") from None
+                raise AssertionError(
+                    f"with {number:,} idle connections the next one has no answer in {PATIENCE_SECONDS:g} s"
+                ) from None
         used = server.private_bytes - before
         server.measured_from = server.cpu_ns
         load = wrk(server.port, scale.seconds, headers=FEW)
@@ -112,7 +127,8 @@ def _closed(clients: list[socket.socket]) -> int:
 
 
 def _slow_log(server: Running, scale: Scale) -> Load:
-    """`ab -n 100 -c 10`, and how long it takes until all that it asked for is in the log. `most`: lines that were under way at once."""
+    """`ab -n 100 -c 10`, and how long it takes until all that it asked for is in the log. `most`: lines that
+    were under way at once."""
     log = BUILD / "slow.log"
     way = server.name.partition(": ")[2]
     number = 100 if scale.requests > 10_000 and way != "synchronous" else 20
@@ -141,13 +157,16 @@ def _ten_thousand(server: Running, scale: Scale) -> Load:
     end = time.monotonic() + 60
     while log.read_text().count("\n") - before < number:
         if time.monotonic() > end:
-            raise AssertionError(f"{number - log.read_text().count(chr(10)) + before} lines have not been written")
+            raise AssertionError(
+                f"{number - log.read_text().count(chr(10)) + before} lines have not been written"
+            )
         time.sleep(0.05)
     return load
 
 
 def _call_later(server: Running, scale: Scale) -> Load:
-    """`ab -n 10000 -c 100`; five seconds after it the log has two lines for each request, or one where the server cannot do more."""
+    """`ab -n 10000 -c 100`; five seconds after it the log has two lines for each request, or one where the
+    server cannot do more."""
     log = LATER_LOG
     time.sleep(5.5)
     before = log.read_text().count("\n")
@@ -177,7 +196,8 @@ def _hellos(port: int, number: int) -> list[float]:
 
 
 def _half_sent(server: Running, scale: Scale) -> Load:
-    """New clients, one after the other, first alone, then beside many that have sent half of a request and no more."""
+    """New clients, one after the other, first alone, then beside many that have sent half of a request and no
+    more."""
     os.sched_setaffinity(0, {LOAD_CORE})
     wanted = room_for(scale.idle)
     number = 2000 if scale.idle > 1000 else 100
@@ -198,7 +218,11 @@ def _half_sent(server: Running, scale: Scale) -> Load:
         for client in clients:
             client.close()
         os.sched_setaffinity(0, set(CORES))
-    latency = {"p50": found[number // 2] * 1e3, "p99": found[number * 99 // 100] * 1e3, "max": found[-1] * 1e3}
+    latency = {
+        "p50": found[number // 2] * 1e3,
+        "p99": found[number * 99 // 100] * 1e3,
+        "max": found[-1] * 1e3,
+    }
     latency |= {"alone": alone * 1e3, "bytes per half-sent request": used / max(1, wanted)}
     return Load(number, sum(found), 0, latency, "one client at a time, in Python")
 
@@ -337,23 +361,41 @@ EXPERIMENTS = {
                     f"uvloop protocol, {number}",
                     f"lwan, {number}",
                 ),
-                lambda server, scale, number=number: wrk(server.port, scale.seconds, connections=40, headers=FEW, threads=number),  # type: ignore[misc]
-                ours=(f"syncless, {number} workers", *((f"syncless, {number} workers, Cython",) if application == "fib" else ())),
+                lambda server, scale, number=number: wrk(
+                    server.port, scale.seconds, connections=40, headers=FEW, threads=number
+                ),  # type: ignore[misc]
+                ours=(
+                    f"syncless, {number} workers",
+                    *((f"syncless, {number} workers, Cython",) if application == "fib" else ()),
+                ),
             )
             for number in (1, 2)
-            for what, text, application in (("hello", "Hello", "hello"), ("fib", "fibonacci(10^6) in 32 bits", "fib"))
+            for what, text, application in (
+                ("hello", "Hello", "hello"),
+                ("fib", "fibonacci(10^6) in 32 bits", "fib"),
+            )
         ),
         *(
             Experiment(f"wsgi-{name}", title, application, SERVERS, load)
             for name, title, application, load in (
-                ("hello", "Hello: `wrk -t1 -c50`", "hello", lambda server, scale: wrk(server.port, scale.seconds, headers=FEW)),
+                (
+                    "hello",
+                    "Hello: `wrk -t1 -c50`",
+                    "hello",
+                    lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+                ),
                 (
                     "json",
                     "10 kB of JSON posted, a short answer: `wrk -t1 -c50`",
                     "json",
                     lambda server, scale: wrk(server.port, scale.seconds, headers=FEW, script="post.lua"),
                 ),
-                ("big", "A body of 1 MB: `wrk -t1 -c50`", "big", lambda server, scale: wrk(server.port, scale.seconds, headers=FEW)),
+                (
+                    "big",
+                    "A body of 1 MB: `wrk -t1 -c50`",
+                    "big",
+                    lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+                ),
                 (
                     "sleep",
                     "10 ms of sleep, 1,000 connections: `wrk -t1 -c1000`",

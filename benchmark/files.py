@@ -1,7 +1,7 @@
 """What files cost when what is asked for is in memory, and how long others wait beside 200 MB.
 
-Unpatched (whose pauses are those of threads), patched by us, gevent, eventlet; asyncio and uvloop, which have no files, by the threads of
-asyncio.to_thread(); Go.
+Unpatched (whose pauses are those of threads), patched by us, gevent, eventlet; asyncio and uvloop, which have
+no files, by the threads of asyncio.to_thread(); Go.
 
 ``python -m benchmark.files LIBRARY time DIVISOR`` prints one JSON object: nanoseconds of CPU per operation, milliseconds for the pauses.
 """

@@ -75,9 +75,16 @@ LOADS: dict[str, Callable[[int, int], None]] = {
 
 def collected(command: list[str], tree: pathlib.Path) -> subprocess.Popen[str]:
     """The command under callgrind, with what makes runs differ turned off."""
-    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(tree),
+        "PYTHONHASHSEED": "0",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     valgrind = ["setarch", "-R", "valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
-    return subprocess.Popen([*valgrind, sys.executable, *command], env=environment, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [*valgrind, sys.executable, *command], env=environment, stderr=subprocess.PIPE, text=True
+    )
 
 
 def total(process: subprocess.Popen[str]) -> int:
@@ -113,7 +120,10 @@ def served(load: Callable[[int, int], None], requests: int, tree: pathlib.Path) 
 def count(name: str, requests: int, tree: pathlib.Path) -> float:
     """Instructions for each further request, or each further turn of an engine's program."""
     if name in ENGINE:
-        few, many = (total(collected(["-c", ENGINE[name].replace("COUNT", str(number))], tree)) for number in (WARM, WARM + requests))
+        few, many = (
+            total(collected(["-c", ENGINE[name].replace("COUNT", str(number))], tree))
+            for number in (WARM, WARM + requests)
+        )
     else:
         warm = getattr(LOADS[name], "warm", WARM)
         few, many = (served(LOADS[name], number, tree) for number in (warm, warm + requests))
@@ -124,7 +134,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmark.instructions", description=__doc__)
     choices = [*LOADS, *ENGINE]
     parser.add_argument("loads", nargs="*", metavar="LOAD", help=f"{', '.join(choices)}; default: all")
-    parser.add_argument("--tree", type=pathlib.Path, default=HERE.parent, help="the built checkout to count (default: this one)")
+    parser.add_argument(
+        "--tree",
+        type=pathlib.Path,
+        default=HERE.parent,
+        help="the built checkout to count (default: this one)",
+    )
     parser.add_argument("--requests", type=int, default=3200, help="requests that count (default 3200)")
     options = parser.parse_args()
     for name in options.loads:

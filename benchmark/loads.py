@@ -1,4 +1,5 @@
-"""Load generators: ab for new connections, wrk for kept ones. Each gives requests, seconds, latencies in ms and its raw output."""
+"""Load generators: ab for new connections, wrk for kept ones. Each gives requests, seconds, latencies in ms
+and its raw output."""
 
 from __future__ import annotations
 
@@ -45,13 +46,28 @@ def _run(command: list[str], cores: list[int] | None = None) -> str:
     if shutil.which(command[0]) is None:
         raise Absent(f"{command[0]} is not installed")
     return subprocess.run(
-        ["taskset", "-c", ",".join(map(str, cores or [LOAD_CORE])), *command], capture_output=True, text=True, timeout=600
+        ["taskset", "-c", ",".join(map(str, cores or [LOAD_CORE])), *command],
+        capture_output=True,
+        text=True,
+        timeout=600,
     ).stdout
 
 
 def ab(port: int, requests: int, connections: int = 50, keep: bool = False) -> Load:
-    """A new connection for each request, unless they are kept. `worst connect`: the most ms that the connection itself took."""
-    raw = _run(["ab", "-q", *(["-k"] if keep else []), "-n", str(requests), "-c", str(connections), f"http://127.0.0.1:{port}/"])
+    """A new connection for each request, unless they are kept. `worst connect`: the most ms that the
+    connection itself took."""
+    raw = _run(
+        [
+            "ab",
+            "-q",
+            *(["-k"] if keep else []),
+            "-n",
+            str(requests),
+            "-c",
+            str(connections),
+            f"http://127.0.0.1:{port}/",
+        ]
+    )
 
     def number(pattern: str) -> float:
         found = re.search(pattern, raw)
@@ -62,7 +78,12 @@ def ab(port: int, requests: int, connections: int = 50, keep: bool = False) -> L
         int(number(r"Complete requests:\s+(\d+)")),
         number(r"Time taken for tests:\s+([\d.]+)"),
         int(number(r"Failed requests:\s+(\d+)") + number(r"Non-2xx responses:\s+(\d+)")),
-        {"p50": latency["50"], "p99": latency["99"], "max": latency["100"], "worst connect": number(r"Connect:.* (\d+)\n")},
+        {
+            "p50": latency["50"],
+            "p99": latency["99"],
+            "max": latency["100"],
+            "worst connect": number(r"Connect:.* (\d+)\n"),
+        },
         raw,
     )
 
@@ -71,9 +92,15 @@ _UNITS = {"us": 0.001, "ms": 1.0, "s": 1000.0, "m": 60000.0}
 
 
 def wrk(
-    port: int, seconds: int, connections: int = 50, headers: dict[str, str] | None = None, script: str | None = None, threads: int = 1
+    port: int,
+    seconds: int,
+    connections: int = 50,
+    headers: dict[str, str] | None = None,
+    script: str | None = None,
+    threads: int = 1,
 ) -> Load:
-    """Kept connections, each with one request at a time unless the script pipelines. Several threads may use all cores."""
+    """Kept connections, each with one request at a time unless the script pipelines. Several threads may use
+    all cores."""
     command = ["wrk", f"-t{threads}", f"-c{connections}", f"-d{seconds}s", "--latency", "--timeout", "10s"]
     for name, value in (headers or {}).items():
         command += ["-H", f"{name}: {value}"]
@@ -95,6 +122,10 @@ def wrk(
         int(counted[1]),
         float(counted[2]) * _UNITS[counted[3]] / 1000,
         errors,
-        {"p50": latency(r"\n\s+50%"), "p99": latency(r"\n\s+99%"), "max": float(worst[1]) * _UNITS[worst[2]] if worst else 0.0},
+        {
+            "p50": latency(r"\n\s+50%"),
+            "p99": latency(r"\n\s+99%"),
+            "max": float(worst[1]) * _UNITS[worst[2]] if worst else 0.0,
+        },
         raw,
     )

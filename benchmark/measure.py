@@ -20,7 +20,8 @@ def pinned(cores: int | list[int], command: list[str], **options) -> subprocess.
 
 
 def room_for(connections: int) -> int:
-    """How many of so many connections this process may have; raises its limit of open files as far as it may."""
+    """How many of so many connections this process may have; raises its limit of open files as far as it
+    may."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     connections = min(connections, hard - 200)
     if soft < connections + 200:
@@ -41,15 +42,21 @@ def tree(pid: int) -> list[int]:
 
 
 def cpu_ns(pid: int) -> int:
-    """CPU time of a process and its children so far, user and system, threads and children that have ended included.
+    """CPU time of a process and its children so far, user and system, threads and children that have ended
+    included.
 
-    The process's own CPU clock is exact to the nanosecond; of children that have ended the kernel keeps ticks.
+    The process's own CPU clock is exact to the nanosecond; of children that have ended the kernel keeps
+    ticks.
     """
     total = 0
     for process in tree(pid):
         try:
-            total += time.clock_gettime_ns(~process << 3 | 2)  # CPUCLOCK_SCHED of another process: linux/posix-timers.h
-            ended = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[13:15]  # cutime, cstime
+            total += time.clock_gettime_ns(
+                ~process << 3 | 2
+            )  # CPUCLOCK_SCHED of another process: linux/posix-timers.h
+            ended = (
+                pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[13:15]
+            )  # cutime, cstime
             total += sum(map(int, ended)) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
         except OSError:
             pass  # a child that has just ended; its parent has its time
@@ -68,5 +75,13 @@ def private_bytes(pid: int) -> int:
 
 def machine() -> dict[str, str]:
     """What the figures were measured on."""
-    model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")  # noqa: SIM115
-    return {"cpu": model, "cores": str(len(CORES)), "kernel": os.uname().release, "system": os.uname().sysname}
+    model = next(
+        (line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")),
+        "unknown",
+    )  # noqa: SIM115
+    return {
+        "cpu": model,
+        "cores": str(len(CORES)),
+        "kernel": os.uname().release,
+        "system": os.uname().sysname,
+    }

@@ -1,4 +1,5 @@
-"""Ways to serve ten clients at once, whose requests compute (fib(35)) or wait (a second): what each model solves, and what it does not.
+"""Ways to serve ten clients at once, whose requests compute (fib(35)) or wait (a second): what each model
+solves, and what it does not.
 
 ``python -m benchmark.models MODEL TASK DIVISOR`` prints how many seconds the ten took together, as JSON.
 """
@@ -103,8 +104,14 @@ def serve(model: str, task: str, scale: int, fd: int) -> None:
 
         if model == "patched":
             patch_all()
-        do = (lambda: syncless.run_in_thread(work, task, scale)) if model == "in threads" else lambda: work(task, scale)
-        serve_wsgi(application(do), bind=f"fd:{fd}", quiet=True, workers=4 if model == "workers" else 0, preload=True)
+        do = (
+            (lambda: syncless.run_in_thread(work, task, scale))
+            if model == "in threads"
+            else lambda: work(task, scale)
+        )
+        serve_wsgi(
+            application(do), bind=f"fd:{fd}", quiet=True, workers=4 if model == "workers" else 0, preload=True
+        )
 
 
 def ask(port: int, seconds: list[float]) -> None:
@@ -119,7 +126,8 @@ def ask(port: int, seconds: list[float]) -> None:
 
 
 def ask_meanwhile(port: int, task: str, scale: int) -> float:
-    """One client, one request; while it waits it does the same work itself, in pieces, and looks for the answer between them."""
+    """One client, one request; while it waits it does the same work itself, in pieces, and looks for the
+    answer between them."""
     started = time.perf_counter()
     with socket.create_connection(("127.0.0.1", port), timeout=120) as sock:
         sock.sendall(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n")

@@ -1,4 +1,5 @@
-"""Looking up names: ours beside the C library in threads, gevent's and eventlet's resolvers on dnspython, asyncio, uvloop and Go.
+"""Looking up names: ours beside the C library in threads, gevent's and eventlet's resolvers on dnspython,
+asyncio, uvloop and Go.
 
 ``python -m benchmark.names LIBRARY time DIVISOR`` prints one JSON object. Each runs in a mount and network namespace of its own, where
 /etc/resolv.conf names a server on 127.0.0.1 that answers any name; so it must be run as root.
@@ -49,7 +50,9 @@ class Gevent:
         os.environ["GEVENT_RESOLVER"] = "dnspython"
         # its resolver lacks what dnspython 2 calls: with 2.2 one method is enough
         if "BENCHMARK_DNSPYTHON_2_2" not in os.environ:
-            raise SystemExit("gevent's resolver needs dnspython 2.2, in a folder that BENCHMARK_DNSPYTHON_2_2 names")
+            raise SystemExit(
+                "gevent's resolver needs dnspython 2.2, in a folder that BENCHMARK_DNSPYTHON_2_2 names"
+            )
         sys.path.insert(0, os.environ["BENCHMARK_DNSPYTHON_2_2"])
         import gevent
         import gevent.socket
@@ -201,7 +204,17 @@ def in_namespace(library: str, divisor: str) -> None:
         command = ["taskset", "-c", str(LOAD_CORE), sys.executable, "-m", "tests.io.nameserver", "53"]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
             assert server.stdout is not None and server.stdout.readline()
-            measured = ["taskset", "-c", str(SERVER_CORE), sys.executable, "-m", "benchmark.names", library, "measure", divisor]
+            measured = [
+                "taskset",
+                "-c",
+                str(SERVER_CORE),
+                sys.executable,
+                "-m",
+                "benchmark.names",
+                library,
+                "measure",
+                divisor,
+            ]
             done = subprocess.run(measured, capture_output=True, text=True)
             server.kill()
     sys.stdout.write(done.stdout)
@@ -221,6 +234,16 @@ if __name__ == "__main__":
     else:
         sys.exit(
             subprocess.run(
-                ["unshare", "--mount", "--net", sys.executable, "-m", "benchmark.names", sys.argv[1], "namespace", sys.argv[3]]
+                [
+                    "unshare",
+                    "--mount",
+                    "--net",
+                    sys.executable,
+                    "-m",
+                    "benchmark.names",
+                    sys.argv[1],
+                    "namespace",
+                    sys.argv[3],
+                ]
             ).returncode
         )

@@ -1,4 +1,5 @@
-"""Bar charts of the results, as SVG: the least, the median and the most of the rounds. Drawn with matplotlib, where that is installed."""
+"""Bar charts of the results, as SVG: the least, the median and the most of the rounds. Drawn with matplotlib,
+where that is installed."""
 
 from __future__ import annotations
 
@@ -32,7 +33,11 @@ def _bars(axes: Any, rows: list[tuple[str, list[float]]], unit: str) -> None:
 
 
 def _measured(result: dict[str, Any], key: str) -> list[tuple[str, list[float]]]:
-    return [(name, [each[key] for each in peer["rounds"]]) for name, peer in result["peers"].items() if "rounds" in peer]
+    return [
+        (name, [each[key] for each in peer["rounds"]])
+        for name, peer in result["peers"].items()
+        if "rounds" in peer
+    ]
 
 
 def draw(name: str, result: dict[str, Any], figures: Any) -> Any:
@@ -45,7 +50,9 @@ def draw(name: str, result: dict[str, Any], figures: Any) -> Any:
         then.patches[1].set_color(OURS)
         then.set_title("2009, as published", fontsize=10)
         node = statistics.median(each["cpu_us"] for each in result["peers"]["node"]["rounds"])
-        rows = [(peer, [node / cpu for cpu in values]) for peer, values in _measured(result, "cpu_us")]  # ab is what bounds the rates today
+        rows = [
+            (peer, [node / cpu for cpu in values]) for peer, values in _measured(result, "cpu_us")
+        ]  # ab is what bounds the rates today
         _bars(now, sorted(rows, key=lambda row: row[0] != "node"), "requests per second of CPU, node = 1")
         now.set_title(f"now, {result['date'][:4]}", fontsize=10)
     else:

@@ -1,4 +1,5 @@
-"""Tables from results/*.json, in Markdown. ``python -m benchmark report`` prints them; ``--readme`` puts them into the README."""
+"""Tables from results/*.json, in Markdown. ``python -m benchmark report`` prints them; ``--readme`` puts them
+into the README."""
 
 from __future__ import annotations
 
@@ -52,7 +53,10 @@ INTRODUCTION = """# Benchmarks
 
 Written by `python -m benchmark report --readme` from the results in `benchmark/results/`. How they were measured, what the numbers do not
 say, and how to add a peer: [benchmark/README.md](../benchmark/README.md). Where another is better, the table says so."""
-BEGIN, END = "<!-- benchmark tables, written by `python -m benchmark report --readme` -->", "<!-- end of benchmark tables -->"
+BEGIN, END = (
+    "<!-- benchmark tables, written by `python -m benchmark report --readme` -->",
+    "<!-- end of benchmark tables -->",
+)
 
 
 def middle(rounds: list[dict[str, Any]], key: str) -> float:
@@ -70,7 +74,9 @@ def needs_of(result: dict[str, Any], peer: str) -> str:
     experiment = EXPERIMENTS[result["name"]]
     found = [our for our in experiment.compared(peer) if "rounds" in result["peers"].get(our, {})]
     named = [f"{our.rpartition(', ')[2]}: " if our != found[0] else "" for our in found]
-    return "; ".join(f"{name}{ratio(result, peer, our):.2f} of it" for name, our in zip(named, found, strict=True))
+    return "; ".join(
+        f"{name}{ratio(result, peer, our):.2f} of it" for name, our in zip(named, found, strict=True)
+    )
 
 
 def experiment_table(result: dict[str, Any]) -> str:
@@ -86,11 +92,17 @@ def experiment_table(result: dict[str, Any]) -> str:
             continue
         rounds = peer["rounds"]
         cpu = [r["cpu_us"] for r in rounds]
-        latency = " / ".join(f"{statistics.median(r['latency_ms'][key] for r in rounds):.3g}" for key in ("p50", "p99", "max"))
+        latency = " / ".join(
+            f"{statistics.median(r['latency_ms'][key] for r in rounds):.3g}" for key in ("p50", "p99", "max")
+        )
         ours = name == "syncless"
         needs = needs_of(result, name)
         target = EXPERIMENTS[result["name"]].targets.get(name)
-        goal = "" if target is None else f"{target:.2f}" + ("" if needs == "" or ratio(result, name) <= target else " (missed)")
+        goal = (
+            ""
+            if target is None
+            else f"{target:.2f}" + ("" if needs == "" or ratio(result, name) <= target else " (missed)")
+        )
         shown = f"**{name}**" if ours else name
         lines.append(
             f"| {shown} {peer['version'] if not ours else ''} | {statistics.median(cpu):.2f} ({min(cpu):.2f}..{max(cpu):.2f}) | "
@@ -100,7 +112,9 @@ def experiment_table(result: dict[str, Any]) -> str:
         for name, peer in result["peers"].items():
             if "rounds" in peer:
                 each = statistics.median(r["latency_ms"]["bytes per idle connection"] for r in peer["rounds"])
-                kept = statistics.median(r["latency_ms"]["cpu_us alone"] / r["cpu_us"] for r in peer["rounds"])
+                kept = statistics.median(
+                    r["latency_ms"]["cpu_us alone"] / r["cpu_us"] for r in peer["rounds"]
+                )
                 lines.append(
                     f"\n{name}: {each:,.0f} bytes of private memory for each idle connection; the active ones are {kept:.2f} times as fast "
                     "as without them (CPU)."
@@ -108,15 +122,23 @@ def experiment_table(result: dict[str, Any]) -> str:
     if result["name"] == "halfsent":
         for name, peer in result["peers"].items():
             if "rounds" in peer:
-                each = statistics.median(r["latency_ms"]["bytes per half-sent request"] for r in peer["rounds"])
-                times = statistics.median(r["latency_ms"]["p50"] / r["latency_ms"]["alone"] for r in peer["rounds"])
+                each = statistics.median(
+                    r["latency_ms"]["bytes per half-sent request"] for r in peer["rounds"]
+                )
+                times = statistics.median(
+                    r["latency_ms"]["p50"] / r["latency_ms"]["alone"] for r in peer["rounds"]
+                )
                 goal = " (at most 2)" if name == "syncless" else ""
                 lines.append(
                     f"\n{name}: a hello takes {times:.2f} times as long as without them{goal}; {each:,.0f} bytes for each of them."
                 )
     for key, text in EXTRAS.items():
         for name, peer in result["peers"].items():
-            if "rounds" in peer and key in peer["rounds"][0]["latency_ms"] and (key != "worst connect" or result["name"] in CONNECTING):
+            if (
+                "rounds" in peer
+                and key in peer["rounds"][0]["latency_ms"]
+                and (key != "worst connect" or result["name"] in CONNECTING)
+            ):
                 values = [measured["latency_ms"][key] for measured in peer["rounds"]]
                 lines.append(f"\n{name}: {text.format(statistics.median(values), min(values), max(values))}")
     if result["name"] == "accesslog":
@@ -124,7 +146,9 @@ def experiment_table(result: dict[str, Any]) -> str:
         if "rounds" in logged:
             pairs = zip(logged["rounds"], result["peers"]["syncless"]["rounds"])  # noqa: B905
             more = statistics.median(a["cpu_us"] - b["cpu_us"] for a, b in pairs)
-            lines.append(f"\nThe access log costs {more:.2f} µs of CPU per request (at most 1.0), the writing thread included.")
+            lines.append(
+                f"\nThe access log costs {more:.2f} µs of CPU per request (at most 1.0), the writing thread included."
+            )
     return "\n".join(lines)
 
 
@@ -148,7 +172,10 @@ def models_table(result: dict[str, Any]) -> str:
     ]
     for name, text in MODELS.items():
         values = result["libraries"][name]
-        cells = [f"{min(values[task]):.1f}" if task in values else f"absent: {result['absent'].get(name)}" for task in TASKS]
+        cells = [
+            f"{min(values[task]):.1f}" if task in values else f"absent: {result['absent'].get(name)}"
+            for task in TASKS
+        ]
         lines.append(f"| {text} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -160,11 +187,17 @@ def engine_table(result: dict[str, Any]) -> str:
     lines = [
         f"**Engine** (CPU ns per operation, memory in bytes: medians of {result['rounds']} rounds)",
         "",
-        "| operation | " + " | ".join(f"{name} {versions.get(name, '')}".strip() for name in shown) + " | syncless needs | at most |",
+        "| operation | "
+        + " | ".join(f"{name} {versions.get(name, '')}".strip() for name in shown)
+        + " | syncless needs | at most |",
         "|---|" + "---|" * len(shown) + "---|---|",
     ]
     for name, operation in OPERATIONS.items():
-        middles = {library: statistics.median(values[name]) for library, values in libraries.items() if name in values}
+        middles = {
+            library: statistics.median(values[name])
+            for library, values in libraries.items()
+            if name in values
+        }
         cells = [f"{middles[library]:,.0f}" if library in middles else "" for library in shown]
         needs = goal = ""
         if operation.peer in middles:
@@ -189,8 +222,12 @@ def patched_table(result: dict[str, Any]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for name, text in CALLS.items():
-        before, ours, theirs = (min(result["libraries"][library][name]) for library in ("unpatched", "syncless", "gevent"))
-        lines.append(f"| {text} | {before:,.0f} | {ours:,.0f} | {theirs:,.0f} | {ours / before:.2f} | {ours / theirs:.2f} |")
+        before, ours, theirs = (
+            min(result["libraries"][library][name]) for library in ("unpatched", "syncless", "gevent")
+        )
+        lines.append(
+            f"| {text} | {before:,.0f} | {ours:,.0f} | {theirs:,.0f} | {ours / before:.2f} | {ours / theirs:.2f} |"
+        )
     return "\n".join(lines)
 
 
@@ -206,12 +243,21 @@ def files_table(result: dict[str, Any]) -> str:
         best = statistics.median if name in PAUSES else min
         found = {library: best(values[name]) for library, values in libraries.items() if name in values}
         cells = [
-            "-" if library not in found else f"{found[library]:,.1f} ms" if name in PAUSES else f"{found[library]:,.0f}"
+            "-"
+            if library not in found
+            else f"{found[library]:,.1f} ms"
+            if name in PAUSES
+            else f"{found[library]:,.0f}"
             for library in libraries
         ]
-        ratios = [f"{found['syncless'] / found[peer]:.2f}" if peer in found else "" for peer in ("unpatched", "gevent")]
+        ratios = [
+            f"{found['syncless'] / found[peer]:.2f}" if peer in found else ""
+            for peer in ("unpatched", "gevent")
+        ]
         lines.append(f"| {text} | {' | '.join(cells)} | {' | '.join(ratios)} |")
-    lines.append("\nUnpatched: the pauses are those of threads. asyncio, uvloop: by `asyncio.to_thread()`, since they have no files.")
+    lines.append(
+        "\nUnpatched: the pauses are those of threads. asyncio, uvloop: by `asyncio.to_thread()`, since they have no files."
+    )
     lines += [f"\n{library}: absent: {reason}" for library, reason in result["absent"].items()]
     return "\n".join(lines)
 
@@ -219,11 +265,18 @@ def files_table(result: dict[str, Any]) -> str:
 def names_table(result: dict[str, Any]) -> str:
     libraries, lines = (
         result["libraries"],
-        [f"**Looking up names** (medians of {result['rounds']} rounds)", "", "| | " + " | ".join(result["libraries"]) + " |"],
+        [
+            f"**Looking up names** (medians of {result['rounds']} rounds)",
+            "",
+            "| | " + " | ".join(result["libraries"]) + " |",
+        ],
     )
     lines.append("|---|" + "---|" * len(libraries))
     for name, (text, unit) in NAMES.items():
-        cells = [statistics.median(values[name]) if name in values else float("inf") for values in libraries.values()]
+        cells = [
+            statistics.median(values[name]) if name in values else float("inf")
+            for values in libraries.values()
+        ]
         shown = ["-" if value == float("inf") else f"{value:,.2f} {unit}" for value in cells]
         lines.append(f"| {text} | {' | '.join(shown)} |")
     lines += [f"\n{library}: absent: {reason}" for library, reason in result["absent"].items()]
@@ -231,12 +284,19 @@ def names_table(result: dict[str, Any]) -> str:
 
 
 def table(result: dict[str, Any]) -> str:
-    special = {"models": models_table, "engine": engine_table, "patched": patched_table, "names": names_table, "files": files_table}
+    special = {
+        "models": models_table,
+        "engine": engine_table,
+        "patched": patched_table,
+        "names": names_table,
+        "files": files_table,
+    }
     return special.get(result["name"], experiment_table)(result)
 
 
 def shown(name: str) -> str:
-    """The table of an experiment's last results, with its plot if there is one, and where they come from; empty if there are none."""
+    """The table of an experiment's last results, with its plot if there is one, and where they come from;
+    empty if there are none."""
     path = RESULTS / f"{name}.json"
     if not path.exists():
         return ""
@@ -272,7 +332,11 @@ def write_page() -> None:
 
 def readme_tables() -> str:
     """What the README's first screens have room for."""
-    return "\n\n".join(shown(name).replace("](plots/", "](docs/plots/") for name in README_NAMES if (RESULTS / f"{name}.json").exists())
+    return "\n\n".join(
+        shown(name).replace("](plots/", "](docs/plots/")
+        for name in README_NAMES
+        if (RESULTS / f"{name}.json").exists()
+    )
 
 
 def write_readme() -> None:

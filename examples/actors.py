@@ -1,4 +1,5 @@
-"""Channels as actors: ``python -m examples.actors``. An account is a tasklet that alone knows its balance; it is asked by a channel."""
+"""Channels as actors: ``python -m examples.actors``. An account is a tasklet that alone knows its balance; it
+is asked by a channel."""
 
 import syncless.stackless as stackless
 

@@ -1,6 +1,7 @@
 """A chat over channels: one tasklet owns the room, two belong to each client. No locks, no shared state.
 
-Run ``python -m examples.chat``, connect twice with ``telnet 127.0.0.1 7001``, give a name on the first line, and talk.
+Run ``python -m examples.chat``, connect twice with ``telnet 127.0.0.1 7001``, give a name on the first line,
+and talk.
 """
 
 import sys

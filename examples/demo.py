@@ -104,13 +104,24 @@ def tasklets(environ):
     )
 
 
-ROUTES = {"/": front, "/hello": hello, "/slow": slow, "/stream": stream, "/upload": upload, "/tasklets": tasklets}
+ROUTES = {
+    "/": front,
+    "/hello": hello,
+    "/slow": slow,
+    "/stream": stream,
+    "/upload": upload,
+    "/tasklets": tasklets,
+}
 
 
 def app(environ, start_response):
     route = ROUTES.get(environ["PATH_INFO"])
     if route is None:
-        status, kind, body = "404 Not Found", "text/plain; charset=utf-8", [b"There is nothing here. The front page is /\n"]
+        status, kind, body = (
+            "404 Not Found",
+            "text/plain; charset=utf-8",
+            [b"There is nothing here. The front page is /\n"],
+        )
     else:
         status, kind, body = route(environ)
     start_response(status, [("Content-Type", kind)])

@@ -1,6 +1,8 @@
-"""A server of static files: ``python -m syncless examples.files`` serves the working directory, or that of FILES_ROOT.
+"""A server of static files: ``python -m syncless examples.files`` serves the working directory, or that of
+FILES_ROOT.
 
-Nothing here knows of coroutines. Small files come from memory, large ones go out by sendfile; a slow disk makes only those wait who asked.
+Nothing here knows of coroutines. Small files come from memory, large ones go out by sendfile; a slow disk
+makes only those wait who asked.
 """
 
 import mimetypes
@@ -32,7 +34,9 @@ def application(environ, start_response):
         start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
         return [b"There is no such file here.\n"]
     kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
-    start_response("200 OK", [("Content-Type", kind), ("Content-Length", str(os.fstat(file.fileno()).st_size))])
+    start_response(
+        "200 OK", [("Content-Type", kind), ("Content-Length", str(os.fstat(file.fileno()).st_size))]
+    )
     return environ.get("wsgi.file_wrapper", FileWrapper)(file, 65536)
 
 
@@ -42,4 +46,6 @@ def listing(path, wanted, start_response):
     base = "/" + wanted.strip("/") + "/" if wanted.strip("/") else "/"
     lines = [f'<li><a href="{quote(base + name)}">{escape(name)}</a>' for name in names]
     start_response("200 OK", [("Content-Type", "text/html; charset=utf-8")])
-    return [f"<!doctype html><title>{escape(base)}</title><h1>{escape(base)}</h1><ul>{''.join(lines)}</ul>".encode()]
+    return [
+        f"<!doctype html><title>{escape(base)}</title><h1>{escape(base)}</h1><ul>{''.join(lines)}</ul>".encode()
+    ]

@@ -1,6 +1,7 @@
 """Tasklets in a circle kick a sack to each other: ``python -m examples.hackysack [PLAYERS [KICKS]]``.
 
-Each has a channel on which it waits for the sack, and passes it to somebody at random. Prints how long the game took.
+Each has a channel on which it waits for the sack, and passes it to somebody at random. Prints how long the
+game took.
 """
 
 import random

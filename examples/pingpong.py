@@ -1,4 +1,5 @@
-"""Two tasklets, two channels: ``python -m examples.pingpong [ROUNDS]``. The first program of every Stackless tutorial."""
+"""Two tasklets, two channels: ``python -m examples.pingpong [ROUNDS]``. The first program of every Stackless
+tutorial."""
 
 import sys
 

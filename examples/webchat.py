@@ -1,6 +1,7 @@
 """A chat in the browser over WebSockets: a page, and a tasklet for each direction of each client.
 
-Run ``python -m syncless examples.webchat`` and open the page in two windows. Needs ``pip install 'syncless[websocket]'``.
+Run ``python -m syncless examples.webchat`` and open the page in two windows. Needs ``pip install
+'syncless[websocket]'``.
 """
 
 import json

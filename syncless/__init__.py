@@ -9,7 +9,18 @@ from queue import Empty, Full
 from syncless._core.local import local
 from syncless._core.loop import current_loop, wait_readable, wait_writable
 from syncless._core.scheduler import set_error_handler
-from syncless._core.tasklet import Tasklet, TaskletExit, TaskletKilled, current, park, sleep, spawn, spawn_in, tasklets, wake
+from syncless._core.tasklet import (
+    Tasklet,
+    TaskletExit,
+    TaskletKilled,
+    current,
+    park,
+    sleep,
+    spawn,
+    spawn_in,
+    tasklets,
+    wake,
+)
 from syncless._core.threads import run_in_thread
 from syncless._core.timeout import Timeout, deadline
 from syncless._core.wait.queues import Channel, JoinableQueue, LifoQueue, PriorityQueue, Queue

@@ -1,4 +1,5 @@
-"""Seeing what happens: the tasklets with their stacks and what they wait for, and who holds the loop for too long."""
+"""Seeing what happens: the tasklets with their stacks and what they wait for, and who holds the loop for too
+long."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ _start_new_thread = _thread.start_new_thread
 
 
 def describe(tasklet: Tasklet, stack: bool = True, waits: Waits | None = None) -> str:
-    """A tasklet's name, what it does or waits for and since when, which tasklet holds that, and where it stands."""
+    """A tasklet's name, what it does or waits for and since when, which tasklet holds that, and where it
+    stands."""
     waits = waits or Waits()
     seconds = tasklet.waiting_seconds
     doing = tasklet.status if seconds is None else f"waits for {tasklet.waiting_for}, since {seconds:.3f} s"
@@ -44,7 +46,8 @@ def _format_circles(circles: list[list[Tasklet]], waits: Waits) -> str:
 
 
 def format_tasklets(loop: Loop | None = None, stacks: bool = True) -> str:
-    """All live tasklets of a loop, by default this thread's, oldest first; then each circle of tasklets that wait for one another."""
+    """All live tasklets of a loop, by default this thread's, oldest first; then each circle of tasklets that
+    wait for one another."""
     waits = Waits()
     tasklets = (loop or current_loop()).tasklets()
     circles = [circle for circle in waits.circles() if not set(tasklets).isdisjoint(circle)]
@@ -52,7 +55,8 @@ def format_tasklets(loop: Loop | None = None, stacks: bool = True) -> str:
 
 
 def find_deadlocks() -> list[list[Tasklet]]:
-    """The circles of tasklets, of all threads, each of which waits for a lock that the next one holds, or for its end.
+    """The circles of tasklets, of all threads, each of which waits for a lock that the next one holds, or for
+    its end.
 
     A wait with a timeout does not count. A plain Lock could still be released by somebody else.
     """
@@ -60,12 +64,15 @@ def find_deadlocks() -> list[list[Tasklet]]:
 
 
 def format_tree(loop: Loop | None = None) -> str:
-    """The same without stacks, each below the tasklet that spawned it; those whose parent has ended stand at the left."""
+    """The same without stacks, each below the tasklet that spawned it; those whose parent has ended stand at
+    the left."""
     tasklets = (loop or current_loop()).tasklets()
     alive = {tasklet.number for tasklet in tasklets}
     children: dict[int, list[Tasklet]] = {}
     for tasklet in tasklets:
-        children.setdefault(tasklet.parent_number if tasklet.parent_number in alive else 0, []).append(tasklet)
+        children.setdefault(tasklet.parent_number if tasklet.parent_number in alive else 0, []).append(
+            tasklet
+        )
     lines = []
     waits = Waits()
     todo = [(tasklet, 0) for tasklet in reversed(children.get(0, ()))]
@@ -85,7 +92,8 @@ _cpu_time: dict[Loop, CpuTime] = {}
 
 
 def measure_cpu(on: bool = True) -> None:
-    """Whether the processor time of this thread's tasklets is measured from now on, see Tasklet.cpu_seconds. A system call per switch."""
+    """Whether the processor time of this thread's tasklets is measured from now on, see Tasklet.cpu_seconds.
+    A system call per switch."""
     loop = current_loop()
     if on and loop not in _cpu_time:
         _cpu_time[loop] = CpuTime()
@@ -98,16 +106,20 @@ def _log_deadlock(tasklets: list[Tasklet]) -> None:
     waits = Waits()
     circles = [circle for circle in waits.circles() if not set(tasklets).isdisjoint(circle)]
     stacks = "".join(describe(tasklet, True, waits) for tasklet in tasklets)
-    logger.error("deadlock: these tasklets wait for one another:\n%s%s", stacks, _format_circles(circles, waits))
+    logger.error(
+        "deadlock: these tasklets wait for one another:\n%s%s", stacks, _format_circles(circles, waits)
+    )
 
 
 def report_deadlocks(report: Callable[[list[Tasklet]], object] | None = _log_deadlock) -> None:
     """Tells when tasklets wait for one another for ever, while others run, timers are set and servers listen.
 
-    `report(tasklets)` is called once each time, by the loop of this thread; by default the logger "syncless.debug" shows their names, what
-    they wait for and their stacks. None: no more. Told are circles of tasklets each of which waits for a lock that the next one holds, or
-    for its end, see find_deadlocks(); and all tasklets of this thread, if they wait for one another's queues, events and channels and
-    nothing can wake them. That is not told while there is another thread, which may know better, except those of run_in_thread.
+    `report(tasklets)` is called once each time, by the loop of this thread; by default the logger
+    "syncless.debug" shows their names, what they wait for and their stacks. None: no more. Told are circles
+    of tasklets each of which waits for a lock that the next one holds, or for its end, see find_deadlocks();
+    and all tasklets of this thread, if they wait for one another's queues, events and channels and nothing
+    can wake them. That is not told while there is another thread, which may know better, except those of
+    run_in_thread.
     """
     loop = current_loop()
     before = loop.when_idle
@@ -157,17 +169,20 @@ def _log_bytecodes(bytecodes: int, tasklet: Tasklet, stack: str) -> None:
 
 
 class BytecodeWatchdog:
-    """Tells of each turn of a tasklet of this thread that takes more than so many bytecodes: repeatable, whatever else the machine does::
+    """Tells of each turn of a tasklet of this thread that takes more than so many bytecodes: repeatable,
+    whatever else the machine does::
 
         with BytecodeWatchdog(100_000):
             run_the_tests()
 
-    `report(bytecodes, tasklet, stack)` is called where the limit is passed, once for each turn; by default the logger "syncless.debug"
-    warns. It makes Python code several times slower: it is for tests. Before Python 3.12 a RuntimeError if a debugger or coverage traces
-    the thread.
+    `report(bytecodes, tasklet, stack)` is called where the limit is passed, once for each turn; by default
+    the logger "syncless.debug" warns. It makes Python code several times slower: it is for tests. Before
+    Python 3.12 a RuntimeError if a debugger or coverage traces the thread.
     """
 
-    def __init__(self, bytecodes: int = 1_000_000, report: Callable[[int, Tasklet, str], object] = _log_bytecodes):
+    def __init__(
+        self, bytecodes: int = 1_000_000, report: Callable[[int, Tasklet, str], object] = _log_bytecodes
+    ):
         self._limit = TurnLimit(bytecodes, self._exceeded)
         self.report = report
 
@@ -191,12 +206,14 @@ class BytecodeWatchdog:
 
 
 class Watchdog:
-    """A real thread that tells of whoever holds this thread's loop for more than so many milliseconds, while it does::
+    """A real thread that tells of whoever holds this thread's loop for more than so many milliseconds, while
+    it does::
 
         with Watchdog(milliseconds=50):
             serve(app)
 
-    `report(seconds, stack)` is called in that thread, once each time; by default the logger "syncless.debug" warns.
+    `report(seconds, stack)` is called in that thread, once each time; by default the logger "syncless.debug"
+    warns.
     """
 
     def __init__(self, milliseconds: float = 100, report: Callable[[float, str], object] = _log):

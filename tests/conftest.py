@@ -54,12 +54,15 @@ def reports():
 
 
 def run_in_loop(backend, function, *args):
-    """function(*args) in a fresh OS thread, whose loop uses that backend; returns its result and its loop's census."""
+    """function(*args) in a fresh OS thread, whose loop uses that backend; returns its result and its loop's
+    census."""
     outcome = []
 
     def main():
         try:
-            outcome.append((function(*args), syncless.current_loop().backend, syncless.current_loop().census()))
+            outcome.append(
+                (function(*args), syncless.current_loop().backend, syncless.current_loop().census())
+            )
         except BaseException as error:
             outcome.append(error)
 

@@ -1,4 +1,5 @@
-"""The interpreter's own tests under patch_all(), beside the unpatched baseline: what passes without the patch must pass with it.
+"""The interpreter's own tests under patch_all(), beside the unpatched baseline: what passes without the patch
+must pass with it.
 
 ``python -m tests.fidelity [MODULE ...]`` runs each module of Lib/test twice, in processes of their own, and prints per module what differs.
 `make fidelity` runs all of fidelity_modules.json. What is known to differ stands in fidelity_known.json with a reason; anything else is
@@ -20,11 +21,15 @@ import tempfile
 import time
 from typing import Any, NamedTuple
 
-KNOWN: dict[str, dict[str, Any]] = json.loads((pathlib.Path(__file__).parent / "fidelity_known.json").read_text())
+KNOWN: dict[str, dict[str, Any]] = json.loads(
+    (pathlib.Path(__file__).parent / "fidelity_known.json").read_text()
+)
 """Test -> {"reason": ..., "hangs": true where it must not even be begun, "baseline": true where it cannot be run without the patch either}.
 A name that ends with a dot stands for all tests below it."""
 
-MODULES: dict[str, list[str]] = json.loads((pathlib.Path(__file__).parent / "fidelity_modules.json").read_text())
+MODULES: dict[str, list[str]] = json.loads(
+    (pathlib.Path(__file__).parent / "fidelity_modules.json").read_text()
+)
 """Those of Lib/test that are run: "quick" ones, a second or ten each, by CI, too."""
 
 CHILD = """
@@ -88,8 +93,13 @@ class Outcome(NamedTuple):
 def run_child(what: list[Any], seconds: float) -> tuple[str, str]:
     """What CHILD wrote to stdout and stderr. Processes that it leaves behind are ended with it."""
     command = [sys.executable, "-W", "ignore", "-c", CHILD, json.dumps(what)]
-    with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
-        process = subprocess.Popen(command, stdout=out, stderr=err, stdin=subprocess.DEVNULL, start_new_session=True)
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as out,
+        tempfile.TemporaryFile("w+", errors="replace") as err,
+    ):
+        process = subprocess.Popen(
+            command, stdout=out, stderr=err, stdin=subprocess.DEVNULL, start_new_session=True
+        )
         late = ""
         try:
             process.wait(max(1.0, seconds))
@@ -105,12 +115,18 @@ def run_child(what: list[Any], seconds: float) -> tuple[str, str]:
 
 def run(module: str, patch: str, test_seconds: float, module_seconds: float) -> Outcome:
     """Runs a module; behind a test that hangs or ends the process it goes on in another one."""
-    skipped = [name for name, about in KNOWN.items() if about.get("baseline") or (patch == "syncless" and about.get("hangs"))]
+    skipped = [
+        name
+        for name, about in KNOWN.items()
+        if about.get("baseline") or (patch == "syncless" and about.get("hangs"))
+    ]
     passed: set[str] = set()
     failed: dict[str, str] = {}
     started = time.monotonic()
     while True:
-        output, errors = run_child([patch, module, skipped, test_seconds], module_seconds - (time.monotonic() - started))
+        output, errors = run_child(
+            [patch, module, skipped, test_seconds], module_seconds - (time.monotonic() - started)
+        )
         begun, ended = "", False
         for line in output.splitlines():
             if line.startswith("@@"):
@@ -139,16 +155,24 @@ def is_known(test: str) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fidelity", description=__doc__.splitlines()[0])
-    parser.add_argument("modules", nargs="*", metavar="MODULE", help="of Lib/test (default: all of the list in this file)")
+    parser.add_argument(
+        "modules", nargs="*", metavar="MODULE", help="of Lib/test (default: all of the list in this file)"
+    )
     parser.add_argument("--quick", action="store_true", help="the modules that take seconds")
-    parser.add_argument("--peer", default="syncless", choices=["syncless", "gevent"], help="whose patch (default: ours)")
+    parser.add_argument(
+        "--peer", default="syncless", choices=["syncless", "gevent"], help="whose patch (default: ours)"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="modules at a time (default 1)")
     parser.add_argument("--test-seconds", type=float, default=60, help="that a test may take (default 60)")
     parser.add_argument("--seconds", type=float, default=600, help="that a module may take (default 600)")
-    parser.add_argument("--verbose", "-v", action="store_true", help="show the traceback of each new difference")
+    parser.add_argument(
+        "--verbose", "-v", action="store_true", help="show the traceback of each new difference"
+    )
     options = parser.parse_args()
     modules = options.modules or [*MODULES["quick"], *([] if options.quick else MODULES["slow"])]
-    print(f"| Python {sys.version.split()[0]} | passes unpatched | patched, too | known differences | new differences | seconds |")
+    print(
+        f"| Python {sys.version.split()[0]} | passes unpatched | patched, too | known differences | new differences | seconds |"
+    )
     print("|---|---|---|---|---|---|")
 
     def both(module: str) -> tuple[Outcome, Outcome]:
@@ -171,9 +195,14 @@ def main() -> int:
             told = ", ".join(sorted(test.removeprefix(f"test.{module}.") for test in fresh)) or "none"
             kept = len(before.passed & after.passed)
             times = f"{before.seconds:.0f}, {after.seconds:.0f}"
-            print(f"| {module} | {len(before.passed)} | {kept} | {len(lost) - len(fresh)} | {told} | {times} |", flush=True)
+            print(
+                f"| {module} | {len(before.passed)} | {kept} | {len(lost) - len(fresh)} | {told} | {times} |",
+                flush=True,
+            )
     if all_before:
-        print(f"\n{all_kept} of {all_before} ({100 * all_kept / all_before:.1f} %) pass as they do without the patch.")
+        print(
+            f"\n{all_kept} of {all_before} ({100 * all_kept / all_before:.1f} %) pass as they do without the patch."
+        )
     if options.verbose:
         for test, trace in sorted(new.items()):
             print(f"\n=== {test}\n{trace}")

@@ -1,4 +1,5 @@
-"""Invariant: whatever bytes come, and however they are split, each client gets the same well-formed answers and nobody else notices.
+"""Invariant: whatever bytes come, and however they are split, each client gets the same well-formed answers
+and nobody else notices.
 
 ``python -m tests.fuzz --seconds 60 --seed 1`` runs a server and hostile clients in one process and stops at the first violation, with the
 bytes that caused it and the seed that brings them back. `make fuzz` does so for ten minutes. In words, after every input:
@@ -29,10 +30,24 @@ from syncless.http.trust import Forwarding, Trust
 from syncless.io import socket
 from syncless.wsgi import Server
 
-CASES = [case["request"].encode("latin-1") for case in json.loads((pathlib.Path(__file__).parent / "wsgi" / "cases.json").read_text())]
+CASES = [
+    case["request"].encode("latin-1")
+    for case in json.loads((pathlib.Path(__file__).parent / "wsgi" / "cases.json").read_text())
+]
 STATUSES = {200, 204, 304, 400, 408, 413, 414, 417, 426, 431, 500, 501, 503, 505}
 WORDS = [bytes([byte]) for byte in range(256)]
-WORDS += [b"\r\n", b"\r\n\r\n", b"GET ", b"POST ", b"HEAD ", b" HTTP/1.1", b" HTTP/1.0", b"Host: a\r\n", b"Content-Length: ", b"0\r\n\r\n"]
+WORDS += [
+    b"\r\n",
+    b"\r\n\r\n",
+    b"GET ",
+    b"POST ",
+    b"HEAD ",
+    b" HTTP/1.1",
+    b" HTTP/1.0",
+    b"Host: a\r\n",
+    b"Content-Length: ",
+    b"0\r\n\r\n",
+]
 WORDS += [
     b"Transfer-Encoding: chunked\r\n",
     b"Expect: 100-continue\r\n",
@@ -40,9 +55,34 @@ WORDS += [
     b"Connection: keep-alive\r\n",
     b"\xff" * 9,
 ]
-WORDS += [b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"]
-WORDS += [b"x" * 300, b"99999999999999999999", b"-1", b"0x1", b"1_0", b"\x16\x03\x01", b"PROXY TCP4 1.1.1.1 1.1.1.1 1 1\r\n", SIGNATURE]
-PATHS = [b"/", b"/echo", b"/stream", b"/empty", b"/error", b"/late", b"/unread", b"/short", b"/long", b"/%00", b"*", b"/lines", b"/write"]
+WORDS += [
+    b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+]
+WORDS += [
+    b"x" * 300,
+    b"99999999999999999999",
+    b"-1",
+    b"0x1",
+    b"1_0",
+    b"\x16\x03\x01",
+    b"PROXY TCP4 1.1.1.1 1.1.1.1 1 1\r\n",
+    SIGNATURE,
+]
+PATHS = [
+    b"/",
+    b"/echo",
+    b"/stream",
+    b"/empty",
+    b"/error",
+    b"/late",
+    b"/unread",
+    b"/short",
+    b"/long",
+    b"/%00",
+    b"*",
+    b"/lines",
+    b"/write",
+]
 
 
 class Violation(Exception):
@@ -107,10 +147,20 @@ def a_request(choose: random.Random) -> bytes:
     if kind < 0.3:
         return choose.choice(CASES)
     body = bytes(choose.choice(b"abz\r\n0;") for _ in range(choose.choice((0, 1, 3, 100, 5000))))
-    lines = [choose.choice((b"GET", b"POST", b"HEAD", b"PUT")) + b" " + choose.choice(PATHS) + choose.choice((b"", b"?q")) + b" HTTP/1.1"]
+    lines = [
+        choose.choice((b"GET", b"POST", b"HEAD", b"PUT"))
+        + b" "
+        + choose.choice(PATHS)
+        + choose.choice((b"", b"?q"))
+        + b" HTTP/1.1"
+    ]
     lines.append(b"Host: a")
     if choose.random() < 0.2:
-        lines.append(choose.choice((b"Connection: close", b"Expect: 100-continue", b"X: " + b"y" * choose.randint(0, 9000))))
+        lines.append(
+            choose.choice(
+                (b"Connection: close", b"Expect: 100-continue", b"X: " + b"y" * choose.randint(0, 9000))
+            )
+        )
     if kind < 0.6 and body:
         lines.append(b"Transfer-Encoding: chunked")
         chunks = b""
@@ -152,7 +202,8 @@ def some_input(choose: random.Random) -> bytes:
 
 
 def answers(data: bytes, ended_by_reset: bool) -> list[tuple[int, bytes]]:
-    """The statuses and bodies in what came back; Violation unless they are whole messages. What a reset cut off is left out."""
+    """The statuses and bodies in what came back; Violation unless they are whole messages. What a reset cut
+    off is left out."""
     found = []
     while data:
         head, end, rest = data.partition(b"\r\n\r\n")
@@ -248,38 +299,52 @@ class Fuzzer:
             except OSError as error:
                 if error.errno not in (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN):
                     raise
-                reset = True  # it has been refused, and the answer may have come; that it was a reset is told only once
+                # it has been refused, and the answer may have come; that it was a reset is told only once
+                reset = True
             try:
                 while block := client.recv(65536):
                     received += block
             except ConnectionResetError:
                 reset = True
             except TimeoutError:
-                raise Violation(f"neither an answer nor an end for 10 s; so far {received[-300:]!r}") from None
+                raise Violation(
+                    f"neither an answer nor an end for 10 s; so far {received[-300:]!r}"
+                ) from None
         return answers(received, reset)
 
     def check(self, data: bytes) -> None:
         HEADS.clear()
         if b"HEAD" in data:
-            return self.survive(data)  # which answers have bodies cannot be told from outside when the input is garbled
+            return self.survive(
+                data
+            )  # which answers have bodies cannot be told from outside when the input is garbled
         whole = self.talk(data, [data])
         cuts = sorted(self.choose.randrange(len(data) + 1) for _ in range(self.choose.randint(1, 4)))
         pieces = [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
         for split in [pieces] if len(data) > 2000 else [pieces, [data[i : i + 1] for i in range(len(data))]]:
             again = self.talk(data, split)
-            # where the server resets at the end, the answers before it may or may not have been read: compare what both have
+            # where the server resets at the end, the answers before it may or may not have been read: compare
+            # what both have
             shared = min(len(again), len(whole))
             if [status for status, _ in again[: shared - 1]] != [status for status, _ in whole[: shared - 1]]:
-                raise Violation(f"split at {[len(piece) for piece in split][:20]} it says {again[:9]!r}, whole {whole[:9]!r}")
+                raise Violation(
+                    f"split at {[len(piece) for piece in split][:20]} it says {again[:9]!r}, whole {whole[:9]!r}"
+                )
             if len(again) != len(whole) and not self.resets(whole, again):
-                raise Violation(f"split it gives {len(again)} answers, whole {len(whole)}: {again!r} {whole!r}")
+                raise Violation(
+                    f"split it gives {len(again)} answers, whole {len(whole)}: {again!r} {whole!r}"
+                )
         return None
 
     @staticmethod
     def resets(whole: list[tuple[int, bytes]], again: list[tuple[int, bytes]]) -> bool:
         """Whether the difference is one that a reset of the connection explains."""
         longer = max(whole, again, key=len)
-        return longer[-1][0] >= 400 or longer[-1][0] == 101 or any(body in (b"begun", b"short") for _, body in longer)
+        return (
+            longer[-1][0] >= 400
+            or longer[-1][0] == 101
+            or any(body in (b"begun", b"short") for _, body in longer)
+        )
 
     def survive(self, data: bytes) -> None:
         """Rude clients: they reset, vanish, or do not read."""
@@ -293,9 +358,13 @@ class Fuzzer:
                 pass
 
     def pure(self) -> None:
-        """The parsers that take a client's bytes in Python: they refuse with ValueError or give an answer, and it is the same twice."""
+        """The parsers that take a client's bytes in Python: they refuse with ValueError or give an answer,
+        and it is the same twice."""
         data = mutated(
-            self.choose.choice((b"PROXY TCP4 1.1.1.1 2.2.2.2 3 4\r\n", SIGNATURE + b"\x21\x11\x00\x0c" + bytes(12))), self.choose
+            self.choose.choice(
+                (b"PROXY TCP4 1.1.1.1 2.2.2.2 3 4\r\n", SIGNATURE + b"\x21\x11\x00\x0c" + bytes(12))
+            ),
+            self.choose,
         )
         try:
             found = parse_proxy_header(data)
@@ -304,14 +373,18 @@ class Fuzzer:
         except ValueError:
             pass
         text = mutated(b'for="[::1]:80";proto=https, for=1.1.1.1', self.choose).decode("latin-1")
-        for fields, key in ((("forwarded",), "HTTP_FORWARDED"), (("x-forwarded-for",), "HTTP_X_FORWARDED_FOR")):
+        for fields, key in (
+            (("forwarded",), "HTTP_FORWARDED"),
+            (("x-forwarded-for",), "HTTP_X_FORWARDED_FOR"),
+        ):
             environ = {"REMOTE_ADDR": "10.0.0.1", "wsgi.url_scheme": "http", key: text}
             Forwarding(Trust(["10.0.0.0/8"]), fields)(environ)
             if environ["wsgi.url_scheme"] not in ("http", "https") or "\n" in environ["REMOTE_ADDR"]:
                 raise Violation(f"{key}: {text!r} made {environ}")
 
     def run(self, seconds: float, say=print) -> int:
-        """Fuzzes for so long. Returns the number of inputs; Violation, with the input, at the first that breaks the invariant."""
+        """Fuzzes for so long. Returns the number of inputs; Violation, with the input, at the first that
+        breaks the invariant."""
         previous = syncless.set_error_handler(lambda where, error: self.reports.append(f"{where}: {error!r}"))
         self.server.start()
         started = told = time.monotonic()
@@ -326,7 +399,9 @@ class Fuzzer:
                     self.look_around()
                 if time.monotonic() - told > 10:
                     told = time.monotonic()
-                    say(f"{self.inputs} inputs, {self.server.requests} requests, {told - started:.0f} of {seconds:.0f} s")
+                    say(
+                        f"{self.inputs} inputs, {self.server.requests} requests, {told - started:.0f} of {seconds:.0f} s"
+                    )
             self.at_the_end()
         except BaseException as error:
             raise Violation(f"seed {self.seed}, input {self.inputs}: {error}\n{data!r}") from error
@@ -338,7 +413,11 @@ class Fuzzer:
     def look_around(self) -> None:
         if self.reports:
             raise Violation(f"reported: {self.reports[0]}")
-        errors = [line for line in self.log.getvalue().splitlines() if line and line[0] not in " E" and "Error" in line]
+        errors = [
+            line
+            for line in self.log.getvalue().splitlines()
+            if line and line[0] not in " E" and "Error" in line
+        ]
         strange = [line for line in errors if "on purpose" not in line and "Content-Length says" not in line]
         if strange:
             raise Violation(f"logged: {strange[0]}")
@@ -359,7 +438,9 @@ class Fuzzer:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60, help="how long (default 60)")
-    parser.add_argument("--seed", type=int, default=None, help="of the random choices (default: the process number)")
+    parser.add_argument(
+        "--seed", type=int, default=None, help="of the random choices (default: the process number)"
+    )
     options = parser.parse_args()
     faulthandler.enable()
     seed = os.getpid() if options.seed is None else options.seed

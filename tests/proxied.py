@@ -1,6 +1,8 @@
-"""Real proxies in front of a server: nginx and HAProxy keep their connections to it, and clients POST through them and count what is lost.
+"""Real proxies in front of a server: nginx and HAProxy keep their connections to it, and clients POST through
+them and count what is lost.
 
-A proxy does not send a POST a second time, so a connection that the server closes at the wrong moment shows as a 502.
+A proxy does not send a POST a second time, so a connection that the server closes at the wrong moment shows
+as a 502.
 """
 
 from __future__ import annotations
@@ -97,7 +99,8 @@ def program(kind: str) -> str | None:
 
 
 class Proxied:
-    """A server with workers behind a proxy, and clients. ``with Proxied(...) as proxied`` runs all of them and ends them."""
+    """A server with workers behind a proxy, and clients. ``with Proxied(...) as proxied`` runs all of them
+    and ends them."""
 
     def __init__(self, kind: str, folder: pathlib.Path, *options: str, workers: int = 2, clients: int = 12):
         self.kind = kind
@@ -116,13 +119,17 @@ class Proxied:
         (self.folder / "app.py").write_text(APP)
         self.errors = open(self.folder / "errors", "w+")
         command = [sys.executable, "-m", "syncless", "app:app", "--bind", "127.0.0.1:0", *self.options]
-        self.server = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=self.errors, text=True)
+        self.server = subprocess.Popen(
+            command, cwd=self.folder, stdout=subprocess.PIPE, stderr=self.errors, text=True
+        )
         self.port = int(re.search(r":(\d+)/", self.server.stdout.readline())[1])
         text, command = COMMANDS[self.kind]
         (self.folder / "configuration").write_text(text.format(folder=self.folder, port=self.port))
         command = [program(self.kind), *(part.format(folder=self.folder) for part in command[1:])]
         self.proxy = subprocess.Popen(command, stdout=self.errors, stderr=self.errors)
-        assert eventually(lambda: self.reachable() and len(self.workers()) == self.processes), (self.folder / "errors").read_text()
+        assert eventually(lambda: self.reachable() and len(self.workers()) == self.processes), (
+            self.folder / "errors"
+        ).read_text()
         self.tasklets = [syncless.spawn(self.client) for _ in range(self.wanted)]
         return self
 
@@ -180,7 +187,12 @@ class Proxied:
         return block
 
     def workers(self) -> set[int]:
-        return set(map(int, pathlib.Path(f"/proc/{self.server.pid}/task/{self.server.pid}/children").read_text().split()))
+        return set(
+            map(
+                int,
+                pathlib.Path(f"/proc/{self.server.pid}/task/{self.server.pid}/children").read_text().split(),
+            )
+        )
 
     def reload(self) -> None:
         """SIGHUP, and waits until others serve."""

@@ -9,8 +9,9 @@ meanwhile reloads certificates, renames log files and kills requests. At the end
 - each answered request has its line in the access logs;
 - it stops on SIGTERM with exit status 0 and has nothing to complain of.
 
-For a quarter of the time more, behind nginx and then HAProxy if they are installed, clients POST to two workers that are reloaded,
-recycled and killed: reloading and recycling lose nothing, a killed worker loses the requests that were in it.
+For a quarter of the time more, behind nginx and then HAProxy if they are installed, clients POST to two
+workers that are reloaded, recycled and killed: reloading and recycling lose nothing, a killed worker loses
+the requests that were in it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def application(environ, start_response):
             websocket.send(message)
         return []
     if path == "/census":
-        census = json.dumps(SERVERS[0].census()).encode()  # before the response's head is begun, which has a buffer
+        census = json.dumps(
+            SERVERS[0].census()
+        ).encode()  # before the response's head is begun, which has a buffer
         start_response("200 OK", [])
         return [census]
     if path == "/echo":
@@ -121,7 +124,9 @@ class Soak:
         authority = trustme.CA()
         made = authority.issue_cert("localhost")
         made.private_key_pem.write_to_path(f"{self.folder}/key.pem")
-        pathlib.Path(f"{self.folder}/cert.pem").write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
+        pathlib.Path(f"{self.folder}/cert.pem").write_bytes(
+            b"".join(blob.bytes() for blob in made.cert_chain_pems)
+        )
 
     def connect(self):
         return socket.create_connection(("127.0.0.1", self.port), timeout=30)
@@ -150,7 +155,8 @@ class Soak:
         return int(head[9:12]), whole[:size], whole[size:]
 
     def good(self, client) -> None:
-        """Some requests on a connection; each must be answered, and rightly. The server may close between them."""
+        """Some requests on a connection; each must be answered, and rightly. The server may close between
+        them."""
         buffer = b""
         for number in range(self.choose.randint(1, 20)):
             path = self.choose.choice(("/", "/sleep", "/echo", "/stream", "/big" if number % 7 == 0 else "/"))
@@ -160,7 +166,9 @@ class Soak:
                 client.sendall(head + body)
                 status, answer, buffer = self.read_answer(client, buffer)
             except (ConnectionError, OSError) as error:
-                if number and isinstance(error, ConnectionError):  # closed as the oldest idle one: a client asks again then
+                if number and isinstance(
+                    error, ConnectionError
+                ):  # closed as the oldest idle one: a client asks again then
                     self.counts["idle connections closed"] += 1
                     return
                 raise
@@ -190,7 +198,10 @@ class Soak:
         def visit():
             context = ssl.create_default_context()
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            with blocking.create_connection(("127.0.0.1", self.port), timeout=30) as sock, context.wrap_socket(sock) as client:
+            with (
+                blocking.create_connection(("127.0.0.1", self.port), timeout=30) as sock,
+                context.wrap_socket(sock) as client,
+            ):
                 done = 0
                 for _ in range(5):
                     client.sendall(b"GET /sleep HTTP/1.1\r\nHost: a\r\nX-Count: yes\r\n\r\n")
@@ -205,7 +216,9 @@ class Soak:
     def websocket_client(self) -> None:
         key = b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
         with self.connect() as client:
-            client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" + key + b"\r\n")
+            client.sendall(
+                b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" + key + b"\r\n"
+            )
             data = b""
             while b"\r\n\r\n" not in data:
                 data += client.recv(1000)
@@ -218,7 +231,8 @@ class Soak:
                 client.recv(100)
 
     def rude_client(self) -> None:
-        """Vanishes at some point: in its head, its body, its answer or its handshake; or drips; or never reads."""
+        """Vanishes at some point: in its head, its body, its answer or its handshake; or drips; or never
+        reads."""
         kind = self.choose.randrange(8)
         self.counts["rude"] += 1
         with self.connect() as client:
@@ -318,27 +332,46 @@ class Soak:
         logged = Counter[str]()
         for path in pathlib.Path(self.folder).glob("access.log*"):
             logged.update(path.read_text().split("\n"))
-        assert logged["yes 200"] >= self.counts["good"], f"{self.counts['good']} were answered, {logged['yes 200']} are logged"
-        say(f"memory has changed by {grown:,} bytes; {logged['yes 200']:,} lines in {self.counts['reloads'] + 1} log files")
+        assert logged["yes 200"] >= self.counts["good"], (
+            f"{self.counts['good']} were answered, {logged['yes 200']} are logged"
+        )
+        say(
+            f"memory has changed by {grown:,} bytes; {logged['yes 200']:,} lines in {self.counts['reloads'] + 1} log files"
+        )
         return self.counts
 
 
 def soak_behind(kind: str, seconds: float, say=print) -> Counter[str]:
     """Reloads without end, recycles each worker after some thousand requests, and at last kills one."""
     with tempfile.TemporaryDirectory() as folder:
-        with Proxied(kind, pathlib.Path(folder) / "proxied", "-l", "worker_requests=3000", "-l", "worker_requests_jitter=2000") as running:
+        with Proxied(
+            kind,
+            pathlib.Path(folder) / "proxied",
+            "-l",
+            "worker_requests=3000",
+            "-l",
+            "worker_requests_jitter=2000",
+        ) as running:
             ends = time.monotonic() + seconds
             while time.monotonic() < ends:
                 running.reload()
                 syncless.sleep(running.choose.random())
-            assert not running.lost, f"{kind}: {len(running.lost)} of {running.counts['answered']} requests were lost: {running.lost[:3]}"
+            assert not running.lost, (
+                f"{kind}: {len(running.lost)} of {running.counts['answered']} requests were lost: {running.lost[:3]}"
+            )
             victim = min(running.workers())
             os.kill(victim, signal.SIGKILL)
-            running.until(lambda: victim not in running.workers() and len(running.workers()) == running.processes)
+            running.until(
+                lambda: victim not in running.workers() and len(running.workers()) == running.processes
+            )
             syncless.sleep(1)
-            assert len(running.lost) <= running.wanted, f"{kind}: a killed worker has lost {len(running.lost)} requests"
+            assert len(running.lost) <= running.wanted, (
+                f"{kind}: a killed worker has lost {len(running.lost)} requests"
+            )
         counts = ", ".join(f"{count:,} {what}" for what, count in sorted(running.counts.items()))
-        say(f"behind {kind}: {counts}, {len(running.pids)} workers, {len(running.lost)} lost by the one that was killed")
+        say(
+            f"behind {kind}: {counts}, {len(running.pids)} workers, {len(running.lost)} lost by the one that was killed"
+        )
         return running.counts
 
 

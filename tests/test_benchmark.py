@@ -60,7 +60,9 @@ sys.stdin.read()
 
 
 def test_cpu_time_counts_threads_and_children_that_have_ended():
-    with subprocess.Popen([sys.executable, "-c", BURNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as burner:
+    with subprocess.Popen(
+        [sys.executable, "-c", BURNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as burner:
         used = float(burner.stdout.readline())
         measured = cpu_ns(burner.pid) / 1e9
         burner.stdin.close()

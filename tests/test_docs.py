@@ -16,8 +16,11 @@ ROOT = pathlib.Path(__file__).parent.parent
 BLOCKS = [
     pytest.param(block, id=f"{path.name}-{number}")
     for path in [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
-    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL))
-    # examples/echo.py is that one and is visited by a test of its own; and the tests of the patches are in processes of their own
+    for number, block in enumerate(
+        re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
+    )
+    # examples/echo.py is that one and is visited by a test of its own; and the tests of the patches are in
+    # processes of their own
     if "socket.create_server" not in block and "patch_all" not in block
 ]
 
@@ -25,7 +28,9 @@ BLOCKS = [
 @pytest.mark.parametrize("block", BLOCKS)
 def test_an_example_runs(block, tmp_path, monkeypatch, capsys):
     if "certfile" in block or "load_cert_chain" in block:
-        trustme = pytest.importorskip("trustme", reason="trustme makes the certificates of the examples: pip install trustme")
+        trustme = pytest.importorskip(
+            "trustme", reason="trustme makes the certificates of the examples: pip install trustme"
+        )
         authority = trustme.CA()
         made = authority.issue_cert("localhost")
         chain = b"".join(blob.bytes() for blob in made.cert_chain_pems)
@@ -61,18 +66,30 @@ def test_an_example_runs(block, tmp_path, monkeypatch, capsys):
 def test_the_calls_that_take_a_timeout_are_named():
     """docs/tasklets.md names exactly the public functions and methods of the engine that have one."""
     text = (ROOT / "docs" / "tasklets.md").read_text()
-    named = set(re.findall(r"`(\w+)`", text.partition("Each of these takes")[2].partition(".")[0])) - {"timeout"}
+    named = set(re.findall(r"`(\w+)`", text.partition("Each of these takes")[2].partition(".")[0])) - {
+        "timeout"
+    }
     package = ROOT / "syncless"
     engine = ["tasklet.pyi", "loop.pyi", "wait/sync.pyi", "wait/queues.pyi", "wait/select.pyi"]
     tools = ["conditions.py", "pool.py", "results.py", "waiting.py"]
     files = [*(package / "_core" / name for name in engine), *(package / "tools" / name for name in tools)]
     defined = "\n".join(path.read_text() for path in files)
-    assert named == {name for name in re.findall(r"def (\w+)\((?:[^)]|\(\))*\btimeout\b", defined) if not name.startswith("_")}
+    assert named == {
+        name
+        for name in re.findall(r"def (\w+)\((?:[^)]|\(\))*\btimeout\b", defined)
+        if not name.startswith("_")
+    }
 
 
 def test_every_limit_is_in_the_documentation():
-    text = "".join((ROOT / "docs" / f"{page}.md").read_text() for page in ("limits", "websocket", "server", "workers"))
-    missing = [name for name in Limits.__dataclass_fields__ if f"`{name}`" not in text and name not in ("backlog", "retry_seconds")]
+    text = "".join(
+        (ROOT / "docs" / f"{page}.md").read_text() for page in ("limits", "websocket", "server", "workers")
+    )
+    missing = [
+        name
+        for name in Limits.__dataclass_fields__
+        if f"`{name}`" not in text and name not in ("backlog", "retry_seconds")
+    ]
     assert not missing
 
 

@@ -29,7 +29,14 @@ LAYERS = {
     "syncless.patches": {"syncless._core", "syncless.io", "syncless.tools"},
     "syncless.stackless": {"syncless._core"},
     "syncless.http": {"syncless._core", "syncless.io", "syncless.tools", "syncless"},
-    "syncless.wsgi": {"syncless._core", "syncless.io", "syncless.tools", "syncless.http", "syncless", "syncless.console"},
+    "syncless.wsgi": {
+        "syncless._core",
+        "syncless.io",
+        "syncless.tools",
+        "syncless.http",
+        "syncless",
+        "syncless.console",
+    },
     "syncless.cli": {"syncless.http", "syncless.wsgi", "syncless.patches", "syncless.console", "syncless"},
     "syncless": {"syncless._core", "syncless.tools"},
 }
@@ -37,10 +44,18 @@ IMPORT = re.compile(r"^\s*(?:from\s+(syncless[\w.]*)\s+c?import|c?import\s+(sync
 
 
 def layer_of(module):
-    return next(layer for layer in sorted(LAYERS, key=len, reverse=True) if module == layer or module.startswith(layer + "."))
+    return next(
+        layer
+        for layer in sorted(LAYERS, key=len, reverse=True)
+        if module == layer or module.startswith(layer + ".")
+    )
 
 
-SOURCES = sorted(path for path in PACKAGE.rglob("*.p*") if path.suffix in (".py", ".pyx", ".pxd") and path.name != "__main__.py")
+SOURCES = sorted(
+    path
+    for path in PACKAGE.rglob("*.p*")
+    if path.suffix in (".py", ".pyx", ".pxd") and path.name != "__main__.py"
+)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -49,7 +64,9 @@ def test_imports_point_one_way(path):
     layer = layer_of(module)
     for match in IMPORT.finditer(path.read_text()):
         other = layer_of(match[1] or match[2])
-        assert other == layer or other in LAYERS[layer], f"{module} imports {match[1] or match[2]}: {layer} must not know {other}"
+        assert other == layer or other in LAYERS[layer], (
+            f"{module} imports {match[1] or match[2]}: {layer} must not know {other}"
+        )
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
@@ -64,19 +81,30 @@ def test_nothing_imports_its_own_package_inside_a_function(path):
                     if isinstance(node, ast.Import)
                     else []
                 )
-                assert not any(name.startswith("syncless") for name in names), f"{path.name}:{function.lineno} {function.name}"
+                assert not any(name.startswith("syncless") for name in names), (
+                    f"{path.name}:{function.lineno} {function.name}"
+                )
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_each_module_imports_alone(module):
-    done = subprocess.run([sys.executable, "-W", "error", "-c", f"import {module}"], capture_output=True, text=True, timeout=60, cwd="/")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", f"import {module}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd="/",
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_all_packages_are_in_the_wheel():
     found = {".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")}
     listed = set(
-        re.findall(r'"(syncless[\w.]*)"', re.search(r"^packages = \[(.*?)\]", (ROOT / "pyproject.toml").read_text(), re.M | re.S)[1])
+        re.findall(
+            r'"(syncless[\w.]*)"',
+            re.search(r"^packages = \[(.*?)\]", (ROOT / "pyproject.toml").read_text(), re.M | re.S)[1],
+        )
     )
     assert listed == found
 
@@ -118,14 +146,24 @@ def test_stubs_name_what_there_is(module):
         and (inspect.isclass(thing) or callable(thing))
     }
     tree = ast.parse(stub.read_text())
-    stubbed = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_")}
+    stubbed = {
+        node.name
+        for node in tree.body
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_")
+    }
     assert stubbed == own
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             thing = getattr(implementation, node.name)
-            members = {item.name for item in node.body if isinstance(item, ast.FunctionDef) and not item.name.startswith("__")}
+            members = {
+                item.name
+                for item in node.body
+                if isinstance(item, ast.FunctionDef) and not item.name.startswith("__")
+            }
             members |= {item.target.id for item in node.body if isinstance(item, ast.AnnAssign)}
-            public = {name for name in vars(thing) if not name.startswith("_") and not name.startswith("add_note")}
+            public = {
+                name for name in vars(thing) if not name.startswith("_") and not name.startswith("add_note")
+            }
             assert members == public, f"{module}.{node.name}"
 
 
@@ -141,7 +179,9 @@ def test_every_limit_is_documented():
     tree = next(node for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
     for item, following in zip(tree.body, tree.body[1:]):  # noqa: B905
         if isinstance(item, ast.AnnAssign):
-            assert isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant), f"{item.target.id} has no text"
+            assert isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant), (
+                f"{item.target.id} has no text"
+            )
 
 
 def test_tests_that_the_sources_name_exist():

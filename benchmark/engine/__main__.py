@@ -1,4 +1,5 @@
-"""``python -m benchmark.engine LIBRARY time|schedule|memory DIVISOR`` prints JSON: CPU ns per operation, or bytes per tasklet."""
+"""``python -m benchmark.engine LIBRARY time|schedule|memory DIVISOR`` prints JSON: CPU ns per operation, or
+bytes per tasklet."""
 
 from __future__ import annotations
 

@@ -22,7 +22,12 @@ class Syncless:
         from syncless.io import socket
 
         self.sleep, self.spawn, self.socketpair = syncless.sleep, syncless.spawn, socket.socketpair
-        self.Event, self.Queue, self.Lock, self.Channel = syncless.Event, syncless.Queue, syncless.Lock, syncless.Channel
+        self.Event, self.Queue, self.Lock, self.Channel = (
+            syncless.Event,
+            syncless.Queue,
+            syncless.Lock,
+            syncless.Channel,
+        )
         self.Timeout, self.select = syncless.Timeout, syncless.select
 
     def pool_map(self, items: range) -> None:
@@ -50,7 +55,11 @@ class Gevent:
         for part in ("event", "lock", "queue", "socket", "pool"):
             importlib.import_module(f"gevent.{part}")
         self.sleep, self.spawn, self.socketpair = gevent.sleep, gevent.spawn, gevent.socket.socketpair
-        self.Event, self.Queue, self.Lock = gevent.event.Event, gevent.queue.Queue, gevent.lock.BoundedSemaphore
+        self.Event, self.Queue, self.Lock = (
+            gevent.event.Event,
+            gevent.queue.Queue,
+            gevent.lock.BoundedSemaphore,
+        )
         self.Timeout, self.wait, self.Pool = gevent.Timeout, gevent.wait, gevent.pool.Pool
         queue = gevent.queue.Channel
 
@@ -276,9 +285,14 @@ def memory(library: Any, count: int) -> float:
 
 def run(library: Any, what: str, divisor: int) -> dict[str, float]:
     if what == "time":
-        return {name: cpu_per_operation(function, max(1000, n // divisor)) for name, (function, n) in operations(library).items()}
+        return {
+            name: cpu_per_operation(function, max(1000, n // divisor))
+            for name, (function, n) in operations(library).items()
+        }
     if what == "schedule":  # in a process of its own, as what it is held against
-        return {what: cpu_per_operation(library.schedule, 400_000 // divisor)} if hasattr(library, what) else {}
+        return (
+            {what: cpu_per_operation(library.schedule, 400_000 // divisor)} if hasattr(library, what) else {}
+        )
     most = library.sleepers
     count = min(most, 10_000) if what == "memory 10k" else most
     return {what: memory(library, count // divisor)} if what == "memory 10k" or most > 10_000 else {}

@@ -8,7 +8,8 @@ from benchmark.engine.measuring import cpu_per_operation
 
 
 def run(what: str, divisor: int) -> dict[str, float]:
-    """Two greenlets of the same parent that do nothing but switch to one another; per switch, as schedule() is measured."""
+    """Two greenlets of the same parent that do nothing but switch to one another; per switch, as schedule()
+    is measured."""
     if what != "schedule":
         return {}
 

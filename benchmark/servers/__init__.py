@@ -60,12 +60,22 @@ def _package(package: str) -> Callable[[], str]:
 
 
 def _python(script: str, package: str, applications: tuple[str, ...] = WSGI) -> Peer:
-    return Peer(package, lambda port, app: [sys.executable, str(HERE / script), str(port), app], _package(package), applications)
+    return Peer(
+        package,
+        lambda port, app: [sys.executable, str(HERE / script), str(port), app],
+        _package(package),
+        applications,
+    )
 
 
 def _wsgi(name: str, package: str, applications: tuple[str, ...] = WSGI) -> Peer:
     """One of those that run_wsgi.py knows."""
-    return Peer(name, lambda port, app: [sys.executable, str(HERE / "run_wsgi.py"), name, str(port), app], _package(package), applications)
+    return Peer(
+        name,
+        lambda port, app: [sys.executable, str(HERE / "run_wsgi.py"), name, str(port), app],
+        _package(package),
+        applications,
+    )
 
 
 def _output(*command: str) -> str:
@@ -82,16 +92,26 @@ def _compiled_c(name: str) -> pathlib.Path:
 
 def compile_native() -> None:
     """fibonacci_native, which the applications import from BUILD."""
-    source, target = HERE / "fibonacci_native.pyx", BUILD / f"fibonacci_native{sysconfig.get_config_var('EXT_SUFFIX')}"
+    source, target = (
+        HERE / "fibonacci_native.pyx",
+        BUILD / f"fibonacci_native{sysconfig.get_config_var('EXT_SUFFIX')}",
+    )
     if target.exists() and target.stat().st_mtime > source.stat().st_mtime:
         return
     if importlib.util.find_spec("Cython") is None:
         raise Absent("Cython is not installed")
     BUILD.mkdir(parents=True, exist_ok=True)
-    subprocess.run([sys.executable, "-m", "cython", "-o", BUILD / "fibonacci_native.c", source], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "cython", "-o", BUILD / "fibonacci_native.c", source],
+        check=True,
+        capture_output=True,
+    )
     include = sysconfig.get_path("include")
     compiler = os.environ.get("CC", "cc")
-    subprocess.run([compiler, "-O2", "-shared", "-fPIC", f"-I{include}", "-o", target, BUILD / "fibonacci_native.c"], check=True)
+    subprocess.run(
+        [compiler, "-O2", "-shared", "-fPIC", f"-I{include}", "-o", target, BUILD / "fibonacci_native.c"],
+        check=True,
+    )
 
 
 GO = shutil.which("go") or ("/usr/local/go/bin/go" if os.path.exists("/usr/local/go/bin/go") else None)
@@ -102,7 +122,9 @@ def _go_version(name: str) -> Callable[[], str]:
         if GO is None:
             raise Absent("there is no Go compiler")
         BUILD.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run([GO, "build", "-o", BUILD / name, "."], cwd=HERE / name, capture_output=True, text=True)
+        done = subprocess.run(
+            [GO, "build", "-o", BUILD / name, "."], cwd=HERE / name, capture_output=True, text=True
+        )
         if done.returncode:
             raise Absent(f"go build failed: {done.stderr.strip().splitlines()[-1]}")
         return _output(GO, "version").split()[2]
@@ -117,13 +139,20 @@ def _node_version() -> str:
 
 
 def _meinheld() -> Peer:
-    """It does not compile on Python 3.10 and later: BENCHMARK_MEINHELD_PYTHON names an interpreter that has it."""
+    """It does not compile on Python 3.10 and later: BENCHMARK_MEINHELD_PYTHON names an interpreter that has
+    it."""
     python = os.environ.get("BENCHMARK_MEINHELD_PYTHON", "")
 
     def version() -> str:
         if not python:
-            raise Absent("it needs Python 3.9 or older; BENCHMARK_MEINHELD_PYTHON=/path/to/python that has it")
-        return _output(python, "-c", "import meinheld, platform; print(meinheld.__version__, 'on Python', platform.python_version())")
+            raise Absent(
+                "it needs Python 3.9 or older; BENCHMARK_MEINHELD_PYTHON=/path/to/python that has it"
+            )
+        return _output(
+            python,
+            "-c",
+            "import meinheld, platform; print(meinheld.__version__, 'on Python', platform.python_version())",
+        )
 
     return Peer(
         "meinheld",
@@ -137,11 +166,28 @@ def _uwsgi(*options: str, socket: str = "--http11-socket") -> Callable[[int, str
     """uWSGI with the file served.py, or another that the options name."""
     uwsgi = str(pathlib.Path(sys.executable).with_name("uwsgi"))
     file = () if "--wsgi-file" in options else ("--wsgi-file", str(HERE / "served.py"))
-    common = ("--listen", "100", "--chdir", str(HERE), "--pythonpath", str(HERE), "--need-app", "--die-on-term")
+    common = (
+        "--listen",
+        "100",
+        "--chdir",
+        str(HERE),
+        "--pythonpath",
+        str(HERE),
+        "--need-app",
+        "--die-on-term",
+    )
     if "VIRTUAL_ENV" in os.environ or sys.prefix != sys.base_prefix:
         common += ("--home", sys.prefix)
     quiet = "--disable-logging"
-    return lambda port, app: [uwsgi, socket, f"127.0.0.1:{port}", *common, *file, *options, *((quiet,) if app != "logged" else ())]
+    return lambda port, app: [
+        uwsgi,
+        socket,
+        f"127.0.0.1:{port}",
+        *common,
+        *file,
+        *options,
+        *((quiet,) if app != "logged" else ()),
+    ]
 
 
 def _uwsgi_version(asynchronous: bool = False) -> Callable[[], str]:
@@ -149,7 +195,10 @@ def _uwsgi_version(asynchronous: bool = False) -> Callable[[], str]:
         uwsgi = pathlib.Path(sys.executable).with_name("uwsgi")
         if not uwsgi.exists():
             raise Absent("uWSGI is not installed")
-        if asynchronous and "--asyncio" not in subprocess.run([uwsgi, "--help"], capture_output=True, text=True).stdout:
+        if (
+            asynchronous
+            and "--asyncio" not in subprocess.run([uwsgi, "--help"], capture_output=True, text=True).stdout
+        ):
             raise Absent("this uWSGI was built without asyncio: UWSGI_PROFILE=asyncio pip install uwsgi")
         return _output(str(uwsgi), "--version")
 
@@ -253,7 +302,14 @@ _PEERS: tuple[Peer, ...] = (
     ),
     Peer(
         "syncless, access log",
-        lambda port, app: [sys.executable, str(HERE / "run_syncless.py"), str(port), app, "0", str(BUILD / "access.log")],
+        lambda port, app: [
+            sys.executable,
+            str(HERE / "run_syncless.py"),
+            str(port),
+            app,
+            "0",
+            str(BUILD / "access.log"),
+        ],
         lambda: "combined format, to a file",
     ),
     Peer(
@@ -272,22 +328,43 @@ _PEERS: tuple[Peer, ...] = (
     *(
         Peer(
             f"syncless, raw, backlog {backlog}",
-            lambda port, app, backlog=backlog: [sys.executable, str(HERE / "run_raw.py"), str(port), app, str(backlog)],  # type: ignore[misc]
+            lambda port, app, backlog=backlog: [
+                sys.executable,
+                str(HERE / "run_raw.py"),
+                str(port),
+                app,
+                str(backlog),
+            ],  # type: ignore[misc]
             lambda: "",
             ("hello",),
         )
         for backlog in (5, 100, 1024)
     ),
-    Peer("floor", lambda port, app: [str(_compiled_c("floor")), str(port)], lambda: "C, epoll, parses nothing", ("hello",)),
+    Peer(
+        "floor",
+        lambda port, app: [str(_compiled_c("floor")), str(port)],
+        lambda: "C, epoll, parses nothing",
+        ("hello",),
+    ),
     Peer(
         "floor, deferred accept",
         lambda port, app: [str(_compiled_c("floor")), str(port), "defer"],
         lambda: "C, epoll, parses nothing",
         ("hello",),
     ),
-    Peer("node", lambda port, app: ["node", str(HERE / "run_node.js"), str(port), app], _node_version, ("hello", "sleep", "fib")),
+    Peer(
+        "node",
+        lambda port, app: ["node", str(HERE / "run_node.js"), str(port), app],
+        _node_version,
+        ("hello", "sleep", "fib"),
+    ),
     *(
-        Peer(f"go {name}", lambda port, app, name=name: [str(BUILD / name), str(port), app], _go_version(name), ("hello", "sleep", "fib"))  # type: ignore[misc]
+        Peer(
+            f"go {name}",
+            lambda port, app, name=name: [str(BUILD / name), str(port), app],
+            _go_version(name),
+            ("hello", "sleep", "fib"),
+        )  # type: ignore[misc]
         for name in ("nethttp", "fasthttp")
     ),
     _python("run_bjoern.py", "bjoern", SILENT),
@@ -332,7 +409,14 @@ _PEERS: tuple[Peer, ...] = (
     ),
     Peer(
         "uwsgi, greenlet + asyncio",
-        _uwsgi("--wsgi-file", str(HERE / "call_later.py"), "--asyncio", "200", "--greenlet", socket="--http-socket"),
+        _uwsgi(
+            "--wsgi-file",
+            str(HERE / "call_later.py"),
+            "--asyncio",
+            "200",
+            "--greenlet",
+            socket="--http-socket",
+        ),
         _uwsgi_version(True),
         ("call later",),
         {"LOG": str(LATER_LOG), "LATER": "1"},
@@ -395,7 +479,9 @@ class Running:
                 return
             except OSError:
                 if self.process.poll() is not None:
-                    raise Absent(f"it ended with status {self.process.returncode} before it had answered") from None
+                    raise Absent(
+                        f"it ended with status {self.process.returncode} before it had answered"
+                    ) from None
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)

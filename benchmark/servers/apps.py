@@ -96,10 +96,17 @@ def django():
     from django.http import HttpResponse
     from django.urls import path
 
-    settings.configure(ROOT_URLCONF="benchmark_urls", ALLOWED_HOSTS=["*"], SECRET_KEY="benchmark", DEBUG=False, MIDDLEWARE=[])
+    settings.configure(
+        ROOT_URLCONF="benchmark_urls", ALLOWED_HOSTS=["*"], SECRET_KEY="benchmark", DEBUG=False, MIDDLEWARE=[]
+    )
     django.setup()
     urls = type(sys)("benchmark_urls")
-    urls.urlpatterns = [path("", lambda request: HttpResponse(BODY, content_type="text/plain", headers={"Content-Length": "13"}))]
+    urls.urlpatterns = [
+        path(
+            "",
+            lambda request: HttpResponse(BODY, content_type="text/plain", headers={"Content-Length": "13"}),
+        )
+    ]
     sys.modules["benchmark_urls"] = urls
     return get_wsgi_application()
 

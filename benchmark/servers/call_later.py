@@ -1,6 +1,8 @@
-"""Reads a file, logs it, answers hello; five seconds after the answer it reads and logs once more. The log is named by LOG.
+"""Reads a file, logs it, answers hello; five seconds after the answer it reads and logs once more. The log is
+named by LOG.
 
-`application` is for uWSGI: with asyncio if LATER is set; else blocking, without the second reading, which would take it for five seconds.
+`application` is for uWSGI: with asyncio if LATER is set; else blocking, without the second reading, which
+would take it for five seconds.
 """
 
 import os

@@ -18,4 +18,6 @@ class Server(WSGIServer):
         return accepted
 
 
-Server(("127.0.0.1", int(sys.argv[1])), named(sys.argv[2], gevent.sleep), log=log, backlog=1024).serve_forever()
+Server(
+    ("127.0.0.1", int(sys.argv[1])), named(sys.argv[2], gevent.sleep), log=log, backlog=1024
+).serve_forever()

@@ -1,4 +1,5 @@
-"""As in 2009: a tasklet for each connection, which skips the request's head and answers: run_raw.py PORT APPLICATION [BACKLOG]"""
+"""As in 2009: a tasklet for each connection, which skips the request's head and answers: run_raw.py PORT
+APPLICATION [BACKLOG]"""
 
 import sys
 

@@ -1,7 +1,7 @@
 """A log that takes a second to write, in five ways, each behind the same server: run_slowlog.py PORT WAY LOG
 
-none: nothing is written. synchronous: before the answer. epoll thread: a thread that waits for all of them by epoll and timers. thread per
-request, tasklet: each is written by one of its own, after the answer.
+none: nothing is written. synchronous: before the answer. epoll thread: a thread that waits for all of them by
+epoll and timers. thread per request, tasklet: each is written by one of its own, after the answer.
 """
 
 import heapq

@@ -1,4 +1,5 @@
-"""A protocol on uvloop that answers hello, with X processes on one port: run_uvloop.py PORT APPLICATION [WORKERS]"""
+"""A protocol on uvloop that answers hello, with X processes on one port: run_uvloop.py PORT APPLICATION
+[WORKERS]"""
 
 import asyncio
 import os
@@ -20,7 +21,10 @@ class Hello(asyncio.Protocol):
         while b"\r\n\r\n" in self.data:
             self.data = self.data.partition(b"\r\n\r\n")[2]
             body = str(fibonacci(ROUNDS)).encode() if computes else b"Hello, World!"
-            self.transport.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+            self.transport.write(
+                b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%b"
+                % (len(body), body)
+            )
 
 
 async def main():

@@ -1,6 +1,8 @@
-"""WSGI servers, each as its documentation shows it, with one process: run_wsgi.py SERVER PORT APPLICATION [WORKERS]
+"""WSGI servers, each as its documentation shows it, with one process: run_wsgi.py SERVER PORT APPLICATION
+[WORKERS]
 
-Each is allowed as many connections as the benchmark opens, and keeps idle ones as long as the benchmark lasts.
+Each is allowed as many connections as the benchmark opens, and keeps idle ones as long as the benchmark
+lasts.
 """
 
 import sys
@@ -41,13 +43,17 @@ def waitress():
         "asyncore_use_poll": True,
         "channel_timeout": KEPT_SECONDS,
     }  # select() ends at descriptor 1023
-    waitress.serve(named(application), host="127.0.0.1", port=port, threads=8, backlog=1024, _quiet=True, **limits)
+    waitress.serve(
+        named(application), host="127.0.0.1", port=port, threads=8, backlog=1024, _quiet=True, **limits
+    )
 
 
 def cheroot():
     from cheroot import wsgi
 
-    server = wsgi.Server(("127.0.0.1", port), named(application), numthreads=8, request_queue_size=1024, timeout=KEPT_SECONDS)
+    server = wsgi.Server(
+        ("127.0.0.1", port), named(application), numthreads=8, request_queue_size=1024, timeout=KEPT_SECONDS
+    )
     server.keep_alive_conn_limit = CONNECTIONS
     server.start()
 
@@ -57,7 +63,13 @@ def gunicorn(kind, **options):
 
     class Application(BaseApplication):
         def load_config(self):
-            settings = {"bind": f"127.0.0.1:{port}", "workers": workers, "worker_class": kind, "backlog": 2048, "loglevel": "error"}
+            settings = {
+                "bind": f"127.0.0.1:{port}",
+                "workers": workers,
+                "worker_class": kind,
+                "backlog": 2048,
+                "loglevel": "error",
+            }
             settings |= {"worker_connections": CONNECTIONS, "keepalive": KEPT_SECONDS}
             if application == "logged":
                 settings["accesslog"] = "-"
@@ -74,7 +86,13 @@ def granian():
     from granian.constants import Interfaces
     from granian.server import Server
 
-    options = {"interface": Interfaces.WSGI, "workers": workers, "backlog": 1024, "backpressure": CONNECTIONS, "log_enabled": False}
+    options = {
+        "interface": Interfaces.WSGI,
+        "workers": workers,
+        "backlog": 1024,
+        "backpressure": CONNECTIONS,
+        "log_enabled": False,
+    }
     if application == "logged":
         options |= {"log_enabled": True, "log_access": True}
     Server("served:application", address="127.0.0.1", port=port, **options).serve()

@@ -1,4 +1,5 @@
-"""The processor time that each tasklet uses, measured while debug.measure_cpu() is on. Price: one system call per switch."""
+"""The processor time that each tasklet uses, measured while debug.measure_cpu() is on. Price: one system call
+per switch."""
 
 from libc.stdint cimport int64_t
 from posix.time cimport clock_gettime, timespec

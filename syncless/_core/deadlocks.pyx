@@ -1,6 +1,7 @@
 """Who waits for whom: the tasklet that holds a lock, and the circles of tasklets that wait for one another.
 
-Takes: the live tasklets of all threads, as they are at one moment. Gives: answers to debug.py. Nothing of the engine knows of this.
+Takes: the live tasklets of all threads, as they are at one moment. Gives: answers to debug.py. Nothing of the
+engine knows of this.
 """
 
 import threading
@@ -28,7 +29,8 @@ cdef class Waits:
         self.tasklets = []
         self.by_number = {}
         self.by_ident = {}
-        self.threads = dict(threading._active)          # threading.enumerate() takes a lock, for which the loop cannot wait
+        # threading.enumerate() takes a lock, for which the loop cannot wait
+        self.threads = dict(threading._active)
         for loop in list(loops.values()):
             for tasklet in loop.tasklets():
                 self.tasklets.append(tasklet)
@@ -41,7 +43,8 @@ cdef class Waits:
         return tasklet.name if thread is None else f"{tasklet.name}, thread {thread.name}"
 
     def holder(self, thing):
-        """The live tasklet that holds a lock, be it Lock, or the interpreter's Lock or RLock under the patch; or None."""
+        """The live tasklet that holds a lock, be it Lock, or the interpreter's Lock or RLock under the patch;
+        or None."""
         if isinstance(thing, Lock):
             return self.by_number.get(<uint32_t> (<Lock> thing).holder) if (<Lock> thing).value == 0 else None
         if is_lock(thing):
@@ -51,7 +54,8 @@ cdef class Waits:
         return None
 
     cdef BaseTasklet awaited_by(self, BaseTasklet tasklet):
-        """The tasklet that must do something before this one can go on; None if its wait has a limit, or another could end it."""
+        """The tasklet that must do something before this one can go on; None if its wait has a limit, or
+        another could end it."""
         on = tasklet.waiting_on
         if tasklet.state != PARKED or tasklet.timer.index >= 0 or on is None:
             return None

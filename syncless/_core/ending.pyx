@@ -1,7 +1,8 @@
 """How a thread's tasklets end when the thread does, its own function having returned.
 
-TaskletExit is raised in all of them. They get some turns, but no time to wait, so that their `finally` blocks run and what they were given
-goes to others. A tasklet that still waits then has ended, too: it is never run again, and those that wait for its end are told.
+TaskletExit is raised in all of them. They get some turns, but no time to wait, so that their `finally` blocks
+run and what they were given goes to others. A tasklet that still waits then has ended, too: it is never run
+again, and those that wait for its end are told.
 """
 
 from cpython.object cimport PyObject
@@ -26,7 +27,8 @@ cdef int end_tasklets(Scheduler loop) except -1:
         if turn >= LAST_TURNS and not anything_granted(loop):
             break
         for tasklet in loop.tasklets():
-            if tasklet is loop.main or tasklet.state == NEW and turn:   # one that was spawned by the last words of another
+            # one that was spawned by the last words of another
+            if tasklet is loop.main or tasklet.state == NEW and turn:
                 continue
             if tasklet.serial not in told or turn >= LAST_TURNS and tasklet.state == READY:
                 told.add(tasklet.serial)
@@ -53,7 +55,8 @@ cdef int let_them_run(Scheduler loop) except -1:
 
 
 cdef int lost(Scheduler loop, BaseException error) except -1:
-    """As at the end of a threading.Thread, nobody is told of SystemExit; nor of a Timeout that was not cancelled."""
+    """As at the end of a threading.Thread, nobody is told of SystemExit; nor of a Timeout that was not
+    cancelled."""
     if isinstance(error, (Exception, KeyboardInterrupt)):
         loop.tell_error("a thread that ends", error)
     return 0
@@ -93,7 +96,8 @@ cdef int tell(Scheduler loop, BaseTasklet tasklet) except -1:
 
 
 cdef int end_carriers(Scheduler loop) except -1:
-    """Ends starters and idle carriers; drops what is in the ready queue. In a child after a fork nobody is told of anything."""
+    """Ends starters and idle carriers; drops what is in the ready queue. In a child after a fork nobody is
+    told of anything."""
     cdef int i
     retire(loop)
     for tasklet in loop.tasklets():

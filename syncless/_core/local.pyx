@@ -31,10 +31,12 @@ def _forget(local one, BaseTasklet tasklet):
 
 
 cdef class local:
-    """Attributes that each tasklet sees by itself, as threading.local's are each thread's; they go when the tasklet ends.
+    """Attributes that each tasklet sees by itself, as threading.local's are each thread's; they go when the
+    tasklet ends.
 
-    A subclass's ``__init__`` is called, with the arguments of the construction, for each tasklet that touches the object. Under the patch
-    threading.local does the same. RuntimeError in a callback of the loop, where there is no tasklet.
+    A subclass's ``__init__`` is called, with the arguments of the construction, for each tasklet that touches
+    the object. Under the patch threading.local does the same. RuntimeError in a callback of the loop, where
+    there is no tasklet.
     """
     cdef dict everybody             # a tasklet's serial number -> its values
     cdef tuple args

@@ -17,7 +17,7 @@ cdef class Watcher(Runnable):
 
 
 cdef struct FdEntry:
-    uint32_t gen                    # grows when the number is forgotten, so that late events of its last owner are told apart
+    uint32_t gen  # grows when the number is forgotten, so that late events of its last owner are told apart
     uint8_t armed                   # the directions that the poller will report
     WaitQueue readers
     WaitQueue writers

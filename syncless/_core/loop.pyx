@@ -1,19 +1,21 @@
 """The loop: what wakes tasklets. Descriptors, time, signals, other threads.
 
-Takes: tasklets and Watchers that want to know when a descriptor is ready. Gives: wake-ups, to scheduler.pyx, which it extends and which
-must be read first. It must not know what a socket, a server or a user's function is. Next to read: tasklet.pyx.
+Takes: tasklets and Watchers that want to know when a descriptor is ready. Gives: wake-ups, to scheduler.pyx,
+which it extends and which must be read first. It must not know what a socket, a server or a user's function
+is. Next to read: tasklet.pyx.
 
-A turn: deliver the events of the last poll, run what is ready, until both are done or a poll is due (POLL_ITEMS items or
-POLL_AFTER ns, so that a busy tasklet that yields cannot starve timers and descriptors); then what must be done before a poll
-(`before_poll`: sending the responses of this turn), timers, poll.
+A turn: deliver the events of the last poll, run what is ready, until both are done or a poll is due
+(POLL_ITEMS items or POLL_AFTER ns, so that a busy tasklet that yields cannot starve timers and descriptors);
+then what must be done before a poll (`before_poll`: sending the responses of this turn), timers, poll.
 
-Every Python call and every drop of a reference may switch. Hence the events of a poll stay in the Loop with the place of the next one,
-and whoever is the leader then goes on with them.
+Every Python call and every drop of a reference may switch. Hence the events of a poll stay in the Loop with
+the place of the next one, and whoever is the leader then goes on with them.
 """
 
 import os
 import select as _select
-from signal import set_wakeup_fd as _set_wakeup_fd     # the interpreter's own, whatever is put in its place later
+# the interpreter's own, whatever is put in its place later
+from signal import set_wakeup_fd as _set_wakeup_fd
 import threading
 from weakref import WeakValueDictionary
 
@@ -58,7 +60,8 @@ cdef enum:
 
 
 cdef int wait_in(WaitQueue* queue, const char* why, object on, int64_t deadline) except -1:
-    """Parks the running tasklet in the queue, which lives in `on`. As park(): WOKEN, TIMED_OUT or what was thrown.
+    """Parks the running tasklet in the queue, which lives in `on`. As park(): WOKEN, TIMED_OUT or what was
+    thrown.
 
     When it raises, the tasklet's `handed_over` says whether it had been woken: whoever did that counts on it.
     """
@@ -119,9 +122,10 @@ cdef class Loop(Scheduler):
         return 0
 
     cdef int _hear_signals(self) except -1:
-        """Fact: a signal that comes while C code runs is noted by the interpreter and handled by the next Python code. Danger: the loop
-        looks for signals, finds none, one comes, and it goes to sleep. Decision: the interpreter writes to the wake-up pipe. Price: one
-        write per signal. Guarded by tests/core/test_loop.py::test_signals_are_never_overslept."""
+        """Fact: a signal that comes while C code runs is noted by the interpreter and handled by the next
+        Python code. Danger: the loop looks for signals, finds none, one comes, and it goes to sleep.
+        Decision: the interpreter writes to the wake-up pipe. Price: one write per signal. Guarded by
+        tests/core/test_loop.py::test_signals_are_never_overslept."""
         if self.thread_id == threading.main_thread().ident:
             previous = _set_wakeup_fd(self.poller.wake_fd, warn_on_full_buffer=False)
             if previous != -1 and previous != self.poller.wake_fd and not self.forked:
@@ -129,7 +133,8 @@ cdef class Loop(Scheduler):
         return 0
 
     def take_wakeup_fd(self) -> int:
-        """Makes the interpreter wake this loop when a signal comes; returns the descriptor that somebody else has set for it, or -1."""
+        """Makes the interpreter wake this loop when a signal comes; returns the descriptor that somebody else
+        has set for it, or -1."""
         previous = _set_wakeup_fd(self.poller.wake_fd, warn_on_full_buffer=False)
         return -1 if previous == self.poller.wake_fd else previous
 
@@ -141,7 +146,8 @@ cdef class Loop(Scheduler):
         cdef FdEntry* entry
         if self.event_pos == self.event_count:
             if self.event_count and self.ring_count:
-                # What was ready before gets as much time as the events took before the next poll brings more of them.
+                # What was ready before gets as much time as the events took before the next poll brings more
+                # of them.
                 self.share_equally(monotonic_ns(), self.event_count)
             self.event_pos = self.event_count = 0
             return False
@@ -186,7 +192,8 @@ cdef class Loop(Scheduler):
         try:
             PyErr_CheckSignals()    # Python handlers of signals run here
         except BaseException as error:
-            self.throw(self.main, error)    # as in the interpreter, what they raise is raised in what the main thread does
+            # as in the interpreter, what they raise is raised in what the main thread does
+            self.throw(self.main, error)
         return 0
 
     cdef int run_late(self) except -1:
@@ -214,7 +221,8 @@ cdef class Loop(Scheduler):
             room = max(256, room)
             while room <= fd:
                 room *= 2
-            grown = <FdEntry*> PyMem_Calloc(room, sizeof(FdEntry))     # pages that nobody has touched cost nothing
+            # pages that nobody has touched cost nothing
+            grown = <FdEntry*> PyMem_Calloc(room, sizeof(FdEntry))
             if grown == NULL:
                 raise MemoryError
             if self.fds != NULL:
@@ -232,13 +240,15 @@ cdef class Loop(Scheduler):
         return 0
 
     cdef int watch(self, int fd, Watcher watcher) except -1:
-        """All later events of the descriptor go to the watcher (borrowed: it calls forget_fd() before it ends)."""
+        """All later events of the descriptor go to the watcher (borrowed: it calls forget_fd() before it
+        ends)."""
         cdef FdEntry* entry = self.entry(fd)
         entry.watcher = <PyObject*> watcher
         return self.arm(fd, entry, READ)
 
     cdef int wait_fd(self, int fd, int bit, int64_t deadline, const char* why, object on) except -1:
-        """Parks until the descriptor is ready. The caller has just met EAGAIN and calls forget_fd() when it closes the descriptor."""
+        """Parks until the descriptor is ready. The caller has just met EAGAIN and calls forget_fd() when it
+        closes the descriptor."""
         cdef FdEntry* entry = self.entry(fd)
         cdef BaseTasklet tasklet = self.current
         cdef int outcome
@@ -252,7 +262,8 @@ cdef class Loop(Scheduler):
         return failed() if outcome < 0 else outcome
 
     cdef int wait_foreign_fd(self, int fd, int bits, int64_t deadline) except -1:
-        """Parks until a descriptor that somebody else may close or change is ready: armed for this wait only."""
+        """Parks until a descriptor that somebody else may close or change is ready: armed for this wait
+        only."""
         cdef FdEntry* entry = self.entry(fd)
         cdef int outcome
         try:
@@ -271,7 +282,8 @@ cdef class Loop(Scheduler):
         return outcome
 
     cdef int forget_fd(self, int fd) except -1:
-        """To be called before a descriptor is closed: late events are ignored, whoever waits for it goes on and meets the error."""
+        """To be called before a descriptor is closed: late events are ignored, whoever waits for it goes on
+        and meets the error."""
         cdef FdEntry* entry
         if fd < 0 or fd >= self.fd_capacity:
             return 0
@@ -338,9 +350,10 @@ cdef class Loop(Scheduler):
         """The thread ends."""
         global syncless_tls_loop
         cdef PyObject* mine = <PyObject*> self
-        if self.closed or Py_IsFinalizing():        # then the process ends and takes all with it; no code may run any more
+        # then the process ends and takes all with it; no code may run any more
+        if self.closed or Py_IsFinalizing():
             return 0
-        if syncless_tls_loop == mine:               # not in a child after a fork, which clears away the other threads
+        if syncless_tls_loop == mine:  # not in a child after a fork, which clears away the other threads
             end_tasklets(self)
             syncless_tls_loop = NULL
         if self.locals is not None:
@@ -358,7 +371,8 @@ cdef class Loop(Scheduler):
         return self.poller.name
 
     cdef bint may_wake(self, Py_ssize_t others) noexcept:
-        """Nothing is ready: may something still come but from another thread? `others`: how many wait for what nobody will do."""
+        """Nothing is ready: may something still come but from another thread? `others`: how many wait for
+        what nobody will do."""
         cdef int fd
         if self.jobs or self.timers.count or self.parked_count > self.inside_count + others:
             return True
@@ -368,7 +382,8 @@ cdef class Loop(Scheduler):
         return False
 
     def hopeless(self) -> bool:
-        """Whether all that wait wait for one another. Another thread, or a signal's handler, may know better."""
+        """Whether all that wait wait for one another. Another thread, or a signal's handler, may know
+        better."""
         return self.ring_count == 0 and self.parked_count > 0 and not self.may_wake(0)
 
     def held_for(self) -> float:
@@ -406,14 +421,16 @@ cdef Poller _open_poller():
     return poller
 
 
-main_tasklet_type = None        # set by tasklet.pyx: what stands for the code that was running when the loop was made
+# set by tasklet.pyx: what stands for the code that was running when the loop was made
+main_tasklet_type = None
 
 
 cdef Loop peek_loop():
     """This thread's loop, or None if it has not used syncless yet, or runs code of a subinterpreter.
 
-    Fact: subinterpreters share the built-in types, and with them what is patched in place, and run in the threads of others. Danger: their code
-    would wait in a loop of the main interpreter, and start its threads. Decision: for them there is no loop. Guarded by
+    Fact: subinterpreters share the built-in types, and with them what is patched in place, and run in the
+    threads of others. Danger: their code would wait in a loop of the main interpreter, and start its threads.
+    Decision: for them there is no loop. Guarded by
     tests/patches/test_patches.py::test_subinterpreters_are_left_alone.
     """
     if syncless_tls_loop != NULL and in_main_interpreter():
@@ -478,9 +495,11 @@ def give_way() -> None:
 
 
 def wait_readable(fd, timeout=None) -> bool:
-    """Parks the tasklet until the descriptor (an int or something with fileno()) can be read without blocking.
+    """Parks the tasklet until the descriptor (an int or something with fileno()) can be read without
+    blocking.
 
-    `timeout` in seconds; None waits for ever. Returns False when it passed. The descriptor may belong to anybody.
+    `timeout` in seconds; None waits for ever. Returns False when it passed. The descriptor may belong to
+    anybody.
     """
     return get_loop().wait_foreign_fd(fd if isinstance(fd, int) else fd.fileno(), READ, deadline_after(timeout)) == WOKEN
 

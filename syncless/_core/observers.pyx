@@ -1,4 +1,5 @@
-"""Who is told of each switch: what counts CPU time, limits bytecodes, and calls Stackless Python's schedule callback.
+"""Who is told of each switch: what counts CPU time, limits bytecodes, and calls Stackless Python's schedule
+callback.
 
 A loop without observers pays one comparison per switch.
 """

@@ -1,13 +1,16 @@
-"""Outlet: text for a stream whose reader may stand still (a full pipe, a stopped terminal). Writing to it never waits.
+"""Outlet: text for a stream whose reader may stand still (a full pipe, a stopped terminal). Writing to it
+never waits.
 
-Takes text, and gives it to the descriptor below a text file at once, as long as that takes it: so nothing is lost by a crash, and the order
-of lines is kept. When the descriptor takes no more, an OS thread goes on, and up to HELD bytes wait for it. Lines beyond are
-dropped, and their number is told when there is room again. Uses nothing of the engine: a master of workers writes through it, too.
+Takes text, and gives it to the descriptor below a text file at once, as long as that takes it: so nothing is
+lost by a crash, and the order of lines is kept. When the descriptor takes no more, an OS thread goes on, and
+up to HELD bytes wait for it. Lines beyond are dropped, and their number is told when there is room again.
+Uses nothing of the engine: a master of workers writes through it, too.
 
-Fact: O_NONBLOCK belongs to the open file, which other processes share. Danger: setting it there breaks their writes; without it a pipe
-that looks ready blocks when another process fills it first. Decision: pipes and terminals are opened once more, through /proc, which
-gives an open file of our own; sockets are written to with MSG_DONTWAIT. Price: a descriptor. Where that fails all is left to the thread.
-Guarded by tests/wsgi/test_errorlog.py::test_server_goes_on_when_nobody_reads_stderr.
+Fact: O_NONBLOCK belongs to the open file, which other processes share. Danger: setting it there breaks their
+writes; without it a pipe that looks ready blocks when another process fills it first. Decision: pipes and
+terminals are opened once more, through /proc, which gives an open file of our own; sockets are written to
+with MSG_DONTWAIT. Price: a descriptor. Where that fails all is left to the thread. Guarded by
+tests/wsgi/test_errorlog.py::test_server_goes_on_when_nobody_reads_stderr.
 """
 
 from __future__ import annotations
@@ -47,14 +50,17 @@ def is_plain(stream: Any) -> bool:
     if type(stream) is not io.TextIOWrapper:
         return False
     buffer = stream.buffer
-    return type(buffer.raw if type(buffer) is io.BufferedWriter else buffer) is io.FileIO  # stderr has no buffer
+    return (
+        type(buffer.raw if type(buffer) is io.BufferedWriter else buffer) is io.FileIO
+    )  # stderr has no buffer
 
 
 class Outlet:
     """A text stream (write, writelines, flush) above a plain one, as is_plain() has it.
 
-    Who writes to the descriptor holds the token: the caller of write(), or the thread. Others put their text into the queue and leave.
-    Each step is one call of C code, because finalisers, signal handlers and other threads may come in between.
+    Who writes to the descriptor holds the token: the caller of write(), or the thread. Others put their text
+    into the queue and leave. Each step is one call of C code, because finalisers, signal handlers and other
+    threads may come in between.
     """
 
     def __init__(self, stream: TextIO):
@@ -170,13 +176,17 @@ class Outlet:
             self._fd = os.dup(fd)
         else:
             try:
-                self._fd = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+                self._fd = os.open(
+                    f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+                )
             except OSError:
                 self._fd = os.dup(fd)
                 self._may_block = True
 
     def _give_back(self) -> None:
-        if self._file is not None and _identity(self._fd) == self._file:  # else a daemon has closed it, and the number is another's
+        if (
+            self._file is not None and _identity(self._fd) == self._file
+        ):  # else a daemon has closed it, and the number is another's
             os.close(self._fd)
         if self._socket is not None:
             self._socket.detach()
@@ -215,13 +225,15 @@ class Outlet:
         return bool(self._waiting) or not self._token
 
     def drain(self, seconds: float = LAST_SECONDS) -> None:
-        """Waits until all is written, for so long at most. Holds the thread; in a server, sleep() while it is `pending`."""
+        """Waits until all is written, for so long at most. Holds the thread; in a server, sleep() while it is
+        `pending`."""
         ends = time.monotonic() + seconds
         while self.pending and time.monotonic() < ends:
             _sleep(0.005)
 
     def close(self) -> None:
-        """Gives our descriptor back, unless the thread still waits there. The stream is its owner's to close."""
+        """Gives our descriptor back, unless the thread still waits there. The stream is its owner's to
+        close."""
         if self._take():
             try:
                 self._give_back()
@@ -252,7 +264,8 @@ _standard: dict[str, Outlet] = {}
 
 
 def standard(name: str) -> Any:
-    """sys.stdout or sys.stderr as a stream on which writing never waits; the very object where it is no plain file, or None."""
+    """sys.stdout or sys.stderr as a stream on which writing never waits; the very object where it is no plain
+    file, or None."""
     stream = getattr(sys, name)
     if not is_plain(stream):
         return stream

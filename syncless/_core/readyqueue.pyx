@@ -1,7 +1,7 @@
 """The ready queue: whose turn is next, and when the loop must look for events again.
 
-Takes: things that are ready, from any thread that holds the GIL. Gives: them, in the order of their coming, and whether a poll is due. The
-Scheduler is one; it knows what the things are.
+Takes: things that are ready, from any thread that holds the GIL. Gives: them, in the order of their coming,
+and whether a poll is due. The Scheduler is one; it knows what the things are.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
@@ -14,7 +14,7 @@ from syncless._core.clock cimport monotonic_ns
 cdef enum:
     POLL_ITEMS = 64             # items run before a poll is due
     POLL_AFTER = 200000         # ns run before a poll is due
-    SHORT = 4000                # ns from one reading of the clock to the next, after which the next three turns go without
+    SHORT = 4000  # ns from one reading of the clock to the next, after which the next three turns go without
 
 
 cdef class ReadyQueue:
@@ -84,7 +84,8 @@ cdef class ReadyQueue:
         self.slice_ns = POLL_AFTER
 
     cdef void share_equally(self, int64_t now, int items) noexcept:
-        """The items that a poll brought are done: those that are ready get as many turns and as much time before the next."""
+        """The items that a poll brought are done: those that are ready get as many turns and as much time
+        before the next."""
         cdef int64_t spent = now - self.polled_at
         self.polled(now)
         self.turns_left = max(items, <int> POLL_ITEMS)
@@ -94,7 +95,7 @@ cdef class ReadyQueue:
         """Once it is due it stays so until there was one: who gives way asks, and the leader asks again."""
         cdef int64_t before
         self.turns_left -= 1
-        if self.unread:                             # turns are short: reading the clock each time would be a good part of their cost
+        if self.unread:  # turns are short: reading the clock each time would be a good part of their cost
             self.unread -= 1
         else:
             before = self.now

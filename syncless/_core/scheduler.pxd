@@ -45,7 +45,8 @@ cdef class BaseTasklet(Runnable):
     cdef int state
     cdef int outcome                # why park() returned
     cdef object value               # handed over by wake()
-    cdef object pending             # what it raises at its next waits: None, an exception or Thrown, or a list of several in order
+    # what it raises at its next waits: None, an exception or Thrown, or a list of several in order
+    cdef object pending
     cdef bint shielded              # it raises nothing of that for now, see uninterrupted() in tasklet.pyx
     cdef object waiting_on          # the object that it waits for, if there is one
     cdef const char* why            # what it waits for, in words; NULL while it does not wait
@@ -54,9 +55,11 @@ cdef class BaseTasklet(Runnable):
     cdef PyObject* next_waiter      # borrowed: neighbours in the queue of what it waits for
     cdef PyObject* prev_waiter
     cdef bint queued                # in such a queue
-    cdef bint handed_over               # wake() has let it go on from its present or last wait; it may have been killed since
+    # wake() has let it go on from its present or last wait; it may have been killed since
+    cdef bint handed_over
     cdef Locals locals              # its values in threading.local
-    cdef object switch_hook         # called with True before others run in its place, with False when it goes on; or None
+    # called with True before others run in its place, with False when it goes on; or None
+    cdef object switch_hook
     cdef uint64_t serial            # the how manieth tasklet it is, and that of who spawned it
     cdef uint64_t parent
     cdef readonly uint64_t switches # how often it has gone on
@@ -68,12 +71,13 @@ cdef class BaseTasklet(Runnable):
     cdef int end_with_thread(self, Scheduler loop) except -1
 
 
-# Making or dropping an object may run a finaliser, and so any code: another thread may throw meanwhile. So nothing does between a look at
-# `pending` and its change, and a list is changed in place.
+# Making or dropping an object may run a finaliser, and so any code: another thread may throw meanwhile. So
+# nothing does between a look at `pending` and its change, and a list is changed in place.
 
 
 cdef inline int keep_pending(BaseTasklet tasklet, object thrown, bint first) except -1:
-    """Adds an exception or a Thrown to those that the tasklet will raise, as the first or the last. One alone needs no list."""
+    """Adds an exception or a Thrown to those that the tasklet will raise, as the first or the last. One alone
+    needs no list."""
     cdef list several
     if tasklet.pending is None:
         tasklet.pending = thrown
@@ -109,7 +113,7 @@ cdef inline object next_pending(BaseTasklet tasklet):
     if type(first) is not Thrown:
         return first
     thrown = <Thrown> first
-    exception, thrown.exception = thrown.exception, None        # or it and a Timeout would refer to each other
+    exception, thrown.exception = thrown.exception, None  # or it and a Timeout would refer to each other
     return exception
 
 
@@ -193,7 +197,8 @@ cdef inline bint someone_waits(WaitQueue* queue) noexcept:
 cdef class Scheduler(ReadyQueue):
     cdef readonly BaseTasklet main
     cdef BaseTasklet current        # None while the loop itself runs
-    cdef BaseTasklet orphan         # in a child: the tasklet that forked, if it was not main; the process ends with it
+    # in a child: the tasklet that forked, if it was not main; the process ends with it
+    cdef BaseTasklet orphan
     cdef TimerHeap timers
     # carriers
     cdef PyGreenlet** idle          # owned
@@ -203,8 +208,9 @@ cdef class Scheduler(ReadyQueue):
     cdef PyObject* newest           # borrowed: list of live tasklets
     cdef Py_ssize_t live_count
     cdef readonly Py_ssize_t parked_count
-    cdef Py_ssize_t inside_count    # how many of them wait for one another only: for locks, queues, events, tasklets
-    cdef bint ending                # the thread's own function has returned, its tasklets get their last turns
+    # how many of them wait for one another only: for locks, queues, events, tasklets
+    cdef Py_ssize_t inside_count
+    cdef bint ending  # the thread's own function has returned, its tasklets get their last turns
     cdef bint closed                # they have had them
     cdef Observers observers        # or None
     cdef list limits                # of bytecodes, or None; see bytecodes.pyx
@@ -236,7 +242,8 @@ cdef class Scheduler(ReadyQueue):
 cdef int wake_all(WaitQueue* queue) except -1
 cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1
 
-# for those who have something to undo, which must be no Python code: a negative result means that an exception is set, to hand on with failed()
+# for those who have something to undo, which must be no Python code: a negative result means that an
+# exception is set, to hand on with failed()
 ctypedef int (*PassTurn)(Scheduler self, BaseTasklet tasklet) noexcept
 ctypedef int (*Park)(Scheduler self, const char* why, object on, int64_t deadline) noexcept
 cdef PassTurn unchecked_pass_turn

@@ -1,29 +1,32 @@
 """The scheduler: who runs next, on which carrier, and the one way to stop and to go on.
 
-Takes: Runnables that are ready, tasklets that want to wait. Gives: turns. It must not know what wakes a tasklet (descriptors, time and
-signals are loop.pyx), nor what a tasklet does (tasklet.pyx).
+Takes: Runnables that are ready, tasklets that want to wait. Gives: turns. It must not know what wakes a
+tasklet (descriptors, time and signals are loop.pyx), nor what a tasklet does (tasklet.pyx).
 
-A *tasklet* is a light object, not a greenlet. It runs on a *carrier*, a pooled greenlet. There is no hub: one carrier at a time is
-the *leader*. It runs the loop at its base and calls new work inline, so work that never waits costs no switch. When the work
-waits, it switches straight to the next ready tasklet, or to an idle carrier, which becomes the leader:
+A *tasklet* is a light object, not a greenlet. It runs on a *carrier*, a pooled greenlet. There is no hub: one
+carrier at a time is the *leader*. It runs the loop at its base and calls new work inline, so work that never
+waits costs no switch. When the work waits, it switches straight to the next ready tasklet, or to an idle
+carrier, which becomes the leader:
 
     leader: [loop] -> calls work -> work parks ----> next ready tasklet goes on, on its own carrier, or
                                                `--> an idle carrier goes on with [loop]: the new leader
     leader meets a parked tasklet that is ready: rests in the idle list, switches to it
 
-So the loop never runs on top of a user's stack. New carriers are started by *starters*, greenlets that do nothing else and stay at the
-depths at which they began, because a greenlet begins at the C stack position of whoever starts it. There are two, by turns: a switch from
-a carrier of the first to one of the second, which lies below, copies nothing out.
+So the loop never runs on top of a user's stack. New carriers are started by *starters*, greenlets that do
+nothing else and stay at the depths at which they began, because a greenlet begins at the C stack position of
+whoever starts it. There are two, by turns: a switch from a carrier of the first to one of the second, which
+lies below, copies nothing out.
 
-Every Python call and every drop of a reference may switch. Hence all state of a turn is in the Loop, where the next leader finds
-it, and none is kept across a call.
+Every Python call and every drop of a reference may switch. Hence all state of a turn is in the Loop, where
+the next leader finds it, and none is kept across a call.
 
-What stands on a carrier's stack between its base and the place where it switches is copied at each switch, and each return from there costs,
-because the processor cannot foresee it. So the functions on that way have no try block, whose room on the stack is large: they call what may
-fail, look at its result, and leave the rest to functions of their own (failed, _switch_failed).
+What stands on a carrier's stack between its base and the place where it switches is copied at each switch,
+and each return from there costs, because the processor cannot foresee it. So the functions on that way have
+no try block, whose room on the stack is large: they call what may fail, look at its result, and leave the
+rest to functions of their own (failed, _switch_failed).
 
-Threads: each has its own Loop. The GIL guards the ready queue, so another thread wakes a tasklet by the same wake(), which also
-wakes the poller if that loop is asleep.
+Threads: each has its own Loop. The GIL guards the ready queue, so another thread wakes a tasklet by the same
+wake(), which also wakes the poller if that loop is asleep.
 """
 
 import sys
@@ -53,7 +56,9 @@ cdef extern from *:
     uint64_t syncless_serial
 
 cdef enum:
-    FURTHER_DOWN = 6000         # bytes of stack between the two starters: more than most carriers have when they switch, and no whole pages
+    # bytes of stack between the two starters: more than most carriers have when they switch, and no whole
+    # pages
+    FURTHER_DOWN = 6000
 
 PyGreenlet_Import()
 chunkcache.install()
@@ -70,7 +75,7 @@ cdef int wake_all(WaitQueue* queue) except -1:
     return 0
 
 
-error_handler = None            # called with (where, exception) for one that nobody caught; None: print to stderr
+error_handler = None  # called with (where, exception) for one that nobody caught; None: print to stderr
 exit_type = None                # TaskletExit; set by tasklet.pyx
 
 cdef class Runnable:
@@ -163,8 +168,8 @@ cdef class Scheduler(ReadyQueue):
     cdef int park(self, const char* why, object on, int64_t deadline) except -1:
         """Stops the running tasklet until wake(), throw() or the deadline (ns of the monotonic clock; NEVER).
 
-        Returns WOKEN, with the value in tasklet.value, or TIMED_OUT; raises what was thrown. Whoever registered the tasklet
-        somewhere takes it out again when this raises or times out.
+        Returns WOKEN, with the value in tasklet.value, or TIMED_OUT; raises what was thrown. Whoever
+        registered the tasklet somewhere takes it out again when this raises or times out.
         """
         cdef BaseTasklet tasklet = self.current
         cdef int outcome
@@ -172,7 +177,8 @@ cdef class Scheduler(ReadyQueue):
             raise RuntimeError("the event loop itself cannot wait: a signal handler or callback called something that blocks; "
                                "let it spawn a tasklet instead")
         if Py_IsFinalizing():
-            raise RuntimeError("nothing can wait any more: the interpreter is ending")     # a destructor tried to
+            # a destructor tried to
+            raise RuntimeError("nothing can wait any more: the interpreter is ending")
         if tasklet.pending is not None and not tasklet.shielded:
             return self.raise_pending(tasklet)
         tasklet.state = PARKED
@@ -192,7 +198,8 @@ cdef class Scheduler(ReadyQueue):
         return failed() if outcome < 0 else tasklet.outcome
 
     cdef int wake(self, BaseTasklet tasklet, object value) except -1:
-        """Lets a parked tasklet go on with `value`. Returns 1, or 0 if it does not wait (any more). From any thread."""
+        """Lets a parked tasklet go on with `value`. Returns 1, or 0 if it does not wait (any more). From any
+        thread."""
         if tasklet.state != PARKED:
             return (<StandIn> tasklet).taken(value) if tasklet.state == STANDS_IN else 0
         tasklet.value = value
@@ -202,8 +209,9 @@ cdef class Scheduler(ReadyQueue):
         return 1
 
     cdef int throw(self, BaseTasklet tasklet, object exception) except -1:
-        """Raises the exception (or what a Thrown holds) where the tasklet stopped, when its turn comes; in the running one at its next
-        wait. What was thrown before comes first; each wait raises one of them. Returns 0 if the tasklet has ended.
+        """Raises the exception (or what a Thrown holds) where the tasklet stopped, when its turn comes; in
+        the running one at its next wait. What was thrown before comes first; each wait raises one of them.
+        Returns 0 if the tasklet has ended.
         """
         if tasklet.state == DONE:
             return 0
@@ -252,7 +260,8 @@ cdef class Scheduler(ReadyQueue):
         return 0
 
     cdef int drop_pending(self, BaseTasklet tasklet) except -1:
-        """The tasklet ends before it has raised what was thrown at it. That came too late, but for what is meant for the program."""
+        """The tasklet ends before it has raised what was thrown at it. That came too late, but for what is
+        meant for the program."""
         while tasklet.pending is not None:
             exception = next_pending(tasklet)
             if isinstance(exception, (KeyboardInterrupt, SystemExit)) and not isinstance(exception, exit_type):
@@ -262,8 +271,9 @@ cdef class Scheduler(ReadyQueue):
     cdef PyGreenlet* _next_carrier(self, BaseTasklet leaving) except? NULL:
         """Where to go from a tasklet that stops; NULL if the next that is ready is that tasklet itself.
 
-        Borrowed: a tasklet's own reference to its carrier, and the idle list's, are dropped by the carrier itself once it runs. A
-        reference kept on this side of the switch would chain the resting carriers to one another.
+        Borrowed: a tasklet's own reference to its carrier, and the idle list's, are dropped by the carrier
+        itself once it runs. A reference kept on this side of the switch would chain the resting carriers to
+        one another.
         """
         cdef BaseTasklet ahead
         if not self._poll_due():
@@ -305,7 +315,8 @@ cdef class Scheduler(ReadyQueue):
         return item.turn(self)
 
     cdef int _rest(self, PyGreenlet* target) except -1:
-        """The running carrier goes into the idle list and the target goes on. Whoever takes it from there makes it the leader again."""
+        """The running carrier goes into the idle list and the target goes on. Whoever takes it from there
+        makes it the leader again."""
         cdef PyGreenlet* me
         cdef PyGreenlet** grown
         if self.idle_count == self.idle_capacity:
@@ -317,7 +328,7 @@ cdef class Scheduler(ReadyQueue):
         me = PyGreenlet_GetCurrent()
         self.idle[self.idle_count] = me
         self.idle_count += 1
-        switch(target)                              # raises GreenletExit when trim() dropped the list's reference
+        switch(target)  # raises GreenletExit when trim() dropped the list's reference
         Py_DECREF(<object> me)
         return 0
 
@@ -365,7 +376,8 @@ cdef class Scheduler(ReadyQueue):
     # -- failure and end -----------------------------------------------------------------------------------------------------
 
     cdef int report(self, object where, BaseException error) except -1:
-        """Tells somebody of an exception that nobody caught. KeyboardInterrupt and SystemExit go to the main tasklet instead."""
+        """Tells somebody of an exception that nobody caught. KeyboardInterrupt and SystemExit go to the main
+        tasklet instead."""
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             return self.throw(self.main, error)
         return self.tell_error(where, error)
@@ -388,7 +400,8 @@ cdef class Scheduler(ReadyQueue):
 
 
 cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
-    """Gives the thread to the next ready tasklet or to a leader; returns when this tasklet's turn has come."""
+    """Gives the thread to the next ready tasklet or to a leader; returns when this tasklet's turn has
+    come."""
     cdef PyGreenlet* carrier
     cdef PyObject* returned
     if tasklet.state != RUNNING:
@@ -477,7 +490,8 @@ cdef Park unchecked_park = <Park> Scheduler.park
 
 
 def set_error_handler(handler):
-    """`handler(where, exception)` is told of each exception that ended a tasklet; None prints it to stderr. Returns the last one."""
+    """`handler(where, exception)` is told of each exception that ended a tasklet; None prints it to stderr.
+    Returns the last one."""
     global error_handler
     previous, error_handler = error_handler, handler
     return previous

@@ -1,4 +1,5 @@
-"""Tasklet: a function that runs beside others in one thread and gives way whenever it waits. Built on loop.pyx.
+"""Tasklet: a function that runs beside others in one thread and gives way whenever it waits. Built on
+loop.pyx.
 
 Also what stands closest to it: spawn, sleep, current. Next to read: timeout.pyx.
 """
@@ -19,7 +20,8 @@ from syncless._core.cpython.threadlocal cimport end_locals, start_locals
 from syncless._core import loop as _loop_module, scheduler as _scheduler_module
 
 cdef extern from "Python.h":
-    PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept      # NULL: an exception is set
+    # NULL: an exception is set
+    PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept
     void PyErr_SetObject(object kind, object exception)
 
 cdef extern from *:
@@ -52,7 +54,8 @@ class TaskletKilled(Exception):
 
 
 class _Link:
-    """A done callback for one of the two ends that a tasklet can come to; the same as its callback for those who take it back."""
+    """A done callback for one of the two ends that a tasklet can come to; the same as its callback for those
+    who take it back."""
 
     __slots__ = ("callback", "success")
 
@@ -77,8 +80,8 @@ cdef str _states(int state):
 cdef class Tasklet(BaseTasklet):
     """Tasklet(function, *args, **kwargs): made by spawn(); runs when the present tasklet waits or ends.
 
-    An exception that leaves the function is reported with its traceback and ends this tasklet only; result() raises it.
-    KeyboardInterrupt and SystemExit are raised in the main tasklet instead.
+    An exception that leaves the function is reported with its traceback and ends this tasklet only; result()
+    raises it. KeyboardInterrupt and SystemExit are raised in the main tasklet instead.
     """
 
     def __cinit__(self, *args, **kwargs):
@@ -100,7 +103,8 @@ cdef class Tasklet(BaseTasklet):
         loop.push(self)
 
     cdef int turn(self, Scheduler loop) except -1:
-        """At the base of a carrier: the whole life of the tasklet, waits included. Little is on the stack meanwhile, see scheduler.pyx."""
+        """At the base of a carrier: the whole life of the tasklet, waits included. Little is on the stack
+        meanwhile, see scheduler.pyx."""
         cdef PyObject* result = NULL
         if self.state != NEW:
             return 0
@@ -128,7 +132,7 @@ cdef class Tasklet(BaseTasklet):
         cdef object result = None
         cdef BaseException exception = None
         if returned == NULL:
-            exception = raised()                # by no try block, which would add a line of this file to the traceback
+            exception = raised()  # by no try block, which would add a line of this file to the traceback
         else:
             result = <object> returned
             Py_DECREF(result)
@@ -212,7 +216,8 @@ cdef class Tasklet(BaseTasklet):
         raise self._exception
 
     def exception(self, timeout=None):
-        """Waits for the end and returns the exception that ended the tasklet, or None. TimeoutError after `timeout` seconds."""
+        """Waits for the end and returns the exception that ended the tasklet, or None. TimeoutError after
+        `timeout` seconds."""
         if not self.join(timeout):
             raise TimeoutError(f"{self!r} has not ended within {timeout} s")
         return self._exception
@@ -224,7 +229,8 @@ cdef class Tasklet(BaseTasklet):
     ready = done
 
     def add_done_callback(self, callback) -> None:
-        """`callback(tasklet)` is called once it has ended; at once if it has. It must not block; its errors are reported."""
+        """`callback(tasklet)` is called once it has ended; at once if it has. It must not block; its errors
+        are reported."""
         if self.state == DONE:
             self._call_back(self.loop, callback)
         elif self.callbacks is None:
@@ -255,19 +261,22 @@ cdef class Tasklet(BaseTasklet):
         return self.state == DONE and self._exception is None
 
     def set_switch_hook(self, hook) -> None:
-        """hook(True) is called before others run in this tasklet's place, hook(False) before it goes on. It must not wait. None: no more."""
+        """hook(True) is called before others run in this tasklet's place, hook(False) before it goes on. It
+        must not wait. None: no more."""
         self.switch_hook = hook
 
     # -- ending it -----------------------------------------------------------------------------------------------------------
 
     def kill(self, exception=TaskletExit, block=True, timeout=None) -> bool:
-        """Raises the exception (class or instance) where the tasklet stands; one that has not started never runs.
+        """Raises the exception (class or instance) where the tasklet stands; one that has not started never
+        runs.
 
-        With `block` waits until it has ended, at most `timeout` seconds. Returns whether it has ended. Killing the current tasklet
-        raises at once. From any thread.
+        With `block` waits until it has ended, at most `timeout` seconds. Returns whether it has ended.
+        Killing the current tasklet raises at once. From any thread.
 
-        Several exceptions are raised in the order in which they were thrown, one at each wait. One that a tasklet does not live to
-        raise came too late; KeyboardInterrupt and SystemExit are then raised in the main tasklet.
+        Several exceptions are raised in the order in which they were thrown, one at each wait. One that a
+        tasklet does not live to raise came too late; KeyboardInterrupt and SystemExit are then raised in the
+        main tasklet.
         """
         if isinstance(exception, type):
             exception = exception()
@@ -286,7 +295,8 @@ cdef class Tasklet(BaseTasklet):
         return False
 
     def take_back(self, exception) -> None:
-        """The exception, thrown by kill(exception, block=False), is not raised any more; harmless if it has been raised."""
+        """The exception, thrown by kill(exception, block=False), is not raised any more; harmless if it has
+        been raised."""
         take_back(self, exception)
 
     # -- what can be asked ---------------------------------------------------------------------------------------------------
@@ -334,7 +344,8 @@ cdef class Tasklet(BaseTasklet):
 
     @property
     def cpu_seconds(self) -> float:
-        """The processor time it has used in its turns until its last switch, as far as debug.measure_cpu() was on."""
+        """The processor time it has used in its turns until its last switch, as far as debug.measure_cpu()
+        was on."""
         return self.cpu / 1e9
 
     @property
@@ -356,7 +367,8 @@ cdef class MainTasklet(Tasklet):
         self._name = "main"
 
     def interrupt(self, exception) -> bool:
-        """Raises the exception at the present or next wait of the main tasklet. False if one of its type is under way there already."""
+        """Raises the exception at the present or next wait of the main tasklet. False if one of its type is
+        under way there already."""
         return interrupt(self, exception)
 
 
@@ -395,13 +407,15 @@ cdef object make = Tasklet
 
 
 def set_maker(maker) -> None:
-    """maker(function, *args, **kwargs) makes what spawn() returns: a Tasklet of some kind, in the ready queue."""
+    """maker(function, *args, **kwargs) makes what spawn() returns: a Tasklet of some kind, in the ready
+    queue."""
     global make
     make = maker
 
 
 def spawn(function, *args, **kwargs) -> Tasklet:
-    """Runs function(*args, **kwargs) in a new tasklet of this thread, with a copy of the present context (contextvars).
+    """Runs function(*args, **kwargs) in a new tasklet of this thread, with a copy of the present context
+    (contextvars).
 
     It starts when the present tasklet waits or ends.
     """
@@ -409,9 +423,11 @@ def spawn(function, *args, **kwargs) -> Tasklet:
 
 
 def spawn_in(where, function, *args, **kwargs) -> Tasklet:
-    """spawn() in another thread: its loop, as its current_loop() gave it, a threading.Thread, or a thread's number.
+    """spawn() in another thread: its loop, as its current_loop() gave it, a threading.Thread, or a thread's
+    number.
 
-    RuntimeError if the loop's thread has ended, LookupError if the thread has ended or has not used syncless yet.
+    RuntimeError if the loop's thread has ended, LookupError if the thread has ended or has not used syncless
+    yet.
     """
     cdef Loop loop = loop_of(where)
     cdef Tasklet made = Tasklet.__new__(Tasklet)
@@ -429,7 +445,8 @@ def spawn_in(where, function, *args, **kwargs) -> Tasklet:
 
 
 def current() -> Tasklet | None:
-    """The running tasklet; for code that was not spawned the main tasklet; None inside a callback of the loop."""
+    """The running tasklet; for code that was not spawned the main tasklet; None inside a callback of the
+    loop."""
     return get_loop().current
 
 
@@ -439,8 +456,8 @@ def tasklets() -> list:
 
 
 def uninterrupted(function, *args):
-    """function(*args), whose waits raise nothing that is thrown at the current tasklet, which keeps it for its next wait after that; but
-    KeyboardInterrupt is raised. For what must be done whatever happens."""
+    """function(*args), whose waits raise nothing that is thrown at the current tasklet, which keeps it for
+    its next wait after that; but KeyboardInterrupt is raised. For what must be done whatever happens."""
     cdef BaseTasklet me = get_loop().current
     cdef bint before
     if me is None:
@@ -453,7 +470,8 @@ def uninterrupted(function, *args):
 
 
 def next_thrown():
-    """The first exception that was thrown at the current tasklet and is not raised yet, which the caller raises; or None."""
+    """The first exception that was thrown at the current tasklet and is not raised yet, which the caller
+    raises; or None."""
     cdef BaseTasklet me = get_loop().current
     return None if me is None or me.pending is None or me.shielded else next_pending(me)
 
@@ -475,7 +493,8 @@ cdef const char* IN_PARK = "wake()"
 
 
 def park(str why="wake()", timeout=None):
-    """Stops the current tasklet until wake(tasklet, value); returns (True, value), or (False, None) after `timeout` seconds."""
+    """Stops the current tasklet until wake(tasklet, value); returns (True, value), or (False, None) after
+    `timeout` seconds."""
     cdef Loop loop = get_loop()
     cdef BaseTasklet tasklet = loop.current
     if loop.park(IN_PARK, why, deadline_after(timeout)) == WOKEN:
@@ -485,7 +504,8 @@ def park(str why="wake()", timeout=None):
 
 
 def wake(BaseTasklet tasklet not None, value=None) -> bool:
-    """Lets a tasklet that stopped in park() go on with the value. From any thread. False if it does not wait there."""
+    """Lets a tasklet that stopped in park() go on with the value. From any thread. False if it does not wait
+    there."""
     if tasklet.why != IN_PARK:
         return False                    # what waits for a lock or a socket must not go on without it
     return get_loop().wake(tasklet, value) == 1

@@ -37,10 +37,25 @@ _pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
 class _Job:
     """One call on its way through a pool."""
 
-    __slots__ = ("abandoned", "args", "context", "done", "error", "function", "kwargs", "mask", "place", "value")
+    __slots__ = (
+        "abandoned",
+        "args",
+        "context",
+        "done",
+        "error",
+        "function",
+        "kwargs",
+        "mask",
+        "place",
+        "value",
+    )
 
     def __init__(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], place: Semaphore | None = None
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        place: Semaphore | None = None,
     ):
         self.function = function
         self.args = args
@@ -59,10 +74,11 @@ class _Job:
 class ThreadPool:
     """At most `size` OS threads, started when needed, that run calls in the order of their coming.
 
-    Fact: a finaliser or a signal's handler may come between any two steps here and give a call to the same pool, so a lock would be one
-    that it waits for in vain. Danger: a thread ends, or falls idle, while a call is given that counts on it. Decision: each step is one
-    call of C code; who gives a call first puts it into the backlog and then looks for a thread, and a thread first says that it is idle,
-    or ends, and then looks into the backlog once more. Guarded by tests/core/test_loop.py::test_calls_given_while_threads_fall_idle.
+    Fact: a finaliser or a signal's handler may come between any two steps here and give a call to the same
+    pool, so a lock would be one that it waits for in vain. Danger: a thread ends, or falls idle, while a call
+    is given that counts on it. Decision: each step is one call of C code; who gives a call first puts it into
+    the backlog and then looks for a thread, and a thread first says that it is idle, or ends, and then looks
+    into the backlog once more. Guarded by tests/core/test_loop.py::test_calls_given_while_threads_fall_idle.
     """
 
     def __init__(self, size: int):
@@ -78,8 +94,8 @@ class ThreadPool:
     def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """function(*args, **kwargs) in a thread; the tasklet waits for its result or exception.
 
-        A tasklet that is killed or timed out meanwhile goes on at once: a call that has not begun is dropped, one that has runs to
-        its end and its result is lost.
+        A tasklet that is killed or timed out meanwhile goes on at once: a call that has not begun is dropped,
+        one that has runs to its end and its result is lost.
         """
         return self._run(_Job(function, args, kwargs))  # type: ignore[no-any-return]
 
@@ -122,7 +138,8 @@ class ThreadPool:
                     raise
 
     def _work(self) -> None:
-        """A thread's life. Between calls it takes no signals: one that the program blocks would end the process here."""
+        """A thread's life. Between calls it takes no signals: one that the program blocks would end the
+        process here."""
         _sigmask(_signal.SIG_BLOCK, HELD_BACK)
         waker: SimpleQueue[None] = SimpleQueue()
         while (job := self._next(waker)) is not None:
@@ -168,7 +185,8 @@ class ThreadPool:
 
 
 class Share:
-    """At most `size` of the many threads of one pool, for calls that may all wait for the same thing: a disk, a lock.
+    """At most `size` of the many threads of one pool, for calls that may all wait for the same thing: a disk,
+    a lock.
 
     A call keeps its place until its thread is done with it, also if nobody waits for it any more.
     """
@@ -195,10 +213,11 @@ _pool = ThreadPool(32)
 
 
 def run_in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Runs function(*args, **kwargs) in a real OS thread of a shared pool (32 threads) while other tasklets go on.
+    """Runs function(*args, **kwargs) in a real OS thread of a shared pool (32 threads) while other tasklets
+    go on.
 
-    For calls that would block the loop: C libraries, long computations that release the GIL. Returns what it returns, raises what it
-    raises. Context variables are visible in it.
+    For calls that would block the loop: C libraries, long computations that release the GIL. Returns what it
+    returns, raises what it raises. Context variables are visible in it.
     """
     return _pool.run(function, *args, **kwargs)
 

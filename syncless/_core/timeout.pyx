@@ -1,4 +1,5 @@
-"""Timeout: bounds whatever a block of code waits for (as gevent's class of that name). Alarm: the same in short, for the server."""
+"""Timeout: bounds whatever a block of code waits for (as gevent's class of that name). Alarm: the same in
+short, for the server."""
 
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
@@ -50,8 +51,8 @@ cdef class Timeout(BaseException):
         with Timeout(5, KeyError("slow")):      # raises that instead
             page = fetch(url)
 
-    A BaseException, so that ``except Exception`` inside the block does not swallow it. ``seconds`` is an int or float; None never
-    fires.
+    A BaseException, so that ``except Exception`` inside the block does not swallow it. ``seconds`` is an int
+    or float; None never fires.
     """
     cdef public object seconds
     cdef public object exception
@@ -71,7 +72,8 @@ cdef class Timeout(BaseException):
             self.other = exception() if isinstance(exception, type) else exception
 
     def start(self) -> None:
-        """Starts the clock, in the current tasklet. RuntimeError if it runs, or in a callback of the loop, where there is no tasklet."""
+        """Starts the clock, in the current tasklet. RuntimeError if it runs, or in a callback of the loop,
+        where there is no tasklet."""
         cdef Loop loop = get_loop()
         cdef int64_t when = deadline_after(self.seconds)
         if self.timer.index >= 0:
@@ -98,7 +100,8 @@ cdef class Timeout(BaseException):
         return timeout
 
     def cancel(self) -> None:
-        """Stops the clock; harmless if it is not running. One that has rung and has not been raised yet will not be."""
+        """Stops the clock; harmless if it is not running. One that has rung and has not been raised yet will
+        not be."""
         if self.timer.index >= 0:
             self.target.loop.timers.remove(&self.timer)
             Py_DECREF(self)
@@ -133,8 +136,8 @@ cdef class Timeout(BaseException):
 class deadline(Timeout):
     """``with deadline(5):`` bounds all that the block waits for, and raises TimeoutError outside it.
 
-    Deadlines nest: each has its own clock, so an inner one never outlives an outer one. Code in the block that catches Exception does not
-    swallow it.
+    Deadlines nest: each has its own clock, so an inner one never outlives an outer one. Code in the block
+    that catches Exception does not swallow it.
     """
 
     def __init__(self, seconds):
@@ -154,7 +157,8 @@ cdef void alarm_rings(void* owner) noexcept:
 
 
 cdef class Alarm:
-    """Alarm(exception): start(seconds) raises the exception in the tasklet that called it after that time, unless cancel() comes."""
+    """Alarm(exception): start(seconds) raises the exception in the tasklet that called it after that time,
+    unless cancel() comes."""
 
     def __cinit__(self):
         timer_init(&self.timer, alarm_rings, <void*> self)

@@ -1,8 +1,8 @@
 """Deadlines in the order of time: a binary heap of pointers to Timer structs that live inside their owners.
 
-No Python object is made for a timer. Each struct knows its place, so taking one out early (the usual end of a timeout) costs
-O(log n) and no search. The many deadlines of connections do not come here: all of one kind have the same length, so the server
-keeps them in plain lists (http/connection.pyx).
+No Python object is made for a timer. Each struct knows its place, so taking one out early (the usual end of a
+timeout) costs O(log n) and no search. The many deadlines of connections do not come here: all of one kind
+have the same length, so the server keeps them in plain lists (http/connection.pyx).
 """
 
 from libc.stdint cimport int64_t

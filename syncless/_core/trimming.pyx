@@ -1,10 +1,12 @@
-"""What is given back after many tasklets have waited at once: idle carriers, and the memory in which stacks were kept.
+"""What is given back after many tasklets have waited at once: idle carriers, and the memory in which stacks
+were kept.
 
-Fact: greenlet keeps the stack of a resting carrier in a block of malloc's, made and freed at each switch. Blocks of thousands of carriers lie
-between others that stay, so the C library gives none of their pages back. Danger: 4,000 tasklets that wait within deep calls leave 110 MB for
-good. Decision: when many carriers have ended, and the loop has nothing to do, malloc_trim() returns all free pages, at most every so often.
-An arena for stacks would need a hook in PyMem_Malloc, which every list and dictionary would pay for. Price: about 0.1 ms per
-megabyte that is given back, at most 0.5 % of the time. Guarded by tests/core/test_memory.py.
+Fact: greenlet keeps the stack of a resting carrier in a block of malloc's, made and freed at each switch.
+Blocks of thousands of carriers lie between others that stay, so the C library gives none of their pages back.
+Danger: 4,000 tasklets that wait within deep calls leave 110 MB for good. Decision: when many carriers have
+ended, and the loop has nothing to do, malloc_trim() returns all free pages, at most every so often. An arena
+for stacks would need a hook in PyMem_Malloc, which every list and dictionary would pay for. Price: about 0.1
+ms per megabyte that is given back, at most 0.5 % of the time. Guarded by tests/core/test_memory.py.
 """
 
 from cpython.ref cimport Py_DECREF
@@ -38,7 +40,8 @@ cdef int64_t allowed = 0        # when it may be given back again, ns
 
 
 cdef int64_t trim(Scheduler loop, int64_t timeout) except -2:
-    """Before a poll that would wait for so many ns, 0, or NEVER, if nothing is ready. Returns for how long it may wait."""
+    """Before a poll that would wait for so many ns, 0, or NEVER, if nothing is ready. Returns for how long it
+    may wait."""
     global ended
     cdef int n = 0
     while loop.idle_count > IDLE_CARRIERS:

@@ -1,4 +1,5 @@
-"""The command line: ``syncless APP`` serves an application, ``run`` runs a program patched, ``console`` is a prompt.
+"""The command line: ``syncless APP`` serves an application, ``run`` runs a program patched, ``console`` is a
+prompt.
 
 ``syncless`` and ``python -m syncless`` are the same. Each command has a file; arguments.py has the options of the one that serves.
 """

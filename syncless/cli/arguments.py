@@ -63,11 +63,19 @@ def make_parser() -> argparse.ArgumentParser:
         "application or app, and may be a call of a factory: 'web:create_app()'",
     )
     parser.add_argument(
-        "--config", metavar="FILE", help="read options from this TOML file (default: syncless.toml, or [tool.syncless] in pyproject.toml)"
+        "--config",
+        metavar="FILE",
+        help="read options from this TOML file (default: syncless.toml, or [tool.syncless] in pyproject.toml)",
     )
-    parser.add_argument("--print-config", action="store_true", help="print the options and where each comes from, and exit")
-    parser.add_argument("--check", action="store_true", help="import the application, check the options, and exit")
-    parser.add_argument("--factory", action="store_true", help="the attribute is a function that makes the application")
+    parser.add_argument(
+        "--print-config", action="store_true", help="print the options and where each comes from, and exit"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="import the application, check the options, and exit"
+    )
+    parser.add_argument(
+        "--factory", action="store_true", help="the attribute is a function that makes the application"
+    )
     parser.add_argument(
         "--bind",
         "-b",
@@ -76,19 +84,41 @@ def make_parser() -> argparse.ArgumentParser:
         help="host:port, [ipv6]:port, :port (all addresses), unix:/path, unix:@abstract or fd:number, with http:// or https:// before it "
         "where they differ; may be repeated (default: the sockets that systemd hands over, else 127.0.0.1:8000; the system chooses port 0)",
     )
-    parser.add_argument("--fd", type=int, action="append", metavar="N", help="serve on this inherited listening socket, too")
+    parser.add_argument(
+        "--fd", type=int, action="append", metavar="N", help="serve on this inherited listening socket, too"
+    )
     parser.add_argument("--unix-mode", type=octal, metavar="MODE", help="of UNIX sockets, octal (660)")
     parser.add_argument("--unix-owner", metavar="USER:GROUP", help="of UNIX sockets")
     parser.add_argument("--ipv6-only", action="store_true", help="[::] does not take IPv4 connections, too")
-    parser.add_argument("--cert", metavar="FILE", help="serve HTTPS with this PEM certificate chain (and private key, without --key)")
+    parser.add_argument(
+        "--cert",
+        metavar="FILE",
+        help="serve HTTPS with this PEM certificate chain (and private key, without --key)",
+    )
     parser.add_argument("--key", metavar="FILE", help="its private key")
     parser.add_argument(
-        "--sni", type=sni, action="append", metavar="NAME=CERT[,KEY]", help="another certificate for clients that ask for NAME"
+        "--sni",
+        type=sni,
+        action="append",
+        metavar="NAME=CERT[,KEY]",
+        help="another certificate for clients that ask for NAME",
     )
-    parser.add_argument("--client-ca", metavar="FILE", help="clients must show a certificate of one of these PEM authorities")
-    parser.add_argument("--ciphers", metavar="LIST", help="suites of TLS 1.2 in OpenSSL's notation (default: Mozilla's intermediate list)")
-    parser.add_argument("--tls-min", metavar="VERSION", help="oldest version of TLS, 1.2 or 1.3 (default 1.2)")
-    parser.add_argument("--key-password-file", metavar="FILE", help="a file whose first line is the password of the private keys")
+    parser.add_argument(
+        "--client-ca", metavar="FILE", help="clients must show a certificate of one of these PEM authorities"
+    )
+    parser.add_argument(
+        "--ciphers",
+        metavar="LIST",
+        help="suites of TLS 1.2 in OpenSSL's notation (default: Mozilla's intermediate list)",
+    )
+    parser.add_argument(
+        "--tls-min", metavar="VERSION", help="oldest version of TLS, 1.2 or 1.3 (default 1.2)"
+    )
+    parser.add_argument(
+        "--key-password-file",
+        metavar="FILE",
+        help="a file whose first line is the password of the private keys",
+    )
     parser.add_argument("--plain-http", action="store_true", help="answer plain HTTP on the HTTPS port, too")
     parser.add_argument(
         "--trusted",
@@ -97,33 +127,82 @@ def make_parser() -> argparse.ArgumentParser:
         help="believe what this proxy says of its clients: address, network, unix or *",
     )
     parser.add_argument(
-        "--trusted-field", action="append", metavar="NAME", help="a field that it sets; name all of them (default x-forwarded-for)"
-    )
-    parser.add_argument("--proxy-protocol", action="store_true", help="trusted peers begin with a PROXY header (version 1 or 2)")
-    parser.add_argument("--access-log-format", metavar="FORMAT", help="combined, common, json or Apache's atoms")
-    parser.add_argument("--error-log", metavar="FILE", help="where errors go instead of stderr; SIGUSR1 opens log files anew")
-    parser.add_argument(
-        "--access-log", metavar="FILE", nargs="?", const="-", help="log each request in Apache's combined format; - or no FILE is stdout"
-    )
-    parser.add_argument("--limit", "-l", type=limit, action="append", metavar="NAME=VALUE", help="set a limit, see below; may be repeated")
-    parser.add_argument("--chdir", metavar="DIR", help="change to the directory before importing the application")
-    parser.add_argument("--reuse-port", action="store_true", help="let several processes listen on the same port (SO_REUSEPORT)")
-    parser.add_argument("--no-defer-accept", action="store_true", help="accept connections before their request has come")
-    parser.add_argument("--workers", "-w", type=int, metavar="N", help="number of worker processes (default 0: serve from this process)")
-    parser.add_argument(
-        "--reload", action="store_true", help="start new workers when a Python or TOML file below the working directory changes"
+        "--trusted-field",
+        action="append",
+        metavar="NAME",
+        help="a field that it sets; name all of them (default x-forwarded-for)",
     )
     parser.add_argument(
-        "--reload-path", action="append", metavar="PATH", help="reload when any file below this path changes, too; may be repeated"
+        "--proxy-protocol",
+        action="store_true",
+        help="trusted peers begin with a PROXY header (version 1 or 2)",
     )
-    parser.add_argument("--preload", action="store_true", help="import the application once, before the workers start")
     parser.add_argument(
-        "--no-patch", action="store_true", help="leave the standard library as it is: a call that waits holds up all requests then"
+        "--access-log-format", metavar="FORMAT", help="combined, common, json or Apache's atoms"
+    )
+    parser.add_argument(
+        "--error-log", metavar="FILE", help="where errors go instead of stderr; SIGUSR1 opens log files anew"
+    )
+    parser.add_argument(
+        "--access-log",
+        metavar="FILE",
+        nargs="?",
+        const="-",
+        help="log each request in Apache's combined format; - or no FILE is stdout",
+    )
+    parser.add_argument(
+        "--limit",
+        "-l",
+        type=limit,
+        action="append",
+        metavar="NAME=VALUE",
+        help="set a limit, see below; may be repeated",
+    )
+    parser.add_argument(
+        "--chdir", metavar="DIR", help="change to the directory before importing the application"
+    )
+    parser.add_argument(
+        "--reuse-port",
+        action="store_true",
+        help="let several processes listen on the same port (SO_REUSEPORT)",
+    )
+    parser.add_argument(
+        "--no-defer-accept", action="store_true", help="accept connections before their request has come"
+    )
+    parser.add_argument(
+        "--workers",
+        "-w",
+        type=int,
+        metavar="N",
+        help="number of worker processes (default 0: serve from this process)",
+    )
+    parser.add_argument(
+        "--reload",
+        action="store_true",
+        help="start new workers when a Python or TOML file below the working directory changes",
+    )
+    parser.add_argument(
+        "--reload-path",
+        action="append",
+        metavar="PATH",
+        help="reload when any file below this path changes, too; may be repeated",
+    )
+    parser.add_argument(
+        "--preload", action="store_true", help="import the application once, before the workers start"
+    )
+    parser.add_argument(
+        "--no-patch",
+        action="store_true",
+        help="leave the standard library as it is: a call that waits holds up all requests then",
     )
     for area in AREAS:
         turn_on = area in OFF
         parser.add_argument(
-            f"--{'' if turn_on else 'no-'}patch-{area}", dest="areas", action="append_const", const=(area, turn_on), help=argparse.SUPPRESS
+            f"--{'' if turn_on else 'no-'}patch-{area}",
+            dest="areas",
+            action="append_const",
+            const=(area, turn_on),
+            help=argparse.SUPPRESS,
         )
     parser.add_argument("--pid", metavar="FILE", help="write the process number there")
     parser.add_argument("--quiet", "-q", action="store_true", help="do not print where it listens")
@@ -132,12 +211,16 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """All options: of the command line, the environment, the file, and their defaults. SystemExit, after a message, if one is wrong."""
+    """All options: of the command line, the environment, the file, and their defaults. SystemExit, after a
+    message, if one is wrong."""
     parser = make_parser()
     known = Options(parser)
     given = vars(parser.parse_args(arguments))
     if "application" not in given and given.get("access_log") not in (None, "-"):
-        given["application"], given["access_log"] = given["access_log"], "-"  # the last word is the application
+        given["application"], given["access_log"] = (
+            given["access_log"],
+            "-",
+        )  # the last word is the application
     if given.pop("no_patch", False):
         given["patch"] = False
     try:
@@ -155,7 +238,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     sources: dict[str, str] = {}
     for layer, source in layers:
         for dest, value in layer.items():
-            values[dest] = [*values.get(dest, ()), *value] if dest in ("limit", "areas", "sni") else value  # single ones
+            values[dest] = (
+                [*values.get(dest, ()), *value] if dest in ("limit", "areas", "sni") else value
+            )  # single ones
             sources[dest] = source
     options = argparse.Namespace(**{"check": False, "print_config": False, **values})
     if options.print_config:
@@ -166,7 +251,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.error("name the application to serve, for example myproject.web:app")
     if options.reload:
         if options.preload:
-            parser.error("--reload and --preload exclude each other: what is imported before the workers start cannot be reloaded")
+            parser.error(
+                "--reload and --preload exclude each other: what is imported before the workers start cannot be reloaded"
+            )
         if importlib.util.find_spec("watchfiles") is None:
             parser.error("--reload needs watchfiles: pip install 'syncless[reload]'")
         options.workers = options.workers or 1

@@ -25,7 +25,14 @@ from syncless.wsgi import Limits
 
 FILES = ("syncless.toml", "pyproject.toml")
 """Looked for in the working directory where no file is named; the first that has options counts."""
-RESERVED = ("SYNCLESS_BUILD", "SYNCLESS_CONFIG", "SYNCLESS_CONSOLE", "SYNCLESS_LOOP", "SYNCLESS_RESOLVER", "SYNCLESS_TEST_")
+RESERVED = (
+    "SYNCLESS_BUILD",
+    "SYNCLESS_CONFIG",
+    "SYNCLESS_CONSOLE",
+    "SYNCLESS_LOOP",
+    "SYNCLESS_RESOLVER",
+    "SYNCLESS_TEST_",
+)
 """Variables, or beginnings of them, that are read elsewhere."""
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 COMMAND_ONLY = {"help", "version", "config", "check", "print_config", "no_patch"}
@@ -52,7 +59,8 @@ class Options:
     # -- a file --------------------------------------------------------------------------------------------------------------
 
     def from_file(self, path: str | None) -> tuple[Values, str]:
-        """The options of that file, or of the first of FILES that there is and has any; and its name. ConfigError, OSError."""
+        """The options of that file, or of the first of FILES that there is and has any; and its name.
+        ConfigError, OSError."""
         for name in FILES if path is None else (path,):
             try:
                 with open(name, "rb") as file:
@@ -85,7 +93,12 @@ class Options:
         if name == "limits":
             return {"limit": list(_limits(_table(value)).items())}
         if name == "certificates":
-            return {"sni": [(host, tuple(files) if isinstance(files, list) else files) for host, files in _table(value).items()]}
+            return {
+                "sni": [
+                    (host, tuple(files) if isinstance(files, list) else files)
+                    for host, files in _table(value).items()
+                ]
+            }
         if name == "patch":
             if isinstance(value, bool):
                 return {"patch": value}
@@ -105,7 +118,8 @@ class Options:
     # -- the environment -----------------------------------------------------------------------------------------------------
 
     def from_variables(self, environ: Mapping[str, str]) -> Values:
-        """The options of SYNCLESS_*: lists separated by commas, true or false, SYNCLESS_LIMIT_name for limits. ConfigError."""
+        """The options of SYNCLESS_*: lists separated by commas, true or false, SYNCLESS_LIMIT_name for
+        limits. ConfigError."""
         values: Values = {}
         limits: dict[str, Any] = {}
         for variable, text in environ.items():
@@ -121,7 +135,9 @@ class Options:
                 else:
                     values.update(self._convert(name, self._parsed(name, text)))
             except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
-                raise error if isinstance(error, ConfigError) else ConfigError(f"{variable}: {error}") from None
+                raise (
+                    error if isinstance(error, ConfigError) else ConfigError(f"{variable}: {error}")
+                ) from None
         if limits:
             values["limit"] = list(limits.items())
         return values
@@ -170,8 +186,14 @@ def _limits(table: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in table.items():
         if name not in kinds:
             raise ValueError(f"there is no limit {name!r}{nearest(name, kinds)}")
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or (isinstance(kinds[name], int) and isinstance(value, float)):
-            raise ValueError(f"{name} is {'a whole number' if isinstance(kinds[name], int) else 'a number'}, not {value!r}")
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, (int, float))
+            or (isinstance(kinds[name], int) and isinstance(value, float))
+        ):
+            raise ValueError(
+                f"{name} is {'a whole number' if isinstance(kinds[name], int) else 'a number'}, not {value!r}"
+            )
     return dict(table)
 
 

@@ -1,4 +1,5 @@
-"""``--reload``: a process beside the master watches files and sends it SIGHUP when one changes, so that new workers replace the old.
+"""``--reload``: a process beside the master watches files and sends it SIGHUP when one changes, so that new
+workers replace the old.
 
 ``python -m syncless.cli.reloading PID PATH ...`` is that process. It is one of its own because the master forks, which a process with
 threads should not. It watches the working directory for Python and TOML files, and further paths for any. Needs watchfiles.
@@ -28,7 +29,8 @@ PAUSE_SECONDS = 0.05
 
 @contextlib.contextmanager
 def watched(paths: list[str]) -> Iterator[None]:
-    """Watches as long as the block lasts; SIGHUP means that something has changed. OSError for a path that there is not."""
+    """Watches as long as the block lasts; SIGHUP means that something has changed. OSError for a path that
+    there is not."""
     for path in paths:
         os.stat(path)
     command = [sys.executable, "-m", "syncless.cli.reloading", str(os.getpid()), *paths]
@@ -41,13 +43,16 @@ def watched(paths: list[str]) -> Iterator[None]:
 
 
 def until_it_starts(serve: Callable[[], T]) -> T | None:
-    """Calls serve(), and again after each change of a file as long as no worker can start. None if SIGTERM or SIGINT ends the wait."""
+    """Calls serve(), and again after each change of a file as long as no worker can start. None if SIGTERM or
+    SIGINT ends the wait."""
     came: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
         came.append(number)
 
-    previous = {number: signal.signal(number, note) for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)}
+    previous = {
+        number: signal.signal(number, note) for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
+    }
     try:
         while True:
             came.clear()
@@ -71,7 +76,9 @@ def main(master: int, paths: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; its master ends it
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     watching = False
-    for changes in watch(here, *paths, rust_timeout=LOOK_MILLISECONDS, yield_on_timeout=True, raise_interrupt=False):
+    for changes in watch(
+        here, *paths, rust_timeout=LOOK_MILLISECONDS, yield_on_timeout=True, raise_interrupt=False
+    ):
         if os.getppid() != master:
             return
         if not watching:  # from the first timeout or change on

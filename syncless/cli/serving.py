@@ -1,7 +1,7 @@
 """``syncless APP``: serves an application.
 
-Exit status: 0 after a graceful stop, 1 if it cannot listen or open a file, 2 if the command line or the application is wrong, 3 if no
-worker could start.
+Exit status: 0 after a graceful stop, 1 if it cannot listen or open a file, 2 if the command line or the
+application is wrong, 3 if no worker could start.
 """
 
 from __future__ import annotations
@@ -16,7 +16,15 @@ from syncless.cli.arguments import parse
 from syncless.cli.reloading import until_it_starts, watched
 from syncless.http.addresses import systemd_fds
 from syncless.http.notices import flush
-from syncless.wsgi import ApplicationFailed, ApplicationNotFound, Limits, Server, WorkersFailed, as_wsgi, serve
+from syncless.wsgi import (
+    ApplicationFailed,
+    ApplicationNotFound,
+    Limits,
+    Server,
+    WorkersFailed,
+    as_wsgi,
+    serve,
+)
 from syncless.wsgi.blocking import patch_process
 
 

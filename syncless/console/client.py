@@ -57,7 +57,9 @@ class _Connection:
             self.ask({"ping": True})
         elif not self._told:
             self._told = True
-            self.notice("the process does not answer: code that does not give way holds its loop; waiting for it")
+            self.notice(
+                "the process does not answer: code that does not give way holds its loop; waiting for it"
+            )
 
     def close(self) -> None:
         self.sock.close()
@@ -112,7 +114,8 @@ def _alive(pid: int) -> bool:
 
 
 def attach(target: str, output: TextIO | None = None) -> int:
-    """A prompt in the process of that number, or in that which listens at the path. Returns an exit status."""
+    """A prompt in the process of that number, or in that which listens at the path. Returns an exit
+    status."""
     output = output or sys.stdout
     pid = int(target) if target.isdigit() else None
     try:
@@ -140,7 +143,10 @@ def attach(target: str, output: TextIO | None = None) -> int:
         except ImportError:
             pass
     if interactive:
-        print(f"A prompt in process {target}; its tasklets go on. debug.print_tasklets() shows them. Ctrl-D leaves.", file=output)
+        print(
+            f"A prompt in process {target}; its tasklets go on. debug.print_tasklets() shows them. Ctrl-D leaves.",
+            file=output,
+        )
     source = ""
     try:
         while True:

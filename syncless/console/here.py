@@ -12,7 +12,8 @@ BANNER = "syncless {version}: tasklets run while the prompt waits. spawn(f, ...)
 
 
 def interact(namespace: dict[str, Any] | None = None) -> None:
-    """Reads and runs statements until the end of the input. With the patch of input() (patch_all()), tasklets go on meanwhile."""
+    """Reads and runs statements until the end of the input. With the patch of input() (patch_all()), tasklets
+    go on meanwhile."""
     names: dict[str, Any] = {"__name__": "__console__", "syncless": syncless, "debug": debug}
     names.update({name: getattr(syncless, name) for name in ("sleep", "spawn", "tasklets")})
     names.update(namespace or {})

@@ -1,4 +1,5 @@
-"""The side of the process that is looked into: a UNIX socket of its user's, a tasklet for each that is attached."""
+"""The side of the process that is looked into: a UNIX socket of its user's, a tasklet for each that is
+attached."""
 
 from __future__ import annotations
 
@@ -32,11 +33,17 @@ class ConsoleExists(RuntimeError):
 def _directory() -> str:
     """Only its user can enter it. RuntimeError if somebody else has made it."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    path = os.path.join(runtime, "syncless") if runtime else os.path.join(tempfile.gettempdir(), f"syncless-{os.getuid()}")
+    path = (
+        os.path.join(runtime, "syncless")
+        if runtime
+        else os.path.join(tempfile.gettempdir(), f"syncless-{os.getuid()}")
+    )
     os.makedirs(path, mode=0o700, exist_ok=True)
     found = os.stat(path, follow_symlinks=False)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise RuntimeError(f"{path} is no directory that only this user can enter: remove it, or name a socket by {VARIABLE}")
+        raise RuntimeError(
+            f"{path} is no directory that only this user can enter: remove it, or name a socket by {VARIABLE}"
+        )
     return path
 
 
@@ -181,7 +188,9 @@ class _Session:
 def _same_user(sock: socket.socket) -> bool:
     if not hasattr(socket, "SO_PEERCRED"):
         return True  # the directory's mode has decided
-    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    _, uid, _ = struct.unpack(
+        "3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    )
     return uid in (os.getuid(), 0)
 
 
@@ -214,7 +223,8 @@ class Console:
 
     @property
     def namespace(self) -> dict[str, Any]:
-        """Where statements run now. That of __main__ is the program's own, as it is at that moment, with the name debug if it has none."""
+        """Where statements run now. That of __main__ is the program's own, as it is at that moment, with the
+        name debug if it has none."""
         if self._namespace is not None:
             return self._namespace
         names = sys.modules["__main__"].__dict__
@@ -258,9 +268,9 @@ class Console:
 def listen(path: str | None = None, namespace: dict[str, Any] | None = None) -> Console:
     """Lets ``python -m syncless console PID`` attach to this process.
 
-    `path` of the UNIX socket: by default one that the client finds by the process number. `namespace`: what statements run with, by default
-    `__main__` itself, whose names they see and change. What they print goes to who is attached. ConsoleExists if this process listens
-    already, OSError if it cannot.
+    `path` of the UNIX socket: by default one that the client finds by the process number. `namespace`: what
+    statements run with, by default `__main__` itself, whose names they see and change. What they print goes
+    to who is attached. ConsoleExists if this process listens already, OSError if it cannot.
     """
     global _console
     if _console is not None and _console.pid == os.getpid():
@@ -270,7 +280,8 @@ def listen(path: str | None = None, namespace: dict[str, Any] | None = None) -> 
 
 
 def listen_if_asked() -> Console | None:
-    """listen() if the environment variable SYNCLESS_CONSOLE is 1, or the path of a socket. If that fails it says so on stderr.
+    """listen() if the environment variable SYNCLESS_CONSOLE is 1, or the path of a socket. If that fails it
+    says so on stderr.
 
     None if it is not asked, or fails, or if this process listens already.
     """

@@ -1,4 +1,5 @@
-"""Accepting connections, and closing all of them when the server stops. What a connection does is connection.pyx."""
+"""Accepting connections, and closing all of them when the server stops. What a connection does is
+connection.pyx."""
 
 import os
 
@@ -100,8 +101,8 @@ cdef class Acceptor(Watcher):
         return self.accept(<Loop> loop)
 
     cdef int accept(self, Loop loop) except -1:
-        """Accepts what has come, up to a batch. Each connection gets its turn afterwards: an application that waits must not hold up
-        the rest of the backlog."""
+        """Accepts what has come, up to a batch. Each connection gets its turn afterwards: an application that
+        waits must not hold up the rest of the backlog."""
         cdef Service service = self.service
         cdef Connection connection
         cdef char text[INET6_ADDRSTRLEN]
@@ -111,7 +112,7 @@ cdef class Acceptor(Watcher):
         for _ in range(ACCEPT_BATCH):
             if limit and service.connections >= limit and syncless_pending(self.fd) and not self.make_room(loop):
                 service.starved = True
-                return 0                        # the rest waits in the backlog; whoever closes or falls idle pushes us again
+                return 0  # the rest waits in the backlog; whoever closes or falls idle pushes us again
             fd = syncless_accept(self.fd, text, &port, &self.last)
             if fd < 0:
                 if errno == EINTR or errno == ECONNABORTED or errno == EPROTO or errno == EPERM:
@@ -149,8 +150,9 @@ cdef class Acceptor(Watcher):
         return 0
 
     cdef bint make_room(self, Loop loop) except -1:
-        """Closes a connection for another one: one that has had its last answer and goes on sending, else the one that
-        has been idle for longest, else the oldest that has not sent a whole head. Returns whether there was one."""
+        """Closes a connection for another one: one that has had its last answer and goes on sending, else the
+        one that has been idle for longest, else the oldest that has not sent a whole head. Returns whether
+        there was one."""
         cdef Service service = self.service
         cdef PyObject* head = service.lists[HEAD_DEADLINE].first
         cdef PyObject* greeting = service.lists[GREETING_DEADLINE].first
@@ -178,7 +180,8 @@ cdef class Acceptor(Watcher):
         return False
 
     cdef bint shortage(self, Loop loop, int error) except -1:
-        """No descriptors or memory: another connection makes room. Whether to go on at once, not a little later."""
+        """No descriptors or memory: another connection makes room. Whether to go on at once, not a little
+        later."""
         cdef Service service = self.service
         cdef int64_t now = monotonic_ns()
         if error != EMFILE and error != ENFILE and error != ENOBUFS and error != ENOMEM:
@@ -209,7 +212,8 @@ cdef class Acceptor(Watcher):
         return False
 
     def accept_rest(self) -> None:
-        """Accepts all connections that wait, beyond Limits.connections, too: nobody else would answer them."""
+        """Accepts all connections that wait, beyond Limits.connections, too: nobody else would answer
+        them."""
         cdef long long before = -1
         cdef int rounds = 0
         self.service.max_connections = 0
@@ -228,9 +232,11 @@ cdef class Acceptor(Watcher):
 
 
 def close_connections(Service service not None, bint all_of_them) -> int:
-    """Closes the connections that are between requests, or all; requests that still run are interrupted. Returns how many.
+    """Closes the connections that are between requests, or all; requests that still run are interrupted.
+    Returns how many.
 
-    A connection stays if its next request has come already, or if it is new and its first request is on its way.
+    A connection stays if its next request has come already, or if it is new and its first request is on its
+    way.
     """
     cdef Loop loop = service.loop
     cdef Connection connection

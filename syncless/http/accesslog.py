@@ -1,7 +1,8 @@
 """The access log: formats, and a writer that never holds up the loop.
 
-Lines are put together by _accesslog.pyx and written in blocks by an OS thread, half a second later at most. A log that cannot be written
-(full disk, closed stream, a pipe that nobody reads) never disturbs a request: its lines are dropped and counted, and that is said once.
+Lines are put together by _accesslog.pyx and written in blocks by an OS thread, half a second later at most. A
+log that cannot be written (full disk, closed stream, a pipe that nobody reads) never disturbs a request: its
+lines are dropped and counted, and that is said once.
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ def _atom(argument: str | None, letter: str) -> tuple[str, Any]:
 
 
 def make_log(format: str | Mapping[str, str] = "combined") -> AccessLog:
-    """The log of a format: a name of FORMATS, a string with Apache's atoms, or a mapping of JSON keys to one atom each.
+    """The log of a format: a name of FORMATS, a string with Apache's atoms, or a mapping of JSON keys to one
+    atom each.
 
     ValueError says which atom is unknown.
     """
@@ -111,13 +113,17 @@ def make_log(format: str | Mapping[str, str] = "combined") -> AccessLog:
             done = match.end()
         atoms.append(("literal", (chosen[done:] + "\n").encode()))
         if "%" in ATOM.sub("", chosen):
-            raise ValueError(f"a lonely % in the access log's format {chosen!r}; write %% for the sign itself")
+            raise ValueError(
+                f"a lonely % in the access log's format {chosen!r}; write %% for the sign itself"
+            )
         return AccessLog([atom for atom in atoms if atom[1] != b""], False)
     before = "{"
     for key, text in chosen.items():
         found = ATOM.fullmatch(text)
         if not found or text == "%%":
-            raise ValueError(f"the value of {key!r} in the access log's format must be one atom, not {text!r}")
+            raise ValueError(
+                f"the value of {key!r} in the access log's format must be one atom, not {text!r}"
+            )
         escaped = key.replace("\\", "\\\\").replace('"', '\\"')
         kind, value = _atom(found[1], found[2])
         if kind == "literal":  # the process number
@@ -130,7 +136,8 @@ def make_log(format: str | Mapping[str, str] = "combined") -> AccessLog:
 
 
 def refused_request(data: bytes, remote_addr: str) -> dict[str, Any]:
-    """What a log can say of bytes that were refused: a request line if it can be read, or else what stood in its place."""
+    """What a log can say of bytes that were refused: a request line if it can be read, or else what stood in
+    its place."""
     line, newline, _ = data.lstrip(b"\r\n").partition(b"\n")
     line = line.rstrip(b"\r")
     found = REQUEST_LINE.fullmatch(line)
@@ -147,7 +154,8 @@ def refused_request(data: bytes, remote_addr: str) -> dict[str, Any]:
 
 
 class LogFile:
-    """A file that is appended to and can be opened anew after it was renamed (logrotate), or a stream of somebody else's."""
+    """A file that is appended to and can be opened anew after it was renamed (logrotate), or a stream of
+    somebody else's."""
 
     def __init__(self, to: str | os.PathLike[str] | TextIO):
         self.path = os.path.abspath(to) if isinstance(to, (str, os.PathLike)) else None
@@ -170,7 +178,8 @@ class LogFile:
             return False
 
     def reopen(self) -> None:
-        """Goes on in the file that has the path now. OSError if it cannot be opened; the old one is kept then."""
+        """Goes on in the file that has the path now. OSError if it cannot be opened; the old one is kept
+        then."""
         if self.path:
             old, self.stream = self.stream, self._open()
             old.close()
@@ -184,7 +193,8 @@ class LogFile:
 
 
 class LogWriter:
-    """Writes what an AccessLog holds back, in an OS thread, so that a slow disk or a full pipe stops no request."""
+    """Writes what an AccessLog holds back, in an OS thread, so that a slow disk or a full pipe stops no
+    request."""
 
     def __init__(self, log: AccessLog, file: LogFile):
         self.log = log

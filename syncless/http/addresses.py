@@ -40,7 +40,9 @@ def parse_bind(text: str) -> Bind:
     if rest.startswith("unix:"):
         path = rest[5:]
         if path.strip("@") == "":
-            raise ValueError(f"{text!r} wants a path, for example unix:/run/app.sock, or unix:@name for an abstract socket")
+            raise ValueError(
+                f"{text!r} wants a path, for example unix:/run/app.sock, or unix:@name for an abstract socket"
+            )
         return Bind(tls, path="\0" + path[1:] if path[0] == "@" else path)
     if rest.startswith("fd:"):
         if not rest[3:].isdecimal():
@@ -62,7 +64,8 @@ def show(address: Any, tls: bool = False) -> str:
 
 
 def systemd_fds() -> list[int]:
-    """The descriptors of the sockets that systemd has opened for this process (sd_listen_fds(3)); the variables are taken away."""
+    """The descriptors of the sockets that systemd has opened for this process (sd_listen_fds(3)); the
+    variables are taken away."""
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
         return []
     count = int(os.environ.get("LISTEN_FDS", "0"))
@@ -85,8 +88,8 @@ class Listening:
     """"user", "user:group" or ":group", names or numbers."""
 
     def open(self, bind: Bind) -> list[socket.socket]:
-        """The listening, non-blocking sockets of an address: one, or for a host name one for each of its addresses. OSError says why
-        there are none."""
+        """The listening, non-blocking sockets of an address: one, or for a host name one for each of its
+        addresses. OSError says why there are none."""
         if bind.fd is not None:
             return [self._inherit(bind.fd)]
         if bind.path is not None:
@@ -138,7 +141,9 @@ class Listening:
                 sock.listen(self.backlog)
             except OSError as error:
                 reason = os.strerror(error.errno or 0)
-                raise OSError(error.errno, f"cannot listen on {show(address)}: {reason}{_advice(error)}") from None
+                raise OSError(
+                    error.errno, f"cannot listen on {show(address)}: {reason}{_advice(error)}"
+                ) from None
         except BaseException:
             sock.close()
             raise
@@ -162,7 +167,9 @@ class Listening:
         try:
             sock = socket.socket(fileno=fd)
         except OSError as error:
-            raise OSError(error.errno, f"cannot listen on fd:{fd}: {os.strerror(error.errno or 0)}; is it inherited?") from None
+            raise OSError(
+                error.errno, f"cannot listen on fd:{fd}: {os.strerror(error.errno or 0)}; is it inherited?"
+            ) from None
         if sock.type != socket.SOCK_STREAM or not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             sock.detach()
             raise OSError(errno.EINVAL, f"cannot listen on fd:{fd}: it is no listening stream socket")
@@ -178,15 +185,16 @@ NO_SYN = ((0x30, 0, 0, 13), (0x54, 0, 0, 0x12), (0x15, 0, 1, 0x02), (0x06, 0, 0,
 
 
 def begin_no_more(listener: socket.socket) -> None:
-    """From now on the socket begins no connection, while those whose handshake has begun still come to be accepted.
+    """From now on the socket begins no connection, while those whose handshake has begun still come to be
+    accepted.
 
-    Fact: closing a listening socket resets the connections that wait in it, and those of which the system has not told yet: half of
-    the handshake is done, or with TCP_DEFER_ACCEPT all of it, and the request is on its way.
-    Danger: clients that were connected lose their request, after any number of calls of accept().
-    Decision: the first packets of new clients are dropped, and the socket is closed a little later. Such a client tries again after a
-    second, and is refused then, or meets the next server.
-    Price: that second. Where there are no filters, new connections are begun to the end.
-    Test: tests/wsgi/test_stop.py::test_stopping_loses_no_connection_that_has_been_made
+    Fact: closing a listening socket resets the connections that wait in it, and those of which the system has
+    not told yet: half of the handshake is done, or with TCP_DEFER_ACCEPT all of it, and the request is on its
+    way. Danger: clients that were connected lose their request, after any number of calls of accept().
+    Decision: the first packets of new clients are dropped, and the socket is closed a little later. Such a
+    client tries again after a second, and is refused then, or meets the next server. Price: that second.
+    Where there are no filters, new connections are begun to the end. Test:
+    tests/wsgi/test_stop.py::test_stopping_loses_no_connection_that_has_been_made
     """
     if listener.family == socket.AF_UNIX or sys.platform != "linux":
         return
@@ -204,7 +212,8 @@ def shut(listener: socket.socket) -> None:
 
 
 def owner_ids(text: str) -> tuple[int, int]:
-    """The numbers of "user", "user:group" or ":group"; -1 for what is not named. ValueError if there is no such user or group."""
+    """The numbers of "user", "user:group" or ":group"; -1 for what is not named. ValueError if there is no
+    such user or group."""
     import grp  # not everywhere
     import pwd
 

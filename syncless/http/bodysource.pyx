@@ -1,6 +1,8 @@
-"""Where wsgi.input gets its bytes: from the inbox of its connection, then from the socket, waiting for a client that has not sent enough.
+"""Where wsgi.input gets its bytes: from the inbox of its connection, then from the socket, waiting for a
+client that has not sent enough.
 
-A client may make an application wait for so long, for so long in all, and not more slowly than so: see the body's limits in limits.py.
+A client may make an application wait for so long, for so long in all, and not more slowly than so: see the
+body's limits in limits.py.
 """
 
 cimport cython
@@ -89,7 +91,8 @@ cdef class BodySource(Peer):
         return 0
 
     cdef int check_pace(self) except -1:
-        """BodyTimeout where the client has made the application wait for too long in all, or sends too slowly."""
+        """BodyTimeout where the client has made the application wait for too long in all, or sends too
+        slowly."""
         cdef Service service = self.service
         cdef double waited = self.request.body_waited / 1e9
         if service.body_total and waited > service.body_total:

@@ -1,4 +1,5 @@
-"""Certificates: which one a client is shown, and reading them anew while connections go on. The bytes are tls.pyx's."""
+"""Certificates: which one a client is shown, and reading them anew while connections go on. The bytes are
+tls.pyx's."""
 
 from __future__ import annotations
 
@@ -40,31 +41,39 @@ class TLSSettings:
     def apply(self, context: ssl.SSLContext) -> None:
         """ValueError for what OpenSSL does not know; OSError names the file."""
         if self.minimum not in MINIMUM:
-            raise ValueError(f"the oldest version of TLS must be one of {', '.join(MINIMUM)}, not {self.minimum!r}")
+            raise ValueError(
+                f"the oldest version of TLS must be one of {', '.join(MINIMUM)}, not {self.minimum!r}"
+            )
         context.minimum_version = MINIMUM[self.minimum]
         try:
             context.set_ciphers(self.ciphers or ":".join(CIPHERS))
         except ssl.SSLError:
-            raise ValueError(f"no suite of {self.ciphers!r} is known to OpenSSL; see `openssl ciphers -v`") from None
+            raise ValueError(
+                f"no suite of {self.ciphers!r} is known to OpenSSL; see `openssl ciphers -v`"
+            ) from None
         if self.client_ca is not None:
             try:
                 context.load_verify_locations(self.client_ca)
             except ssl.SSLError as error:
-                raise ValueError(f"{self.client_ca}: {error.reason or error}; it must be PEM certificates of authorities") from None
+                raise ValueError(
+                    f"{self.client_ca}: {error.reason or error}; it must be PEM certificates of authorities"
+                ) from None
             except OSError as error:
                 raise OSError(error.errno, error.strerror, self.client_ca) from None
             context.verify_mode = ssl.CERT_REQUIRED
 
 
 def server_context(certificate: Files, settings: TLSSettings | None = None) -> ssl.SSLContext:
-    """A context with this certificate: Mozilla's intermediate configuration, no renegotiation, HTTP/1.1 by ALPN. OSError and ValueError
-    name the file."""
+    """A context with this certificate: Mozilla's intermediate configuration, no renegotiation, HTTP/1.1 by
+    ALPN. OSError and ValueError name the file."""
     settings = settings or TLSSettings()
     certfile, keyfile = (certificate, None) if isinstance(certificate, str) else certificate
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     settings.apply(context)
     context.options |= getattr(ssl, "OP_NO_RENEGOTIATION", 0)
-    context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE  # all of them are good: a client knows which is quick for it
+    context.options &= (
+        ~ssl.OP_CIPHER_SERVER_PREFERENCE
+    )  # all of them are good: a client knows which is quick for it
     context.set_alpn_protocols(["http/1.1"])
     try:
         context.load_cert_chain(certfile, keyfile, settings.password or _no_password)
@@ -73,18 +82,22 @@ def server_context(certificate: Files, settings: TLSSettings | None = None) -> s
             f"{certfile}{' with ' + keyfile if keyfile else ''}: {error.reason or error}; it must be a PEM certificate and its key"
         ) from None
     except OSError as error:
-        raise OSError(error.errno, error.strerror, certfile if keyfile is None else f"{certfile} or {keyfile}") from None
+        raise OSError(
+            error.errno, error.strerror, certfile if keyfile is None else f"{certfile} or {keyfile}"
+        ) from None
     return context
 
 
 def _no_password() -> str:
-    """Asked for where a key is encrypted: OpenSSL would ask at the terminal, and the server would stand still."""
+    """Asked for where a key is encrypted: OpenSSL would ask at the terminal, and the server would stand
+    still."""
     raise ValueError("the private key is encrypted: give key_password, or --key-password-file")
 
 
 def by_name(default: ssl.SSLContext, others: Mapping[str, ssl.SSLContext]) -> ssl.SSLContext:
-    """Makes the default context choose another one by the name that the client asks for (SNI, RFC 6066, 3): "www.example.org", or
-    "*.example.org" for one label. A client that asks for another name, or none, is shown the default."""
+    """Makes the default context choose another one by the name that the client asks for (SNI, RFC 6066, 3):
+    "www.example.org", or "*.example.org" for one label. A client that asks for another name, or none, is
+    shown the default."""
     contexts = {name.lower(): context for name, context in others.items()}
 
     def choose(connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
@@ -120,12 +133,15 @@ def make_certificates(
     names: Mapping[str, Files] | None,
     settings: TLSSettings,
 ) -> Certificates | None:
-    """From the arguments of `serve`; None where there is no TLS. ValueError if they contradict one another."""
+    """From the arguments of `serve`; None where there is no TLS. ValueError if they contradict one
+    another."""
     if context is not None:
         if certfile or names:
             raise ValueError("either ssl_context or certificate files, not both")
         if settings != TLSSettings():
-            raise ValueError("an ssl_context has its own authorities, ciphers, versions and keys: give them there")
+            raise ValueError(
+                "an ssl_context has its own authorities, ciphers, versions and keys: give them there"
+            )
         given = context
         return Certificates(given if not isinstance(given, ssl.SSLContext) else lambda: given)
     if keyfile and not certfile:
@@ -134,7 +150,9 @@ def make_certificates(
         if settings != TLSSettings():
             raise ValueError("there are settings of TLS, but no certificate: give certfile or certificates")
         return None
-    files: Files = (certfile, keyfile) if certfile and keyfile else certfile or next(iter((names or {}).values()))
+    files: Files = (
+        (certfile, keyfile) if certfile and keyfile else certfile or next(iter((names or {}).values()))
+    )
 
     def make() -> ssl.SSLContext:
         others = {name: server_context(other, settings) for name, other in (names or {}).items()}

@@ -1,6 +1,7 @@
 """The life of a connection, in the loop and without a tasklet of its own:
 
-    accept -> read -> scan head -> Request (tasklet: environ, application, response) -> send -> next head, or close
+    accept -> read -> scan head -> Request (tasklet: environ, application, response) -> send -> next head, or
+    close
 
     GREETING --- TLS is set up, the proxy has spoken ---> READING        both at once where the port is plain
     READING ----- head complete ----> RUNNING_APP ---- response ended ----> READING        keep-alive
@@ -9,11 +10,13 @@
        | malformed, too large, too late    | cannot be kept                    | idle for too long
        +--> answer --> LINGERING <---------+                                   +--> CLOSED
 
-Reading happens when the loop says that there is something, into a receive buffer that all connections share; what is left over (a part
-of a head, a body, pipelined requests) is kept in a buffer of the connection's own, no larger than that. So an idle connection is one small
-object. Requests of one connection are answered one after the other, in a loop, never by recursion. Sending: see service.pyx.
+Reading happens when the loop says that there is something, into a receive buffer that all connections share;
+what is left over (a part of a head, a body, pipelined requests) is kept in a buffer of the connection's own,
+no larger than that. So an idle connection is one small object. Requests of one connection are answered one
+after the other, in a loop, never by recursion. Sending: see service.pyx.
 
-A connection is registered with the poller only when it has to wait, so one that is answered and closed at once never is.
+A connection is registered with the poller only when it has to wait, so one that is answered and closed at
+once never is.
 """
 
 import sys
@@ -56,10 +59,12 @@ cdef extern from "Python.h":
 cdef enum:
     OUT_HIGH = 65536            # bytes waiting to be sent beyond which no further pipelined request is begun
 
-cdef str INPUT = sys.intern("wsgi.input")     # the very object that is in the template: found without a comparison
+# the very object that is in the template: found without a comparison
+cdef str INPUT = sys.intern("wsgi.input")
 
 
-@cython.no_gc           # its cycles with a Request end with the request; not being tracked makes it smaller and cheaper
+# its cycles with a Request end with the request; not being tracked makes it smaller and cheaper
+@cython.no_gc
 cdef class Connection(BodySource):
     # -- what the loop says --------------------------------------------------------------------------------------------------
 
@@ -90,8 +95,8 @@ cdef class Connection(BodySource):
         return 0
 
     cdef int forked(self, Loop loop) except -1:
-        """The child keeps no descriptor of it and sends nothing: the connection is the parent's, whose closing ends it.
-        The part of a body that has come can still be read."""
+        """The child keeps no descriptor of it and sends nothing: the connection is the parent's, whose
+        closing ends it. The part of a body that has come can still be read."""
         cdef Buffer inbox = self.inbox
         cdef uint32_t start = self.inbox_start
         self.gone = True
@@ -184,7 +189,8 @@ cdef class Connection(BodySource):
         return self.rest(loop)
 
     cdef int answer(self, Loop loop, Request request, bint has_turn) except -1:
-        """Runs the request to its end. `has_turn`: it is counted already, because the one that made room for it handed its turn over."""
+        """Runs the request to its end. `has_turn`: it is counted already, because the one that made room for
+        it handed its turn over."""
         cdef Service service = self.service
         if not has_turn:
             service.active += 1
@@ -215,12 +221,13 @@ cdef class Connection(BodySource):
         request.input.source = None
         if request.handler is not None:
             request.handler = None
-        if self.reader is not None:             # another tasklet waits for the body of what is no request any more
+        if self.reader is not None:  # another tasklet waits for the body of what is no request any more
             self.service.loop.wake(self.reader, None)
         self.busy = False
         if self.phase != CLOSED:
             self.phase = READING
-        # the caller's: the application has kept nothing of it, and no tasklet-local data hangs on it that the next request would find
+        # the caller's: the application has kept nothing of it, and no tasklet-local data hangs on it that the
+        # next request would find
         if Py_REFCNT(<PyObject*> request) == 1 and not has_weakrefs(<PyObject*> request):
             request._exception = None           # its traceback would keep the request's objects alive
             if self.phase != CLOSED and request.head_serial:
@@ -328,7 +335,8 @@ cdef class Connection(BodySource):
             return request
 
     cdef Request prepare(self, const char* data, head* found):
-        """A Request from a scanned head: the connection's last one, if it had the same head and has left its environ as it was."""
+        """A Request from a scanned head: the connection's last one, if it had the same head and has left its
+        environ as it was."""
         cdef Service service = self.service
         cdef EnvironMaker environs = service.environs
         cdef Memory* memory = environs.memory_of(self.fd)
@@ -411,7 +419,7 @@ cdef class Connection(BodySource):
 
     cdef int close_when_sent(self, Loop loop) except -1:
         self.closing = True
-        if self.unread:                         # or one that sends all before it reads never takes a long answer
+        if self.unread:  # or one that sends all before it reads never takes a long answer
             self.read_away(loop)
         if self.sending:
             self.service.set_deadline(self, WRITE_DEADLINE)
@@ -433,7 +441,8 @@ cdef class Connection(BodySource):
         return 0
 
     cdef int finish(self, Loop loop) except -1:
-        """All is sent. Closing now would reset the connection, and perhaps destroy the answer, if the client has sent more."""
+        """All is sent. Closing now would reset the connection, and perhaps destroy the answer, if the client
+        has sent more."""
         if self.phase == CLOSED:
             return 0
         if self.ended or not (self.inbox.size or self.readable or self.peer_shutdown or self.unread):
@@ -448,9 +457,11 @@ cdef class Connection(BodySource):
         return 0
 
     cdef bint close_idle(self, Loop loop) except -1:
-        """Closes it between requests, unless bytes have come of which the loop has not told yet: they are answered. Returns whether it is closed.
+        """Closes it between requests, unless bytes have come of which the loop has not told yet: they are
+        answered. Returns whether it is closed.
 
-        A proxy does not send a POST again when its connection is closed, so closing one whose request is there would lose it.
+        A proxy does not send a POST again when its connection is closed, so closing one whose request is
+        there would lose it.
         """
         if self.has_bytes():
             self.readable = True

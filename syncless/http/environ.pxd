@@ -33,15 +33,15 @@ cdef class EnvironMaker:
     cdef str last_query
     cdef int most                       # memories there may be
     cdef int count                      # of them
-    cdef int hand                       # the next that is looked at when one is wanted and there may be no more
+    cdef int hand  # the next that is looked at when one is wanted and there may be no more
     cdef Memory** memories              # without gaps
     cdef Memory** by_fd                 # the same; NULL: this descriptor has none
     cdef int fd_capacity
     cdef const int64_t* clock           # the loop's
     cdef list remembered                # the environs that belong to them
-    cdef list spares                    # requests that have ended, and left the environ of such a head as it was
+    cdef list spares  # requests that have ended, and left the environ of such a head as it was
     cdef int64_t serials
-    cdef int64_t scanned                # the serial of the head that scan() found last; 0: it is not remembered
+    cdef int64_t scanned  # the serial of the head that scan() found last; 0: it is not remembered
     cdef long scan(self, const char* data, size_t size, const head_limits* limits, int fd, bint remember, head* found) noexcept
     cdef dict make(self, const char* data, head* found, int fd, object remote_addr, int remote_port, bint trusted)
     cdef Memory* memory_of(self, int fd) noexcept

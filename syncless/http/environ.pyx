@@ -1,8 +1,8 @@
 """From a scanned request head to the environ of PEP 3333.
 
-Takes the bytes and the offsets that head.c found. Knows nothing of sockets or of what the application does with it. Strings are
-latin-1, as PEP 3333 wants; PATH_INFO is percent-decoded once. Fields whose name has an underscore, and `Proxy`, which would pass for
-the proxy settings of CGI programs, are left out.
+Takes the bytes and the offsets that head.c found. Knows nothing of sockets or of what the application does
+with it. Strings are latin-1, as PEP 3333 wants; PATH_INFO is percent-decoded once. Fields whose name has an
+underscore, and `Proxy`, which would pass for the proxy settings of CGI programs, are left out.
 """
 
 import sys
@@ -59,7 +59,8 @@ cdef str HTTP_HOST = "HTTP_HOST"
 # Never kept for the next request.
 SECRET = ("authorization", "cookie", "proxy-authorization", "x-csrf-token")
 
-# In which a proxy says whose request it passes on: removed, with everything that begins with X-Forwarded, unless the peer is trusted.
+# In which a proxy says whose request it passes on: removed, with everything that begins with X-Forwarded,
+# unless the peer is trusted.
 FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto", "x-real-ip")
 
 
@@ -109,7 +110,8 @@ cdef class EnvironMaker:
         self.template[QUERY_STRING] = ""
         self.template[SERVER_PROTOCOL] = "HTTP/1.1"
         self.template[REMOTE_ADDR] = self.template[REMOTE_PORT] = self.template[INPUT] = None
-        # A dict keeps the size of its table when it is copied. With 22 keys it has room for 42: headers are added without a resize.
+        # A dict keeps the size of its table when it is copied. With 22 keys it has room for 42: headers are
+        # added without a resize.
         for i in range(22 - len(self.template)):
             self.template[i] = None
         for key in [key for key in self.template if isinstance(key, int)]:
@@ -169,8 +171,8 @@ cdef class EnvironMaker:
     cdef Memory* claim(self, int fd, long size) noexcept:
         """The descriptor's memory, with room for so many bytes of fields; NULL if it can have none.
 
-        Called while the bytes of a head are in use: objects that belong to an older memory stay where they are, and leave when make()
-        and prepare() put others in their place.
+        Called while the bytes of a head are in use: objects that belong to an older memory stay where they
+        are, and leave when make() and prepare() put others in their place.
         """
         cdef Memory* memory = self.memory_of(fd)
         cdef char* grown
@@ -207,7 +209,8 @@ cdef class EnvironMaker:
         return memory
 
     cdef bint make_way(self, int fd) noexcept:
-        """Whether there is a place for one memory more: a new one, or that of a connection that has been silent for SILENT, at the hand."""
+        """Whether there is a place for one memory more: a new one, or that of a connection that has been
+        silent for SILENT, at the hand."""
         cdef Memory** grown
         cdef int _, room
         if fd >= self.fd_capacity:
@@ -232,7 +235,8 @@ cdef class EnvironMaker:
         cdef Memory* last
         if memory == NULL:
             return
-        environ, spare = self.remembered[memory.index], self.spares[memory.index]     # they go last: that may run a finaliser
+        # they go last: that may run a finaliser
+        environ, spare = self.remembered[memory.index], self.spares[memory.index]
         self.count -= 1
         last = self.memories[self.count]
         self.memories[memory.index] = last
@@ -246,13 +250,13 @@ cdef class EnvironMaker:
         environ = spare = None
 
     cdef long scan(self, const char* data, size_t size, const head_limits* limits, int fd, bint remember, head* found) noexcept:
-        """As head_scan() of head.h; header_count is -1 where the fields are those that were remembered for the descriptor.
-        `scanned` then says whether all of the head is.
+        """As head_scan() of head.h; header_count is -1 where the fields are those that were remembered for
+        the descriptor. `scanned` then says whether all of the head is.
 
         `remember`: the connection has been used before, so it may well be used again.
 
-        A client sends the same fields with each request of a connection, whatever it asks for. Comparing them with the last ones is
-        faster than reading them again.
+        A client sends the same fields with each request of a connection, whatever it asks for. Comparing them
+        with the last ones is faster than reading them again.
         """
         cdef Memory* memory = self.memory_of(fd)
         cdef long used, line
@@ -302,8 +306,8 @@ cdef class EnvironMaker:
             memcpy(memory.found, found, HEAD_BEFORE_HEADERS)
 
     cdef dict make(self, const char* data, head* found, int fd, object remote_addr, int remote_port, bint trusted):
-        """The environ, without its wsgi.input, of a head that scan() found just now: no allocation may come between, because it may
-        run a finaliser that switches to another connection."""
+        """The environ, without its wsgi.input, of a head that scan() found just now: no allocation may come
+        between, because it may run a finaliser that switches to another connection."""
         cdef Memory* memory = self.memory_of(fd)
         cdef int64_t claimed = memory.claimed if memory != NULL and memory.size < 0 else 0
         cdef dict environ
@@ -315,7 +319,8 @@ cdef class EnvironMaker:
             environ[REMOTE_PORT] = str(remote_port) if remote_port >= 0 else ""
             if claimed:
                 remembered = PyDict_Copy(environ)
-                memory = self.memory_of(fd)     # again: a finaliser may have switched, and the connection been closed meanwhile
+                # again: a finaliser may have switched, and the connection been closed meanwhile
+                memory = self.memory_of(fd)
                 if memory != NULL and memory.size < 0 and memory.claimed == claimed:
                     memory.size = -memory.size
                     self.remembered[memory.index] = remembered
@@ -335,7 +340,8 @@ cdef class EnvironMaker:
         return environ
 
     cdef dict fields(self, const char* data, head* found, bint trusted):
-        """A copy of the template with the header fields; those in which a proxy speaks of its client only if the peer is trusted."""
+        """A copy of the template with the header fields; those in which a proxy speaks of its client only if
+        the peer is trusted."""
         cdef dict environ = PyDict_Copy(self.template)
         cdef uint64_t seen[2]
         cdef head_header* header

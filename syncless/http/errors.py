@@ -4,7 +4,8 @@ from __future__ import annotations
 
 
 class ClientError(Exception):
-    """The client broke the protocol or a limit. Not caught by the application, it is answered with `status`."""
+    """The client broke the protocol or a limit. Not caught by the application, it is answered with
+    `status`."""
 
     status = 400
     headers: tuple[tuple[str, str], ...] = ()
@@ -28,7 +29,8 @@ class BodyTimeout(ClientError, TimeoutError):
 
 
 class UpgradeRequired(ClientError):
-    """The client asks for a version of the WebSocket protocol that is not spoken here: 426 (RFC 6455, 4.4)."""
+    """The client asks for a version of the WebSocket protocol that is not spoken here: 426 (RFC 6455,
+    4.4)."""
 
     status = 426
     headers = (("Sec-WebSocket-Version", "13"),)
@@ -39,7 +41,8 @@ class ClientGone(ClientError, ConnectionError):
 
 
 class RequestTimeout(BaseException):
-    """The request is not answered after Limits.request_seconds: 503. A BaseException, so that ``except Exception`` does not swallow it."""
+    """The request is not answered after Limits.request_seconds: 503. A BaseException, so that ``except
+    Exception`` does not swallow it."""
 
 
 REASONS: dict[int, str] = {

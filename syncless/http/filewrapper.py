@@ -1,4 +1,5 @@
-"""wsgi.file_wrapper (PEP 3333): a file as a response body. Sent by sendfile where the file has a descriptor, else in blocks."""
+"""wsgi.file_wrapper (PEP 3333): a file as a response body. Sent by sendfile where the file has a descriptor,
+else in blocks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""What comes on a connection before HTTP: a PROXY header from a trusted peer, then a TLS handshake, or neither.
+"""What comes on a connection before HTTP: a PROXY header from a trusted peer, then a TLS handshake, or
+neither.
 
-Whether the port is plain or TLS is told by the first byte, so that a browser that speaks HTTP to a TLS port gets an answer that says so.
+Whether the port is plain or TLS is told by the first byte, so that a browser that speaks HTTP to a TLS port
+gets an answer that says so.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -16,7 +18,8 @@ cdef enum:
 
 
 cdef int greet_peer(Peer peer) except -2:
-    """Goes on as far as it can: READY for HTTP, WANTS_READ, WANTS_WRITE, FAILED, or NOT_TLS where it should be."""
+    """Goes on as far as it can: READY for HTTP, WANTS_READ, WANTS_WRITE, FAILED, or NOT_TLS where it should
+    be."""
     cdef Service service = peer.service
     cdef Py_ssize_t got
     cdef char* data

@@ -1,7 +1,8 @@
 """wsgi.input: the body of one request, read on demand, whatever its framing (RFC 9112, 6 and 7).
 
-Takes a ByteSource, the connection as this file sees it. The tasklet parks while the client has not sent enough. After the end every
-read returns b"" (wsgi.input_terminated). What is wrong with the body is raised as a ClientError.
+Takes a ByteSource, the connection as this file sees it. The tasklet parks while the client has not sent
+enough. After the end every read returns b"" (wsgi.input_terminated). What is wrong with the body is raised as
+a ClientError.
 """
 
 cimport cython
@@ -64,7 +65,8 @@ cdef class _Growing:
         Py_XDECREF(self.whole)
 
     cdef char* space(self, int64_t most) except NULL:
-        """Where the next byte goes, with room for it; `most`: bytes that there will be in the end, if that is known."""
+        """Where the next byte goes, with room for it; `most`: bytes that there will be in the end, if that is
+        known."""
         cdef int64_t room
         if self.size == self.room:
             room = self.room + self.room // 2 if self.room else <int64_t> FIRST
@@ -140,7 +142,8 @@ cdef class Input:
         return n if n < self.remaining else <Py_ssize_t> self.remaining
 
     cdef Py_ssize_t fill(self, char* into, Py_ssize_t n) except -1:
-        """Moves up to n bytes of the body, at least one, to where the caller wants them; 0 at the end of the body."""
+        """Moves up to n bytes of the body, at least one, to where the caller wants them; 0 at the end of the
+        body."""
         cdef char* data
         cdef ByteSource source
         cdef Py_ssize_t got
@@ -289,7 +292,8 @@ cdef class Input:
         return b"" if line is None else line.result()
 
     def read(self, size=-1, /) -> bytes:
-        """read([size]): that many bytes, fewer only at the end of the body; all of it without a size or with a negative one."""
+        """read([size]): that many bytes, fewer only at the end of the body; all of it without a size or with
+        a negative one."""
         return self.take(-1 if size is None else size)
 
     def readline(self, size=-1, /) -> bytes:
@@ -310,7 +314,8 @@ cdef class Input:
         return lines
 
     def readinto(self, buffer, /) -> int:
-        """readinto(buffer): fills the buffer, less only at the end of the body; returns the number of bytes."""
+        """readinto(buffer): fills the buffer, less only at the end of the body; returns the number of
+        bytes."""
         view = memoryview(buffer).cast("B")
         data = self.take(len(view))
         view[:len(data)] = data

@@ -38,17 +38,21 @@ class Limits:
     header_count: int = 100
     """Header fields of a request; 431 beyond (Apache LimitRequestFields). At most 128."""
     head_bytes: int = 32768
-    """Bytes of a whole request head; 431 beyond (nginx large_client_header_buffers, 4 of 8k). At most 60000."""
+    """Bytes of a whole request head; 431 beyond (nginx large_client_header_buffers, 4 of 8k). At most
+    60000."""
     chunk_line: int = 256
-    """Bytes of a chunk's size line with its extensions; 413 beyond (Go net/http: 4096 per line, 16 kB in all)."""
+    """Bytes of a chunk's size line with its extensions; 413 beyond (Go net/http: 4096 per line, 16 kB in
+    all)."""
     trailer_bytes: int = 8192
     """Bytes of the trailer section of a chunked body; 431 beyond."""
     body_bytes: int = 1 << 30
     """Bytes of a request body; 413 beyond (waitress max_request_body_size)."""
     remembered: int = 1024
-    """Active connections whose last request head is remembered, so that the same fields are not read again: some 4 kB for each. 0: none."""
+    """Active connections whose last request head is remembered, so that the same fields are not read again:
+    some 4 kB for each. 0: none."""
     drain_bytes: int = 1 << 16
-    """Bytes of a body, unread by the application, that are read away to keep the connection; it is closed beyond."""
+    """Bytes of a body, unread by the application, that are read away to keep the connection; it is closed
+    beyond."""
     pipelined: int = 32
     """Requests of one connection that are answered before others get a turn."""
     connections: int = 0
@@ -62,9 +66,11 @@ class Limits:
     queued: int = 1000
     """Requests that wait for one at work to end, where `requests` is set; 503 with Retry-After beyond."""
     buffered_bytes: int = 1 << 28
-    """Bytes held in the buffers of all connections of an address; beyond, those that take longest for their request head are cut off."""
+    """Bytes held in the buffers of all connections of an address; beyond, those that take longest for their
+    request head are cut off."""
     websocket_bytes: int = 1 << 20
-    """Bytes of a WebSocket message, decompressed; the connection is closed with 1009 beyond (websockets: 1 MiB)."""
+    """Bytes of a WebSocket message, decompressed; the connection is closed with 1009 beyond (websockets: 1
+    MiB)."""
     linger_bytes: int = 1 << 30
     """Bytes that a client may go on sending after its answer, before the connection is closed: a body that was refused
     or not read (as `body_bytes`). At most 4,000,000,000."""
@@ -74,9 +80,11 @@ class Limits:
     """Connections that the system queues for accept() (listen(2); Node 511, gunicorn 2048)."""
 
     head_seconds: float = 30.0
-    """From the first byte of a request (or the connection's start) to the end of its head; 408 (Apache RequestReadTimeout)."""
+    """From the first byte of a request (or the connection's start) to the end of its head; 408 (Apache
+    RequestReadTimeout)."""
     greeting_seconds: float = 10.0
-    """For a TLS handshake and a PROXY header, from the connection's start; it is closed silently (Go net/http has none; nginx 60)."""
+    """For a TLS handshake and a PROXY header, from the connection's start; it is closed silently (Go net/http
+    has none; nginx 60)."""
     idle_seconds: float = 75.0
     """Between requests of a kept connection; it is closed silently (nginx keepalive_timeout)."""
     body_seconds: float = 60.0
@@ -84,24 +92,28 @@ class Limits:
     body_total_seconds: float = 3600.0
     """That an application waits for a body in all; 408. 0: any time."""
     body_rate: int = 240
-    """Bytes of a body per second, on average over the time that the application waits for it; 408 below (Kestrel). 0: any rate."""
+    """Bytes of a body per second, on average over the time that the application waits for it; 408 below
+    (Kestrel). 0: any rate."""
     body_grace_seconds: float = 5.0
     """Of waiting for a body before `body_rate` counts (Kestrel)."""
     request_seconds: float = 0.0
-    """From a request's head to the end of its response: RequestTimeout is raised in its tasklet; 503. 0: any time (gunicorn: 30)."""
+    """From a request's head to the end of its response: RequestTimeout is raised in its tasklet; 503. 0: any
+    time (gunicorn: 30)."""
     queue_seconds: float = 30.0
     """That a request waits for another one to end; 503 with Retry-After."""
     retry_seconds: float = 1.0
     """What Retry-After says in a 503."""
     write_seconds: float = 60.0
-    """Without a byte that a client takes of its answer; the connection is reset, some seconds later at most (nginx send_timeout)."""
+    """Without a byte that a client takes of its answer; the connection is reset, some seconds later at most
+    (nginx send_timeout)."""
     write_rate: int = 240
     """Bytes of an answer per second that a client must take, on average over the time that it makes the server wait; its connection is
     reset below (Kestrel MinResponseDataRate). 0: any rate."""
     write_grace_seconds: float = 5.0
     """Of waiting for a client to take its answer before `write_rate` counts (Kestrel)."""
     ping_seconds: float = 20.0
-    """Without a byte from a WebSocket before it is sent a ping; it is closed if it is silent for as long again (websockets: 20)."""
+    """Without a byte from a WebSocket before it is sent a ping; it is closed if it is silent for as long
+    again (websockets: 20)."""
     linger_seconds: float = 30.0
     """For which a client may go on sending after its answer, at `body_rate`, before the connection is closed (nginx
     lingering_time)."""
@@ -120,7 +132,8 @@ class Limits:
     worker_boot_seconds: float = 60.0
     """For which a worker may import its application before it is killed."""
     stop_seconds: float = 30.0
-    """For requests in flight when the server stops; they are interrupted afterwards (gunicorn graceful_timeout)."""
+    """For requests in flight when the server stops; they are interrupted afterwards (gunicorn
+    graceful_timeout)."""
     stop_idle_seconds: float = 2.0
     """For which a server that stops, or a worker that is replaced, keeps its idle connections: the next request of each is answered with
     Connection: close. A proxy that sends a POST at the moment at which its connection is closed does not send it again."""

@@ -1,11 +1,12 @@
 """A lingering close: what a client still sends is read and thrown away, so that it sees the answer.
 
-Takes a Peer; when to begin is said in connection.pyx. Fact: closing a socket with bytes unread, or before bytes that are
-on their way, resets the connection. Danger: the reset destroys the answer in the client's own buffers. A client that sends
-all of its body before it reads never sees it, nor does a proxy (RFC 9112, 9.6). Decision: our half is closed; the rest
-follows when the client closes, falls silent, sends too slowly or has had its time. Price: a connection without a buffer and
-without a tasklet for up to Limits.linger_seconds, and the time to read. So such connections are counted, and the first to
-be closed for others. Guarded by tests/wsgi/test_linger.py.
+Takes a Peer; when to begin is said in connection.pyx. Fact: closing a socket with bytes unread, or before
+bytes that are on their way, resets the connection. Danger: the reset destroys the answer in the client's own
+buffers. A client that sends all of its body before it reads never sees it, nor does a proxy (RFC 9112, 9.6).
+Decision: our half is closed; the rest follows when the client closes, falls silent, sends too slowly or has
+had its time. Price: a connection without a buffer and without a tasklet for up to Limits.linger_seconds, and
+the time to read. So such connections are counted, and the first to be closed for others. Guarded by
+tests/wsgi/test_linger.py.
 """
 
 from cpython.object cimport PyObject
@@ -48,7 +49,8 @@ cdef int begin_lingering(Peer peer, Loop loop) except -1:
 
 
 cdef bint discard(Peer peer, Loop loop) except -1:
-    """Throws away what has come. Whether that was the last: the client has closed, or sent more than it may."""
+    """Throws away what has come. Whether that was the last: the client has closed, or sent more than it
+    may."""
     cdef char waste[WASTE]
     cdef Py_ssize_t n
     cdef int _

@@ -1,7 +1,9 @@
-"""AccessLog: a line for each response, put together without a Python string of its own and held back until it is written.
+"""AccessLog: a line for each response, put together without a Python string of its own and held back until it
+is written.
 
-Takes what accesslog.py has made of a format. Everything that a client can choose is escaped, so that nobody can forge a line or a field:
-as \\xHH in text (Apache's way), as \\u00HH in JSON, percent-encoded in the request line.
+Takes what accesslog.py has made of a format. Everything that a client can choose is escaped, so that nobody
+can forge a line or a field: as \\xHH in text (Apache's way), as \\u00HH in JSON, percent-encoded in the
+request line.
 """
 
 import time
@@ -26,9 +28,10 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object s)
 
 cdef enum:
-    WRITTEN_AT = 1 << 18        # bytes held back that ask to be written: a thread is asked so often, which costs as much as many lines
+    # bytes held back that ask to be written: a thread is asked so often, which costs as much as many lines
+    WRITTEN_AT = 1 << 18
     SHORT = 16                  # bytes
-    HELD = 1 << 23              # at most; lines beyond are dropped: the disk or the reader of a pipe stands still
+    HELD = 1 << 23  # at most; lines beyond are dropped: the disk or the reader of a pipe stands still
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -57,7 +60,8 @@ cdef str text_of(dict environ, str key):
 
 
 cdef class AccessLog:
-    """AccessLog(atoms, json): the atoms are pairs of a Kind's name and its key; `log()` is called by the server, `take()` by who writes."""
+    """AccessLog(atoms, json): the atoms are pairs of a Kind's name and its key; `log()` is called by the
+    server, `take()` by who writes."""
 
     def __init__(self, list atoms not None, bint json):
         cdef int i
@@ -260,7 +264,7 @@ cdef class AccessLog:
         cdef Py_ssize_t i
         cdef unsigned c
         cdef char escape[16]
-        if PyUnicode_KIND(text) != 1:           # an application has put it there; clients can only send latin-1
+        if PyUnicode_KIND(text) != 1:  # an application has put it there; clients can only send latin-1
             return self.put_escaped("".join([letter if letter < "\u0100" else f"U+{ord(letter):04X}" for letter in text]))
         for i in range(self.put_good(text, plain), PyUnicode_GET_LENGTH(text)):
             c = (<unsigned char*> PyUnicode_DATA(text))[i]
@@ -300,7 +304,8 @@ cdef class AccessLog:
         return block
 
     def measure(self, dict environ not None, str status, int sent, int times) -> bytes:
-        """Logs the same response so many times and takes the lines: for tests and for finding out what a line costs."""
+        """Logs the same response so many times and takes the lines: for tests and for finding out what a line
+        costs."""
         cdef int _
         cdef int64_t now = monotonic_ns()
         for _ in range(times):

@@ -11,8 +11,8 @@ from syncless._core.outlet import drain, standard
 
 
 def visible(text: str, keep: str = "") -> str:
-    """The text with everything escaped that is not printable, but for the characters to keep: text of a client must
-    neither begin a line of its own in a log nor move a terminal's cursor."""
+    """The text with everything escaped that is not printable, but for the characters to keep: text of a
+    client must neither begin a line of its own in a log nor move a terminal's cursor."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
@@ -42,8 +42,8 @@ def _write(name: str, text: str) -> None:
 
 
 def flush() -> None:
-    """Writes what print() has held back. Text that nobody reads goes nowhere from then on: the interpreter would try once more at its end,
-    and end with status 120."""
+    """Writes what print() has held back. Text that nobody reads goes nowhere from then on: the interpreter
+    would try once more at its end, and end with status 120."""
     drain()
     for stream in (sys.stdout, sys.stderr):
         try:

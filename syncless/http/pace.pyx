@@ -1,12 +1,14 @@
 """How fast a client takes an answer for which the server has to wait.
 
-A Pace exists from the first moment at which the kernel takes no more until the answer is sent or the connection closed, so a client that
-keeps up costs nothing. See Limits.write_rate, Limits.write_seconds, and peer.pyx, which sends.
+A Pace exists from the first moment at which the kernel takes no more until the answer is sent or the
+connection closed, so a client that keeps up costs nothing. See Limits.write_rate, Limits.write_seconds, and
+peer.pyx, which sends.
 
-Fact: the kernel tells of room in a socket only when a third of its buffer is free, which may be a megabyte. Danger: a client that reads 50
-kB each second seems to stand still for twenty. Decision: the bytes that wait in the socket are asked for (SIOCOUTQ), every few seconds.
-Price: a system call when a client has made us wait for longer than Limits.write_grace_seconds. Where there is none, what the
-kernel takes counts. Test: tests/wsgi/test_client_limits.py::test_slow_client_goes_on_if_it_may
+Fact: the kernel tells of room in a socket only when a third of its buffer is free, which may be a megabyte.
+Danger: a client that reads 50 kB each second seems to stand still for twenty. Decision: the bytes that wait
+in the socket are asked for (SIOCOUTQ), every few seconds. Price: a system call when a client has made us wait
+for longer than Limits.write_grace_seconds. Where there is none, what the kernel takes counts. Test:
+tests/wsgi/test_client_limits.py::test_slow_client_goes_on_if_it_may
 """
 
 from libc.stdint cimport int64_t
@@ -82,7 +84,8 @@ cdef int sent_more(Service service, int fd, Py_ssize_t n) except -1:
 
 
 cdef bint too_slow(Service service, int fd) except -1:
-    """Whether it has taken less than Limits.write_rate on average, over a time longer than Limits.write_grace_seconds."""
+    """Whether it has taken less than Limits.write_rate on average, over a time longer than
+    Limits.write_grace_seconds."""
     cdef Pace pace = service.paces.get(fd)
     cdef double waited
     if pace is None or service.write_rate == 0:
@@ -95,7 +98,8 @@ cdef bint too_slow(Service service, int fd) except -1:
 
 
 cdef bint may_wait(Service service, int fd) except -1:
-    """Whether a wait at whose client we look now may go on: that happens more often than every Limits.write_seconds."""
+    """Whether a wait at whose client we look now may go on: that happens more often than every
+    Limits.write_seconds."""
     cdef Pace pace = service.paces.get(fd)
     if pace is None:
         return False

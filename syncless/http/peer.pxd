@@ -20,7 +20,7 @@ cdef class Peer(Link):
     cdef Py_ssize_t body_sent       # of it
     cdef BaseTasklet writer         # parked until more can be sent
     cdef uint8_t readable           # recv() may have something
-    cdef uint8_t peer_shutdown               # the client sends no more; recv() is worth trying until it says so
+    cdef uint8_t peer_shutdown  # the client sends no more; recv() is worth trying until it says so
     cdef uint8_t ended              # recv() has said so
     cdef uint8_t sending            # the client is slow; more is sent when it is ready
     cdef uint8_t busy               # a request is running, whose tasklet has deadlines of its own

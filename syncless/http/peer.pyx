@@ -1,9 +1,10 @@
 """Bytes from and to a client, plain or through TLS, and closing its connection.
 
-Received bytes that are not used at once wait in the inbox. To be sent are the bytes in the out buffer and at most one large bytes
-object behind it. What is complete is sent when the service flushes, as far as the client takes it, and goes on when the client is
-ready; what is part of something longer is sent at once, and the tasklet parks while the client is slow. Knows nothing of HTTP. Next to
-read: response.pyx, which fills the buffer, and connection.pyx, which reads.
+Received bytes that are not used at once wait in the inbox. To be sent are the bytes in the out buffer and at
+most one large bytes object behind it. What is complete is sent when the service flushes, as far as the client
+takes it, and goes on when the client is ready; what is part of something longer is sent at once, and the
+tasklet parks while the client is slow. Knows nothing of HTTP. Next to read: response.pyx, which fills the
+buffer, and connection.pyx, which reads.
 """
 
 from os import pread as read_at
@@ -336,7 +337,8 @@ cdef class Peer(Link):
         return 0
 
     cdef int wait_writable(self, Loop loop) except -1:
-        """Parks the tasklet that sends until the client takes more; ClientGone after Limits.write_seconds without progress."""
+        """Parks the tasklet that sends until the client takes more; ClientGone after Limits.write_seconds
+        without progress."""
         if self.writer is not None:
             raise RuntimeError("another tasklet is sending on this connection already")
         self.arm(loop, WRITE)
@@ -356,7 +358,8 @@ cdef class Peer(Link):
         return 0
 
     cdef int abort(self) except -1:
-        """Resets the connection: the client must not take what it has for the whole. Whole answers to earlier requests go out before."""
+        """Resets the connection: the client must not take what it has for the whole. Whole answers to earlier
+        requests go out before."""
         if self.out.size > self.out_sent and not self.gone and self.writer is None:
             self.transmit(self.out.data + self.out_sent, self.out.size - self.out_sent, NULL, 0)
         self.gone = True

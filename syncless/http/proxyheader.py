@@ -1,4 +1,5 @@
-"""The PROXY protocol, versions 1 and 2: a line or block in which a load balancer announces the client whose connection it passes on.
+"""The PROXY protocol, versions 1 and 2: a line or block in which a load balancer announces the client whose
+connection it passes on.
 
 Source of the rules: HAProxy's "The PROXY protocol", sections 2.1 (human-readable) and 2.2 (binary).
 """
@@ -25,7 +26,8 @@ class ProxyHeader(NamedTuple):
     size: int
     """Bytes that belong to it."""
     source: tuple[str, int] | None
-    """Address and port of the client; port -1 for a UNIX socket; None where the sender speaks for itself or does not know."""
+    """Address and port of the client; port -1 for a UNIX socket; None where the sender speaks for itself or
+    does not know."""
 
 
 def parse_proxy_header(data: bytes) -> ProxyHeader | None:
@@ -51,7 +53,11 @@ def _line(data: bytes) -> ProxyHeader | None:
         raise ValueError("malformed PROXY header")
     kind = ipaddress.IPv4Address if family == "TCP4" else ipaddress.IPv6Address
     source, _destination = kind(rest[0]), kind(rest[1])
-    ports = [int(port) for port in rest[2:] if port.isascii() and port.isdecimal() and (port == "0" or port[0] != "0") and len(port) <= 5]
+    ports = [
+        int(port)
+        for port in rest[2:]
+        if port.isascii() and port.isdecimal() and (port == "0" or port[0] != "0") and len(port) <= 5
+    ]
     if len(ports) != 2 or max(ports) > 65535:
         raise ValueError("malformed port in a PROXY header")
     return ProxyHeader(size, (str(unmapped(source)), ports[0]))
@@ -69,9 +75,13 @@ def _block(data: bytes) -> ProxyHeader | None:
     if version_and_command == 0x20:  # LOCAL: a health check of the balancer's own
         return ProxyHeader(size, None)
     if family == TCP4 and length >= 12:
-        return ProxyHeader(size, (str(ipaddress.IPv4Address(data[16:20])), struct.unpack_from("!H", data, 24)[0]))
+        return ProxyHeader(
+            size, (str(ipaddress.IPv4Address(data[16:20])), struct.unpack_from("!H", data, 24)[0])
+        )
     if family == TCP6 and length >= 36:
-        return ProxyHeader(size, (str(unmapped(ipaddress.IPv6Address(data[16:32]))), struct.unpack_from("!H", data, 48)[0]))
+        return ProxyHeader(
+            size, (str(unmapped(ipaddress.IPv6Address(data[16:32]))), struct.unpack_from("!H", data, 48)[0])
+        )
     if family == UNIX and length >= 216:
         return ProxyHeader(size, ("", -1))
     if family in (TCP4, TCP6, UNIX):

@@ -1,8 +1,8 @@
 """One request: calls the application and sees its response through, whatever goes wrong.
 
-A Request is the tasklet in which its application runs. The leader calls it inline, so an application that never waits costs no
-switch. Takes an environ and an Input, gives bytes to its Peer, the connection as this file sees it. An error in mid-stream resets the
-connection: it must never look like a clean end.
+A Request is the tasklet in which its application runs. The leader calls it inline, so an application that
+never waits costs no switch. Takes an environ and an Input, gives bytes to its Peer, the connection as this
+file sees it. An error in mid-stream resets the connection: it must never look like a clean end.
 """
 
 import traceback
@@ -71,7 +71,8 @@ cdef class Request(Response):
         cdef BaseException failure = None
         cdef Alarm alarm = None
         if context is None or Py_REFCNT(<PyObject*> context) > 2 or PyObject_Size(context) != 0:
-            context = self.context = PyContext_New()    # the last request's, if it set no variable and nobody has it, is as good
+            # the last request's, if it set no variable and nobody has it, is as good
+            context = self.context = PyContext_New()
         self.started = loop.now
         self.status = None
         self.committed = self.bodiless = self.chunked = self.complete = self.upgraded = self.interruptible = False
@@ -191,7 +192,8 @@ cdef class Request(Response):
         return self.answer(503 if isinstance(error, (TaskletExit, KeyboardInterrupt, RequestTimeout)) else 500, error)
 
     cdef int end_in_child(self, BaseException failure) except -1:
-        """The application has forked, and this is the child: the parent answers, and the process ends with the request."""
+        """The application has forked, and this is the child: the parent answers, and the process ends with
+        the request."""
         if isinstance(failure, ClientGone):         # it would have gone on sending
             failure = None
         if failure is not None and not isinstance(failure, (KeyboardInterrupt, SystemExit, TaskletExit)):
@@ -200,7 +202,8 @@ cdef class Request(Response):
         return 0
 
     cdef BaseException end_upgrade(self, BaseException failure):
-        """The other protocol's handler says goodbye; an error is logged here, because no HTTP answer can tell of it."""
+        """The other protocol's handler says goodbye; an error is logged here, because no HTTP answer can tell
+        of it."""
         if failure is not None and not isinstance(failure, (ClientGone, TaskletExit)):
             self.log_failure(failure)
         try:
@@ -241,7 +244,8 @@ cdef class Request(Response):
         return not self.input.broken and not self.input.expect and self.input.remaining <= self.service.drain_bytes
 
     cdef int drain(self) except -1:
-        """Reads away what the application left of the body, up to a limit, so that the connection can be kept."""
+        """Reads away what the application left of the body, up to a limit, so that the connection can be
+        kept."""
         cdef char* data
         cdef Py_ssize_t n, drained = 0
         if not self.keep_alive:
@@ -265,7 +269,8 @@ cdef class Request(Response):
         return 0
 
     cdef bint reusable(self) noexcept:
-        """Whether the environ is as the application got it, and nobody has it or its input any more: the same request could have it again."""
+        """Whether the environ is as the application got it, and nobody has it or its input any more: the same
+        request could have it again."""
         return Py_REFCNT(<PyObject*> self.environ) == 1 and dict_version(self.environ) == self.environ_version \
             and Py_REFCNT(<PyObject*> self.input) == 2
 
@@ -274,11 +279,13 @@ cdef class Request(Response):
 
     @property
     def client_gone(self) -> bool:
-        """Whether the client has closed the connection, or at least its sending half; True after the request's end, too."""
+        """Whether the client has closed the connection, or at least its sending half; True after the
+        request's end, too."""
         return self.left()
 
     def interrupt_when_client_leaves(self, bint wanted=True) -> None:
-        """From now on ClientGone is raised in this request when its client closes the connection, wherever it waits."""
+        """From now on ClientGone is raised in this request when its client closes the connection, wherever it
+        waits."""
         cdef Loop loop = get_loop()
         self.interruptible = wanted
         if wanted and self.peer is not None:

@@ -25,14 +25,14 @@ cdef class Response(Tasklet):
     cdef object headers             # the list given with it, where the access log wants some of it
     cdef int code
     cdef Buffer head                # its head, but for what frames the body
-    cdef bytes recalled             # instead, with the empty line at its end, where it is that of the last response
+    cdef bytes recalled  # instead, with the empty line at its end, where it is that of the last response
     cdef bint app_closes            # it has set Connection: close
     # and as far as it is on its way
     cdef bint committed             # the head is in the buffer or beyond
     cdef bint bodiless              # HEAD, 1xx, 204, 205, 304
     cdef bint chunked
     cdef bint complete              # all of the body is in the buffer or beyond
-    cdef bint upgraded              # the connection speaks another protocol now: nothing is an HTTP response any more
+    cdef bint upgraded  # the connection speaks another protocol now: nothing is an HTTP response any more
     cdef int64_t length             # Content-Length, or -1
     cdef int64_t sent               # bytes of the body given to the buffer or beyond
 

@@ -1,4 +1,5 @@
-"""The response of one request: what an application says of it, turned into bytes for the client (PEP 3333, RFC 9110, RFC 9112).
+"""The response of one request: what an application says of it, turned into bytes for the client (PEP 3333,
+RFC 9110, RFC 9112).
 
 What frames the body:
 
@@ -7,8 +8,8 @@ What frames the body:
     HTTP/1.1, length unknown         chunked
     HTTP/1.0, length unknown         the end of the connection
 
-A response whose end is known is put into the connection's buffer and sent at the end of the loop's turn; parts of one that goes on
-are sent at once and park the tasklet while the client is slow.
+A response whose end is known is put into the connection's buffer and sent at the end of the loop's turn;
+parts of one that goes on are sent at once and park the tasklet while the client is slow.
 """
 
 cimport cython
@@ -86,7 +87,8 @@ cdef class Response(Tasklet):
     # -- what the application says -------------------------------------------------------------------------------------------
 
     cdef int accept_head(self, object status, object headers, object exc_info) except -1:
-        """What start_response() was told, checked and written as the response's head, but for what frames the body."""
+        """What start_response() was told, checked and written as the response's head, but for what frames the
+        body."""
         cdef Service service = self.service
         cdef bytes block
         cdef const char* name
@@ -176,9 +178,11 @@ cdef class Response(Tasklet):
         return self.remember_head(status, headers)
 
     cdef bint recall_head(self, object status, list headers) except -1:
-        """Whether these are the very objects of the last response: strings and tuples do not change, so neither does the head.
+        """Whether these are the very objects of the last response: strings and tuples do not change, so
+        neither does the head.
 
-        Applications whose headers are constants pay for checking and writing them once a second, when the date changes.
+        Applications whose headers are constants pay for checking and writing them once a second, when the
+        date changes.
         """
         cdef Service service = self.service
         cdef Py_ssize_t i
@@ -256,7 +260,8 @@ cdef class Response(Tasklet):
         return 0
 
     cdef int put(self, object data, bint last) except -1:
-        """A part of the body. `last`: the rest follows without the application's having a say, so it need not leave at once."""
+        """A part of the body. `last`: the rest follows without the application's having a say, so it need not
+        leave at once."""
         cdef Peer peer = self.peer
         cdef const char* bytes_
         cdef Py_ssize_t size, i
@@ -317,7 +322,8 @@ cdef class Response(Tasklet):
         return 0
 
     cdef int send_wrapped_file(self, object wrapper) except -1:
-        """The body is a file: by sendfile, if it is one that has a descriptor. Returns whether it was sent."""
+        """The body is a file: by sendfile, if it is one that has a descriptor. Returns whether it was
+        sent."""
         cdef int64_t count
         found = wrapper.region()
         if found is None:

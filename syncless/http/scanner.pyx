@@ -48,7 +48,8 @@ cdef const char* name_of(int known) noexcept nogil:
 
 
 def parse(bytes data not None, int request_line=8190, int header_count=100, int head_bytes=32768):
-    """(size, head) of the request head at the start of the data, None if it is incomplete, or minus the status to answer with.
+    """(size, head) of the request head at the start of the data, None if it is incomplete, or minus the
+    status to answer with.
 
     For tests and fuzzing; the server calls the two halves, scan_line() and scan_fields().
     """

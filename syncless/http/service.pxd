@@ -69,10 +69,11 @@ cdef class Service:
     cdef Py_ssize_t client_connections              # of one address; 0: any number
     cdef dict clients               # connections by client_key(); only if they are limited
     cdef int64_t buffered, max_buffered     # bytes in buffers of connections
-    cdef readonly Py_ssize_t queued     # requests that wait for their turn, in the order of QUEUE_DEADLINE's list
+    # requests that wait for their turn, in the order of QUEUE_DEADLINE's list
+    cdef readonly Py_ssize_t queued
     cdef object tls                 # None, or a callable that gives the SSLContext for a new connection
     cdef bint plain_too             # HTTP on a TLS port, told by its first byte
-    cdef object trusts              # None, or called with an address: whether its PROXY header or forwarded fields count
+    cdef object trusts  # None, or called with an address: whether its PROXY header or forwarded fields count
     cdef bint proxied               # trusted peers begin with a PROXY header
     cdef object forward             # called with the environ of a trusted peer's request
     cdef object websocket           # None, or makes what an application finds as environ["wsgi.websocket"]
@@ -107,7 +108,8 @@ cdef class Service:
     cdef object last_status
     cdef bytes last_line            # of last_status
     cdef int last_code
-    cdef tuple head_items           # headers of the last response of one bytes block and what they became: see Request.accept_head()
+    # headers of the last response of one bytes block and what they became: see Request.accept_head()
+    cdef tuple head_items
     cdef object head_status
     cdef bytes head_date
     cdef bytes head                 # with the empty line at its end

@@ -1,11 +1,13 @@
 """Service: what all connections of one server share. No state is global: several servers live in one process.
 
-Deadlines: connections stand in one list per kind of deadline, in the order of expiry, because all deadlines of a kind have the same
-length. Setting one is a relink; a single timer of the loop looks at the heads of the lists.
+Deadlines: connections stand in one list per kind of deadline, in the order of expiry, because all deadlines
+of a kind have the same length. Setting one is a relink; a single timer of the loop looks at the heads of the
+lists.
 
-Flushing: the responses of one turn of the loop are sent together at its end, at the latest after FLUSH_COUNT responses or FLUSH_AFTER
-ns: the application's code and data stay in the processor's caches, and so do the kernel's. A handler that takes longer than that holds
-up those that were finished before it in the same turn, so before a slow application is called everything is sent.
+Flushing: the responses of one turn of the loop are sent together at its end, at the latest after FLUSH_COUNT
+responses or FLUSH_AFTER ns: the application's code and data stay in the processor's caches, and so do the
+kernel's. A handler that takes longer than that holds up those that were finished before it in the same turn,
+so before a slow application is called everything is sent.
 """
 
 import math
@@ -35,7 +37,8 @@ def http_date(double when) -> str:
 
 
 cdef object client_key(str address):
-    """What a client's connections are counted by: its address, or its IPv6 network, of which it has all addresses."""
+    """What a client's connections are counted by: its address, or its IPv6 network, of which it has all
+    addresses."""
     return int(IPv6Address(address.partition("%")[0])) >> 64 if ":" in address else address
 
 
@@ -67,7 +70,7 @@ cdef class Flusher(Runnable):
     """Sends what is pending before the loop polls."""
 
     cdef int turn(self, Scheduler loop) except -1:
-        return self.service.flush_pending() if self.service is not None else 0      # it may have ended meanwhile
+        return self.service.flush_pending() if self.service is not None else 0  # it may have ended meanwhile
 
 
 cdef void look_at_deadlines(void* owner) noexcept:
@@ -96,7 +99,8 @@ cdef void look_at_deadlines(void* owner) noexcept:
 
 
 cdef class Service:
-    """Service(application, template, limits): made by Server. `template` is what every environ begins with."""
+    """Service(application, template, limits): made by Server. `template` is what every environ begins
+    with."""
 
     def __cinit__(self):
         timer_init(&self.timer, look_at_deadlines, <void*> self)
@@ -190,7 +194,8 @@ cdef class Service:
     # -- deadlines -----------------------------------------------------------------------------------------------------------
 
     cdef void set_deadline(self, Link link, int kind) noexcept:
-        """Takes the link out of its list, if it is in one, and puts it at the end of another, unless `kind` is NO_DEADLINE."""
+        """Takes the link out of its list, if it is in one, and puts it at the end of another, unless `kind`
+        is NO_DEADLINE."""
         cdef DeadlineList* deadlines
         if link.deadline_kind != NO_DEADLINE:
             deadlines = &self.lists[link.deadline_kind]
@@ -312,7 +317,8 @@ cdef class Service:
         return 0
 
     cdef int hold(self, Buffer* buffer, const char* data, size_t size) except -1:
-        """As append(), with no more room than that takes where it is little: there may be many half-sent heads."""
+        """As append(), with no more room than that takes where it is little: there may be many half-sent
+        heads."""
         if buffer.data == NULL and size <= LITTLE:
             buffer.data = <char*> PyMem_Malloc(size)
             if buffer.data == NULL:
@@ -349,7 +355,8 @@ cdef class Service:
         return True
 
     cdef int offer_room(self) except -1:
-        """A connection has become idle: if others wait in the backlog because there are too many, it can be closed for one of them."""
+        """A connection has become idle: if others wait in the backlog because there are too many, it can be
+        closed for one of them."""
         self.starved = False
         if self.acceptor is not None:
             self.loop.push(self.acceptor)
@@ -387,7 +394,8 @@ cdef class Service:
     # -- the unchanging parts of a response head -----------------------------------------------------------------------------
 
     cdef int status_code(self, object status) except -1:
-        """The code of a status, whose line is in last_line then; ValueError if the application's status is no status."""
+        """The code of a status, whose line is in last_line then; ValueError if the application's status is no
+        status."""
         if status is self.last_status:
             return self.last_code
         known = self.status_lines.get(status)

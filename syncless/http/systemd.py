@@ -1,4 +1,5 @@
-"""What a service manager is told: ready, reloading, stopping, alive (sd_notify(3), systemd.service(5) Type=notify and notify-reload)."""
+"""What a service manager is told: ready, reloading, stopping, alive (sd_notify(3), systemd.service(5)
+Type=notify and notify-reload)."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from collections.abc import Mapping
 
 
 class ServiceManager:
-    """Tells the one that NOTIFY_SOCKET names; does nothing where it is not set. Never waits, and never fails: the service goes on."""
+    """Tells the one that NOTIFY_SOCKET names; does nothing where it is not set. Never waits, and never fails:
+    the service goes on."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ):
         self._path = environ.get("NOTIFY_SOCKET", "")

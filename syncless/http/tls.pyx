@@ -1,7 +1,7 @@
 """TLS between a connection and its socket: the standard library's SSLObject over two memory buffers.
 
-Takes ciphertext from the socket and gives plain bytes, and the other way round, without ever waiting: whoever wants to wait asks the
-loop. Knows nothing of HTTP. Certificates and their choice by name: tls.py.
+Takes ciphertext from the socket and gives plain bytes, and the other way round, without ever waiting: whoever
+wants to wait asks the loop. Knows nothing of HTTP. Certificates and their choice by name: tls.py.
 """
 
 import ssl
@@ -58,7 +58,8 @@ cdef class TlsLayer:
                 done = True
             except SSLWantReadError:
                 done = False
-            except (OSError, ValueError):           # ssl.SSLError is an OSError; the alert that says why is still to be sent
+            # ssl.SSLError is an OSError; the alert that says why is still to be sent
+            except (OSError, ValueError):
                 self.at_work = False
                 self.push(fd)
                 return FAILED
@@ -140,7 +141,8 @@ cdef class TlsLayer:
                 return n
 
     cdef int push(self, int fd) except -2:
-        """Sends ciphertext: 1 when all of it is gone, 0 when the client has to take some first, -1 when it is gone."""
+        """Sends ciphertext: 1 when all of it is gone, 0 when the client has to take some first, -1 when it is
+        gone."""
         cdef ssize_t n
         while True:
             if self.closed:
@@ -161,7 +163,8 @@ cdef class TlsLayer:
                 self.unsent = None
 
     cdef Py_ssize_t send(self, int fd, const char* a, size_t na, const char* b, size_t nb) except -2:
-        """As send(2) of a and then b: how many plain bytes were taken; -1 with errno. What was taken may still have to be pushed."""
+        """As send(2) of a and then b: how many plain bytes were taken; -1 with errno. What was taken may
+        still have to be pushed."""
         cdef size_t n
         cdef bytes plain                            # a copy: the buffers may be gone when Python code has run
         cdef int pushed = 0 if self.at_work else self.push(fd)

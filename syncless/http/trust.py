@@ -1,6 +1,8 @@
-"""Whom a server believes about the client behind it: proxies by address, and the header fields in which they speak of their clients.
+"""Whom a server believes about the client behind it: proxies by address, and the header fields in which they
+speak of their clients.
 
-From everybody else those fields are removed before the application sees them (environ.pyx), because anybody can send them.
+From everybody else those fields are removed before the application sees them (environ.pyx), because anybody
+can send them.
 """
 
 from __future__ import annotations
@@ -10,7 +12,14 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-FIELDS = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-real-ip", "forwarded")
+FIELDS = (
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-real-ip",
+    "forwarded",
+)
 """What a proxy can be trusted with. RFC 7239 for `Forwarded`; the others are custom."""
 
 DEFAULT_FIELDS = ("x-forwarded-for",)
@@ -21,20 +30,28 @@ HOST = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=%\[\]:]+")
 PAIR = re.compile(r'\s*([!#$%&\'*+\-.^_`|~0-9A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^";,\s]*)\s*')
 
 
-def unmapped(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The IPv4 address where it is one inside IPv6 (::ffff:192.0.2.1), as a socket that speaks both sees an IPv4 client."""
+def unmapped(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
+) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The IPv4 address where it is one inside IPv6 (::ffff:192.0.2.1), as a socket that speaks both sees an
+    IPv4 client."""
     return getattr(address, "ipv4_mapped", None) or address
 
 
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     network = ipaddress.ip_network(text, strict=False)
-    if isinstance(network, ipaddress.IPv6Network) and network.prefixlen >= 96 and network.network_address.ipv4_mapped:
+    if (
+        isinstance(network, ipaddress.IPv6Network)
+        and network.prefixlen >= 96
+        and network.network_address.ipv4_mapped
+    ):
         return ipaddress.IPv4Network((network.network_address.ipv4_mapped, network.prefixlen - 96))
     return network
 
 
 class Trust:
-    """Whether an address is that of a trusted peer. ``peers``: addresses, networks ("10.0.0.0/8"), "unix" for UNIX sockets, "*" for all."""
+    """Whether an address is that of a trusted peer. ``peers``: addresses, networks ("10.0.0.0/8"), "unix" for
+    UNIX sockets, "*" for all."""
 
     def __init__(self, peers: Iterable[str]):
         self.everybody = False
@@ -50,7 +67,9 @@ class Trust:
                 try:
                     self.networks.append(_network(peer))
                 except ValueError:
-                    raise ValueError(f"{peer!r} cannot be trusted: write an address, a network (10.0.0.0/8), unix or *") from None
+                    raise ValueError(
+                        f"{peer!r} cannot be trusted: write an address, a network (10.0.0.0/8), unix or *"
+                    ) from None
 
     def __call__(self, address: str) -> bool:
         known = self._known.get(address)
@@ -70,7 +89,8 @@ class Trust:
 
 
 def _address(text: str) -> str | None:
-    """The IP address of an entry such as 192.0.2.1, 192.0.2.1:80, 2001:db8::1, [2001:db8::1]:80; None for unknown and pseudonyms."""
+    """The IP address of an entry such as 192.0.2.1, 192.0.2.1:80, 2001:db8::1, [2001:db8::1]:80; None for
+    unknown and pseudonyms."""
     text = text.strip()
     if text.startswith("["):
         text = text[1:].partition("]")[0]
@@ -91,7 +111,9 @@ def _elements(text: str) -> list[dict[str, str]] | None:
         if match is None:
             return None
         value = match[2]
-        elements[-1][match[1].lower()] = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
+        elements[-1][match[1].lower()] = (
+            re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
+        )
         at = match.end()
         if at < len(text):
             if text[at] == ",":
@@ -105,8 +127,9 @@ def _elements(text: str) -> list[dict[str, str]] | None:
 class Forwarding:
     """Called with the environ of a trusted peer's request: makes it say what the peer says of its client.
 
-    REMOTE_ADDR becomes the last address in the chain that is not itself a trusted proxy's; the scheme, host and port are those that go
-    with it. Fields that are not among ``fields`` are removed: a proxy that does not set them passes on what its client has written.
+    REMOTE_ADDR becomes the last address in the chain that is not itself a trusted proxy's; the scheme, host
+    and port are those that go with it. Fields that are not among ``fields`` are removed: a proxy that does
+    not set them passes on what its client has written.
     """
 
     def __init__(self, trust: Trust, fields: Iterable[str] = DEFAULT_FIELDS):
@@ -120,7 +143,11 @@ class Forwarding:
         self._kept = {"HTTP_" + field.upper().replace("-", "_") for field in self.fields}
 
     def __call__(self, environ: dict[str, Any]) -> None:
-        for key in [key for key in environ if key.startswith("HTTP_X_FORWARDED") or key in ("HTTP_FORWARDED", "HTTP_X_REAL_IP")]:
+        for key in [
+            key
+            for key in environ
+            if key.startswith("HTTP_X_FORWARDED") or key in ("HTTP_FORWARDED", "HTTP_X_REAL_IP")
+        ]:
             if key not in self._kept:
                 del environ[key]
         if "HTTP_FORWARDED" in environ:
@@ -129,7 +156,11 @@ class Forwarding:
             if elements:
                 self._seen_as(environ, elements[place].get("proto"), elements[place].get("host"), None)
             return
-        chain = [entry for entry in environ.get("HTTP_X_FORWARDED_FOR", environ.get("HTTP_X_REAL_IP", "")).split(",") if entry.strip()]
+        chain = [
+            entry
+            for entry in environ.get("HTTP_X_FORWARDED_FOR", environ.get("HTTP_X_REAL_IP", "")).split(",")
+            if entry.strip()
+        ]
         place = self._client(environ, chain) - len(chain)  # from the end
 
         def same_place(key: str) -> str | None:
@@ -137,7 +168,10 @@ class Forwarding:
             return values[place] if len(values) == len(chain) else values[-1]
 
         self._seen_as(
-            environ, same_place("HTTP_X_FORWARDED_PROTO"), same_place("HTTP_X_FORWARDED_HOST"), same_place("HTTP_X_FORWARDED_PORT")
+            environ,
+            same_place("HTTP_X_FORWARDED_PROTO"),
+            same_place("HTTP_X_FORWARDED_HOST"),
+            same_place("HTTP_X_FORWARDED_PORT"),
         )
 
     def _client(self, environ: dict[str, Any], chain: list[str]) -> int:

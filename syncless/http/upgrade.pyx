@@ -12,7 +12,8 @@ cdef enum:
 
 
 cdef class Upgrade:
-    """Upgrade(request): begin() answers the request with 101; then read() and write() belong to the caller until the request ends."""
+    """Upgrade(request): begin() answers the request with 101; then read() and write() belong to the caller
+    until the request ends."""
 
     def __init__(self, Request request not None):
         self.request = request
@@ -23,7 +24,8 @@ cdef class Upgrade:
         return self.request.peer
 
     def begin(self, bytes head not None) -> None:
-        """Sends the 101 response, whose bytes are given; from then on the application's WSGI response is ignored."""
+        """Sends the 101 response, whose bytes are given; from then on the application's WSGI response is
+        ignored."""
         cdef Peer peer = self.peer()
         if self.request.committed:
             raise RuntimeError("the response has begun already: the connection cannot be upgraded")
@@ -33,7 +35,8 @@ cdef class Upgrade:
         peer.send_all(PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
 
     def read(self) -> bytes:
-        """What has come, waiting for the first byte; b"" at the end. BodyTimeout after Limits.ping_seconds without one."""
+        """What has come, waiting for the first byte; b"" at the end. BodyTimeout after Limits.ping_seconds
+        without one."""
         cdef Peer peer = self.peer()
         cdef char* data
         cdef Py_ssize_t n = peer.available(&data)

@@ -1,7 +1,7 @@
 """Files for tasklets, without the patch: nothing here stops the loop, and what is in memory costs no thread.
 
-Where a call is made is chosen by what its file system has shown so far; docs/files.md tells how. Everything else that waits for a disk can
-be called by `syncless.run_in_thread`.
+Where a call is made is chosen by what its file system has shown so far; docs/files.md tells how. Everything
+else that waits for a disk can be called by `syncless.run_in_thread`.
 """
 
 from __future__ import annotations
@@ -40,26 +40,37 @@ def open(
     errors: str | None = None,
     newline: str | None = None,
 ) -> IO[Any]:
-    """The built-in open(), with the same arguments, errors and kinds of files. Reading and writing park the tasklet.
+    """The built-in open(), with the same arguments, errors and kinds of files. Reading and writing park the
+    tasklet.
 
-    A FIFO without a peer parks it, too. One file belongs to one tasklet at a time; under the patch tasklets may share it.
+    A FIFO without a peer parks it, too. One file belongs to one tasklet at a time; under the patch tasklets
+    may share it.
     """
     letters = set(mode)
     binary = "".join(letter for letter in mode if letter not in "bt")
-    if len(letters) != len(mode) or not letters <= set("rwxabt+") or len(letters & set("rwxa")) != 1 or {"b", "t"} <= letters:
+    if (
+        len(letters) != len(mode)
+        or not letters <= set("rwxabt+")
+        or len(letters & set("rwxa")) != 1
+        or {"b", "t"} <= letters
+    ):
         raise ValueError(f"invalid mode: {mode!r}")
     if "b" not in mode and buffering == 0:
         raise ValueError("can't have unbuffered text I/O")
     if "b" in mode and buffering == 1:
         raise ValueError("line buffering (buffering=1) is for text only")
     file = file if isinstance(file, int) else os.fspath(file)
-    raw = _Raw(file, binary, opener=None if isinstance(file, int) else lambda path, flags: _open(path, flags, 0o666))
+    raw = _Raw(
+        file, binary, opener=None if isinstance(file, int) else lambda path, flags: _open(path, flags, 0o666)
+    )
     try:
         line_buffered = buffering == 1 and "b" not in mode
         size = io.DEFAULT_BUFFER_SIZE if buffering in (-1, 1) else buffering
         if size == 0:
             return raw
-        kind: Any = io.BufferedRandom if "+" in mode else io.BufferedReader if "r" in mode else io.BufferedWriter
+        kind: Any = (
+            io.BufferedRandom if "+" in mode else io.BufferedReader if "r" in mode else io.BufferedWriter
+        )
         buffered: Any = kind(raw, size)
         if "b" in mode:
             return buffered  # type: ignore[no-any-return]
@@ -79,7 +90,8 @@ def read_file(path: str | bytes | os.PathLike[Any]) -> bytes:
 
 
 def write_file(path: str | bytes | os.PathLike[Any], data: Any, *, durable: bool = False) -> int:
-    """Puts the file in the place of any other of that name, whole or not at all: it is written beside it first. Returns its size in bytes.
+    """Puts the file in the place of any other of that name, whole or not at all: it is written beside it
+    first. Returns its size in bytes.
 
     `durable`: the data are on the disk before the name is. OSError leaves what there was.
     """

@@ -51,7 +51,9 @@ class socket(_stdlib.socket):
 
     def accept(self) -> tuple[socket, Any]:
         """accept() -> (socket, address); parks until somebody connects."""
-        accepted: tuple[socket, Any] = sockets.accept(self, socket if isinstance(self, socket) else _stdlib.socket)
+        accepted: tuple[socket, Any] = sockets.accept(
+            self, socket if isinstance(self, socket) else _stdlib.socket
+        )
         if _stdlib.getdefaulttimeout() is None and self.gettimeout():
             accepted[0].setblocking(True)
         return accepted
@@ -105,7 +107,9 @@ def fromfd(fd: int, family: int, type: int, proto: int = 0) -> socket:
     return socket(family, type, proto, _stdlib.dup(fd))
 
 
-def socketpair(family: int | None = None, type: int = _stdlib.SOCK_STREAM, proto: int = 0) -> tuple[socket, socket]:
+def socketpair(
+    family: int | None = None, type: int = _stdlib.SOCK_STREAM, proto: int = 0
+) -> tuple[socket, socket]:
     """Two connected sockets; UNIX ones by default."""
     first, second = _stdlib.socketpair(family, type, proto)
     return _adopt(first), _adopt(second)
@@ -126,7 +130,8 @@ def create_connection(
     *,
     all_errors: bool = False,
 ) -> socket:
-    """A connected TCP socket: tries each address of the host in turn. `timeout` in seconds is for each attempt."""
+    """A connected TCP socket: tries each address of the host in turn. `timeout` in seconds is for each
+    attempt."""
     host, port = address
     errors: list[OSError] = []
     for family, kind, proto, _, target in getaddrinfo(host, port, 0, _stdlib.SOCK_STREAM):
@@ -161,5 +166,6 @@ def create_connection(
 
 
 def create_server(address: Any, **options: Any) -> socket:
-    """socket.create_server: a listening TCP socket, with its options `family`, `backlog`, `reuse_port`, `dualstack_ipv6`."""
+    """socket.create_server: a listening TCP socket, with its options `family`, `backlog`, `reuse_port`,
+    `dualstack_ipv6`."""
     return _adopt(_stdlib.create_server(address, **options))

@@ -1,12 +1,14 @@
-"""The standard library made cooperative, in place: whatever waits parks its tasklet, and unmodified blocking programs run concurrently.
+"""The standard library made cooperative, in place: whatever waits parks its tasklet, and unmodified blocking
+programs run concurrently.
 
 ::
 
     from syncless.patches import patch_all
     patch_all()                         # before or after any import
 
-Nothing of the standard library is copied. A few primitives are replaced, and what stands on them (threading, queue, ssl, subprocess, http,
-selectors, asyncio ...) waits cooperatively by itself. `describe()` shows each of them; `patched()` takes everything back at its end.
+Nothing of the standard library is copied. A few primitives are replaced, and what stands on them (threading,
+queue, ssl, subprocess, http, selectors, asyncio ...) waits cooperatively by itself. `describe()` shows each
+of them; `patched()` takes everything back at its end.
 """
 
 from __future__ import annotations
@@ -63,7 +65,8 @@ _registry = Registry()
 
 
 def patch_all(**choice: bool) -> list[str]:
-    """Patches all areas but those that are turned off by name (``thread=False``); ``cpu=True`` turns that area on, which is off by itself.
+    """Patches all areas but those that are turned off by name (``thread=False``); ``cpu=True`` turns that
+    area on, which is off by itself.
 
     Returns the areas that were not patched yet.
 
@@ -72,7 +75,9 @@ def patch_all(**choice: bool) -> list[str]:
     for name in choice:
         if name not in AREAS:
             raise TypeError(f"there is no area {name!r}; there are {', '.join(AREAS)}")
-    return _registry.apply({area: patch for area, patch in AREAS.items() if choice.get(area, area not in OFF)})
+    return _registry.apply(
+        {area: patch for area, patch in AREAS.items() if choice.get(area, area not in OFF)}
+    )
 
 
 def _apply(area: str) -> bool:
@@ -177,7 +182,8 @@ def is_patched(area: str) -> bool:
 
 
 def unpatch(*areas: str) -> None:
-    """Takes changes back: of these areas, or all. Tasklets that wait in a patched call go on waiting there."""
+    """Takes changes back: of these areas, or all. Tasklets that wait in a patched call go on waiting
+    there."""
     for area in areas:
         is_patched(area)  # says so if there is no such area
     _registry.undo(*(areas or reversed(_registry.areas())))
@@ -203,7 +209,10 @@ def describe() -> str:
     """The changes that are in force as a table: area, target, replacement, why."""
     rows = [("area", "target", "replacement", "because the original"), *changes()]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return "\n".join("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows)
+    return "\n".join(
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]])
+        for row in rows
+    )
 
 
 __all__ = [

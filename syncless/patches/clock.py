@@ -16,7 +16,11 @@ def sleep(seconds: Any, /) -> None:
     """time.sleep, cooperative: parks the tasklet; the others run."""
     if not isinstance(seconds, (int, float)):
         seconds = (
-            seconds.__float__() if hasattr(seconds, "__float__") else seconds.__index__() if hasattr(seconds, "__index__") else seconds
+            seconds.__float__()
+            if hasattr(seconds, "__float__")
+            else seconds.__index__()
+            if hasattr(seconds, "__index__")
+            else seconds
         )
         if not isinstance(seconds, (int, float)):
             raise TypeError(f"'{type(seconds).__name__}' object cannot be interpreted as an integer")

@@ -38,7 +38,8 @@ def _sized(original: Callable[..., Any], index: int) -> Callable[..., Any]:
 
 
 def _expands(original: Callable[..., Any], unlimited: int) -> Callable[..., Any]:
-    """decompress of a decompressor: a little data may become very much, so what is above the limit is made in a thread.
+    """decompress of a decompressor: a little data may become very much, so what is above the limit is made in
+    a thread.
 
     `unlimited`: the max_length that means so.
     """
@@ -63,7 +64,11 @@ def _decompress(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def decompress(data: Any, /, wbits: int = zlib.MAX_WBITS, bufsize: int = zlib.DEF_BUF_SIZE) -> Any:
-        if not isinstance(data, (bytes, bytearray, memoryview)) or len(data) * EXPANSION < ABOVE or not parks_now():
+        if (
+            not isinstance(data, (bytes, bytearray, memoryview))
+            or len(data) * EXPANSION < ABOVE
+            or not parks_now()
+        ):
             return original(data, wbits, bufsize)
         if len(data) < ABOVE:
             unpacker = zlib.decompressobj(wbits)
@@ -118,7 +123,17 @@ def patch(patcher: Patcher) -> None:
     for kind, unlimited in ((type(unpacker), 0), (getattr(zlib, "_ZlibDecompressor", None), -1)):
         if kind is not None:
             patcher.member_in_place(kind, "decompress", _expands(vars(kind)["decompress"], unlimited), why)
-    when_imported(patcher, "_bz2", _methods(("BZ2Compressor", "compress"), ("BZ2Compressor", "flush"), ("BZ2Decompressor", "decompress")))
     when_imported(
-        patcher, "_lzma", _methods(("LZMACompressor", "compress"), ("LZMACompressor", "flush"), ("LZMADecompressor", "decompress"))
+        patcher,
+        "_bz2",
+        _methods(
+            ("BZ2Compressor", "compress"), ("BZ2Compressor", "flush"), ("BZ2Decompressor", "decompress")
+        ),
+    )
+    when_imported(
+        patcher,
+        "_lzma",
+        _methods(
+            ("LZMACompressor", "compress"), ("LZMACompressor", "flush"), ("LZMADecompressor", "decompress")
+        ),
     )

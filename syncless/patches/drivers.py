@@ -1,4 +1,5 @@
-"""Database drivers that wait in C, where no patch reaches: psycopg2 and psycopg 3 have hooks for it, which are set when they are imported.
+"""Database drivers that wait in C, where no patch reaches: psycopg2 and psycopg 3 have hooks for it, which
+are set when they are imported.
 
 They may have been imported before the patch, or be imported after it. See psycopg2.py for that one.
 """

@@ -1,6 +1,8 @@
-"""asyncio: which of its loops runs is noted by the interpreter for the OS thread; under the patch it is noted for the tasklet.
+"""asyncio: which of its loops runs is noted by the interpreter for the OS thread; under the patch it is noted
+for the tasklet.
 
-So several tasklets can be in asyncio.run() at the same time, as several threads can. What a loop waits in is patched by polling.py.
+So several tasklets can be in asyncio.run() at the same time, as several threads can. What a loop waits in is
+patched by polling.py.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class _Running:
-    """Takes the note of a tasklet's loop away while others run, and the hooks for asynchronous generators with it.
+    """Takes the note of a tasklet's loop away while others run, and the hooks for asynchronous generators
+    with it.
 
     The child of a fork runs no loop of its parent's: the note is not made again there.
     """

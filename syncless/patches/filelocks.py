@@ -1,6 +1,7 @@
 """Locks on files: flock, lockf, and fcntl's commands that wait.
 
-The kernel has no descriptor for them, so a tasklet that waits tries again and again, after 1 ms first and 50 ms at last.
+The kernel has no descriptor for them, so a tasklet that waits tries again and again, after 1 ms first and 50
+ms at last.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Files, pipes and FIFOs: os.read and its kin, open, stat and theirs, and io.FileIO, on which all files stand.
+"""Files, pipes and FIFOs: os.read and its kin, open, stat and theirs, and io.FileIO, on which all files
+stand.
 
-What is in memory is read at once, and a file system that has always answered at once is called directly; the rest is done in threads. The
-rule is told in syncless._core.calls.filesystems.
+What is in memory is read at once, and a file system that has always answered at once is called directly; the
+rest is done in threads. The rule is told in syncless._core.calls.filesystems.
 """
 
 from __future__ import annotations
@@ -42,8 +43,32 @@ DESCRIPTORS: dict[str, Callable[..., Any]] = {
     "pwrite": descriptors.pwrite,
 }
 PATHS = (
-    *("stat", "lstat", "access", "statvfs", "pathconf", "readlink", "getxattr", "setxattr", "listxattr", "removexattr"),
-    *("chmod", "lchmod", "chown", "lchown", "utime", "truncate", "mkdir", "rmdir", "unlink", "remove", "mkfifo", "mknod"),
+    *(
+        "stat",
+        "lstat",
+        "access",
+        "statvfs",
+        "pathconf",
+        "readlink",
+        "getxattr",
+        "setxattr",
+        "listxattr",
+        "removexattr",
+    ),
+    *(
+        "chmod",
+        "lchmod",
+        "chown",
+        "lchown",
+        "utime",
+        "truncate",
+        "mkdir",
+        "rmdir",
+        "unlink",
+        "remove",
+        "mkfifo",
+        "mknod",
+    ),
     *("preadv", "pwritev"),
 )
 TWO_PATHS = ("rename", "replace", "link", "symlink")
@@ -133,7 +158,8 @@ def eventfd_read(fd: Any) -> int:
 
 
 def eventfd_write(fd: Any, value: int) -> None:
-    """os.eventfd_write, cooperative. No event tells when there is room for a number: it is tried again and again."""
+    """os.eventfd_write, cooperative. No event tells when there is room for a number: it is tried again and
+    again."""
     number = fd.fileno() if hasattr(fd, "fileno") else fd
     if type(number) is not int or number < 0 or not os.get_blocking(number):
         _eventfd_write(number, value)
@@ -156,10 +182,13 @@ def _is_readable(fd: int) -> bool:
     return bool(asked.poll(0))
 
 
-def splice(src: int, dst: int, count: int, offset_src: Any = None, offset_dst: Any = None, flags: int = 0) -> int:
+def splice(
+    src: int, dst: int, count: int, offset_src: Any = None, offset_dst: Any = None, flags: int = 0
+) -> int:
     """os.splice, cooperative: tried without waiting, again when both ends are ready.
 
-    The flag that forbids waiting is for pipes. A socket has a mode of its own, and takes all that a pipe holds.
+    The flag that forbids waiting is for pipes. A socket has a mode of its own, and takes all that a pipe
+    holds.
     """
     never = os.SPLICE_F_NONBLOCK  # type: ignore[attr-defined,unused-ignore]
     to_socket = not is_file(dst) and stat.S_ISSOCK(os.fstat(dst).st_mode) and os.get_blocking(dst)
@@ -248,7 +277,9 @@ def patch(patcher: Patcher) -> None:
     patcher.note("_io.FileIO.__init__", fileobjects.run_init, waits, lambda: fileobjects.set_slots(False))
     when_imported(patcher, "tempfile", _patch_tempfile)
     for name in ("close", "__exit__"):
-        patcher.member_in_place(mmap.mmap, name, fileobjects.map_close(mmap.mmap.__dict__[name]), "waits for a disk")
+        patcher.member_in_place(
+            mmap.mmap, name, fileobjects.map_close(mmap.mmap.__dict__[name]), "waits for a disk"
+        )
     patcher.member_in_place(mmap.mmap, "flush", fileobjects.map_flush, "waits for a disk")
 
 
@@ -271,4 +302,6 @@ def _replace(patcher: Patcher, name: str, new: Any, why: str) -> None:
     if accessor is not None:
         for member, value in list(vars(accessor).items()):
             if value is old or getattr(value, "__func__", None) is old:
-                patcher.member(accessor, member, new if value is old else staticmethod(new), "keeps os." + name)
+                patcher.member(
+                    accessor, member, new if value is old else staticmethod(new), "keeps os." + name
+                )

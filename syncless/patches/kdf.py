@@ -1,8 +1,8 @@
 """Keys derived from passwords: they take a tenth of a second and more by design, and are made in threads.
 
-A thread costs some fifty microseconds. A call that takes about as long is made directly: the iterations of PBKDF2,
-the memory and the rounds of scrypt and Argon2 tell. bcrypt and the digests of crypt() always take longer. All
-release the GIL but crypt.crypt, in whose place the C library is called.
+A thread costs some fifty microseconds. A call that takes about as long is made directly: the iterations of
+PBKDF2, the memory and the rounds of scrypt and Argon2 tell. bcrypt and the digests of crypt() always take
+longer. All release the GIL but crypt.crypt, in whose place the C library is called.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """multiprocessing: semaphores shared between processes, and the pipes of its connections.
 
-Its queues, pools, managers and locks stand on the two. Processes that are forked are patched as their parent is; those of the start methods
-spawn and forkserver are fresh interpreters, patched if their main module says so.
+Its queues, pools, managers and locks stand on the two. Processes that are forked are patched as their parent
+is; those of the start methods spawn and forkserver are fresh interpreters, patched if their main module says
+so.
 
-The kernel has no descriptor for a semaphore, so a tasklet that waits for one tries again and again, after 0.1 ms first and 5 ms at last; a
-process in which there is nothing else to do waits in the kernel.
+The kernel has no descriptor for a semaphore, so a tasklet that waits for one tries again and again, after 0.1
+ms first and 5 ms at last; a process in which there is nothing else to do waits in the kernel.
 """
 
 from __future__ import annotations
@@ -125,8 +126,19 @@ def _connections(patcher: Patcher, connection: Any) -> None:
 def patch(patcher: Patcher) -> None:
     if SemLock is not None:
         # noted first, because it must be taken back last
-        patcher.note("multiprocessing.synchronize.SemLock.__dict__", _renew_methods, "keeps methods of its semaphore", _renew_methods)
-        members = {"acquire": acquire, "release": release, "__enter__": enter, "__exit__": leave, "_is_mine": is_mine}
+        patcher.note(
+            "multiprocessing.synchronize.SemLock.__dict__",
+            _renew_methods,
+            "keeps methods of its semaphore",
+            _renew_methods,
+        )
+        members = {
+            "acquire": acquire,
+            "release": release,
+            "__enter__": enter,
+            "__exit__": leave,
+            "_is_mine": is_mine,
+        }
         for name, new in members.items():
             patcher.member_in_place(SemLock, name, new, "stops the thread, or knows threads only")
         _renew_methods()

@@ -1,4 +1,5 @@
-"""select, poll and epoll: each asks without waiting first, and then waits for an epoll descriptor, which the loop can watch.
+"""select, poll and epoll: each asks without waiting first, and then waits for an epoll descriptor, which the
+loop can watch.
 
 With them selectors, asyncio and everything else that stands on them wait cooperatively, too.
 """
@@ -51,7 +52,8 @@ def _is_usual(timeout: Any, least: float, most: float) -> bool:
 
 
 def _let_it_refuse(wait: Callable[[int], object]) -> None:
-    """Has the interpreter look at an unusual timeout, with a descriptor that is ready, so that nothing waits."""
+    """Has the interpreter look at an unusual timeout, with a descriptor that is ready, so that nothing
+    waits."""
     left, right = os.pipe()
     try:
         wait(right)
@@ -75,7 +77,11 @@ def cooperative_select(rlist: Any, wlist: Any, xlist: Any, timeout: float | None
         _let_it_refuse(lambda ready: _select([], [ready], [], timeout))
     lists = rlist, wlist, xlist
     if type(rlist) is not list or type(wlist) is not list or type(xlist) is not list:
-        lists = list(rlist), list(wlist), list(xlist)  # what is used up by looking at it must be looked at twice
+        lists = (
+            list(rlist),
+            list(wlist),
+            list(xlist),
+        )  # what is used up by looking at it must be looked at twice
     give_way()  # a loop around it may never find anything to wait for
     found = _select(*lists, 0)
     if found[0] or found[1] or found[2] or timeout == 0 or _epoll is None:
@@ -138,4 +144,6 @@ def patch(patcher: Patcher) -> None:
         patcher.member(_epoll, "poll", epoll_poll, "stops the thread")
     if _poll_type is not None:
         patcher.member_in_place(_poll_type, "poll", poll_poll, "stops the thread")
-    patcher.member(selectors.SelectSelector, "_select", staticmethod(cooperative_select), "keeps select.select")
+    patcher.member(
+        selectors.SelectSelector, "_select", staticmethod(cooperative_select), "keeps select.select"
+    )

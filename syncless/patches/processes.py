@@ -1,12 +1,13 @@
-"""Waiting for child processes: subprocess, multiprocessing and os.wait* park until the child's own descriptor (pidfd) says that it ended.
+"""Waiting for child processes: subprocess, multiprocessing and os.wait* park until the child's own descriptor
+(pidfd) says that it ended.
 
 Where there is no descriptor to wait for (any child, a process group), the call runs in an OS thread.
 
-Fact: vfork() stops the parent until the child has its program, which the kernel reads from a disk, and subprocess keeps
-the interpreter's lock meanwhile. Decision: a program or a working directory on a file system that does not answer at
-once is started with fork(); subprocess then waits at a pipe, and posix_spawn(), which is vfork(), is not used by it.
-Price: fork copies the parent's page tables.
-Guarded by tests/patches/test_slow_files.py.
+Fact: vfork() stops the parent until the child has its program, which the kernel reads from a disk, and
+subprocess keeps the interpreter's lock meanwhile. Decision: a program or a working directory on a file system
+that does not answer at once is started with fork(); subprocess then waits at a pipe, and posix_spawn(), which
+is vfork(), is not used by it. Price: fork copies the parent's page tables. Guarded by
+tests/patches/test_slow_files.py.
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ from syncless.patches.registry import Patcher
 
 _stat, _open, _close = FileFunction(os.stat), OpenFunction(os.open), DescriptorFunction(os.close)
 _fork_exec: Any = _posixsubprocess.fork_exec
-_waitpid, _wait, _wait3, _wait4, _waitid, _system = os.waitpid, os.wait, os.wait3, os.wait4, os.waitid, os.system
+_waitpid, _wait, _wait3, _wait4, _waitid, _system = (
+    os.waitpid,
+    os.wait,
+    os.wait3,
+    os.wait4,
+    os.waitid,
+    os.system,
+)
 
 
 def _until_it_ends(pid: int) -> bool:
@@ -35,7 +43,9 @@ def _until_it_ends(pid: int) -> bool:
     try:
         fd = os.pidfd_open(pid)
     except (OSError, AttributeError) as error:
-        return getattr(error, "errno", errno.ENOSYS) == errno.ESRCH  # it is gone, or no child of ours: the call itself says so
+        return (
+            getattr(error, "errno", errno.ENOSYS) == errno.ESRCH
+        )  # it is gone, or no child of ours: the call itself says so
     try:
         wait_readable(fd)
     finally:

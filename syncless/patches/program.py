@@ -17,7 +17,8 @@ Runs an unchanged Python program with the standard library patched: what would b
 
 
 def run(arguments: list[str]) -> int:
-    """Runs the program with its own arguments; what it raises, SystemExit among it, is raised here. 2 if none is named."""
+    """Runs the program with its own arguments; what it raises, SystemExit among it, is raised here. 2 if none
+    is named."""
     if arguments[:1] == ["--describe"]:
         patch_all()
         print(describe(), file=sys.stderr)
@@ -25,7 +26,11 @@ def run(arguments: list[str]) -> int:
     if arguments[:1] in (["-h"], ["--help"]):
         print(USAGE, end="")
         return 0
-    if not arguments or (arguments[0] == "-m" and len(arguments) < 2) or (arguments[0].startswith("-") and arguments[0] != "-m"):
+    if (
+        not arguments
+        or (arguments[0] == "-m" and len(arguments) < 2)
+        or (arguments[0].startswith("-") and arguments[0] != "-m")
+    ):
         print(USAGE, end="", file=sys.stderr)
         return 2
     patch_all()

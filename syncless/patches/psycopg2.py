@@ -1,10 +1,10 @@
 """COPY and large objects of psycopg2 are made in threads: it refuses them while a wait callback is set.
 
 Fact: COPY and `connection.lobject` look first whether a wait callback is set, for the whole process. Danger:
-a tasklet that executes a statement while the callback is away stops all others, for ever if the server lets it
-wait for one of them. Decision: the callback is taken away and set again without a bytecode in between, so no
-other thread can run then. `map` makes the first two calls. psycopg2 then looks for the callback, and what it
-asks the file or the factory for right afterwards sets it again. The statements of such a call wait by the
+a tasklet that executes a statement while the callback is away stops all others, for ever if the server lets
+it wait for one of them. Decision: the callback is taken away and set again without a bytecode in between, so
+no other thread can run then. `map` makes the first two calls. psycopg2 then looks for the callback, and what
+it asks the file or the factory for right afterwards sets it again. The statements of such a call wait by the
 callback, in the thread. Price: copy_from and copy_to are made of copy_expert, which asks its file in time.
 
 Fact: a connection that is made under a wait callback is non-blocking. libpq then keeps in memory all that is

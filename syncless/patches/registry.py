@@ -1,8 +1,9 @@
 """What has been patched: one record for each change, by which it is described and undone.
 
-Three ways to change something, and no others: a member of a class is replaced in place, so that objects made earlier have it, too; a
-module's global is bound to something else, in that module and in every other one that has taken it over by ``from ... import``; and the
-default of a function's argument, where no rebinding reaches.
+Three ways to change something, and no others: a member of a class is replaced in place, so that objects made
+earlier have it, too; a module's global is bound to something else, in that module and in every other one that
+has taken it over by ``from ... import``; and the default of a function's argument, where no rebinding
+reaches.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class Registry:
         return [change for patcher in self._patchers.values() for change in patcher.made]
 
     def apply(self, areas: Mapping[str, Callable[[Patcher], None]]) -> list[str]:
-        """Makes the changes of all these areas or, if one fails, of none. Returns those that were not in force yet.
+        """Makes the changes of all these areas or, if one fails, of none. Returns those that were not in
+        force yet.
 
         RuntimeError in another thread than the main one.
         """
@@ -82,7 +84,8 @@ class Registry:
 
 
 class Globals:
-    """Globals of any module that are to be bound to something else, gathered so that all modules are looked through once."""
+    """Globals of any module that are to be bound to something else, gathered so that all modules are looked
+    through once."""
 
     def __init__(self) -> None:
         self._wanted: dict[int, tuple[Any, Any]] = {}
@@ -96,8 +99,9 @@ class Globals:
     def replace(self) -> None:
         """Our own modules keep what they have.
 
-        Modules may have attributes that do something when they are looked at: one that is loaded lazily executes itself,
-        one that makes names on demand makes `__name__`, too. So only the dict that the module's object has is looked into.
+        Modules may have attributes that do something when they are looked at: one that is loaded lazily
+        executes itself, one that makes names on demand makes `__name__`, too. So only the dict that the
+        module's object has is looked into.
         """
         wanted, self._wanted = self._wanted, {}
         for module in list(sys.modules.values()) if wanted else ():
@@ -156,7 +160,9 @@ class Patcher:
     def member_in_place(self, owner: type, name: str, new: Any, why: str) -> None:
         """Replaces a member of a type that cannot be changed from Python."""
         old = set_in_type(owner, name, new)
-        self.note(f"{owner.__module__}.{owner.__qualname__}.{name}", new, why, lambda: set_in_type(owner, name, old))
+        self.note(
+            f"{owner.__module__}.{owner.__qualname__}.{name}", new, why, lambda: set_in_type(owner, name, old)
+        )
 
     def default(self, function: Any, old: Any, new: Any, why: str) -> None:
         """Replaces what a function keeps as the default of an argument."""
@@ -174,8 +180,8 @@ class Patcher:
     def rebind(self, module: ModuleType, name: str, new: Any, why: str) -> None:
         """Binds a module's global to something else, everywhere where it has been taken over by name.
 
-        What stands in its place bears its name, so that it is pickled, and shown, as what it is for everybody else; in
-        the place of a built-in function it is one.
+        What stands in its place bears its name, so that it is pickled, and shown, as what it is for everybody
+        else; in the place of a built-in function it is one.
         """
         old = getattr(module, name, _ABSENT)
         if old is _ABSENT or old is new:
@@ -188,7 +194,9 @@ class Patcher:
         stands = stand_in(old, new)
         names = {}
         if stands is new:  # a built-in function has the names already
-            names = {key: (getattr(new, key), getattr(old, key, None)) for key in ("__name__", "__qualname__")}
+            names = {
+                key: (getattr(new, key), getattr(old, key, None)) for key in ("__name__", "__qualname__")
+            }
             names["__module__"] = new.__module__, module.__name__
 
         def restore() -> None:

@@ -1,14 +1,18 @@
-"""Signals: waiting for them parks, and handlers interrupt the main tasklet, as they interrupt the main thread elsewhere.
+"""Signals: waiting for them parks, and handlers interrupt the main tasklet, as they interrupt the main thread
+elsewhere.
 
-A handler is called at once, wherever the main OS thread is, but what it raises (KeyboardInterrupt above all) is raised in the main tasklet
-and not in the one that happens to run: that may be a thread of the program, which would print it and go on. If the main tasklet has not
-even taken note of the last one, a tasklet holds the OS thread, and the exception stops that one.
+A handler is called at once, wherever the main OS thread is, but what it raises (KeyboardInterrupt above all)
+is raised in the main tasklet and not in the one that happens to run: that may be a thread of the program,
+which would print it and go on. If the main tasklet has not even taken note of the last one, a tasklet holds
+the OS thread, and the exception stops that one.
 
-The main tasklet is the main thread: in any other one, be it a thread of the program or not, handlers cannot be set.
+The main tasklet is the main thread: in any other one, be it a thread of the program or not, handlers cannot
+be set.
 
-The standard library has no descriptor for a blocked signal, so sigwait and its kin ask the kernel every few milliseconds. A
-signal that is not blocked would end the process meanwhile: while a tasklet waits for it, it has a handler that tells the
-tasklet. To block it would not do: child processes and OS threads would inherit that, and threads of before would not.
+The standard library has no descriptor for a blocked signal, so sigwait and its kin ask the kernel every few
+milliseconds. A signal that is not blocked would end the process meanwhile: while a tasklet waits for it, it
+has a handler that tells the tasklet. To block it would not do: child processes and OS threads would inherit
+that, and threads of before would not.
 """
 
 from __future__ import annotations
@@ -84,9 +88,14 @@ def _write_wakeup(fd: int, warn: bool, number: int) -> None:
         os.write(fd, bytes([number]))
     except BlockingIOError:
         if warn:
-            print(f"Exception ignored when trying to write to the signal wakeup fd {fd}: it is full", file=sys.stderr)
+            print(
+                f"Exception ignored when trying to write to the signal wakeup fd {fd}: it is full",
+                file=sys.stderr,
+            )
     except OSError as error:
-        print(f"Exception ignored when trying to write to the signal wakeup fd {fd}: {error}", file=sys.stderr)
+        print(
+            f"Exception ignored when trying to write to the signal wakeup fd {fd}: {error}", file=sys.stderr
+        )
 
 
 class Awaited:
@@ -134,14 +143,16 @@ def getsignal(signalnum: int, /) -> Any:
 
 
 def set_wakeup_fd(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
-    """signal.set_wakeup_fd: the loop needs the interpreter's own, and writes to the program's in its place."""
+    """signal.set_wakeup_fd: the loop needs the interpreter's own, and writes to the program's in its
+    place."""
     if not _in_main_thread():
         raise ValueError("set_wakeup_fd only works in main thread of the main interpreter")
     return _take_wakeup_fd(fd, warn_on_full_buffer)
 
 
 def set_wakeup_fd_of_tasklet(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
-    """signal.set_wakeup_fd for uvloop, which asks the system whether it is in the main thread: each tasklet has its own."""
+    """signal.set_wakeup_fd for uvloop, which asks the system whether it is in the main thread: each tasklet
+    has its own."""
     if _in_main_thread() or _get_os_ident() != threading.main_thread().ident:
         return set_wakeup_fd(fd, warn_on_full_buffer=warn_on_full_buffer)
     return _take_wakeup_fd(fd, warn_on_full_buffer, current())
@@ -161,7 +172,8 @@ def _take_wakeup_fd(fd: int, warn: bool, tasklet: Tasklet | None = None) -> int:
 
 
 def pthread_sigmask(how: int, mask: Any, /) -> set[Any]:
-    """signal.pthread_sigmask: signals go to the main tasklet, so what any other one blocks is noted for it and nothing else."""
+    """signal.pthread_sigmask: signals go to the main tasklet, so what any other one blocks is noted for it
+    and nothing else."""
     tasklet = current()
     if tasklet is None or isinstance(tasklet, MainTasklet):
         return set(_pthread_sigmask(how, mask))
@@ -231,7 +243,8 @@ def _await_signals(wanted: list[int], came: AsyncResult) -> None:
         old = _getsignal(number)
         if not isinstance(old, Awaited):
             if old is None or (isinstance(old, Handler) and not _in_main_thread()):
-                continue  # the handler of a C library; or one of the program, which the main thread would call
+                # the handler of a C library; or one of the program, which the main thread would call
+                continue
             old = Awaited(old)
             try:
                 _signal(number, old)

@@ -1,4 +1,5 @@
-"""socket.socket in place: objects made earlier, and subclasses such as ssl.SSLSocket, have the cooperative methods, too."""
+"""socket.socket in place: objects made earlier, and subclasses such as ssl.SSLSocket, have the cooperative
+methods, too."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ NAMES = ("getaddrinfo", "gethostbyaddr", "gethostbyname", "gethostbyname_ex", "g
 def patch(patcher: Patcher) -> None:
     for name in METHODS:
         why = (
-            "tells the loop that the descriptor's number is somebody else's" if name in ("__init__", "detach", "_real_close") else "blocks"
+            "tells the loop that the descriptor's number is somebody else's"
+            if name in ("__init__", "detach", "_real_close")
+            else "blocks"
         )
         patcher.member(socket.socket, name, cooperative.socket.__dict__[name], why)
 

@@ -1,20 +1,23 @@
-"""sqlite3: what waits for a locked database or a disk, or computes for long, is done in threads, because SQLite does so in C.
+"""sqlite3: what waits for a locked database or a disk, or computes for long, is done in threads, because
+SQLite does so in C.
 
-Rows are fetched ahead, as many as come in a millisecond, in the thread that executes the statement and in later ones,
-so each row costs little and none stops the others.
+Rows are fetched ahead, as many as come in a millisecond, in the thread that executes the statement and in
+later ones, so each row costs little and none stops the others.
 
-Fact: writers of one database wait for each other in threads. Danger: they take all threads, and the writer that holds
-the lock has none to commit in. Decision: only so many calls of a database that hold no lock yet are in threads at a
-time, and those of a connection in a transaction are not counted with them: SQLite lets it wait for readers only, which
-are not either. Price: a connection whose BEGIN has been executed, but nothing else, has to be known.
+Fact: writers of one database wait for each other in threads. Danger: they take all threads, and the writer
+that holds the lock has none to commit in. Decision: only so many calls of a database that hold no lock yet
+are in threads at a time, and those of a connection in a transaction are not counted with them: SQLite lets it
+wait for readers only, which are not either. Price: a connection whose BEGIN has been executed, but nothing
+else, has to be known.
 
-Fact: nothing can hold up a database in memory that no other connection shares. A statement that has run to its end
-soon, three times in threads, is executed directly from then on, and goes back to the threads when it takes longer, or
-while a thread uses the connection, or for good when it may call back. Price: a statement that suddenly takes long
-stops the others once.
+Fact: nothing can hold up a database in memory that no other connection shares. A statement that has run to
+its end soon, three times in threads, is executed directly from then on, and goes back to the threads when it
+takes longer, or while a thread uses the connection, or for good when it may call back. Price: a statement
+that suddenly takes long stops the others once.
 
-Connections made under the patch may be used from any thread, since those of the pool use them; what is not allowed to
-leave the thread in which it was made stays there, and may stop it. Guarded by tests/patches/test_sqlite.py.
+Connections made under the patch may be used from any thread, since those of the pool use them; what is not
+allowed to leave the thread in which it was made stays there, and may stop it. Guarded by
+tests/patches/test_sqlite.py.
 """
 
 from __future__ import annotations
@@ -116,7 +119,8 @@ class _Calls:
             known.in_threads.discard(token)
 
     def fetch(self, cursor: Any, ahead: _Ahead) -> None:
-        """Rows for as long as they come soon, without row factories: those are called when a row is given out."""
+        """Rows for as long as they come soon, without row factories: those are called when a row is given
+        out."""
         rows: list[Any] = []
         factory = cursor.row_factory
         if factory is not None:
@@ -142,7 +146,8 @@ class _Calls:
             ahead.rows = rows
 
     def fetch_more(self, cursor: Any, ahead: _Ahead) -> None:
-        """In a thread. The lock is for tasklets that share the cursor, and for one that did not wait for the last time."""
+        """In a thread. The lock is for tasklets that share the cursor, and for one that did not wait for the
+        last time."""
         with ahead.one_at_a_time:
             if not (ahead.rows or ahead.at_end or ahead.error):
                 ahead.limit = min(4 * ahead.limit, MOST)

@@ -1,7 +1,9 @@
-"""input(): at a terminal the line is edited while others run. Elsewhere it reads sys.stdin, which waits cooperatively by itself.
+"""input(): at a terminal the line is edited while others run. Elsewhere it reads sys.stdin, which waits
+cooperatively by itself.
 
-Without the readline module the terminal's driver edits the line, and there is nothing to read before it is complete. With it the library
-edits, and waits in C for each key; so it is called here as its callback interface wants it, for one key at a time.
+Without the readline module the terminal's driver edits the line, and there is nothing to read before it is
+complete. With it the library edits, and waits in C for each key; so it is called here as its callback
+interface wants it, for one key at a time.
 
 curses waits in C, too, and knows keys that it has got already; so it does so in a thread.
 """
@@ -64,7 +66,8 @@ def cooperative_input(prompt: Any = "", /) -> str:
 
 
 def _key_by_key(library: Any, readline: Any, prompt: str) -> str:
-    """A line edited by the readline library, which is given a key whenever there is one. EOFError at the end of the input."""
+    """A line edited by the readline library, which is given a key whenever there is one. EOFError at the end
+    of the input."""
     encoding = sys.stdin.encoding
     lines: list[bytes | None] = []
     free = ctypes.CDLL(None).free

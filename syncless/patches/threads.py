@@ -1,8 +1,10 @@
-"""_thread, and with it threading, queue, concurrent.futures and whatever else stands on its locks and threads.
+"""_thread, and with it threading, queue, concurrent.futures and whatever else stands on its locks and
+threads.
 
-A thread that is started from now on is a tasklet of the thread that starts it. Locks, RLocks and SimpleQueues, old and new, park instead of
-blocking (see _core/cpython/locks.pyx), except in OS threads that have no loop, where they are what they were. So everything that stands on
-them waits cooperatively by itself; Condition, Event and Queue get shorter ways to do so (see patches/native/conditions.pyx).
+A thread that is started from now on is a tasklet of the thread that starts it. Locks, RLocks and
+SimpleQueues, old and new, park instead of blocking (see _core/cpython/locks.pyx), except in OS threads that
+have no loop, where they are what they were. So everything that stands on them waits cooperatively by itself;
+Condition, Event and Queue get shorter ways to do so (see patches/native/conditions.pyx).
 """
 
 from __future__ import annotations
@@ -70,7 +72,8 @@ running: set[Tasklet] = set()
 
 
 def _tell(function: Callable[..., object], error: BaseException) -> None:
-    """Hands an exception that nobody caught to sys.unraisablehook, as the interpreter does; only a finaliser's gets there."""
+    """Hands an exception that nobody caught to sys.unraisablehook, as the interpreter does; only a
+    finaliser's gets there."""
 
     class Ended:
         def __del__(self) -> None:
@@ -81,7 +84,8 @@ def _tell(function: Callable[..., object], error: BaseException) -> None:
 
 
 def count() -> int:
-    """_thread._count: the threads of the program, be they the system's or tasklets; those of run_in_thread are none."""
+    """_thread._count: the threads of the program, be they the system's or tasklets; those of run_in_thread
+    are none."""
     return int(_count()) - thread_count() + len(running)
 
 
@@ -102,7 +106,9 @@ def _body(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[s
             sentinel.release()
 
 
-def start_new_thread(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, /) -> int:
+def start_new_thread(
+    function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, /
+) -> int:
     """_thread.start_new_thread: the thread is a tasklet."""
     if not callable(function):
         raise TypeError("first arg must be callable")
@@ -110,13 +116,17 @@ def start_new_thread(function: Callable[..., object], args: tuple[Any, ...], kwa
         raise TypeError("2nd arg must be a tuple")
     if kwargs is not None and not isinstance(kwargs, dict):
         raise TypeError("optional 3rd arg must be a dictionary")
-    tasklet = Context().run(spawn, _body, function, args, kwargs or {})  # a thread begins without context variables
+    tasklet = Context().run(
+        spawn, _body, function, args, kwargs or {}
+    )  # a thread begins without context variables
     running.add(tasklet)
     tasklet.add_done_callback(running.discard)  # also if it is killed before it begins
     return id(tasklet)
 
 
-def start_new(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, /) -> int:
+def start_new(
+    function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, /
+) -> int:
     """_thread.start_new, the old name."""
     return start_new_thread(function, args, kwargs)
 
@@ -152,7 +162,8 @@ def _set_at_end(handle: Any, ended: Event) -> None:
 
 
 def join_handle(self: Any, timeout: float | None = None) -> None:
-    """_ThreadHandle.join (Python 3.13) of an OS thread: another OS thread waits in C, for all tasklets that join it."""
+    """_ThreadHandle.join (Python 3.13) of an OS thread: another OS thread waits in C, for all tasklets that
+    join it."""
     waits = timeout is None or timeout < 0
     cannot_wait = self.is_done() or self.ident in (0, locks.get_ident())
     if cannot_wait or timeout == 0 or not locks.parks():
@@ -194,7 +205,8 @@ class ThreadHandle:
 
 
 def start_joinable_thread(function: Callable[[], object], *, handle: Any = None, daemon: bool = True) -> Any:
-    """_thread.start_joinable_thread (Python 3.13): the thread is a tasklet, unless its handle was made before the patch."""
+    """_thread.start_joinable_thread (Python 3.13): the thread is a tasklet, unless its handle was made before
+    the patch."""
     if handle is not None and not isinstance(handle, ThreadHandle):
         return _start_joinable_thread(function, handle=handle, daemon=daemon)
     made = handle if handle is not None else ThreadHandle()
@@ -215,7 +227,8 @@ _shutdown: Any = getattr(_thread, "_shutdown", None)
 
 
 def shutdown() -> None:
-    """_thread._shutdown (Python 3.13): waits for all threads that are no daemons, those started meanwhile included."""
+    """_thread._shutdown (Python 3.13): waits for all threads that are no daemons, those started meanwhile
+    included."""
     spared = {threading.main_thread(), threading.current_thread()}
     while left := [thread for thread in threading.enumerate() if not thread.daemon and thread not in spared]:
         for thread in left:
@@ -225,7 +238,8 @@ def shutdown() -> None:
 
 
 def get_main_thread_ident() -> int:
-    """_thread._get_main_thread_ident (Python 3.13), asked after a fork: the tasklet that forked is the main thread then."""
+    """_thread._get_main_thread_ident (Python 3.13), asked after a fork: the tasklet that forked is the main
+    thread then."""
     return locks.get_ident()
 
 
@@ -239,7 +253,8 @@ def dummy_init(self: Any, *args: Any) -> None:
 
 
 def _renew_conditions() -> None:
-    """A Condition keeps methods of its lock, bound when it was made: those of before belong to the OS thread."""
+    """A Condition keeps methods of its lock, bound when it was made: those of before belong to the OS
+    thread."""
     for made in instances_of(threading.Condition):
         lock = made.__dict__.get("_lock")
         for name in ("acquire", "release", "_release_save", "_acquire_restore", "_is_owned"):
@@ -261,7 +276,9 @@ def _members(patcher: Patcher, owner: type, members: dict[str, Any], why: str) -
 def patch(patcher: Patcher) -> None:
     current_loop()  # this thread has one from now on
     # noted first, because it must be taken back last
-    patcher.note("threading.Condition.__dict__", _renew_conditions, "keeps methods of its lock", _renew_conditions)
+    patcher.note(
+        "threading.Condition.__dict__", _renew_conditions, "keeps methods of its lock", _renew_conditions
+    )
     _in_place(patcher, _thread.LockType, LOCK, "stops the thread")
     _in_place(patcher, _thread.RLock, RLOCK, "stops the thread, and belongs to it")
     watch_threads()
@@ -279,7 +296,10 @@ def patch(patcher: Patcher) -> None:
     _members(patcher, threading.Event, EVENT, "takes the long way through Python")
     patcher.member(threading._DummyThread, "__init__", dummy_init, "stays in memory for ever")  # type: ignore[attr-defined]
     patcher.note(
-        "threading.local", separate_thread_locals, "is the same for all tasklets of a thread", lambda: separate_thread_locals(False)
+        "threading.local",
+        separate_thread_locals,
+        "is the same for all tasklets of a thread",
+        lambda: separate_thread_locals(False),
     )
     separate_thread_locals(True)
     if _handle_type is not None:

@@ -73,6 +73,19 @@ def _loads(original: Callable[..., Any]) -> Callable[..., Any]:
 def patch(patcher: Patcher) -> None:
     for name in LOADS:
         patcher.member(ssl.SSLContext, name, _loads(getattr(ssl.SSLContext, name)), "waits for a disk")
-    for function in (tlscalls.read, tlscalls.write, tlscalls.recv, tlscalls.send, do_handshake, unwrap, settimeout, setblocking):
-        why = "must not make the descriptor block again" if function in (settimeout, setblocking) else "waits in OpenSSL"
+    for function in (
+        tlscalls.read,
+        tlscalls.write,
+        tlscalls.recv,
+        tlscalls.send,
+        do_handshake,
+        unwrap,
+        settimeout,
+        setblocking,
+    ):
+        why = (
+            "must not make the descriptor block again"
+            if function in (settimeout, setblocking)
+            else "waits in OpenSSL"
+        )
         patcher.member(ssl.SSLSocket, function.__name__, function, why)

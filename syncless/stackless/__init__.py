@@ -36,7 +36,8 @@ _FRESH = {"current": getcurrent, "main": getmain, "runcount": getruncount, "thre
 
 
 def __getattr__(name: str) -> Any:
-    # rather than a module class with properties, in which the interpreter would look up stackless.schedule at each call
+    # rather than a module class with properties, in which the interpreter would look up stackless.schedule at
+    # each call
     if name in _FRESH:
         return _FRESH[name]()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

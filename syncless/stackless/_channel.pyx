@@ -24,12 +24,12 @@ cdef object received(object value):
 cdef class channel(Meeting):
     """Tasklets meet in it: the one that comes first, to send or to receive, waits for the other.
 
-    A value whose receiver is killed or interrupted before its turn comes is not lost: the next receiver gets it. Until there is one the
-    channel keeps it, and it counts in `balance` as a sender does.
+    A value whose receiver is killed or interrupted before its turn comes is not lost: the next receiver gets
+    it. Until there is one the channel keeps it, and it counts in `balance` as a sender does.
     """
     cdef WaitQueue senders          # both are in use only while a select() would either send or receive
     cdef WaitQueue receivers
-    cdef object kept                # deque of values whose senders have gone on, or None; then no receiver waits
+    cdef object kept  # deque of values whose senders have gone on, or None; then no receiver waits
     cdef Py_ssize_t waits           # senders that wait and values kept, less the receivers that wait
     cdef int _preference
     cdef public bint schedule_all
@@ -46,8 +46,8 @@ cdef class channel(Meeting):
         return self.waits
 
     cdef PyObject* first(self, int direction) noexcept:
-        """The first that waits to send (1) or to receive (-1), or NULL. A killed tasklet does not wait any more, though its turn to leave
-        has not come yet."""
+        """The first that waits to send (1) or to receive (-1), or NULL. A killed tasklet does not wait any
+        more, though its turn to leave has not come yet."""
         cdef WaitQueue* line = self.line(direction)
         while line.head != NULL and not waits(<BaseTasklet> line.head):
             self.leaves(<BaseTasklet> line.head, direction)
@@ -111,7 +111,8 @@ cdef class channel(Meeting):
         return value
 
     cdef int let_run(self, Thread state, BaseTasklet me, int direction, object value) except -1:
-        """The partner runs first. An exception thrown meanwhile keeps this tasklet from what it has received."""
+        """The partner runs first. An exception thrown meanwhile keeps this tasklet from what it has
+        received."""
         try:
             give_way(state, me, True)
         except BaseException:
@@ -179,7 +180,8 @@ cdef class channel(Meeting):
         self.action(1, value)
 
     def receive(self):
-        """Takes a value from a sender; waits for one. Raises what was sent as an exception. ValueError if the channel is closed."""
+        """Takes a value from a sender; waits for one. Raises what was sent as an exception. ValueError if the
+        channel is closed."""
         return received(self.action(-1, None))
 
     def send_exception(self, exc, *args):
@@ -257,7 +259,8 @@ def _restored(preference, schedule_all, closing):
 
 
 def set_channel_callback(callback):
-    """callback(channel, tasklet, sending, willblock) before each action on a channel; None: no more. Returns the last one."""
+    """callback(channel, tasklet, sending, willblock) before each action on a channel; None: no more. Returns
+    the last one."""
     global channel_callback
     if callback is not None and not callable(callback):
         raise TypeError("channel callback must be callable")

@@ -7,7 +7,8 @@ from syncless.stackless._thread cimport PAUSED, Thread, end_run, pause
 
 
 cdef class Preemption(BytecodeLimit):
-    """Of one call of run(). Hard: the tasklet is paused where it stands, and run() returns it. Soft: run() goes on at its next switch."""
+    """Of one call of run(). Hard: the tasklet is paused where it stands, and run() returns it. Soft: run()
+    goes on at its next switch."""
     cdef Thread state
     cdef BaseTasklet runner
     cdef bint soft

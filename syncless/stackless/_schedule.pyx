@@ -47,11 +47,13 @@ cdef inline object held(BaseTasklet me, object retval):
 
 
 def run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltimeout=False):
-    """Runs the others until none is ready and none waits for input, output or a time. Raises what no tasklet has caught.
+    """Runs the others until none is ready and none waits for input, output or a time. Raises what no tasklet
+    has caught.
 
-    `timeout`: a tasklet that runs more than so many bytecodes in one turn is paused and returned; with `soft` run() ends at its next switch
-    instead, and returns None. `totaltimeout`: in all their turns together. `threadblock`: while tasklets wait for channels, another thread is
-    waited for that may meet them. `ignore_nesting` changes nothing: a tasklet can be interrupted at any depth.
+    `timeout`: a tasklet that runs more than so many bytecodes in one turn is paused and returned; with `soft`
+    run() ends at its next switch instead, and returns None. `totaltimeout`: in all their turns together.
+    `threadblock`: while tasklets wait for channels, another thread is waited for that may meet them.
+    `ignore_nesting` changes nothing: a tasklet can be interrupted at any depth.
     """
     cdef Thread state = here()
     cdef BaseTasklet me = running(state)
@@ -95,8 +97,8 @@ class _ThreadNotFound(RuntimeError, ValueError):
 
 
 def get_thread_info(thread_id=None):
-    """(main tasklet, current tasklet, run count) of a thread, by default this one. RuntimeError, which is a ValueError, too, if there is
-    no such thread."""
+    """(main tasklet, current tasklet, run count) of a thread, by default this one. RuntimeError, which is a
+    ValueError, too, if there is no such thread."""
     cdef Thread state = here()
     if thread_id is not None and thread_id not in (-1, state.loop.thread_id):
         if thread_id not in threads:
@@ -154,7 +156,8 @@ def _tell_of_switches(Thread state):
 
 
 def set_schedule_callback(callback):
-    """callback(before, next) at each switch, in the tasklet that goes on; None: no more. It must not switch. Returns the last one."""
+    """callback(before, next) at each switch, in the tasklet that goes on; None: no more. It must not switch.
+    Returns the last one."""
     global schedule_callback
     if callback is not None and not callable(callback):
         raise TypeError("schedule callback must be callable")

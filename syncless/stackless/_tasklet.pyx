@@ -1,4 +1,5 @@
-"""Stackless Python's tasklets, which are those of syncless with another face, and the exceptions that pass between them."""
+"""Stackless Python's tasklets, which are those of syncless with another face, and the exceptions that pass
+between them."""
 
 from cpython.contextvars cimport PyContext_CopyCurrent
 
@@ -21,7 +22,8 @@ cdef object error_handler = None
 
 
 def _adopt_main(Loop loop):
-    """In place of a main tasklet that came before this module; only while it runs, because others may hold on to it else."""
+    """In place of a main tasklet that came before this module; only while it runs, because others may hold on
+    to it else."""
     if not isinstance(loop.main, tasklet) and loop.current is loop.main:
         main = _main(loop.main)
         loop.release(loop.main)
@@ -67,7 +69,8 @@ def _become_main(tasklet self):
 
 
 cdef class bomb:
-    """An exception as a value: who receives it from a channel raises it. bomb(type=None, value=None, traceback=None)."""
+    """An exception as a value: who receives it from a channel raises it. bomb(type=None, value=None,
+    traceback=None)."""
 
     def __init__(self, type=None, value=None, traceback=None):
         self.type, self.value, self.traceback = type, value, traceback
@@ -95,7 +98,8 @@ cdef object exception_of(object kind, object value, object traceback):
 
 
 cdef class tasklet(TracedTasklet):
-    """tasklet(func=None, args=None, kwargs=None): a function that runs beside others. Calling it gives it arguments and inserts it."""
+    """tasklet(func=None, args=None, kwargs=None): a function that runs beside others. Calling it gives it
+    arguments and inserts it."""
 
     def __cinit__(self, *args, **kwargs):
         self.ignore_nesting = False
@@ -112,7 +116,8 @@ cdef class tasklet(TracedTasklet):
         return self.setup(*args, **kwargs)
 
     def bind(self, func=None, args=None, kwargs=None):
-        """The function that it runs; with `args` or `kwargs` it is alive, and paused. bind(None) unbinds. Returns the tasklet."""
+        """The function that it runs; with `args` or `kwargs` it is alive, and paused. bind(None) unbinds.
+        Returns the tasklet."""
         cdef Thread state = here()
         cdef bint gives = args is not None or kwargs is not None
         if func is not None and not callable(func):
@@ -121,7 +126,8 @@ cdef class tasklet(TracedTasklet):
             args = tuple(args) if args is not None else ()
             kwargs = dict(kwargs) if kwargs is not None else {}
         # no Python code from here on, in which another thread could insert it
-        function, _result, _exception, _pending = self.function, self._result, self._exception, self.pending    # dropped when all is done
+        # dropped when all is done
+        function, _result, _exception, _pending = self.function, self._result, self._exception, self.pending
         if self.is_alive():
             if self.state == RUNNING:
                 raise RuntimeError("can't (re)bind the current tasklet")
@@ -291,7 +297,8 @@ cdef class tasklet(TracedTasklet):
         self.loop.push(self)
 
     def remove(self):
-        """Takes it out of its thread's run queue: it is paused. The running one stops here. RuntimeError if it is blocked."""
+        """Takes it out of its thread's run queue: it is paused. The running one stops here. RuntimeError if
+        it is blocked."""
         cdef Thread state = here()
         if self.is_blocked():
             raise RuntimeError("You cannot remove a blocked tasklet.")
@@ -317,8 +324,8 @@ cdef class tasklet(TracedTasklet):
         return run_now(state, self, stays)
 
     def run(self):
-        """Runs it now; the present tasklet goes to the end of the run queue, and what is before this one follows there. One of another
-        thread is inserted there instead."""
+        """Runs it now; the present tasklet goes to the end of the run queue, and what is before this one
+        follows there. One of another thread is inserted there instead."""
         cdef Thread state = here()
         self.check("run")
         if self.loop is not state.loop:
@@ -338,7 +345,8 @@ cdef class tasklet(TracedTasklet):
     # -- ending it
 
     def kill(self, pending=False, *, exception=TaskletExit, block=True, timeout=None):
-        """Raises TaskletExit in it, now, or when its turn comes (`pending`). Nothing happens if it is dead."""
+        """Raises TaskletExit in it, now, or when its turn comes (`pending`). Nothing happens if it is
+        dead."""
         if isinstance(pending, (type, BaseException)) or self.spawned and not isinstance(pending, bool):
             exception, pending = pending, False                 # as syncless.Tasklet has it
         if self.spawned:
@@ -352,8 +360,8 @@ cdef class tasklet(TracedTasklet):
         self.throw(exc_class, args or None)
 
     def throw(self, exc=None, val=None, tb=None, pending=False):
-        """Raises the exception in it, now, or when its turn comes (`pending`). RuntimeError if it is dead, except for TaskletExit. In one
-        that runs in another thread it is raised when it next waits."""
+        """Raises the exception in it, now, or when its turn comes (`pending`). RuntimeError if it is dead,
+        except for TaskletExit. In one that runs in another thread it is raised when it next waits."""
         cdef Thread state = here()
         cdef BaseException exception = exception_of(exc, val, tb)
         if not self.is_alive():
@@ -404,7 +412,8 @@ cdef class tasklet(TracedTasklet):
         return id(self.context)
 
     def set_context(self, context):
-        """The contextvars.Context in which it will run. RuntimeError if it runs already. Returns the tasklet."""
+        """The contextvars.Context in which it will run. RuntimeError if it runs already. Returns the
+        tasklet."""
         if self.state not in (NEW, DONE):
             raise RuntimeError("the context of a tasklet that has started cannot be changed")
         self.context = context
@@ -417,8 +426,8 @@ cdef class tasklet(TracedTasklet):
         return self.context.run(function, *args, **kwargs)
 
     def bind_thread(self, thread_id=None):
-        """Lets a tasklet that has not started belong to another thread, by default this one. RuntimeError if it is in a run queue or has
-        started; ValueError if there is no such thread."""
+        """Lets a tasklet that has not started belong to another thread, by default this one. RuntimeError if
+        it is in a run queue or has started; ValueError if there is no such thread."""
         cdef Loop loop = here().loop
         if thread_id is not None:
             if not isinstance(thread_id, int):
@@ -471,7 +480,8 @@ def _spawn(function, *args, **kwargs):
 
 
 def set_error_handler(handler):
-    """handler(type, value, traceback) of exceptions that no tasklet has caught; None: they are raised in run(). Returns the last one."""
+    """handler(type, value, traceback) of exceptions that no tasklet has caught; None: they are raised in
+    run(). Returns the last one."""
     global error_handler
     if handler is not None and not callable(handler):
         raise TypeError("error handler must be callable")

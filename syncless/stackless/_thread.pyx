@@ -1,11 +1,12 @@
 """One thread of a Stackless program: its run queue, and how tasklets give way in it.
 
-The run queue is the scheduler's ready queue. Stackless thinks of it as a ring in which the running tasklet has its place; here the running one
-is outside, and goes to the end when it lets others run. The order that follows is the same. What Stackless does "at once" is done by putting a
-tasklet first.
+The run queue is the scheduler's ready queue. Stackless thinks of it as a ring in which the running tasklet
+has its place; here the running one is outside, and goes to the end when it lets others run. The order that
+follows is the same. What Stackless does "at once" is done by putting a tasklet first.
 
-A tasklet that waits for a socket or a time is parked as any other; it counts as blocked. When nothing is ready, and nothing but channels is
-waited for, run() is over, or there is a deadlock: when_idle() decides that.
+A tasklet that waits for a socket or a time is parked as any other; it counts as blocked. When nothing is
+ready, and nothing but channels is waited for, run() is over, or there is a deadlock: when_idle() decides
+that.
 """
 
 from threading import active_count
@@ -27,7 +28,8 @@ cdef object welcome = None              # called with a new Thread
 
 
 def set_main_adopter(function) -> None:
-    """function(loop) is called at a thread's first call; it returns whether its main tasklet is one of Stackless now."""
+    """function(loop) is called at a thread's first call; it returns whether its main tasklet is one of
+    Stackless now."""
     global adopt_main
     adopt_main = function
 
@@ -123,7 +125,8 @@ cdef int refuse_switch(Thread state) except -1:
 
 
 cdef int leave(Thread state, BaseTasklet me, bint stays) except -1:
-    """Lets the next one run; `stays`: at the end of the run queue, or else paused until somebody inserts it."""
+    """Lets the next one run; `stays`: at the end of the run queue, or else paused until somebody inserts
+    it."""
     cdef Loop loop = state.loop
     if state.switch_trap:
         raise RuntimeError("switch_trap")
@@ -155,7 +158,8 @@ cdef int pause(Thread state, BaseTasklet me, const char* why, object on) except 
 
 
 cdef int run_now(Thread state, BaseTasklet target, bint stays) except -1:
-    """The target runs next, and what is before it in the run queue goes behind the present one; if it was not there, the present one follows."""
+    """The target runs next, and what is before it in the run queue goes behind the present one; if it was not
+    there, the present one follows."""
     cdef Loop loop = state.loop
     cdef BaseTasklet me = running(state)
     cdef Py_ssize_t at

@@ -1,8 +1,10 @@
-"""Trace and profile functions of a tasklet's own, as sys.settrace() and sys.setprofile() set them for a thread.
+"""Trace and profile functions of a tasklet's own, as sys.settrace() and sys.setprofile() set them for a
+thread.
 
-Fact: CPython keeps them for a thread, and greenlet does not exchange them (before 3.12 it exchanges a flag that says whether there are any).
-Danger: who traces one tasklet traces all, or loses its function at the next switch. Decision: from the first function that is set for a
-tasklet, its thread exchanges them at each switch. Price: none before that. Guarded by tests/stackless/test_tracing.py.
+Fact: CPython keeps them for a thread, and greenlet does not exchange them (before 3.12 it exchanges a flag
+that says whether there are any). Danger: who traces one tasklet traces all, or loses its function at the next
+switch. Decision: from the first function that is set for a tasklet, its thread exchanges them at each switch.
+Price: none before that. Guarded by tests/stackless/test_tracing.py.
 """
 
 import sys
@@ -20,8 +22,8 @@ cdef class TracedTasklet(Tasklet):
 
     @property
     def trace_function(self):
-        """What sys.settrace() has set in this tasklet, or None. It can be set from outside, too: lines are then reported of frames that it
-        enters, and of others whose f_trace is set."""
+        """What sys.settrace() has set in this tasklet, or None. It can be set from outside, too: lines are
+        then reported of frames that it enters, and of others whose f_trace is set."""
         return sys.gettrace() if runs_here(self) else self.trace
 
     @trace_function.setter
@@ -34,8 +36,9 @@ cdef class TracedTasklet(Tasklet):
 
     @property
     def profile_function(self):
-        """What sys.setprofile() has set in this tasklet, or None. It can be set from outside, too. RuntimeError if it is set while the
-        tasklet runs in another thread, TypeError if it is no function; this holds for both."""
+        """What sys.setprofile() has set in this tasklet, or None. It can be set from outside, too.
+        RuntimeError if it is set while the tasklet runs in another thread, TypeError if it is no function;
+        this holds for both."""
         return sys.getprofile() if runs_here(self) else self.profile
 
     @profile_function.setter

@@ -79,12 +79,15 @@ class BoundedSemaphore(Semaphore):
             raise ValueError("Semaphore released too many times")
         super().release(n)
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.release()
 
 
 class Condition:
-    """Tasklets that hold a lock wait until another tells them to look again (threading.Condition). Without a lock it makes an RLock."""
+    """Tasklets that hold a lock wait until another tells them to look again (threading.Condition). Without a
+    lock it makes an RLock."""
 
     def __init__(self, lock: Any = None):
         self._lock = RLock() if lock is None else lock
@@ -104,9 +107,11 @@ class Condition:
         return bool(self._lock.locked())
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Lets go of the lock, waits for notify() at most `timeout` seconds, and takes the lock again. False when the time is over.
+        """Lets go of the lock, waits for notify() at most `timeout` seconds, and takes the lock again. False
+        when the time is over.
 
-        Who is interrupted has the lock again when the exception is raised; if it was notified, the next is in its place.
+        Who is interrupted has the lock again when the exception is raised; if it was notified, the next is in
+        its place.
         """
         if not self._owned():
             raise RuntimeError("cannot wait on un-acquired lock")
@@ -121,7 +126,9 @@ class Condition:
         if not told.is_set():
             with contextlib.suppress(ValueError):  # another thread is about to tell it
                 self._waiters.remove(told)
-        uninterrupted(self._take_again, count)  # because the caller will release it, and must not release another's
+        uninterrupted(
+            self._take_again, count
+        )  # because the caller will release it, and must not release another's
         if raised is None:
             raised = next_thrown()
         if raised is not None:
@@ -153,7 +160,9 @@ class Condition:
         """Lets up to `n` of those who wait look again, the first first."""
         if not self._owned():
             raise RuntimeError("cannot notify on un-acquired lock")
-        with contextlib.suppress(IndexError):  # one of another thread may leave meanwhile: it holds no lock when it is interrupted
+        with contextlib.suppress(
+            IndexError
+        ):  # one of another thread may leave meanwhile: it holds no lock when it is interrupted
             for _ in range(min(n, len(self._waiters))):
                 self._waiters.popleft().set()
 
@@ -162,7 +171,8 @@ class Condition:
 
 
 class Barrier(threading.Barrier):
-    """Tasklets wait for each other until there are `parties` of them (threading.Barrier, whose BrokenBarrierError it raises)."""
+    """Tasklets wait for each other until there are `parties` of them (threading.Barrier, whose
+    BrokenBarrierError it raises)."""
 
     def __init__(self, parties: int, action: Callable[[], None] | None = None, timeout: float | None = None):
         super().__init__(parties, action, timeout)

@@ -23,8 +23,9 @@ class TaskGroup:
             group.spawn(fetch, "one")
             group.spawn(fetch, "two")
 
-    The first exception of a child ends the others and the block, wherever they wait; what went wrong is raised as an ExceptionGroup
-    (the first exception alone on Python 3.10). An exception of the block ends the children, and is raised alone if they did not fail.
+    The first exception of a child ends the others and the block, wherever they wait; what went wrong is
+    raised as an ExceptionGroup (the first exception alone on Python 3.10). An exception of the block ends the
+    children, and is raised alone if they did not fail.
     """
 
     def __init__(self) -> None:
@@ -76,7 +77,9 @@ class TaskGroup:
                 self._children[child] = True
                 child.kill(block=False)
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if value is not None:
             self._open = False
             self._cancel()
@@ -105,4 +108,8 @@ class TaskGroup:
                 return
             errors.insert(0, value)
         if errors:
-            raise errors[0] if sys.version_info < (3, 11) else builtins.BaseExceptionGroup("unhandled errors in a TaskGroup", errors)  # type: ignore[attr-defined]
+            raise (
+                errors[0]
+                if sys.version_info < (3, 11)
+                else builtins.BaseExceptionGroup("unhandled errors in a TaskGroup", errors)
+            )  # type: ignore[attr-defined]

@@ -1,4 +1,5 @@
-"""Changes to modules that may not have been imported yet, or not executed yet: they are made as soon as they are."""
+"""Changes to modules that may not have been imported yet, or not executed yet: they are made as soon as they
+are."""
 
 from __future__ import annotations
 
@@ -14,9 +15,12 @@ if TYPE_CHECKING:
 
 
 class _ChangesModule:
-    """Finds one module as the others would, and changes it after it has been executed: finder and loader of the import system."""
+    """Finds one module as the others would, and changes it after it has been executed: finder and loader of
+    the import system."""
 
-    def __init__(self, name: str, change: Callable[[Any], None], around: Callable[[], AbstractContextManager[None]]):
+    def __init__(
+        self, name: str, change: Callable[[Any], None], around: Callable[[], AbstractContextManager[None]]
+    ):
         self.name = name
         self.change = change
         self.around = around
@@ -32,7 +36,9 @@ class _ChangesModule:
         if self._spec.loader is self:
             self._spec.loader = self._loader
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if name != self.name:
             return None
         for finder in sys.meta_path:
@@ -67,8 +73,8 @@ def loaded(name: str) -> Any:
 def when_executed(
     name: str, change: Callable[[Any], None], around: Callable[[], AbstractContextManager[None]] = nullcontext
 ) -> Callable[[], None] | None:
-    """Calls change(module) now, and returns None; or when the module is imported for the first time, executed inside
-    `around`, and returns a function that takes this back."""
+    """Calls change(module) now, and returns None; or when the module is imported for the first time, executed
+    inside `around`, and returns a function that takes this back."""
     if loaded(name) is not None:
         change(sys.modules[name])
         return None

@@ -1,7 +1,8 @@
-"""gevent and eventlet beside us: a warning when a hub of theirs begins to run in a thread that has a loop of ours.
+"""gevent and eventlet beside us: a warning when a hub of theirs begins to run in a thread that has a loop of
+ours.
 
-Both hubs wait in C until their own greenlets are ready. While one runs, no tasklet of the thread does. Their import
-alone harms nobody.
+Both hubs wait in C until their own greenlets are ready. While one runs, no tasklet of the thread does. Their
+import alone harms nobody.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ T = TypeVar("T")
 
 
 class Pool:
-    """Pool(size): runs functions in tasklets, `size` of them at a time. spawn() and the others wait when there is no room."""
+    """Pool(size): runs functions in tasklets, `size` of them at a time. spawn() and the others wait when
+    there is no room."""
 
     def __init__(self, size: int):
         if size < 1:
@@ -42,15 +43,18 @@ class Pool:
         self._room.release()
 
     def apply(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """function(*args, **kwargs) in a tasklet of the pool; returns what it returns, raises what it raises."""
+        """function(*args, **kwargs) in a tasklet of the pool; returns what it returns, raises what it
+        raises."""
         return self.spawn(function, *args, **kwargs).result()  # type: ignore[no-any-return]
 
     def map(self, function: Callable[..., T], *iterables: Iterable[Any]) -> list[T]:
-        """[function(item), ...] in the order of the items. The first exception ends the others and is raised."""
+        """[function(item), ...] in the order of the items. The first exception ends the others and is
+        raised."""
         return self.starmap(function, zip(*iterables, strict=False))
 
     def starmap(self, function: Callable[..., T], arguments: Iterable[Iterable[Any]]) -> list[T]:
-        """[function(*each), ...] in the order of the arguments. The first exception ends the others and is raised."""
+        """[function(*each), ...] in the order of the arguments. The first exception ends the others and is
+        raised."""
         todo = list(arguments)
         results: list[Any] = [None] * len(todo)
         numbered = iter(enumerate(todo))
@@ -110,7 +114,9 @@ class Pool:
         for _, value in self._each(function, iterables):
             yield value
 
-    def _each(self, function: Callable[..., T], iterables: tuple[Iterable[Any], ...]) -> Iterator[tuple[int, T]]:
+    def _each(
+        self, function: Callable[..., T], iterables: tuple[Iterable[Any], ...]
+    ) -> Iterator[tuple[int, T]]:
         made: Queue = Queue(self.size)
         arguments = zip(*iterables, strict=False)
 

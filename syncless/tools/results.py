@@ -11,7 +11,8 @@ from syncless._core.wait.sync import Event
 
 
 class AsyncResult:
-    """Set once, by a value or an exception; any number of tasklets, also of other threads, may wait for it."""
+    """Set once, by a value or an exception; any number of tasklets, also of other threads, may wait for
+    it."""
 
     def __init__(self) -> None:
         self._done = Event()
@@ -48,7 +49,8 @@ class AsyncResult:
         self._set(None if exception else source.result(), exception)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """The value, or raises the exception. TimeoutError if it is not there within `timeout` seconds, or at once without `block`."""
+        """The value, or raises the exception. TimeoutError if it is not there within `timeout` seconds, or at
+        once without `block`."""
         if not self._done.is_set() and not (block and self._done.wait(timeout)):
             raise TimeoutError("there is no result yet")
         if self._exception is not None:
@@ -80,7 +82,8 @@ class AsyncResult:
         return self._exception
 
     def add_done_callback(self, callback: Callable[[AsyncResult], object]) -> None:
-        """`callback(result)` is called once it is there; at once if it is. It must not block; its errors are reported."""
+        """`callback(result)` is called once it is there; at once if it is. It must not block; its errors are
+        reported."""
         told = self._callbacks.setdefault(callback, lambda _: callback(self))
         self._done.add_done_callback(told)
 

@@ -68,7 +68,8 @@ def wait(objects: Iterable[W], timeout: float | None = None, count: int | None =
 
 
 def iwait(objects: Iterable[W], timeout: float | None = None, count: int | None = None) -> Iterator[W]:
-    """Yields the objects as they become ready: all, or the first `count`, or those of the next `timeout` seconds in all."""
+    """Yields the objects as they become ready: all, or the first `count`, or those of the next `timeout`
+    seconds in all."""
     waited = list(objects)
     left = len(waited) if count is None else min(count, len(waited))
     until = None if timeout is None else time.monotonic() + timeout
@@ -82,7 +83,9 @@ def iwait(objects: Iterable[W], timeout: float | None = None, count: int | None 
             left -= 1
 
 
-def join_all(tasklets: Iterable[Tasklet], timeout: float | None = None, raise_error: bool = False) -> list[Tasklet]:
+def join_all(
+    tasklets: Iterable[Tasklet], timeout: float | None = None, raise_error: bool = False
+) -> list[Tasklet]:
     """Waits until all tasklets have ended, at most `timeout` seconds in all; returns those that have.
 
     With `raise_error`, the first exception that one of them ended with is raised at once.

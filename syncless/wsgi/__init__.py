@@ -1,6 +1,14 @@
 """The web server: ``serve(application)`` and, for more than one or inside a larger program, ``Server``."""
 
-from syncless.http.errors import BadRequest, BodyTimeout, BodyTooLarge, ClientError, ClientGone, RequestTimeout, UpgradeRequired
+from syncless.http.errors import (
+    BadRequest,
+    BodyTimeout,
+    BodyTooLarge,
+    ClientError,
+    ClientGone,
+    RequestTimeout,
+    UpgradeRequired,
+)
 from syncless.http.limits import Limits
 from syncless.wsgi.adapt import as_wsgi
 from syncless.wsgi.client import client_gone, current_request, while_client_stays

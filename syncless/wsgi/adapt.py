@@ -1,7 +1,8 @@
 """What can be served, turned into a WSGI callable.
 
-A WSGI callable; a web.py application; a CherryPy application, root object or class; a BaseHTTPRequestHandler subclass; or
-a name of one of these, see loading.py. Nothing here imports a framework: each is known by its looks.
+A WSGI callable; a web.py application; a CherryPy application, root object or class; a BaseHTTPRequestHandler
+subclass; or a name of one of these, see loading.py. Nothing here imports a framework: each is known by its
+looks.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ WSGIApplication = Callable[..., Iterable[bytes]]
 
 
 def as_wsgi(application: Any) -> WSGIApplication:
-    """The WSGI callable for anything that can be served; TypeError for what cannot, and the errors of `load` for a name."""
+    """The WSGI callable for anything that can be served; TypeError for what cannot, and the errors of `load`
+    for a name."""
     if isinstance(application, str):
         application = load(application)
     if _is_asgi(application):
@@ -48,13 +50,17 @@ def as_wsgi(application: Any) -> WSGIApplication:
 
 def _is_asgi(thing: Any) -> bool:
     """Whether calling it makes a coroutine, as ASGI 3 demands."""
-    return inspect.iscoroutinefunction(thing) or inspect.iscoroutinefunction(getattr(type(thing), "__call__", None))  # noqa: B004
+    return inspect.iscoroutinefunction(thing) or inspect.iscoroutinefunction(
+        getattr(type(thing), "__call__", None)
+    )  # noqa: B004
 
 
 def _is_cherrypy_root(thing: Any) -> bool:
     """Whether some method of it is exposed as CherryPy's decorator marks it."""
     return "cherrypy" in sys.modules and any(
-        getattr(getattr(thing, name, None), "exposed", False) is True for name in dir(thing) if not name.startswith("__")
+        getattr(getattr(thing, name, None), "exposed", False) is True
+        for name in dir(thing)
+        if not name.startswith("__")
     )
 
 

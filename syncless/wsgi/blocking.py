@@ -1,4 +1,5 @@
-"""Whether an application can block the process: the patch before it is imported, or a warning where there is none."""
+"""Whether an application can block the process: the patch before it is imported, or a warning where there is
+none."""
 
 from __future__ import annotations
 
@@ -13,7 +14,19 @@ Patch = bool | Mapping[str, bool]
 """True: all areas that patch_all() patches by default; a mapping: its arguments, {"sqlite3": False}; False: none."""
 
 CURE = "patch the standard library before anything else, by serve(..., patch=True) or by running the command `syncless`"
-MODULES = ("MySQLdb", "botocore", "httpx", "pg8000", "psycopg", "psycopg2", "pymongo", "pymysql", "redis", "requests", "urllib3")
+MODULES = (
+    "MySQLdb",
+    "botocore",
+    "httpx",
+    "pg8000",
+    "psycopg",
+    "psycopg2",
+    "pymongo",
+    "pymysql",
+    "redis",
+    "requests",
+    "urllib3",
+)
 """Modules whose calls wait in the standard library's sockets, or in their own."""
 STALL_MILLISECONDS = 200
 """For which an application that is not patched may hold all others before that is told."""
@@ -35,11 +48,14 @@ def warn_of_blocking_modules() -> None:
     """Tells which modules the application has imported that will block, if sockets are not patched."""
     found = [] if is_patched("socket") else [name for name in MODULES if name in sys.modules]
     if found:
-        complain(f"the application has imported {', '.join(found)}: while a call of it waits, all requests wait. To avoid that, {CURE}.")
+        complain(
+            f"the application has imported {', '.join(found)}: while a call of it waits, all requests wait. To avoid that, {CURE}."
+        )
 
 
 class StallWarning:
-    """Tells once, with the stack, that the application has held all requests, while the block lasts. Nothing where time is patched."""
+    """Tells once, with the stack, that the application has held all requests, while the block lasts. Nothing
+    where time is patched."""
 
     def __init__(self) -> None:
         self._watchdog = None if is_patched("time") else Watchdog(STALL_MILLISECONDS, self._tell)

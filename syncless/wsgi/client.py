@@ -10,21 +10,26 @@ from syncless.http.request import Request
 
 
 def current_request() -> Request:
-    """The request in whose tasklet this is called; it can be handed to other tasklets. RuntimeError elsewhere."""
+    """The request in whose tasklet this is called; it can be handed to other tasklets. RuntimeError
+    elsewhere."""
     request = current()
     if not isinstance(request, Request):
-        raise RuntimeError("this is not the tasklet of a request; ask there for current_request() and hand it over")
+        raise RuntimeError(
+            "this is not the tasklet of a request; ask there for current_request() and hand it over"
+        )
     return request
 
 
 def client_gone() -> bool:
-    """Whether the client of this request has closed its connection, or at least sends no more. Also ``environ["syncless.client_gone"]``."""
+    """Whether the client of this request has closed its connection, or at least sends no more. Also
+    ``environ["syncless.client_gone"]``."""
     return current_request().client_gone
 
 
 @contextmanager
 def while_client_stays() -> Iterator[None]:
-    """Raises ClientGone wherever this request waits inside the block, as soon as its client closes the connection."""
+    """Raises ClientGone wherever this request waits inside the block, as soon as its client closes the
+    connection."""
     request = current_request()
     request.interrupt_when_client_leaves()
     try:

@@ -1,4 +1,5 @@
-"""From the name of an application to the object: "package.module:attribute", "path/to/file.py:attribute", "module:factory()"."""
+"""From the name of an application to the object: "package.module:attribute", "path/to/file.py:attribute",
+"module:factory()"."""
 
 from __future__ import annotations
 
@@ -20,25 +21,32 @@ class ApplicationNotFound(ImportError):
 
 
 class ApplicationFailed(Exception):
-    """The application's own code raised while it was imported or made. The text is its traceback, without frames of syncless."""
+    """The application's own code raised while it was imported or made. The text is its traceback, without
+    frames of syncless."""
 
 
 def load(name: str) -> Any:
-    """The object that a name stands for. ApplicationNotFound; ApplicationFailed if its code raises an Exception.
+    """The object that a name stands for. ApplicationNotFound; ApplicationFailed if its code raises an
+    Exception.
 
-    The attribute may be dotted; left out, it is ``application`` or ``app``. ``factory()`` is called, with literals as arguments if there
-    are any: ``module:create_app("production", debug=False)``. For a path, the folder above its outermost package goes into ``sys.path``.
+    The attribute may be dotted; left out, it is ``application`` or ``app``. ``factory()`` is called, with
+    literals as arguments if there are any: ``module:create_app("production", debug=False)``. For a path, the
+    folder above its outermost package goes into ``sys.path``.
     """
     module_name, colon, expression = name.partition(":")
     if not module_name or (colon and not expression.strip()):
-        raise ApplicationNotFound(f"{name!r} is not complete; write module:attribute, for example myproject.web:app")
+        raise ApplicationNotFound(
+            f"{name!r} is not complete; write module:attribute, for example myproject.web:app"
+        )
     if module_name.endswith(".py") or os.sep in module_name:
         module_name = _module_of(module_name)
     module = _import(module_name)
     if not colon:
         expression = next((attribute for attribute in DEFAULTS if hasattr(module, attribute)), "")
         if not expression:
-            raise ApplicationNotFound(f"module {module_name!r} has neither 'application' nor 'app'; write {module_name}:attribute")
+            raise ApplicationNotFound(
+                f"module {module_name!r} has neither 'application' nor 'app'; write {module_name}:attribute"
+            )
     return _evaluate(module, expression)
 
 
@@ -70,7 +78,9 @@ def _import(name: str) -> ModuleType:
             raise ApplicationFailed(own_traceback(error)) from None
         parent, _, last = name.rpartition(".")
         if parent and error.name == name and hasattr(sys.modules.get(parent), last):
-            raise ApplicationNotFound(f"{last!r} is an attribute of module {parent!r}: write {parent}:{last}") from None
+            raise ApplicationNotFound(
+                f"{last!r} is an attribute of module {parent!r}: write {parent}:{last}"
+            ) from None
         looked = ", ".join(filter(None, sys.path[:3]))
         raise ApplicationNotFound(f"there is no module {error.name!r} (looked in {looked} ...)") from None
     except Exception as error:
@@ -104,16 +114,21 @@ def _arguments(call: str) -> tuple[list[Any], dict[str, Any]]:
     try:
         parsed = ast.parse(call.strip(), mode="eval").body
         if isinstance(parsed, ast.Call):
-            named = {keyword.arg: ast.literal_eval(keyword.value) for keyword in parsed.keywords if keyword.arg}
+            named = {
+                keyword.arg: ast.literal_eval(keyword.value) for keyword in parsed.keywords if keyword.arg
+            }
             if len(named) == len(parsed.keywords):
                 return [ast.literal_eval(argument) for argument in parsed.args], named
     except (SyntaxError, ValueError):
         pass
-    raise ApplicationNotFound(f"{call!r} is no call that can be made; write factory(), with nothing but literals as arguments")
+    raise ApplicationNotFound(
+        f"{call!r} is no call that can be made; write factory(), with nothing but literals as arguments"
+    )
 
 
 def own_traceback(error: BaseException) -> str:
-    """The traceback of an exception from an application's code, without the frames of syncless and importlib that led there."""
+    """The traceback of an exception from an application's code, without the frames of syncless and importlib
+    that led there."""
     trace: TracebackType | None = error.__traceback__
     while trace is not None and _leads_there(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next

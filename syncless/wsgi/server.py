@@ -1,4 +1,5 @@
-"""Server: listening sockets, the environment of an application, starting and stopping. The hot path is in connection.pyx."""
+"""Server: listening sockets, the environment of an application, starting and stopping. The hot path is in
+connection.pyx."""
 
 from __future__ import annotations
 
@@ -86,15 +87,25 @@ class Server:
         except TypeError as error:
             unknown = [name for name in overrides if not hasattr(Limits, name)]
             if unknown:
-                raise TypeError(f"there is no argument or limit {unknown[0]!r}; the limits are in syncless.wsgi.Limits") from None
+                raise TypeError(
+                    f"there is no argument or limit {unknown[0]!r}; the limits are in syncless.wsgi.Limits"
+                ) from None
             raise error
         binds = [bind] if isinstance(bind, (str, Bind)) else list(bind or ())
-        self._wanted = [parse_bind(text) if isinstance(text, str) else text for text in binds] or [Bind(host=host, port=port)]
+        self._wanted = [parse_bind(text) if isinstance(text, str) else text for text in binds] or [
+            Bind(host=host, port=port)
+        ]
         self.certificates: Certificates | None = make_certificates(
-            ssl_context, certfile, keyfile, certificates, TLSSettings(client_ca, ciphers, tls_minimum, key_password)
+            ssl_context,
+            certfile,
+            keyfile,
+            certificates,
+            TLSSettings(client_ca, ciphers, tls_minimum, key_password),
         )
         if self.certificates is None and (plain_http or any(wanted.tls for wanted in self._wanted)):
-            raise ValueError("TLS is asked for, but there is no certificate: give certfile, certificates or ssl_context")
+            raise ValueError(
+                "TLS is asked for, but there is no certificate: give certfile, certificates or ssl_context"
+            )
         self._plain_http = plain_http
         self._multiprocess = multiprocess
         peers = [trusted] if isinstance(trusted, str) else list(trusted)
@@ -106,7 +117,12 @@ class Server:
         if unix_owner is not None:
             owner_ids(unix_owner)  # a wrong name is told now
         self._listening = Listening(
-            self.limits.backlog, reuse_port, max(1, int(self.limits.head_seconds)) if defer_accept else 0, ipv6_only, unix_mode, unix_owner
+            self.limits.backlog,
+            reuse_port,
+            max(1, int(self.limits.head_seconds)) if defer_accept else 0,
+            ipv6_only,
+            unix_mode,
+            unix_owner,
         )
         self._error_log_to = error_log
         self._error_log: Any = sys.stderr
@@ -163,11 +179,14 @@ class Server:
         return self
 
     def listen(self) -> list[tuple[socket, bool]]:
-        """The listening sockets, and whether they speak TLS. OSError, with the address in it, if one cannot be had."""
+        """The listening sockets, and whether they speak TLS. OSError, with the address in it, if one cannot
+        be had."""
         opened: list[tuple[socket, bool]] = []
         try:
             for wanted in self._wanted:
-                secure = self.certificates is not None and (wanted.tls if wanted.tls is not None else wanted.path is None)
+                secure = self.certificates is not None and (
+                    wanted.tls if wanted.tls is not None else wanted.path is None
+                )
                 found = self._listening.open(wanted)
                 opened += [(listener, secure) for listener in found]
                 if wanted.fd is not None:
@@ -179,12 +198,13 @@ class Server:
         return opened
 
     def listen_again(self, listener: socket) -> socket:
-        """Another socket on the address of one that `listen` has opened with reuse_port; the same one where there can be only one."""
+        """Another socket on the address of one that `listen` has opened with reuse_port; the same one where
+        there can be only one."""
         return listener if listener.family == AF_UNIX else self._listening.open_again(listener)
 
     def begin_no_more(self, listeners: Iterable[tuple[socket, bool]]) -> None:
-        """New clients find nobody at these addresses, while those that are connected already can still be accepted. Sockets that are
-        inherited stay as they are: others may have them, too."""
+        """New clients find nobody at these addresses, while those that are connected already can still be
+        accepted. Sockets that are inherited stay as they are: others may have them, too."""
         for listener, _ in listeners:
             address = listener.getsockname()
             if isinstance(address, str) and any(wanted.path == address for wanted in self._wanted):
@@ -231,7 +251,9 @@ class Server:
             self._error_log = standard("stderr") if to is None else Outlet(to) if is_plain(to) else to
         access = self._access_log_to
         if access:
-            self._log = LogWriter(make_log(self._access_log_format), LogFile(sys.stdout if access is True else access))
+            self._log = LogWriter(
+                make_log(self._access_log_format), LogFile(sys.stdout if access is True else access)
+            )
 
     def _close_logs(self) -> None:
         if self._log is not None:
@@ -247,7 +269,8 @@ class Server:
             self._error_file = None
 
     def reopen_logs(self) -> None:
-        """Opens log files anew, by their paths: after they were renamed (logrotate). `serve` does it on SIGUSR1."""
+        """Opens log files anew, by their paths: after they were renamed (logrotate). `serve` does it on
+        SIGUSR1."""
         if self._log is not None:
             self._log.reopen()
         if self._error_file is not None:
@@ -255,8 +278,8 @@ class Server:
             self._error_log.stream = self._error_file.stream
 
     def reload_certificates(self) -> None:
-        """Reads the certificate files again, for new connections; open ones go on. `serve` does it on SIGHUP. If a file is bad its error
-        is raised and the old certificates stay."""
+        """Reads the certificate files again, for new connections; open ones go on. `serve` does it on SIGHUP.
+        If a file is bad its error is raised and the old certificates stay."""
         if self.certificates is not None:
             self.certificates.reload()
 
@@ -306,9 +329,9 @@ class Server:
     # -- stopping ------------------------------------------------------------------------------------------------------------
 
     def stop(self, grace: float | None = None) -> None:
-        """Stops: accepts what is connected already and no more, lets requests in flight end for `grace` seconds (Limits.stop_seconds),
-        then interrupts them with TaskletExit. Idle connections are closed after Limits.stop_idle_seconds, or their next answer. Returns
-        when all connections are closed.
+        """Stops: accepts what is connected already and no more, lets requests in flight end for `grace`
+        seconds (Limits.stop_seconds), then interrupts them with TaskletExit. Idle connections are closed
+        after Limits.stop_idle_seconds, or their next answer. Returns when all connections are closed.
         """
         self._stop(self.limits.stop_seconds if grace is None else grace, 0.0)
 
@@ -343,7 +366,8 @@ class Server:
             self._stopped.set()
 
     def _leave_to_parent(self) -> None:
-        """In a child after fork, whose connections are closed already: listening sockets, their files and the logs are the parent's."""
+        """In a child after fork, whose connections are closed already: listening sockets, their files and the
+        logs are the parent's."""
         for acceptor in self._acceptors:
             acceptor.close()
         for listener in self._listeners:
@@ -364,7 +388,11 @@ class Server:
                 for service in self._services:
                     close_connections(service, interrupt)
             interrupt = False  # a request is interrupted once
-            if not any(service.connections for service in self._services) or waited >= seconds or (self._hurried and not interrupted):
+            if (
+                not any(service.connections for service in self._services)
+                or waited >= seconds
+                or (self._hurried and not interrupted)
+            ):
                 return
             sleep(pause)
             waited += pause
@@ -374,8 +402,11 @@ class Server:
         """Waits until the server has stopped."""
         self._stopped.wait()
 
-    def run(self, *, quiet: bool = False, started: Callable[[], None] | None = None, worker: bool = False) -> None:
-        """Starts, and serves until a signal says stop: what `serve` does in one process. A worker leaves SIGINT to its master."""
+    def run(
+        self, *, quiet: bool = False, started: Callable[[], None] | None = None, worker: bool = False
+    ) -> None:
+        """Starts, and serves until a signal says stop: what `serve` does in one process. A worker leaves
+        SIGINT to its master."""
         asked = Event()
         hurry = Event()
         manager = ServiceManager({}) if worker else ServiceManager()  # a worker's master speaks for it
@@ -393,7 +424,11 @@ class Server:
                 (hurry if asked.is_set() else asked).set()
 
         def reopen(number: int, frame: FrameType | None) -> None:
-            what, action = ("log files", self.reopen_logs) if number == signal.SIGUSR1 else ("certificates", self.reload_certificates)
+            what, action = (
+                ("log files", self.reopen_logs)
+                if number == signal.SIGUSR1
+                else ("certificates", self.reload_certificates)
+            )
             if number == signal.SIGHUP:
                 manager.reloading()
             try:
@@ -422,7 +457,9 @@ class Server:
                 started()
             if not quiet:
                 for url in self.urls:
-                    tell(f"syncless {syncless.__version__} serves on {url} (loop: {current_loop().backend}, pid {os.getpid()})")
+                    tell(
+                        f"syncless {syncless.__version__} serves on {url} (loop: {current_loop().backend}, pid {os.getpid()})"
+                    )
             manager.ready("Serving")
             if manager.interval:
                 beating = spawn(beat)
@@ -452,5 +489,7 @@ class Server:
     def __enter__(self) -> Server:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()

@@ -22,7 +22,9 @@ class PidFile:
             with open(self.path, "w", encoding="ascii") as file:
                 file.write(f"{os.getpid()}\n")
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.path is not None:
             try:
                 os.unlink(self.path)
@@ -66,13 +68,16 @@ def serve(
     once, and not by each of them. ``pid_file``: has the number of this process while it serves. ``quiet``: print neither where it listens
     nor that the application blocks.
 
-    SIGUSR1 opens the log files anew; SIGHUP reads the certificates again, and with workers starts new ones, which import the application
-    anew, before the old ones end. The first SIGTERM or SIGINT lets requests in flight end (Limits.stop_seconds), a second one interrupts
-    them. OSError if it cannot listen; WorkersFailed if no worker can start.
+    SIGUSR1 opens the log files anew; SIGHUP reads the certificates again, and with workers starts new ones,
+    which import the application anew, before the old ones end. The first SIGTERM or SIGINT lets requests in
+    flight end (Limits.stop_seconds), a second one interrupts them. OSError if it cannot listen; WorkersFailed
+    if no worker can start.
     """
     with PidFile(pid_file):
         if workers:
-            Master(application, host, port, workers=workers, preload=preload, patch=patch, quiet=quiet, **options).run()
+            Master(
+                application, host, port, workers=workers, preload=preload, patch=patch, quiet=quiet, **options
+            ).run()
         else:
             patch_process(patch)
             server = Server(application, host, port, **options)

@@ -1,4 +1,5 @@
-"""WebSockets for WSGI applications (RFC 6455): ``environ["wsgi.websocket"]``. The wsproto library does the framing.
+"""WebSockets for WSGI applications (RFC 6455): ``environ["wsgi.websocket"]``. The wsproto library does the
+framing.
 
 ::
 
@@ -10,8 +11,8 @@
             websocket.send(message)
         return []
 
-The handshake is answered by accept(), or by the first receive() or send(). An application that never calls them can refuse with an
-ordinary response. Needs ``pip install 'syncless[websocket]'``.
+The handshake is answered by accept(), or by the first receive() or send(). An application that never calls
+them can refuse with an ordinary response. Needs ``pip install 'syncless[websocket]'``.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ CLOSE_SECONDS = 5.0
 
 
 class WebSocketClosed(ClientGone):
-    """The WebSocket has been closed, by us or by the client: nothing can be sent any more. An application may let it pass."""
+    """The WebSocket has been closed, by us or by the client: nothing can be sent any more. An application may
+    let it pass."""
 
 
 class WebSocket:
@@ -61,7 +63,9 @@ class WebSocket:
         self._size = 0
         self._pinged = False
         self._gone = False
-        self._arrived: Iterator[Any] | None = None  # events of frames that have come, dealt with one message at a time
+        self._arrived: Iterator[Any] | None = (
+            None  # events of frames that have come, dealt with one message at a time
+        )
         self.close_code: int | None = None
         """Of the close frame that came or was sent first (RFC 6455, 7.4); 1006 if the client left without one; None while it is open."""
         self.close_reason = ""
@@ -70,15 +74,19 @@ class WebSocket:
 
     @property
     def origin(self) -> str | None:
-        """The page that opened it, as the browser says. Check it where a cookie identifies the user: other sites' pages can
-        connect, too."""
+        """The page that opened it, as the browser says. Check it where a cookie identifies the user: other
+        sites' pages can connect, too."""
         origin: str | None = self._environ.get("HTTP_ORIGIN")
         return origin
 
     @property
     def subprotocols(self) -> list[str]:
         """What the client offers, in its order of preference."""
-        return [name.strip() for name in self._environ.get("HTTP_SEC_WEBSOCKET_PROTOCOL", "").split(",") if name.strip()]
+        return [
+            name.strip()
+            for name in self._environ.get("HTTP_SEC_WEBSOCKET_PROTOCOL", "").split(",")
+            if name.strip()
+        ]
 
     @property
     def closed(self) -> bool:
@@ -86,8 +94,14 @@ class WebSocket:
 
     # -- beginning -----------------------------------------------------------------------------------------------------------
 
-    def accept(self, subprotocol: str | None = None, headers: list[tuple[str, str]] | None = None, compression: bool = True) -> None:
-        """Answers the handshake. BadRequest or UpgradeRequired if the client's is wrong: the server answers 400 or 426 to it."""
+    def accept(
+        self,
+        subprotocol: str | None = None,
+        headers: list[tuple[str, str]] | None = None,
+        compression: bool = True,
+    ) -> None:
+        """Answers the handshake. BadRequest or UpgradeRequired if the client's is wrong: the server answers
+        400 or 426 to it."""
         import wsproto  # paid for by those who use it
         from wsproto import events
         from wsproto.extensions import Extension, PerMessageDeflate
@@ -95,13 +109,18 @@ class WebSocket:
         if self._connection is not None:
             raise RuntimeError("this WebSocket has been accepted already")
         if subprotocol is not None and subprotocol not in self.subprotocols:
-            raise ValueError(f"the client does not offer the subprotocol {subprotocol!r}, only {self.subprotocols}")
+            raise ValueError(
+                f"the client does not offer the subprotocol {subprotocol!r}, only {self.subprotocols}"
+            )
         get = self._environ.get
         if get("HTTP_SEC_WEBSOCKET_VERSION") != "13":
             raise UpgradeRequired("only version 13 of the WebSocket protocol is spoken here (RFC 6455, 4.4)")
         if get("REQUEST_METHOD") != "GET":
             raise BadRequest("a WebSocket handshake must be a GET request (RFC 6455, 4.1)")
-        lines = [(name.encode(), get("HTTP_" + name.upper().replace("-", "_"), "").encode("latin-1")) for name in HANDSHAKE_FIELDS]
+        lines = [
+            (name.encode(), get("HTTP_" + name.upper().replace("-", "_"), "").encode("latin-1"))
+            for name in HANDSHAKE_FIELDS
+        ]
         connection = wsproto.WSConnection(wsproto.ConnectionType.SERVER)
         try:
             connection.initiate_upgrade_connection([line for line in lines if line[1]], get("PATH_INFO", "/"))
@@ -110,7 +129,9 @@ class WebSocket:
             extra = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers or []]
             if any(c in name + value for name, value in headers or [] for c in "\r\n\0"):
                 raise ValueError("a header of the handshake has characters that must not go out")
-            answer = connection.send(events.AcceptConnection(subprotocol=subprotocol, extensions=extensions, extra_headers=extra))
+            answer = connection.send(
+                events.AcceptConnection(subprotocol=subprotocol, extensions=extensions, extra_headers=extra)
+            )
         except wsproto.utilities.ProtocolError as error:
             raise BadRequest(f"malformed WebSocket handshake: {error}") from None
         self.subprotocol = subprotocol
@@ -121,8 +142,8 @@ class WebSocket:
     # -- messages ------------------------------------------------------------------------------------------------------------
 
     def receive(self) -> str | bytes | None:
-        """The next message: str for text, bytes for binary; None when the WebSocket has been closed. Answers pings meanwhile, and sends
-        them when the client is silent (Limits.ping_seconds)."""
+        """The next message: str for text, bytes for binary; None when the WebSocket has been closed. Answers
+        pings meanwhile, and sends them when the client is silent (Limits.ping_seconds)."""
         if self._connection is None:
             self.accept()
         with self._receiving:
@@ -137,7 +158,8 @@ class WebSocket:
             yield message
 
     def send(self, message: str | bytes | bytearray | memoryview) -> None:
-        """Sends a text or a binary message, waiting while the client is slow. WebSocketClosed if it is closed."""
+        """Sends a text or a binary message, waiting while the client is slow. WebSocketClosed if it is
+        closed."""
         if not isinstance(message, (str, bytes, bytearray, memoryview)):
             raise TypeError(f"a message must be str or bytes, not {type(message).__name__}")
         if self._connection is None:
@@ -151,7 +173,8 @@ class WebSocket:
         self._send(self._events.Ping(payload=payload))
 
     def close(self, code: int = 1000, reason: str = "") -> None:
-        """Closes: sends a close frame and waits for the client's, CLOSE_SECONDS at most. Harmless if it is closed already."""
+        """Closes: sends a close frame and waits for the client's, CLOSE_SECONDS at most. Harmless if it is
+        closed already."""
         if self.closed:
             return
         if self._connection is None:
@@ -177,7 +200,9 @@ class WebSocket:
     def _send(self, event: Any) -> None:
         with self._sending:
             if self.closed or self._gone:
-                raise WebSocketClosed(f"the WebSocket is closed ({self.close_code} {self.close_reason})".replace(" )", ")"))
+                raise WebSocketClosed(
+                    f"the WebSocket is closed ({self.close_code} {self.close_reason})".replace(" )", ")")
+                )
             try:
                 self._upgrade.write(self._connection.send(event))
             except ClientGone:
@@ -185,8 +210,8 @@ class WebSocket:
                 raise WebSocketClosed("the client has left") from None
 
     def _read(self) -> None:
-        """Deals with the frames that have come up to the end of a message, so that what was sent before a close frame can be answered;
-        waits for bytes if there are none."""
+        """Deals with the frames that have come up to the end of a message, so that what was sent before a
+        close frame can be answered; waits for bytes if there are none."""
         if self._arrived is None and not self._wait():
             return
         events = self._events
@@ -201,7 +226,9 @@ class WebSocket:
                     self.close_code, self.close_reason = int(event.code), event.reason or ""
                 if self._messages or self._gone:
                     return
-        except Exception as error:  # wsproto's RemoteProtocolError, and what zlib and codecs make of bad bytes
+        except (
+            Exception
+        ) as error:  # wsproto's RemoteProtocolError, and what zlib and codecs make of bad bytes
             self._fail(int(getattr(getattr(error, "event_hint", None), "code", 1002)), str(error))
         self._arrived = None
 
@@ -268,7 +295,9 @@ class WebSocket:
         if self._connection is None or self.closed:
             return
         if isinstance(failure, TaskletExit):
-            self._answer(self._events.CloseConnection(code=1001, reason="the server stops"))  # and there is no time for the client's
+            self._answer(
+                self._events.CloseConnection(code=1001, reason="the server stops")
+            )  # and there is no time for the client's
         else:
             self.close(1000 if failure is None else 1011)
 
@@ -284,7 +313,9 @@ def websocket_maker(limits: Limits, log_errors: Any) -> Callable[[Upgrade, dict[
         except ImportError:
             if not told:
                 told = True
-                log_errors.write("syncless: a client asks for a WebSocket, which needs wsproto: pip install 'syncless[websocket]'\n")
+                log_errors.write(
+                    "syncless: a client asks for a WebSocket, which needs wsproto: pip install 'syncless[websocket]'\n"
+                )
                 log_errors.flush()
             return None
         return WebSocket(upgrade, environ, limits)

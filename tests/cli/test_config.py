@@ -51,8 +51,16 @@ def test_file_in_the_working_directory_is_read(folder, name):
     (folder / name).write_text(text)
     options = parse([])
     assert options.application == "hello:app" and options.bind == ["127.0.0.1:8001", "unix:/run/a.sock"]
-    assert (options.workers, options.access_log, options.unix_mode, options.trusted) == (2, "-", 0o600, ["127.0.0.1"])
-    assert dict(options.limit) == {"head_seconds": 5, "requests": 100} and options.patch == {"sqlite3": False, "cpu": True}
+    assert (options.workers, options.access_log, options.unix_mode, options.trusted) == (
+        2,
+        "-",
+        0o600,
+        ["127.0.0.1"],
+    )
+    assert dict(options.limit) == {"head_seconds": 5, "requests": 100} and options.patch == {
+        "sqlite3": False,
+        "cpu": True,
+    }
     assert dict(options.sni) == {"example.org": ("cert.pem", "key.pem")}
 
 
@@ -97,10 +105,16 @@ def test_limits_of_all_places_are_put_together(folder, monkeypatch):
         ("preload = 1\n", "syncless.toml: preload: write true or false, not 1"),
         ("bind = 8000\n", "syncless.toml: bind: write a text, not 8000"),
         ("limits = 5\n", "syncless.toml: limits: write a table, not 5"),
-        ("[limits]\nhead_second = 5\n", "syncless.toml: limits: there is no limit 'head_second'; did you mean 'head_seconds'?"),
+        (
+            "[limits]\nhead_second = 5\n",
+            "syncless.toml: limits: there is no limit 'head_second'; did you mean 'head_seconds'?",
+        ),
         ("[limits]\nrequests = 1.5\n", "syncless.toml: limits: requests is a whole number, not 1.5"),
         ("[limits]\nrequests = 'x'\n", "syncless.toml: limits: requests is a whole number, not 'x'"),
-        ("[patch]\nsqlite = false\n", "syncless.toml: patch: there is no area 'sqlite'; did you mean 'sqlite3'?"),
+        (
+            "[patch]\nsqlite = false\n",
+            "syncless.toml: patch: there is no area 'sqlite'; did you mean 'sqlite3'?",
+        ),
         ("unix-mode = '9'\n", "syncless.toml: unix-mode: '9': write an octal number such as 660"),
         ("workers =\n", "syncless.toml: Invalid value"),
     ],

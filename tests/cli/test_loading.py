@@ -34,7 +34,9 @@ def folder(tmp_path):
     (tmp_path / "package" / "inner").mkdir(parents=True)
     (tmp_path / "package" / "__init__.py").write_text("")
     (tmp_path / "package" / "inner" / "__init__.py").write_text("word = b'relative'\n")
-    (tmp_path / "package" / "inner" / "site.py").write_text("from . import word\n" + HELLO.replace('b"found"', "word"))
+    (tmp_path / "package" / "inner" / "site.py").write_text(
+        "from . import word\n" + HELLO.replace('b"found"', "word")
+    )
     return tmp_path
 
 
@@ -68,7 +70,9 @@ def answer(folder, *arguments):
 
 def refused(folder, *arguments):
     """What the command says on standard error when it ends by status 2."""
-    done = subprocess.run(command(*arguments), cwd=folder, env=environment(), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        command(*arguments), cwd=folder, env=environment(), capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 2 and done.stdout == "", done
     return done.stderr
 
@@ -124,7 +128,10 @@ def test_wrong_names_say_what_to_write(folder, arguments, message):
     [
         ("import no_such_dependency\n", "ModuleNotFoundError: No module named 'no_such_dependency'"),
         ("raise ValueError('my own')\n", "ValueError: my own"),
-        ("import socket\nsocket.create_connection(('127.0.0.1', 1))\n", "ConnectionRefusedError: [Errno 111] Connection refused"),
+        (
+            "import socket\nsocket.create_connection(('127.0.0.1', 1))\n",
+            "ConnectionRefusedError: [Errno 111] Connection refused",
+        ),
         ("def app(:\n", "SyntaxError: invalid syntax"),
         ("def app():\n    return 1 / 0\napp = app()\n", "ZeroDivisionError: division by zero"),
     ],
@@ -133,14 +140,22 @@ def test_wrong_names_say_what_to_write(folder, arguments, message):
 def test_application_that_raises_shows_its_own_traceback(folder, source, last, options):
     (folder / "broken.py").write_text(source)
     said = refused(folder, *options, "broken:app")
-    assert said.rstrip().endswith(last) and f'File "{folder / "broken.py"}", line ' in said and said.count("Traceback") <= 1
+    assert (
+        said.rstrip().endswith(last)
+        and f'File "{folder / "broken.py"}", line ' in said
+        and said.count("Traceback") <= 1
+    )
     assert "importlib" not in said and str(ROOT / "syncless") not in said
 
 
 def test_factory_that_raises_shows_its_own_traceback(folder):
     (folder / "broken.py").write_text("def create():\n    raise OSError('no disk')\n")
     said = refused(folder, "broken:create()")
-    assert said.rstrip().endswith("OSError: no disk") and "in create" in said and str(ROOT / "syncless") not in said
+    assert (
+        said.rstrip().endswith("OSError: no disk")
+        and "in create" in said
+        and str(ROOT / "syncless") not in said
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,9 +172,19 @@ def test_asgi_application_is_refused_with_a_sentence(folder, source):
 
 
 def test_checkout_that_is_not_built_says_so(tmp_path):
-    shutil.copytree(ROOT / "syncless", tmp_path / "syncless", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    shutil.copytree(
+        ROOT / "syncless", tmp_path / "syncless", ignore=shutil.ignore_patterns("*.so", "__pycache__")
+    )
     done = subprocess.run(
-        [sys.executable, "-c", "import syncless"], cwd=tmp_path, env=environment(PYTHONPATH=""), capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", "import syncless"],
+        cwd=tmp_path,
+        env=environment(PYTHONPATH=""),
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 1
-    assert re.search(rf"ImportError: syncless is not built in {tmp_path} for Python 3\.\d+: run `make serve` there", done.stderr)
+    assert re.search(
+        rf"ImportError: syncless is not built in {tmp_path} for Python 3\.\d+: run `make serve` there",
+        done.stderr,
+    )

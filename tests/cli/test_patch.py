@@ -1,4 +1,5 @@
-"""The command line patches the standard library by itself; `serve` in a program does on request, and says when it should."""
+"""The command line patches the standard library by itself; `serve` in a program does on request, and says
+when it should."""
 
 import concurrent.futures
 import re
@@ -39,7 +40,9 @@ class Served:
     def __init__(self, folder, arguments):
         self.errors = folder / "errors"
         with self.errors.open("w") as errors:
-            self.process = subprocess.Popen(arguments, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=errors, text=True)
+            self.process = subprocess.Popen(
+                arguments, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=errors, text=True
+            )
         self.url = re.search(r"http://[^ ]*", self.process.stdout.readline())[0].rstrip("/")
 
     def get(self, path):
@@ -66,14 +69,19 @@ def ten_at_once(server):
         assert list(pool.map(server.get, paths)) == paths
 
 
-@pytest.mark.parametrize("options", [[], ["--workers", "1"], ["--workers", "1", "--preload"], ["--no-patch-sqlite3", "--patch-cpu"]])
+@pytest.mark.parametrize(
+    "options",
+    [[], ["--workers", "1"], ["--workers", "1", "--preload"], ["--no-patch-sqlite3", "--patch-cpu"]],
+)
 def test_requests_that_block_run_at_once_with_locals_of_their_own(folder, options):
     with Served(folder, command("sleeper:app", "--bind", "127.0.0.1:0", *options)) as server:
         ten_at_once(server)
     assert server.errors.read_text() == ""
 
 
-@pytest.mark.parametrize("options", ["patch=True", "patch={'sqlite3': False}, workers=1", "patch=True, workers=1, preload=True"])
+@pytest.mark.parametrize(
+    "options", ["patch=True", "patch={'sqlite3': False}, workers=1", "patch=True, workers=1, preload=True"]
+)
 def test_program_can_ask_for_the_patch(folder, options):
     (folder / "program.py").write_text(PROGRAM.format(options=options))
     with Served(folder, [sys.executable, "program.py"]) as server:
@@ -91,20 +99,35 @@ def test_application_that_is_not_patched_and_blocks_is_told_once(folder, argumen
             server.get("/slow")
     said = server.errors.read_text()
     assert said.count("the application has held all other requests for ") == 1
-    assert "serve(..., patch=True)" in said and 'sleeper.py", line 11, in app' in said and "time.sleep(0.5)" in said
+    assert (
+        "serve(..., patch=True)" in said
+        and 'sleeper.py", line 11, in app' in said
+        and "time.sleep(0.5)" in said
+    )
 
 
 def test_blocking_modules_are_told_with_workers_too(folder):
     (folder / "requests.py").write_text("")
     (folder / "sleeper.py").write_text("import requests\n" + SLEEPER)
-    with Served(folder, command("sleeper:app", "--bind", "127.0.0.1:0", "--no-patch", "--workers", "2")) as server:
-        assert eventually(lambda: "the application has imported requests: while a call of it waits" in server.errors.read_text())
+    with Served(
+        folder, command("sleeper:app", "--bind", "127.0.0.1:0", "--no-patch", "--workers", "2")
+    ) as server:
+        assert eventually(
+            lambda: (
+                "the application has imported requests: while a call of it waits" in server.errors.read_text()
+            )
+        )
         server.get("/")
     assert server.errors.read_text().count("has imported") == 1
 
 
 def test_unknown_areas_are_refused(folder):
     done = subprocess.run(
-        command("sleeper:app", "--no-patch-nothing"), cwd=folder, env=environment(), capture_output=True, text=True, timeout=60
+        command("sleeper:app", "--no-patch-nothing"),
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 2 and "--no-patch-nothing" in done.stderr

@@ -31,7 +31,9 @@ class Developed:
         self.output = folder / "output.txt"
         with self.output.open("w") as output:
             line = command("--reload", "--bind", "127.0.0.1:0", *arguments, "hello:app")
-            self.process = subprocess.Popen(line, cwd=folder, env=environment(), stdout=output, stderr=subprocess.STDOUT)
+            self.process = subprocess.Popen(
+                line, cwd=folder, env=environment(), stdout=output, stderr=subprocess.STDOUT
+            )
         eventually(lambda: "for changes" in self.said or self.process.poll() is not None, 60)
 
     def write(self, text, name="hello.py"):
@@ -85,7 +87,9 @@ def test_broken_file_is_shown_and_the_old_code_goes_on(develop):
 
 def test_file_that_is_broken_from_the_start_is_waited_for(develop):
     server = develop(source="import no_such_module\n")
-    assert eventually(lambda: "waits for a file to change" in server.said, 30) and "serves on" not in server.said
+    assert (
+        eventually(lambda: "waits for a file to change" in server.said, 30) and "serves on" not in server.said
+    )
     server.write(APP.format(answer="mended"))
     assert server.answers(b"mended")
 
@@ -101,7 +105,9 @@ def test_further_paths_are_watched(develop, tmp_path_factory):
 def test_watching_process_ends_with_a_master_that_is_killed(develop):
     server = develop()
     assert server.answers(b"one")
-    children = subprocess.check_output(["ps", "-o", "pid=,args=", "--ppid", str(server.process.pid)], text=True).splitlines()
+    children = subprocess.check_output(
+        ["ps", "-o", "pid=,args=", "--ppid", str(server.process.pid)], text=True
+    ).splitlines()
     watcher = next(int(line.split()[0]) for line in children if "syncless.cli.reloading" in line)
     server.process.send_signal(signal.SIGKILL)
     server.process.wait(30)

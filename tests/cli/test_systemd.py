@@ -91,5 +91,13 @@ def test_manager_that_has_gone_harms_nobody(folder):
 def test_watchdog_of_another_process_is_left_alone():
 
     own = {"NOTIFY_SOCKET": "/nowhere", "WATCHDOG_USEC": "2000000"}
-    assert ServiceManager(own).interval == ServiceManager({**own, "WATCHDOG_PID": str(os.getpid())}).interval == 1.0
-    assert ServiceManager({**own, "WATCHDOG_PID": "1"}).interval == ServiceManager({"WATCHDOG_USEC": "2000000"}).interval == 0
+    assert (
+        ServiceManager(own).interval
+        == ServiceManager({**own, "WATCHDOG_PID": str(os.getpid())}).interval
+        == 1.0
+    )
+    assert (
+        ServiceManager({**own, "WATCHDOG_PID": "1"}).interval
+        == ServiceManager({"WATCHDOG_USEC": "2000000"}).interval
+        == 0
+    )

@@ -79,7 +79,10 @@ def test_statements_run_in_the_process(served, client):
 def test_what_it_prints_goes_to_who_asked(served, client, capsys):
     other = Client(served.path)
     print("not yours")
-    assert client.run("import sys; print('mine'); _ = sys.stderr.write('and mine')") == ("mine\nand mine", False)
+    assert client.run("import sys; print('mine'); _ = sys.stderr.write('and mine')") == (
+        "mine\nand mine",
+        False,
+    )
     assert other.run("print('of the other')") == ("of the other\n", False)
     client.run("import syncless; _ = syncless.spawn(lambda: (syncless.sleep(0.01), print('later')))")
     assert decode(client.lines.readline()) == {"output": "later"}
@@ -110,7 +113,9 @@ def test_who_leaves_while_a_statement_runs_ends_it(served):
     client = Client(served.path)
     client.send(source="import syncless; syncless.sleep(30)")
     syncless.sleep(0.02)
-    assert any(tasklet.name == "console" and tasklet.waiting_for == "sleep" for tasklet in syncless.tasklets())
+    assert any(
+        tasklet.name == "console" and tasklet.waiting_for == "sleep" for tasklet in syncless.tasklets()
+    )
     client.close()
     syncless.sleep(0.05)
     assert not any(tasklet.waiting_for == "sleep" for tasklet in syncless.tasklets())
@@ -277,7 +282,11 @@ def in_terminal(tmp_path, *arguments):
     pid, fd = pty.fork()
     if pid == 0:
         os.chdir(ROOT)
-        os.execve(sys.executable, [sys.executable, "-m", "syncless", "console", *arguments], environment(tmp_path, TERM="dumb"))
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "syncless", "console", *arguments],
+            environment(tmp_path, TERM="dumb"),
+        )
     return pid, fd
 
 

@@ -1,4 +1,5 @@
-"""Random programs of spawns, channels, sleeps, joins, kills and timeouts, and a small model that foretells what they do."""
+"""Random programs of spawns, channels, sleeps, joins, kills and timeouts, and a small model that foretells
+what they do."""
 
 import heapq
 import random
@@ -8,17 +9,39 @@ from itertools import count
 from syncless import TaskletExit
 
 TASKLETS, CHANNELS, STEPS = 7, 2, 7
-KINDS = ["yield", "sleep", "sleep", "spawn", "send", "send", "receive", "receive", "kill", "join", "within", "within"]
+KINDS = [
+    "yield",
+    "sleep",
+    "sleep",
+    "spawn",
+    "send",
+    "send",
+    "receive",
+    "receive",
+    "kill",
+    "join",
+    "within",
+    "within",
+]
 
 
 def steps(dice, depth=0):
-    """What a tasklet does: (kind, other tasklet, channel, milliseconds or None, steps that the time bounds)."""
+    """What a tasklet does: (kind, other tasklet, channel, milliseconds or None, steps that the time
+    bounds)."""
     made = []
     for _ in range(dice.randrange(1, STEPS)):
         kind = dice.choice(KINDS if depth < 2 else KINDS[:-2])
         bounded = kind in ("sleep", "within") or dice.random() < 0.7
         inner = steps(dice, depth + 1) if kind == "within" else ()
-        made.append((kind, dice.randrange(TASKLETS), dice.randrange(CHANNELS), dice.uniform(0.5, 12) if bounded else None, inner))
+        made.append(
+            (
+                kind,
+                dice.randrange(TASKLETS),
+                dice.randrange(CHANNELS),
+                dice.uniform(0.5, 12) if bounded else None,
+                inner,
+            )
+        )
     return made
 
 
@@ -76,7 +99,9 @@ class Model:
                 heapq.heappop(self.timers)
             if self.timers:
                 when, _, function = heapq.heappop(self.timers)
-                self.closest = min([self.closest, when - self.now, *(each[0] - when for each in self.timers if each[2])])
+                self.closest = min(
+                    [self.closest, when - self.now, *(each[0] - when for each in self.timers if each[2])]
+                )
                 self.now = when
                 function()
         return self.log

@@ -1,4 +1,5 @@
-"""A storm: tasklets use every primitive, while others throw exceptions at them and nested time limits ring, often at once.
+"""A storm: tasklets use every primitive, while others throw exceptions at them and nested time limits ring,
+often at once.
 
 ``python -m tests.core.storm FIRST LAST`` runs the storms of those seeds and prints what went wrong, with the seed. Under virtual_clock.c
 the same seed makes the same storm on any machine.
@@ -75,18 +76,32 @@ class Late(Exception):
     """What a Timeout raises in its place."""
 
 
-EXPECTED = (Hit, Exit, Late, Timeout, TimeoutError, syncless.Full, syncless.Empty, threading.BrokenBarrierError)
+EXPECTED = (
+    Hit,
+    Exit,
+    Late,
+    Timeout,
+    TimeoutError,
+    syncless.Full,
+    syncless.Empty,
+    threading.BrokenBarrierError,
+)
 
 
 class Life:
-    """A worker: the limits in which it is, those of them that it has raised, and what was thrown at it and not raised yet."""
+    """A worker: the limits in which it is, those of them that it has raised, and what was thrown at it and
+    not raised yet."""
 
     def __init__(self, number):
         self.number, self.limits, self.raised, self.thrown, self.groups = number, [], [], [], []
 
     def owed(self):
         """It must raise at its next wait."""
-        return self.thrown or [each for each in self.limits if each.seconds is not None and not each.pending and each not in self.raised]
+        return self.thrown or [
+            each
+            for each in self.limits
+            if each.seconds is not None and not each.pending and each not in self.raised
+        ]
 
 
 class Storm:
@@ -131,7 +146,9 @@ class Storm:
             if error in life.thrown:
                 life.thrown.remove(error)
             elif not again or error.victim is not life:
-                self.fault(f"{error!r} of worker {error.victim.number} was raised in worker {life.number}, or twice")
+                self.fault(
+                    f"{error!r} of worker {error.victim.number} was raised in worker {life.number}, or twice"
+                )
         elif isinstance(error, Timeout):
             if error not in life.limits or (error in life.raised and not again):
                 self.fault(f"worker {life.number} raised {error!r} outside its block, or twice")
@@ -434,7 +451,9 @@ class Storm:
                 self.fault(f"{pipe} counts who does not wait")
         if lost := self.done - set(self.got):
             self.fault(f"lost: {lost}")
-        if doubled := {item: times for item, times in self.got.items() if times > 1 or item not in self.tried}:
+        if doubled := {
+            item: times for item, times in self.got.items() if times > 1 or item not in self.tried
+        }:
             self.fault(f"got more than once: {doubled}")
         return self.faults
 
@@ -469,7 +488,9 @@ def main(seeds):
     told = {"hits": 0, "interrupts": 0, "values": 0, "faults": {}}
     for seed in seeds:
         reported = []
-        previous = syncless.set_error_handler(lambda where, error, reported=reported: reported.append(repr(error)))
+        previous = syncless.set_error_handler(
+            lambda where, error, reported=reported: reported.append(repr(error))
+        )
         print(f"storm {seed}", file=sys.stderr, flush=True)  # if it crashes
         set_chance(seed)
         storm = Storm(seed)

@@ -48,7 +48,10 @@ def test_dump_names_the_holder_of_each_lock_and_the_circle(make):
     number = tasklets[1].number
     assert f": <Lock held by tasklet {number}>, held by knife\n" in debug.describe(tasklets[0], stack=False)
     assert text.count("held by fork\n") == 2 and text.count("held by knife\n") == 1
-    assert text.splitlines()[-1] in ("deadlock: fork waits for knife waits for fork", "deadlock: knife waits for fork waits for knife")
+    assert text.splitlines()[-1] in (
+        "deadlock: fork waits for knife waits for fork",
+        "deadlock: knife waits for fork waits for knife",
+    )
     assert debug.find_deadlocks() == [tasklets]
     end([*tasklets, third])
     assert "deadlock: " not in debug.format_tasklets(stacks=False)
@@ -146,7 +149,11 @@ def test_log_tells_the_circle_with_the_stacks(caplog):
         tasklets = fork_and_knife(Lock(), Lock())
         assert eventually(lambda: caplog.text)
         debug.report_deadlocks(None)
-    assert "in take_both" in caplog.text and ", held by knife" in caplog.text and "waits for knife waits for fork" in caplog.text
+    assert (
+        "in take_both" in caplog.text
+        and ", held by knife" in caplog.text
+        and "waits for knife waits for fork" in caplog.text
+    )
     end(tasklets)
 
 
@@ -192,5 +199,7 @@ assert circle.startswith("deadlock: ") and "thread fork waits for " in circle an
 @pytest.mark.parametrize("kind", ["Lock", "RLock"])
 def test_patched_locks_have_holders_and_circles(kind):
     program = PATCHED.replace("{kind}", kind)
-    done = run_in_thread(subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    done = run_in_thread(
+        subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, timeout=50
+    )
     assert done.returncode == 0, done.stderr

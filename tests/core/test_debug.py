@@ -21,8 +21,16 @@ def test_tasklets_with_their_stacks():
     sleep(0.01)
     new = spawn(stand_here, event)
     text = debug.format_tasklets()
-    assert "the one that waits (1 switches): waits for event, since " in text and "<Event unset>" in text and "event.wait()" in text
-    assert f"{new.name} (0 switches): new" in text and "switches): running" in text and "test_tasklets_with_their_stacks" in text
+    assert (
+        "the one that waits (1 switches): waits for event, since " in text
+        and "<Event unset>" in text
+        and "event.wait()" in text
+    )
+    assert (
+        f"{new.name} (0 switches): new" in text
+        and "switches): running" in text
+        and "test_tasklets_with_their_stacks" in text
+    )
     assert "event.wait()" not in debug.format_tasklets(stacks=False)
     file = io.StringIO()
     debug.print_tasklets(file)
@@ -100,7 +108,10 @@ def test_the_tree():
     sleep(0.01)
     lines = debug.format_tree().splitlines()
     depth = {line.strip().split(" (")[0]: len(line) - len(line.lstrip()) for line in lines}
-    assert depth["parent"] == depth["main"] + 4 and depth["child"] == depth["second child"] == depth["parent"] + 4
+    assert (
+        depth["parent"] == depth["main"] + 4
+        and depth["child"] == depth["second child"] == depth["parent"] + 4
+    )
     event.set()
     sleep(0.01)
 
@@ -167,7 +178,8 @@ def test_the_watchdog_that_counts_bytecodes(caplog):
 
 
 def in_a_fresh_thread(function):
-    """Its result; no other thread of this process can be taken for one that would wake somebody, since none is counted."""
+    """Its result; no other thread of this process can be taken for one that would wake somebody, since none
+    is counted."""
     return syncless.run_in_thread(function)
 
 

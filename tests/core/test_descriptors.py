@@ -1,4 +1,5 @@
-"""read and write of pipes, terminals and other descriptors: what would wait parks, and nobody else notices."""
+"""read and write of pipes, terminals and other descriptors: what would wait parks, and nobody else
+notices."""
 
 import fcntl
 import io
@@ -67,7 +68,9 @@ def test_a_reader_that_is_gone(pipe):
 def test_the_mode_of_a_shared_pipe_is_left_alone(pipe):
     """A child has the same open file description: O_NONBLOCK would make its reads fail."""
     left, right = pipe
-    child = subprocess.Popen([sys.executable, "-c", "import os; print(os.read(0, 10))"], stdin=left, stdout=subprocess.PIPE)
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import os; print(os.read(0, 10))"], stdin=left, stdout=subprocess.PIPE
+    )
     modes = set()
     tasklet = while_parked(descriptors.read, left, 0x10)
     for _ in range(20):
@@ -91,7 +94,9 @@ def test_a_descriptor_that_never_blocks_says_so(pipe):
         descriptors.write(right, b"x")
     with io.FileIO(os.dup(left)) as file:
         assert len(descriptors.file_read(file, 1 << 20)) == sent and descriptors.file_read(file, 1) is None
-        assert descriptors.file_readinto(file, bytearray(5)) is None and descriptors.file_readall(file) is None
+        assert (
+            descriptors.file_readinto(file, bytearray(5)) is None and descriptors.file_readall(file) is None
+        )
 
 
 def test_regular_files_as_ever(tmp_path):

@@ -8,7 +8,14 @@ import pytest
 
 import syncless
 from syncless._core.calls import descriptors, filesystems
-from syncless._core.calls.files import DescriptorFunction, FileFunction, OpenFunction, SlowFunction, is_file, is_slow
+from syncless._core.calls.files import (
+    DescriptorFunction,
+    FileFunction,
+    OpenFunction,
+    SlowFunction,
+    is_file,
+    is_slow,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +135,12 @@ def test_where_nothing_can_be_parked_the_function_itself_is_called():
 def test_arguments_errors_and_names_are_those_of_the_function(tmp_path):
     stat = FileFunction(os.stat)
     assert stat.__name__ == "stat" and stat.__doc__ == os.stat.__doc__ and "stat" in repr(stat)
-    for arguments, error in ((("/nonexistent/x",), FileNotFoundError), ((), TypeError), ((1.5,), TypeError), (("a\0b",), ValueError)):
+    for arguments, error in (
+        (("/nonexistent/x",), FileNotFoundError),
+        ((), TypeError),
+        ((1.5,), TypeError),
+        (("a\0b",), ValueError),
+    ):
         for _ in range(2):
             with pytest.raises(error):
                 stat(*arguments)
@@ -136,7 +148,11 @@ def test_arguments_errors_and_names_are_those_of_the_function(tmp_path):
     try:
         (tmp_path / "file").write_text("x")
         for _ in range(20):
-            assert stat("file", dir_fd=fd).st_size == 1 and stat(fd) and stat(path=tmp_path / "file").st_size == 1
+            assert (
+                stat("file", dir_fd=fd).st_size == 1
+                and stat(fd)
+                and stat(path=tmp_path / "file").st_size == 1
+            )
             assert stat(os.fsencode(tmp_path / "file")).st_size == 1
     finally:
         os.close(fd)
@@ -185,11 +201,18 @@ def test_reading_and_writing_in_each_mode(tmp_path, mode):
     try:
         assert descriptors.write(fd, data) == len(data) and descriptors.pwrite(fd, b"abc", 5) == 3
         data = data[:5] + b"abc" + data[8:]
-        assert descriptors.pread(fd, 10, 0) == data[:10] and descriptors.pread(fd, 10, len(data) - 3) == data[-3:]
+        assert (
+            descriptors.pread(fd, 10, 0) == data[:10]
+            and descriptors.pread(fd, 10, len(data) - 3) == data[-3:]
+        )
         assert descriptors.read(fd, 10) == b""
         os.lseek(fd, 0, 0)
         assert descriptors.read(fd, 1 << 22) == data
-        for call in (lambda: descriptors.pread(fd, 1, -1), lambda: descriptors.pwrite(fd, b"x", -1), lambda: descriptors.pread(9999, 1, 0)):
+        for call in (
+            lambda: descriptors.pread(fd, 1, -1),
+            lambda: descriptors.pwrite(fd, b"x", -1),
+            lambda: descriptors.pread(9999, 1, 0),
+        ):
             with pytest.raises(OSError):
                 call()
     finally:

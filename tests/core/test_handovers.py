@@ -1,4 +1,5 @@
-"""What was handed to a tasklet that is killed, or interrupted by a Timeout, before its turn comes goes to others, in order."""
+"""What was handed to a tasklet that is killed, or interrupted by a Timeout, before its turn comes goes to
+others, in order."""
 
 import queue as library
 import time
@@ -47,7 +48,8 @@ def times_out(pipe):
 
 
 def victims_of(waits, things):
-    """Tasklets that wait for the things; their turn to be killed has come when the test gives them something."""
+    """Tasklets that wait for the things; their turn to be killed has come when the test gives them
+    something."""
     victims = [spawn(waits, thing) for thing in things]
     sleep(0)
     return victims
@@ -175,7 +177,13 @@ def selects_item(items):
 
 @pytest.mark.parametrize("waits", [gets, selects_item])
 @pytest.mark.parametrize(
-    ("kind", "order"), [(Queue, [1, 3, 2, 4]), (LifoQueue, [4, 2, 3, 1]), (PriorityQueue, [1, 3, 2, 4]), (JoinableQueue, [1, 3, 2, 4])]
+    ("kind", "order"),
+    [
+        (Queue, [1, 3, 2, 4]),
+        (LifoQueue, [4, 2, 3, 1]),
+        (PriorityQueue, [1, 3, 2, 4]),
+        (JoinableQueue, [1, 3, 2, 4]),
+    ],
 )
 def test_items_of_killed_getters_come_back_in_order(kind, order, waits):
     items = kind()
@@ -228,4 +236,6 @@ def test_a_select_at_both_ends_of_a_channel_meets_either_side(kind):
         assert pipe.balance == 0
         waiting = [spawn(select, [sending(pipe, 1), pipe]), spawn(pipe.send, 2), spawn(pipe.send, 3)]
         assert waiting[1].join(5)
-        assert waiting[0].result(5) == (1, 2) and pipe.balance == 1 and pipe.receive() == 3 and pipe.balance == 0
+        assert (
+            waiting[0].result(5) == (1, 2) and pipe.balance == 1 and pipe.receive() == 3 and pipe.balance == 0
+        )

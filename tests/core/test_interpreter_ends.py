@@ -1,4 +1,5 @@
-"""The interpreter ends while other OS threads have a loop: no thread brings the process down, whatever it does at that moment."""
+"""The interpreter ends while other OS threads have a loop: no thread brings the process down, whatever it
+does at that moment."""
 
 import os
 import subprocess
@@ -59,7 +60,9 @@ def test_process_ends_well_while_a_daemon_thread_has_a_loop(body, backend, green
 
     def run(_):
         program = [sys.executable, "-c", PROGRAM.replace("{body}", body)]
-        ended = syncless.run_in_thread(subprocess.run, program, env=environment, capture_output=True, text=True, timeout=50)
+        ended = syncless.run_in_thread(
+            subprocess.run, program, env=environment, capture_output=True, text=True, timeout=50
+        )
         return ended.returncode, ended.stderr
 
     assert syncless.Pool(4).map(run, range(8)) == [(0, "")] * 8

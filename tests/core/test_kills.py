@@ -1,4 +1,5 @@
-"""Kills, timeouts and exceptions at every switch point: nothing is lost, nothing stays locked, every `finally` runs once."""
+"""Kills, timeouts and exceptions at every switch point: nothing is lost, nothing stays locked, every
+`finally` runs once."""
 
 import random
 import time
@@ -43,7 +44,12 @@ class World:
         self.lock, self.rlock, self.semaphore, self.condition = Lock(), RLock(), Semaphore(2), Condition()
         self.queue, self.small, self.channel, self.event = Queue(), Queue(1), Channel(), Event()
         self.small.put(object())
-        self.bounded, self.plain, self.pool, self.old = BoundedSemaphore(1), Condition(Lock()), Pool(2), channel()
+        self.bounded, self.plain, self.pool, self.old = (
+            BoundedSemaphore(1),
+            Condition(Lock()),
+            Pool(2),
+            channel(),
+        )
         self.entered = self.left = self.inside = 0
         self.received = []
 
@@ -114,7 +120,9 @@ class World:
 
     def selecting(self):
         item = object()
-        index, value = select([self.queue, putting(self.small, item), sending(self.channel, item), self.event], timeout=0.005)
+        index, value = select(
+            [self.queue, putting(self.small, item), sending(self.channel, item), self.event], timeout=0.005
+        )
         if index == 0:
             self.received.append(value)
 
@@ -164,7 +172,12 @@ class World:
         assert not self.lock.locked() and self.semaphore.value == 2 and not self.rlock._is_owned()
         with deadline(5), self.rlock, self.condition:
             pass
-        assert self.bounded.value == 1 and not self.plain._lock.locked() and self.inside == 0 and self.pool.free_count() == 2
+        assert (
+            self.bounded.value == 1
+            and not self.plain._lock.locked()
+            and self.inside == 0
+            and self.pool.free_count() == 2
+        )
         assert self.channel.balance == self.old.balance == 0
         left = []
         for queue in (self.queue, self.small):
@@ -203,7 +216,8 @@ def unexpected(reports):
 @pytest.mark.parametrize("how", [TaskletExit, Interrupted])
 @pytest.mark.parametrize("piece", PIECES)
 def test_a_tasklet_is_ended_at_each_of_its_switch_points(piece, how, reports):
-    """The victim, beside another that does the same, after its first switch, its second, and so on until it ends by itself."""
+    """The victim, beside another that does the same, after its first switch, its second, and so on until it
+    ends by itself."""
     for point in range(200):
         world = World()
         victim, other = spawn(world.piece, piece), spawn(world.piece, piece)
@@ -229,7 +243,8 @@ def test_a_tasklet_is_ended_at_each_of_its_switch_points(piece, how, reports):
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("kind", [Lock, RLock, Semaphore, Condition])
 def test_who_is_killed_or_late_in_the_turn_of_the_release_gets_nothing(kind, late):
-    """Its turn to leave the queue has not come when the lock is released: it is the next one's, and is given back once."""
+    """Its turn to leave the queue has not come when the lock is released: it is the next one's, and is given
+    back once."""
     lock, held = kind() if kind is not Semaphore else Semaphore(1), []
 
     def hold():
@@ -244,7 +259,9 @@ def test_who_is_killed_or_late_in_the_turn_of_the_release_gets_nothing(kind, lat
     holder, victim, other = spawn(hold), spawn(take, 0.001 if late else 5), spawn(take, 6)
     sleep(0)
     if late:
-        time.sleep(0.01)  # both times are over when the loop looks next: first the holder's, then the victim's
+        time.sleep(
+            0.01
+        )  # both times are over when the loop looks next: first the holder's, then the victim's
     else:
         victim.kill(block=False)
     assert join_all([holder, victim, other], timeout=5)
@@ -273,7 +290,10 @@ def test_a_notification_is_not_lost_with_whom_it_meets(lock, when):
                 condition.notify()
 
     notifier = spawn(notify)
-    first, second = spawn(wait, "first", 0.001 if when == "late" else 5), spawn(wait, "second", 0.2 if when == "late" else 5)
+    first, second = (
+        spawn(wait, "first", 0.001 if when == "late" else 5),
+        spawn(wait, "second", 0.2 if when == "late" else 5),
+    )
     sleep(0)
     if when == "late":
         time.sleep(0.01)  # the notifier's turn comes first, and then that of whose time is over too
@@ -360,7 +380,10 @@ def test_who_is_killed_or_late_in_the_turn_of_the_put_gets_nothing(late, reports
 def test_who_is_killed_in_the_turn_of_its_partner_meets_nobody(make):
     pipe = make()
     got = []
-    victim, other = spawn(lambda: got.append(pipe.receive())), spawn(lambda: got.append((pipe.receive(), "other")))
+    victim, other = (
+        spawn(lambda: got.append(pipe.receive())),
+        spawn(lambda: got.append((pipe.receive(), "other"))),
+    )
     sleep(0)
     assert pipe.balance == -2
     victim.kill(block=False)
@@ -397,7 +420,10 @@ def test_select_sees_who_still_waits():
     for victim in victims:
         victim.kill(block=False)
     queue_getter.put("full")
-    assert select([pipe, old, putting(queue_getter, "more"), putting(queue, "more")], timeout=0.001) == (None, None)
+    assert select([pipe, old, putting(queue_getter, "more"), putting(queue, "more")], timeout=0.001) == (
+        None,
+        None,
+    )
     victims = [spawn(pipe.receive), spawn(old.receive)]
     sleep(0)
     for victim in victims:
@@ -408,14 +434,22 @@ def test_select_sees_who_still_waits():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_random_lives(seed, reports):
-    """Tasklets that do random pieces within random timeouts, while others kill some of them at random moments."""
+    """Tasklets that do random pieces within random timeouts, while others kill some of them at random
+    moments."""
     dice = random.Random(seed)
     world = World()
 
     def live():
         for _ in range(6):
             try:
-                with dice.choice([Timeout(dice.random() * 0.004, False), Timeout(None), deadline(5), deadline(dice.random() * 0.004)]):
+                with dice.choice(
+                    [
+                        Timeout(dice.random() * 0.004, False),
+                        Timeout(None),
+                        deadline(5),
+                        deadline(dice.random() * 0.004),
+                    ]
+                ):
                     world.piece(dice.choice(PIECES))
             except EXPECTED:
                 pass
@@ -436,4 +470,6 @@ def test_random_lives(seed, reports):
     assert not unexpected(reports)
     left = world.check()
     assert len(set(map(id, world.received))) == len(world.received), "an item was received twice"
-    assert not {id(item) for item in left} & {id(item) for item in world.received}, "an item was received and is still there"
+    assert not {id(item) for item in left} & {id(item) for item in world.received}, (
+        "an item was received and is still there"
+    )

@@ -23,7 +23,11 @@ from syncless._core.loop import give_way
 
 def run(program, *args, timeout=30, **options):
     return subprocess.run(
-        [sys.executable, "-X", "dev", "-c", textwrap.dedent(program), *args], capture_output=True, text=True, timeout=timeout, **options
+        [sys.executable, "-X", "dev", "-c", textwrap.dedent(program), *args],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        **options,
     )
 
 
@@ -137,7 +141,8 @@ def test_an_always_ready_socket_does_not_starve_others():
 
 
 def test_who_gives_way_after_long_pieces_of_work_lets_timers_ring():
-    """Half a millisecond a piece, as 200 MB are read: the loop looks for events after a few of them, not after forty."""
+    """Half a millisecond a piece, as 200 MB are read: the loop looks for events after a few of them, not
+    after forty."""
     pieces, rung = 0, []
 
     def tick():
@@ -244,7 +249,8 @@ def test_run_in_thread_passes_results_errors_and_context():
 
 @pytest.mark.parametrize("size", [1, 2])
 def test_calls_given_while_threads_fall_idle(monkeypatch, size):
-    """Threads end after a time in which calls come again: none is forgotten, and there are never too many threads."""
+    """Threads end after a time in which calls come again: none is forgotten, and there are never too many
+    threads."""
     monkeypatch.setattr(threads, "IDLE_SECONDS", 0.001)
     pool, chance, most = threads.ThreadPool(size), random.Random(size), 0
 
@@ -353,7 +359,14 @@ def test_fork_from_main_and_from_a_tasklet():
         syncless.spawn(forker).join()
     """
     done = run(program)
-    assert done.stdout.splitlines() == ["child 7", "status 3", "other True", "other finally True", "tasklet child", "status 0"], done.stderr
+    assert done.stdout.splitlines() == [
+        "child 7",
+        "status 3",
+        "other True",
+        "other finally True",
+        "tasklet child",
+        "status 0",
+    ], done.stderr
 
 
 def test_backend_is_chosen_by_the_environment():
@@ -435,12 +448,13 @@ def test_frame_blocks_are_kept():
         sleep(0.05)
     kept, reused = chunkcache.stats()
     assert 0 < kept <= chunkcache.LIMIT and reused > 0
-    program = "import syncless; from syncless._core import chunkcache; print(chunkcache.install())"
+    program = "import syncless; from syncless._core.cpython import chunkcache; print(chunkcache.install())"
     assert run(program, env={**os.environ, "SYNCLESS_CHUNK_CACHE": "0"}).stdout == "False\n"
 
 
 def test_signals_are_never_overslept():
-    """interrupt_main() notes a signal as the interpreter does when one comes just before the loop sleeps: no system call is interrupted.
+    """interrupt_main() notes a signal as the interpreter does when one comes just before the loop sleeps: no
+    system call is interrupted.
 
     The second half takes the wake-up pipe away and shows that the signal is then slept through.
     """
@@ -495,6 +509,7 @@ def test_events_that_take_long_do_not_starve_what_is_ready():
             sleep(0)
             if server.requests:
                 yields.append(server.requests)
-        # the longest row of requests answered between two turns of this tasklet: about the 40 that one poll can bring
+        # the longest row of requests answered between two turns of this tasklet: about the 40 that one poll
+        # can bring
         assert server.requests >= 1500 and len(yields) > 20
         assert max(later - earlier for earlier, later in itertools.pairwise(yields)) < 200

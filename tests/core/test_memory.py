@@ -52,11 +52,15 @@ syncless.Event().wait()
 
 
 @pytest.mark.skipif(not pathlib.Path("/proc/self/statm").exists(), reason="the system does not tell")
-@pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="AddressSanitizer keeps what was freed")
+@pytest.mark.skipif(
+    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="AddressSanitizer keeps what was freed"
+)
 @pytest.mark.parametrize("busy", [True, False])
 def test_stacks_of_tasklets_that_have_ended_are_given_back(busy):
     program = PROGRAM.replace("{busy}", str(busy))
-    done = syncless.run_in_thread(subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    done = syncless.run_in_thread(
+        subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, timeout=50
+    )
     assert done.returncode == 0, done.stderr
     before, most, after = map(int, done.stdout.split())
     assert most - before > 60 and after - before < 0.6 * (most - before)

@@ -1,6 +1,8 @@
-"""Random programs do what the model foretells, when it does: ``python -m tests.core.test_model FIRST LAST`` compares those seeds.
+"""Random programs do what the model foretells, when it does: ``python -m tests.core.test_model FIRST LAST``
+compares those seeds.
 
-A clock that stands still while tasklets run, and jumps when all of them wait, makes that exact on any machine: virtual_clock.c.
+A clock that stands still while tasklets run, and jumps when all of them wait, makes that exact on any
+machine: virtual_clock.c.
 """
 
 import json
@@ -83,7 +85,11 @@ def differs(model):
     for (*did, at), (*foretold, when) in zip(log, model.log, strict=False):
         if did != foretold or abs(at - when) > GAP / 2:
             return f"{did} at {at} ms, but the model: {foretold} at {when} ms; all of it: {log}"
-    return None if len(log) == len(model.log) else f"{len(log)} events, but the model: {len(model.log)}; all of it: {log}"
+    return (
+        None
+        if len(log) == len(model.log)
+        else f"{len(log)} events, but the model: {len(model.log)}; all of it: {log}"
+    )
 
 
 def main(seeds):
@@ -104,8 +110,18 @@ def clock(tmp_path_factory):
     if sys.platform != "linux":
         pytest.skip("the clock is replaced as Linux does it")
     library = tmp_path_factory.mktemp("clock") / "virtual_clock.so"
-    command = [os.environ.get("CC", "cc"), "-shared", "-fPIC", "-o", library, HERE / "virtual_clock.c", "-ldl"]
-    subprocess.run(command, check=True, env={**os.environ, "LD_PRELOAD": ""})  # the compiler runs without sanitizers
+    command = [
+        os.environ.get("CC", "cc"),
+        "-shared",
+        "-fPIC",
+        "-o",
+        library,
+        HERE / "virtual_clock.c",
+        "-ldl",
+    ]
+    subprocess.run(
+        command, check=True, env={**os.environ, "LD_PRELOAD": ""}
+    )  # the compiler runs without sanitizers
     return library
 
 
@@ -114,7 +130,11 @@ def test_what_happens_and_when_is_the_models(clock, part):
     done = subprocess.run(
         [sys.executable, "-m", "tests.core.test_model", str(part * PART), str(part * PART + PART)],
         cwd=HERE.parent.parent,
-        env={**os.environ, "LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {clock}", "SYNCLESS_LOOP": "epoll"},
+        env={
+            **os.environ,
+            "LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {clock}",
+            "SYNCLESS_LOOP": "epoll",
+        },
         capture_output=True,
         text=True,
         timeout=300,  # seconds; it takes two, unless all wait for one another

@@ -159,7 +159,8 @@ def test_priority_queue_returns_item_of_a_killed_getter_first():
 
 
 def test_threads_share_a_priority_queue_whose_items_compare_in_python():
-    """Comparing switches threads in its midst: nothing is lost or doubled, and no putter or getter is stuck."""
+    """Comparing switches threads in its midst: nothing is lost or doubled, and no putter or getter is
+    stuck."""
     queue = PriorityQueue(20)
     got = [[] for _ in range(3)]
     switches = itertools.cycle([time.sleep, time.sleep, sleep])

@@ -96,7 +96,17 @@ def test_what_becomes_ready_is_taken_and_the_others_are_left():
     tasklet = spawn(sleep, 30)
 
     def cases():
-        return [event, queue, channel, lock, foreign, putting(full, "new"), sending(ours, "value"), tasklet, after(30)]
+        return [
+            event,
+            queue,
+            channel,
+            lock,
+            foreign,
+            putting(full, "new"),
+            sending(ours, "value"),
+            tasklet,
+            after(30),
+        ]
 
     def state():
         return queue.qsize(), channel.balance, foreign.balance, full.qsize(), ours.balance, lock.locked()
@@ -191,7 +201,10 @@ def test_both_ends_select():
         def client(one=one, two=two, got=got):
             got.append(select([sending(one, "a"), two]))
 
-        tasklets = [spawn(client), spawn(lambda one=one, two=two, got=got: got.append(select([sending(two, "b"), one])))]
+        tasklets = [
+            spawn(client),
+            spawn(lambda one=one, two=two, got=got: got.append(select([sending(two, "b"), one]))),
+        ]
         for tasklet in tasklets:
             tasklet.join()
         assert sorted(got, key=str) in ([(0, None), (1, "a")], [(0, None), (1, "b")])
@@ -207,7 +220,9 @@ def test_nothing_is_lost_or_doubled_between_many_that_select():
         for number in range(50):
             chosen = dice.sample(channels, 2)
             item = (name, number)
-            cases = [putting(each, item) if isinstance(each, Queue) else sending(each, item) for each in chosen]
+            cases = [
+                putting(each, item) if isinstance(each, Queue) else sending(each, item) for each in chosen
+            ]
             index, _ = select(cases, timeout=dice.choice([None, 0.001]))
             if index is not None:
                 sent.append(item)
@@ -226,7 +241,11 @@ def test_nothing_is_lost_or_doubled_between_many_that_select():
     sleep(0.01)
     for tasklet in receivers:
         tasklet.kill(exception=syncless.TaskletExit)
-    left = [item for queue in channels[3:] for item in iter(lambda queue=queue: None if queue.empty() else queue.get(), None)]
+    left = [
+        item
+        for queue in channels[3:]
+        for item in iter(lambda queue=queue: None if queue.empty() else queue.get(), None)
+    ]
     assert sorted(sent) == sorted(received + left) and len(sent) > 100
     assert [each.balance for each in channels[:3]] == [0, 0, 0]
 

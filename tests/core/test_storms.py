@@ -1,4 +1,5 @@
-"""Storms: kills and time limits over every primitive, and threads that end while they are handed things. See storm.py."""
+"""Storms: kills and time limits over every primitive, and threads that end while they are handed things. See
+storm.py."""
 
 import json
 import os
@@ -41,7 +42,11 @@ def test_nothing_is_lost_doubled_or_misdelivered_in_a_storm(clock, part):  # noq
     done = subprocess.run(
         [sys.executable, "-m", "tests.core.storm", str(first), str(first + STORMS)],
         cwd=ROOT,
-        env={**os.environ, "LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {clock}", "SYNCLESS_LOOP": "epoll"},
+        env={
+            **os.environ,
+            "LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {clock}",
+            "SYNCLESS_LOOP": "epoll",
+        },
         capture_output=True,
         text=True,
         timeout=300,  # seconds; it takes two
@@ -136,13 +141,17 @@ class Feeder:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_threads_that_end_while_they_are_handed_things(seed):
-    """Whoever waits for the end of their tasklets is told, and what they were handed is got by others: nothing is lost, nothing doubled."""
+    """Whoever waits for the end of their tasklets is told, and what they were handed is got by others:
+    nothing is lost, nothing doubled."""
     feeder, interval = Feeder(random.Random(seed)), sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
         for _ in range(max(2, STORMS // 40)):
             loops = []
-            threads = [threading.Thread(target=feeder.body, args=(random.Random(feeder.dice.random()), loops)) for _ in range(3)]
+            threads = [
+                threading.Thread(target=feeder.body, args=(random.Random(feeder.dice.random()), loops))
+                for _ in range(3)
+            ]
             for thread in threads:
                 thread.start()
             assert eventually(lambda loops=loops: loops)
@@ -153,7 +162,10 @@ def test_threads_that_end_while_they_are_handed_things(seed):
                 thread.join()
     finally:
         sys.setswitchinterval(interval)
-    assert all(tasklet.join(5) and result.wait(5) for tasklet, result in zip(feeder.made, feeder.results, strict=True)), seed
+    assert all(
+        tasklet.join(5) and result.wait(5)
+        for tasklet, result in zip(feeder.made, feeder.results, strict=True)
+    ), seed
     assert len(feeder.told) == len(set(feeder.told)) == len(feeder.made), seed
     feeder.rest()
     assert sorted(feeder.got) == feeder.given and len(feeder.acquired) == feeder.released, seed

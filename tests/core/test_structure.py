@@ -1,4 +1,5 @@
-"""RLock, Condition, Barrier, the other queues, AsyncResult, Pool, TaskGroup, deadline, iwait: as threading, queue and gevent have them."""
+"""RLock, Condition, Barrier, the other queues, AsyncResult, Pool, TaskGroup, deadline, iwait: as threading,
+queue and gevent have them."""
 
 import gc
 import sys
@@ -37,7 +38,11 @@ from syncless import (
 def test_rlock_belongs_to_a_tasklet():
     lock = RLock()
     with lock, lock:
-        assert lock.acquire() and spawn(lock.acquire, False).result() is False and spawn(lock.acquire, timeout=0.01).result() is False
+        assert (
+            lock.acquire()
+            and spawn(lock.acquire, False).result() is False
+            and spawn(lock.acquire, timeout=0.01).result() is False
+        )
         lock.release()
         assert "count=2" in repr(lock)
     assert spawn(lock.acquire, False).result()
@@ -133,7 +138,9 @@ def test_queues_of_another_order(kind, order):
         queue.put_nowait(4)
     late = spawn(queue.put, 9)
     sleep(0)
-    assert [queue.get() for _ in range(3)] == [*order[:1], *([9] if kind is LifoQueue else []), *order[1:]][:3]
+    assert [queue.get() for _ in range(3)] == [*order[:1], *([9] if kind is LifoQueue else []), *order[1:]][
+        :3
+    ]
     sleep(0)
     assert late.done() and len(queue) == 1
     queue.get()
@@ -159,7 +166,12 @@ def test_joinable_queue():
     workers = [spawn(work) for _ in range(3)]
     for number in range(10):
         queue.put(number)
-    assert queue.join(0.0001) is False and queue.join() and sorted(done) == list(range(10)) and queue.unfinished == 0
+    assert (
+        queue.join(0.0001) is False
+        and queue.join()
+        and sorted(done) == list(range(10))
+        and queue.unfinished == 0
+    )
     with pytest.raises(ValueError, match="too many"):
         queue.task_done()
     for worker in workers:
@@ -175,13 +187,19 @@ def test_async_result(reports):
     result.add_done_callback(told.append)
     removed = []
     result.add_done_callback(removed.append)
-    assert result.remove_done_callback(removed.append) == 1 and result.remove_done_callback(removed.append) == 0
+    assert (
+        result.remove_done_callback(removed.append) == 1 and result.remove_done_callback(removed.append) == 0
+    )
     waits = spawn(result.get)
     sleep(0)
     assert not result.ready() and not result.successful()
     result.set(5)
     assert (
-        waits.result() == 5 == result.get() == result.value and told == [result] and not removed and result.successful() and result.wait()
+        waits.result() == 5 == result.get() == result.value
+        and told == [result]
+        and not removed
+        and result.successful()
+        and result.wait()
     )
     with pytest.raises(RuntimeError):
         result.set(6)
@@ -212,8 +230,14 @@ def test_pool_is_bounded():
 
     squares = [number * number for number in range(20)]
     assert pool.map(work, range(20)) == squares and most == 3 and len(pool) == 0 and pool.free_count() == 3
-    assert list(pool.imap(work, range(20))) == squares and sorted(pool.imap_unordered(work, range(20))) == squares and most == 3
-    assert pool.starmap(lambda a, b: a + b, [(1, 2), (3, 4)]) == [3, 7] and pool.map(lambda a, b: a * b, [1, 2], [3, 4]) == [3, 8]
+    assert (
+        list(pool.imap(work, range(20))) == squares
+        and sorted(pool.imap_unordered(work, range(20))) == squares
+        and most == 3
+    )
+    assert pool.starmap(lambda a, b: a + b, [(1, 2), (3, 4)]) == [3, 7] and pool.map(
+        lambda a, b: a * b, [1, 2], [3, 4]
+    ) == [3, 8]
     assert pool.apply(work, 5) == 25 and pool.map(work, []) == [] and list(pool.imap(work, [])) == []
     tasklets = [pool.spawn(sleep, 0.01) for _ in range(5)]
     assert len(pool) <= 3 and pool.join(5) and all(each.done() for each in tasklets)
@@ -404,7 +428,11 @@ def test_iwait():
     assert [each.result() for each in iwait(tasklets)] == [1, 2, 3]
     events = [Event() for _ in range(3)]
     events[1].set()
-    assert list(iwait(events, timeout=0.01)) == [events[1]] and list(iwait(events, count=1)) == [events[1]] and list(iwait([])) == []
+    assert (
+        list(iwait(events, timeout=0.01)) == [events[1]]
+        and list(iwait(events, count=1)) == [events[1]]
+        and list(iwait([])) == []
+    )
     assert syncless.wait(events, 0.001, 1) == [events[1]]
 
 

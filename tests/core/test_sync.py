@@ -1,10 +1,24 @@
-"""Event, Lock, Semaphore, Queue, Channel: waiting, order, timeouts, and what happens to those who are killed while they wait."""
+"""Event, Lock, Semaphore, Queue, Channel: waiting, order, timeouts, and what happens to those who are killed
+while they wait."""
 
 import threading
 
 import pytest
 
-from syncless import Channel, Empty, Event, Full, Lock, Queue, Semaphore, TaskletExit, join_all, run_in_thread, sleep, spawn
+from syncless import (
+    Channel,
+    Empty,
+    Event,
+    Full,
+    Lock,
+    Queue,
+    Semaphore,
+    TaskletExit,
+    join_all,
+    run_in_thread,
+    sleep,
+    spawn,
+)
 
 
 def test_event():

@@ -49,7 +49,12 @@ def test_the_report_has_the_traceback(capfd, reports):
     spawn(inner).join()
     syncless.set_error_handler(others)
     err = capfd.readouterr().err
-    assert "Traceback" in err and "in inner" in err and "LookupError: needle" in err and "inner" in err.splitlines()[0]
+    assert (
+        "Traceback" in err
+        and "in inner" in err
+        and "LookupError: needle" in err
+        and "inner" in err.splitlines()[0]
+    )
 
 
 def test_a_handler_that_fails_harms_nobody():
@@ -332,7 +337,9 @@ def test_exit_and_interrupt_reach_the_main_tasklet(raised, code):
 
 def test_the_process_ends_with_its_main_tasklet():
     program = "import syncless\nfor i in range(5): syncless.spawn(syncless.sleep, 100)\nsyncless.sleep(0.01)\nprint('end')"
-    done = subprocess.run([sys.executable, "-X", "dev", "-c", program], capture_output=True, timeout=20, text=True)
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", program], capture_output=True, timeout=20, text=True
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
 
 

@@ -155,7 +155,9 @@ def test_what_they_were_given_is_given_to_others(seed):
             for thread in threads:
                 thread.start()
             while any(thread.is_alive() for thread in threads):
-                if queue.qsize() < 5 and semaphore.value < 5:  # else who takes from them would never have to wait, nor let others run
+                if (
+                    queue.qsize() < 5 and semaphore.value < 5
+                ):  # else who takes from them would never have to wait, nor let others run
                     queue.put(put)
                     semaphore.release()
                     put += 1
@@ -338,7 +340,12 @@ def test_they_do_not_count_in_a_channel(kind, stubborn):
 
     def body():
         alone = syncless.Event()
-        waits = [pipe.receive, lambda: select([pipe, alone]), lambda: other.send(1), lambda: select([sending(other, 2), alone])]
+        waits = [
+            pipe.receive,
+            lambda: select([pipe, alone]),
+            lambda: other.send(1),
+            lambda: select([sending(other, 2), alone]),
+        ]
         for wait in waits:
             spawn(keeps_waiting, wait)
         syncless.sleep(0)

@@ -28,7 +28,9 @@ print("done")
 @pytest.mark.parametrize("before", ["", "from syncless.patches import patch_all; patch_all()\n"])
 def test_blocked_signal_does_not_end_the_process_by_a_thread_of_the_pool(before):
     """Calls and their child processes have the caller's mask."""
-    done = subprocess.run([sys.executable, "-c", before + PROGRAM], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", before + PROGRAM], capture_output=True, text=True, timeout=60
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 

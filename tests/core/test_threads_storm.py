@@ -1,6 +1,8 @@
-"""Several OS threads, each with a loop and tasklets, share every primitive, while tasklets are killed and timed out at random.
+"""Several OS threads, each with a loop and tasklets, share every primitive, while tasklets are killed and
+timed out at random.
 
-Nothing is lost, nothing is doubled, nobody is stuck. A seed decides what each tasklet does; how the threads interleave is up to the system.
+Nothing is lost, nothing is doubled, nobody is stuck. A seed decides what each tasklet does; how the threads
+interleave is up to the system.
 """
 
 import random
@@ -84,11 +86,23 @@ class Storm:
 
         self.flows = [
             Flow("queue", queue.put, queue.get),
-            Flow("select of a queue", lambda item: select([putting(chosen, item), never]), lambda: select([chosen, never])[1]),
+            Flow(
+                "select of a queue",
+                lambda item: select([putting(chosen, item), never]),
+                lambda: select([chosen, never])[1],
+            ),
             Flow("joinable", joinable.put, joinable_get),
-            Flow("priority", lambda item: priority.put(Item(item, item % 3 == 0)), lambda: priority.get().number),
+            Flow(
+                "priority",
+                lambda item: priority.put(Item(item, item % 3 == 0)),
+                lambda: priority.get().number,
+            ),
             Flow("channel", channel.send, channel.receive),
-            Flow("select of a channel", lambda item: select([sending(sent, item), never]), lambda: select([never, sent])[1]),
+            Flow(
+                "select of a channel",
+                lambda item: select([sending(sent, item), never]),
+                lambda: select([never, sent])[1],
+            ),
         ]
         self.lock, self.rlock, self.semaphore = Lock(), RLock(), Semaphore(2)
         self.condition, self.tokens, self.made, self.used = Condition(), 0, 0, 0
@@ -214,10 +228,16 @@ class Storm:
         for thread in threads:
             thread.start()
         try:
-            assert eventually(lambda: len(self.victims) == THREADS * NUISANCES and all(each.done() for each in self.victims)), "stuck"
-            assert eventually(lambda: len(self.steady_done) == 2 * THREADS), "a tasklet that nothing interrupts is stuck"
+            assert eventually(
+                lambda: len(self.victims) == THREADS * NUISANCES and all(each.done() for each in self.victims)
+            ), "stuck"
+            assert eventually(lambda: len(self.steady_done) == 2 * THREADS), (
+                "a tasklet that nothing interrupts is stuck"
+            )
             for flow in self.flows:
-                assert eventually(lambda flow=flow: set(flow.certain) <= set(flow.got)), f"{flow.name}: lost or stuck"
+                assert eventually(lambda flow=flow: set(flow.certain) <= set(flow.got)), (
+                    f"{flow.name}: lost or stuck"
+                )
             assert eventually(lambda: len(self.ran) == len(self.spawned)), "spawn_in: lost"
         finally:
             self.over.set()
@@ -230,13 +250,22 @@ class Storm:
             assert len(flow.got) == len(set(flow.got)), f"{flow.name}: doubled"
             assert set(flow.got) <= set(flow.perhaps), f"{flow.name}: from nowhere"
         assert sorted(self.ran) == sorted(self.spawned)
-        assert self.holders == {"lock": 0, "rlock": 0, "semaphore": 0} and self.most["lock"] == self.most["rlock"] == 1
-        assert self.most["semaphore"] == 2 == self.semaphore.value and not self.lock.locked() and self.rlock.acquire(False)
+        assert (
+            self.holders == {"lock": 0, "rlock": 0, "semaphore": 0}
+            and self.most["lock"] == self.most["rlock"] == 1
+        )
+        assert (
+            self.most["semaphore"] == 2 == self.semaphore.value
+            and not self.lock.locked()
+            and self.rlock.acquire(False)
+        )
         assert self.made == self.used + self.tokens and self.condition.acquire(False)
         values = {}
         for result, value in self.results:
             assert values.setdefault(result, value) == value, "a result was set twice"
-        assert all(queue.empty() and not queue.full() for queue in self.queues) and self.joinable.unfinished == 0
+        assert (
+            all(queue.empty() and not queue.full() for queue in self.queues) and self.joinable.unfinished == 0
+        )
         assert [channel.balance for channel in self.channels] == [0, 0]
         for census in self.censuses:
             assert census["tasklets"] == 1 and census["parked"] == census["timers"] == census["ready"] == 0

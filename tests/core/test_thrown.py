@@ -1,4 +1,5 @@
-"""A tasklet raises each exception that was thrown at it, in order and once, unless the thrower has taken it back."""
+"""A tasklet raises each exception that was thrown at it, in order and once, unless the thrower has taken it
+back."""
 
 import gc
 import itertools
@@ -135,7 +136,9 @@ def test_a_cancelled_timeout_is_not_raised_and_the_others_are():
                 if cancel:
                     timeout.cancel()
             catches(lambda: sleep(0), 4, caught)
-            assert caught == [timeout for timeout, cancel in zip(timeouts, cancelled, strict=True) if not cancel]
+            assert caught == [
+                timeout for timeout, cancel in zip(timeouts, cancelled, strict=True) if not cancel
+            ]
 
         victim = spawn(body)
         sleep(0)

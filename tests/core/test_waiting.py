@@ -25,7 +25,9 @@ def test_pool_takes_items_from_iterators_that_wait(method):
     pool = Pool(4)
     made = getattr(pool, method)(add, waiting_numbers(30), waiting_numbers(30))
     assert sorted(made) == [2 * number for number in range(30)]
-    assert method == "imap_unordered" or list(getattr(pool, method)(add, waiting_numbers(9), range(9))) == [2 * n for n in range(9)]
+    assert method == "imap_unordered" or list(getattr(pool, method)(add, waiting_numbers(9), range(9))) == [
+        2 * n for n in range(9)
+    ]
     assert pool.free_count() == 4
 
 
@@ -88,7 +90,10 @@ def test_every_callback_of_an_event_is_called_before_an_interrupt_is_raised():
     assert told == [event]
 
 
-@pytest.mark.parametrize("wait", [wait, join_all, lambda objects: join_all(objects, raise_error=True), lambda each: list(iwait(each))])
+@pytest.mark.parametrize(
+    "wait",
+    [wait, join_all, lambda objects: join_all(objects, raise_error=True), lambda each: list(iwait(each))],
+)
 def test_waiting_for_something_else_says_so_at_once(wait):
     process = subprocess.Popen(["true"])
     event = Event()
@@ -109,7 +114,9 @@ def test_result_that_threads_set_at_once_is_set_by_one():
 
     for _ in range(50):
         result, start, refused = AsyncResult(), threading.Barrier(4), []
-        threads = [threading.Thread(target=sets, args=(result, start, refused, number)) for number in range(4)]
+        threads = [
+            threading.Thread(target=sets, args=(result, start, refused, number)) for number in range(4)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -19,7 +19,11 @@ class Running:
 
     def __init__(self, *command):
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "ignore", *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-W", "ignore", *command],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         self.line = self.process.stdout.readline()
         if not self.line:
@@ -84,7 +88,9 @@ def test_flask():
     need("flask")
     with serving("flask_app") as running:
         assert ask(running, "GET", "/") == (200, "Hello, World!\n")
-        status, body = ask(running, "POST", "/double", json.dumps([1, 2]), {"Content-Type": "application/json"})
+        status, body = ask(
+            running, "POST", "/double", json.dumps([1, 2]), {"Content-Type": "application/json"}
+        )
         assert status == 200 and json.loads(body) == {"doubled": [2, 4]}
         assert ask(running, "GET", "/count") == (200, "0\n1\n2\n")
         assert ask(running, "GET", "/nothing")[0] == 404
@@ -110,7 +116,10 @@ def test_slow_requests_wait_together():
     with serving("slow") as running:
         for _ in range(5):  # a machine may stand still for the second that the slow ones take
             answers = []
-            threads = [threading.Thread(target=lambda to=answers: to.append(ask(running, "GET", "/slow"))) for _ in range(20)]
+            threads = [
+                threading.Thread(target=lambda to=answers: to.append(ask(running, "GET", "/slow")))
+                for _ in range(20)
+            ]
             started = time.monotonic()
             for thread in threads:
                 thread.start()
@@ -119,7 +128,9 @@ def test_slow_requests_wait_together():
             overtaken = not answers
             for thread in threads:
                 thread.join()
-            assert answers == [(200, "slow\n")] * 20 and time.monotonic() - started < 15  # one after the other: twenty
+            assert (
+                answers == [(200, "slow\n")] * 20 and time.monotonic() - started < 15
+            )  # one after the other: twenty
             if overtaken:
                 break
         assert overtaken
@@ -144,14 +155,20 @@ def test_demo():
         connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=20)
         connection.request("GET", "/stream")
         response = connection.getresponse()
-        assert response.readline().startswith(b"line 1 of 10") and response.getheader("Transfer-Encoding") == "chunked"
+        assert (
+            response.readline().startswith(b"line 1 of 10")
+            and response.getheader("Transfer-Encoding") == "chunked"
+        )
         connection.close()
     ended_well(running)
 
 
 def test_echo():
     with Running("-m", "examples.echo", "0") as running:
-        clients = [socket.create_connection(("127.0.0.1", int(running.line.split()[-1])), timeout=20) for _ in range(3)]
+        clients = [
+            socket.create_connection(("127.0.0.1", int(running.line.split()[-1])), timeout=20)
+            for _ in range(3)
+        ]
         for number, client in enumerate(clients):
             client.sendall(b"hello %d" % number)
         for number, client in enumerate(clients):
@@ -206,5 +223,11 @@ def test_static_files(tmp_path, monkeypatch):
     ],
 )
 def test_stackless_programs(example, arguments, said):
-    done = subprocess.run([sys.executable, "-m", f"examples.{example}", *arguments], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-m", f"examples.{example}", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+    )
     assert done.returncode == 0 and said in done.stdout and not done.stderr, done.stdout + done.stderr

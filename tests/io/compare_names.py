@@ -1,4 +1,5 @@
-"""Our answers beside the C library's, with the same configuration: run by test_dns.py in a mount and network namespace of its own.
+"""Our answers beside the C library's, with the same configuration: run by test_dns.py in a mount and network
+namespace of its own.
 
 ``unshare --mount --net python -m tests.io.compare_names FOLDER``: FOLDER/{hosts,nsswitch.conf,resolv.conf} become those of /etc, and a name
 server listens on 127.0.0.1:53. Prints JSON: how many calls were compared, and those that differ.
@@ -18,10 +19,33 @@ from syncless.io import dns
 from tests.io.nameserver import KINDS, ZONE
 
 STREAM = socket.SOCK_STREAM
-NAMES = [name for name in ZONE if "arpa" not in name and name not in ("slow.example.", "late.example.", "forged.example.")]
-HOSTS = ["inhosts.example", "INHOSTS.Example", "alias1", "twice.example", "sixonly.example", "localhost", "commented", "padded.example"]
+NAMES = [
+    name
+    for name in ZONE
+    if "arpa" not in name and name not in ("slow.example.", "late.example.", "forged.example.")
+]
+HOSTS = [
+    "inhosts.example",
+    "INHOSTS.Example",
+    "alias1",
+    "twice.example",
+    "sixonly.example",
+    "localhost",
+    "commented",
+    "padded.example",
+]
 NUMBERS = ["1.2.3", "0x7f.1", "127.1", "::1", "192.0.2.1", "<broadcast>", "fe80::1%lo", ""]
-ODD = ["nowhere.example", "nowhere", "host", "host.corp.example", "one", "x" * 63, "-a.example", "bücher.example", b"one.example"]
+ODD = [
+    "nowhere.example",
+    "nowhere",
+    "host",
+    "host.corp.example",
+    "one",
+    "x" * 63,
+    "-a.example",
+    "bücher.example",
+    b"one.example",
+]
 ODD += ["one.example.", "a" * 64, "x..y", ".", "servfail.example", "example", *NUMBERS]
 ANY_ORDER = ("many.example.", "large.example.")
 """The name server changes the order of their addresses."""
@@ -29,34 +53,74 @@ CALLS = [
     *(("getaddrinfo", (name, 80, 0, STREAM)) for name in [*NAMES, *HOSTS, *ODD]),
     *(("getaddrinfo", (name, 80, family, STREAM)) for name in NAMES for family in (2, 10)),
     *(("getaddrinfo", (name, None)) for name in ["one.example", "localhost", "inhosts.example"]),
-    *(("getaddrinfo", (name, "http", family, 0, 0, 0)) for name in ["both.example", "localhost"] for family in (2, 10)),
-    *(("getaddrinfo", ("both.example", "80", 0, kind, proto)) for kind in (0, 1, 2, 3) for proto in (0, 6, 17)),
-    *(("getaddrinfo", ("one.example", port, 0, STREAM)) for port in ("nosuchservice", "", b"http", "65536", -1, 1.5)),
+    *(
+        ("getaddrinfo", (name, "http", family, 0, 0, 0))
+        for name in ["both.example", "localhost"]
+        for family in (2, 10)
+    ),
+    *(
+        ("getaddrinfo", ("both.example", "80", 0, kind, proto))
+        for kind in (0, 1, 2, 3)
+        for proto in (0, 6, 17)
+    ),
+    *(
+        ("getaddrinfo", ("one.example", port, 0, STREAM))
+        for port in ("nosuchservice", "", b"http", "65536", -1, 1.5)
+    ),
     *(
         ("getaddrinfo", (name, 80, family, STREAM, 0, socket.AI_CANONNAME))
         for name in ["alias.example", "one", "alias1"]
         for family in (0, 2)
     ),
-    *(("getaddrinfo", (name, 80, 10, STREAM, 0, socket.AI_V4MAPPED)) for name in ["one.example", "both.example", "nowhere.example"]),
+    *(
+        ("getaddrinfo", (name, 80, 10, STREAM, 0, socket.AI_V4MAPPED))
+        for name in ["one.example", "both.example", "nowhere.example"]
+    ),
     ("getaddrinfo", ("both.example", 80, 10, STREAM, 0, socket.AI_V4MAPPED | socket.AI_ALL)),
-    *(("getaddrinfo", (name, 80, 0, STREAM, 0, socket.AI_NUMERICHOST)) for name in ["one.example", "192.0.2.1"]),
-    *(("getaddrinfo", (name, 80, 0, STREAM, 0, socket.AI_PASSIVE)) for name in [None, "one.example", "192.0.2.1"]),
+    *(
+        ("getaddrinfo", (name, 80, 0, STREAM, 0, socket.AI_NUMERICHOST))
+        for name in ["one.example", "192.0.2.1"]
+    ),
+    *(
+        ("getaddrinfo", (name, 80, 0, STREAM, 0, socket.AI_PASSIVE))
+        for name in [None, "one.example", "192.0.2.1"]
+    ),
     ("getaddrinfo", (None, None)),
     ("getaddrinfo", ("one.example", 80, 99)),
     ("getaddrinfo", ("one.example", 80, 0, 77)),
     *(("gethostbyname", (name,)) for name in [*NAMES, *HOSTS, *ODD] if name not in ANY_ORDER),
     *(("gethostbyname_ex", (name,)) for name in [*NAMES, *HOSTS, "nowhere.example", "192.0.2.1", "host"]),
-    *(("gethostbyaddr", (name,)) for name in ["192.0.2.99", "192.0.2.77", "2001:db8::6", "127.0.0.1", "one.example", "inhosts.example"]),
-    *(("getnameinfo", ((host, 80), flags)) for host in ["192.0.2.99", "192.0.2.77", "2001:db8::6"] for flags in range(32)),
+    *(
+        ("gethostbyaddr", (name,))
+        for name in ["192.0.2.99", "192.0.2.77", "2001:db8::6", "127.0.0.1", "one.example", "inhosts.example"]
+    ),
+    *(
+        ("getnameinfo", ((host, 80), flags))
+        for host in ["192.0.2.99", "192.0.2.77", "2001:db8::6"]
+        for flags in range(32)
+    ),
     *(("getnameinfo", (what, 0)) for what in [("one.example", 80), ("192.0.2.1",), "x", ("::1", 80, 0, 0)]),
     *(("getfqdn", (name,)) for name in ["192.0.2.99", "192.0.2.77", "alias1", "nowhere", "one"]),
 ]
 
-SEARCHED = itertools.product(("nodata", "nx", "servfail", "refused", "drop"), ("nodata", "nx", "drop"), ("ok", "nodata", "nx", "servfail"))
+SEARCHED = itertools.product(
+    ("nodata", "nx", "servfail", "refused", "drop"),
+    ("nodata", "nx", "drop"),
+    ("ok", "nodata", "nx", "servfail"),
+)
 FAILURES = [
-    *(("getaddrinfo", (f"odd-{four}-{six}.example", 80, family, STREAM)) for four in KINDS for six in KINDS for family in (0, 2, 10)),
+    *(
+        ("getaddrinfo", (f"odd-{four}-{six}.example", 80, family, STREAM))
+        for four in KINDS
+        for six in KINDS
+        for family in (0, 2, 10)
+    ),
     *(("gethostbyname_ex", (f"odd-{kind}-ok.example",)) for kind in KINDS),
-    *(("getaddrinfo", (f"search-{'-'.join(kinds)}{end}", 80, 0, STREAM)) for kinds in SEARCHED for end in ("", ".x")),
+    *(
+        ("getaddrinfo", (f"search-{'-'.join(kinds)}{end}", 80, 0, STREAM))
+        for kinds in SEARCHED
+        for end in ("", ".x")
+    ),
 ]
 """See nameserver.kind_of()."""
 
@@ -68,14 +132,19 @@ def loopback_up():
 
 
 def outcome(function, args):
-    """What a call returns or raises, in a form that can be compared; the order of equally good addresses is the name server's."""
+    """What a call returns or raises, in a form that can be compared; the order of equally good addresses is
+    the name server's."""
     try:
         found = function(*args)
     except Exception as error:
         return [type(error).__name__, str(error)]
     if isinstance(found, list):
         return sorted(repr((int(row[0]), int(row[1]), *row[2:])) for row in found)
-    return repr((found[0], sorted(found[1]), sorted(found[2])) if isinstance(found, tuple) and len(found) == 3 else found)
+    return repr(
+        (found[0], sorted(found[1]), sorted(found[2]))
+        if isinstance(found, tuple) and len(found) == 3
+        else found
+    )
 
 
 def together(module, calls, start):
@@ -97,14 +166,17 @@ def in_thread(function, *args):
 
 
 def failures():
-    """Calls with a time-out are made all at once, the others a few at a time, so that none is dropped that should not be."""
+    """Calls with a time-out are made all at once, the others a few at a time, so that none is dropped that
+    should not be."""
     slow = [call for call in FAILURES if "drop" in call[1][0]]
     quick = [call for call in FAILURES if "drop" not in call[1][0]]
     different = []
     for batch in [slow, *(quick[at : at + 20] for at in range(0, len(quick), 20))]:
         theirs, ours = together(socket, batch, in_thread), together(dns, batch, syncless.spawn)
         different += [
-            [name, repr(args), theirs[name, args], ours[name, args]] for name, args in batch if ours[name, args] != theirs[name, args]
+            [name, repr(args), theirs[name, args], ours[name, args]]
+            for name, args in batch
+            if ours[name, args] != theirs[name, args]
         ]
     return len(FAILURES), different
 
@@ -123,7 +195,9 @@ def main(folder, compare):
         subprocess.run(["mount", "--bind", f"{folder}/{name}", f"/etc/{name}"], check=True)
     loopback_up()
     # in a process of its own: Python 3.10 holds the GIL during getnameinfo()
-    with subprocess.Popen([sys.executable, "-m", "tests.io.nameserver", "53", "zone"], stdout=subprocess.PIPE) as server:
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.io.nameserver", "53", "zone"], stdout=subprocess.PIPE
+    ) as server:
         assert server.stdout.readline()
         compared, different = compare()
         server.kill()

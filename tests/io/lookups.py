@@ -33,7 +33,11 @@ class Files:
 
     def __init__(self, folder):
         self.folder = folder
-        self.write(hosts=HOSTS, nsswitch="hosts: files dns\n", resolv="nameserver 127.0.0.1\nsearch corp.example\noptions timeout:1\n")
+        self.write(
+            hosts=HOSTS,
+            nsswitch="hosts: files dns\n",
+            resolv="nameserver 127.0.0.1\nsearch corp.example\noptions timeout:1\n",
+        )
 
     def write(self, **texts):
         for name, text in texts.items():
@@ -44,7 +48,10 @@ class Files:
 
     def configure(self, port):
         dns.configure(
-            hosts=str(self.folder / "hosts"), nsswitch=str(self.folder / "nsswitch"), resolv_conf=str(self.folder / "resolv"), port=port
+            hosts=str(self.folder / "hosts"),
+            nsswitch=str(self.folder / "nsswitch"),
+            resolv_conf=str(self.folder / "resolv"),
+            port=port,
         )
 
 
@@ -64,8 +71,21 @@ def compared_with_the_c_library(folder, nsswitch, resolv, *more):
         pytest.skip("a name server on port 53 and files of /etc of its own need root and unshare")
     for name, text in {"hosts": HOSTS, "nsswitch.conf": nsswitch, "resolv.conf": resolv}.items():
         (folder / name).write_text(text)
-    command = ["unshare", "--mount", "--net", sys.executable, "-W", "ignore", "-m", "tests.io.compare_names", str(folder), *more]
-    done = syncless.run_in_thread(subprocess.run, command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    command = [
+        "unshare",
+        "--mount",
+        "--net",
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "tests.io.compare_names",
+        str(folder),
+        *more,
+    ]
+    done = syncless.run_in_thread(
+        subprocess.run, command, cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
     if "unshare" in done.stderr or "mount" in done.stderr:
         pytest.skip(f"no namespaces here: {done.stderr.strip().splitlines()[-1]}")
     assert done.stdout, done.stderr

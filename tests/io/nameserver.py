@@ -47,7 +47,12 @@ ZONE = {
 }
 LINKS = {f"chain{number}.example.": {"CNAME": [f"chain{number - 1}.example."]} for number in range(1, 20)}
 TTL = {"short.example.": 0}
-REFUSALS = {"servfail": dns.rcode.SERVFAIL, "refused": dns.rcode.REFUSED, "notimp": dns.rcode.NOTIMP, "formerr": dns.rcode.FORMERR}
+REFUSALS = {
+    "servfail": dns.rcode.SERVFAIL,
+    "refused": dns.rcode.REFUSED,
+    "notimp": dns.rcode.NOTIMP,
+    "formerr": dns.rcode.FORMERR,
+}
 KINDS = ("ok", "nodata", "nx", "lame", "drop", *REFUSALS)
 """What is answered to names that begin with "odd-" or "search-"."""
 
@@ -55,8 +60,8 @@ KINDS = ("ok", "nodata", "nx", "lame", "drop", *REFUSALS)
 def kind_of(name, rdtype):
     """How a question is answered; None for most names.
 
-    "odd-ok-drop" has an address for A and no answer for AAAA. "search-nx-drop-ok" does not exist in s1.example, has no answer in
-    s2.example, and exists elsewhere.
+    "odd-ok-drop" has an address for A and no answer for AAAA. "search-nx-drop-ok" does not exist in
+    s1.example, has no answer in s2.example, and exists elsewhere.
     """
     family, *kinds = name.split(".")[0].split("-")
     if family == "odd":
@@ -112,7 +117,9 @@ class NameServer:
         with client, client.makefile("rb") as incoming:
             while head := incoming.read(2):
                 (size,) = struct.unpack("!H", head)
-                answer = self.answer(dns.message.from_wire(incoming.read(size)), "tcp").to_wire(max_size=65535)
+                answer = self.answer(dns.message.from_wire(incoming.read(size)), "tcp").to_wire(
+                    max_size=65535
+                )
                 client.sendall(struct.pack("!H", len(answer)) + answer)
 
     def reply(self, data, peer):
@@ -186,7 +193,9 @@ class NameServer:
             if kind == rdtype:
                 return
             name = records["CNAME"][0]
-        answer.authority.append(dns.rrset.from_text("example.", 30, "IN", "SOA", "ns.example. root.example. 1 2 3 4 30"))
+        answer.authority.append(
+            dns.rrset.from_text("example.", 30, "IN", "SOA", "ns.example. root.example. 1 2 3 4 30")
+        )
 
 
 class AnyName(NameServer):
@@ -198,7 +207,9 @@ class AnyName(NameServer):
         if data[13:17].lower() == b"slow":
             syncless.sleep(0.1)
         address = b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4\xc0\0\2\1" if answers else b""
-        self.udp.sendto(data[:2] + b"\x81\x80\0\1\0" + bytes([answers]) + b"\0\0\0\0" + data[12:end] + address, peer)
+        self.udp.sendto(
+            data[:2] + b"\x81\x80\0\1\0" + bytes([answers]) + b"\0\0\0\0" + data[12:end] + address, peer
+        )
         self.tasklets.clear()
 
 

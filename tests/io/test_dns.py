@@ -33,11 +33,15 @@ def test_both_families_are_asked_together_and_the_answer_is_kept(server):
 def test_what_there_is_not(server):
     assert fails("nowhere.example", standard.EAI_NONAME) and fails("text.example", standard.EAI_NODATA)
     asked = len(server.asked)
-    assert fails("nowhere.example", standard.EAI_NONAME) and len(server.asked) == asked  # a negative answer is kept, too
+    assert (
+        fails("nowhere.example", standard.EAI_NONAME) and len(server.asked) == asked
+    )  # a negative answer is kept, too
     assert fails("loop.example", standard.EAI_NONAME) and fails("dangling.example", standard.EAI_NONAME)
     assert fails("servfail.example", standard.EAI_AGAIN)
     asked = len(server.asked)
-    assert fails("servfail.example", standard.EAI_AGAIN) and len(server.asked) == asked  # and not asked for again at once
+    assert (
+        fails("servfail.example", standard.EAI_AGAIN) and len(server.asked) == asked
+    )  # and not asked for again at once
 
 
 def test_names_in_other_letters(server):
@@ -55,8 +59,13 @@ def test_the_search_list(server, files):
     assert fails("host.", standard.EAI_NONAME)
     files.write(resolv="nameserver 127.0.0.1\nsearch nowhere.example example\noptions ndots:2 timeout:1\n")
     server.asked.clear()
-    assert addresses("host.corp") == ["192.0.2.30"]  # fewer dots than two: the list first, and "host.corp." is not needed
-    assert [name for name, kind, _ in server.asked if kind == "A"] == ["host.corp.nowhere.example.", "host.corp.example."]
+    assert addresses("host.corp") == [
+        "192.0.2.30"
+    ]  # fewer dots than two: the list first, and "host.corp." is not needed
+    assert [name for name, kind, _ in server.asked if kind == "A"] == [
+        "host.corp.nowhere.example.",
+        "host.corp.example.",
+    ]
 
 
 def test_a_long_answer_comes_by_tcp(server):
@@ -90,7 +99,11 @@ def test_silence(server):
 def test_names_of_the_hosts_file_ask_nobody(server, files):
     assert addresses("inhosts.example") == addresses("Alias1") == ["192.0.2.99"]
     assert addresses("localhost") == ["127.0.0.1", "::1"] and dns.gethostbyname("localhost") == "127.0.0.1"
-    assert dns.gethostbyname_ex("twice.example") == ("twice.example", ["second"], ["192.0.2.91", "192.0.2.92"])
+    assert dns.gethostbyname_ex("twice.example") == (
+        "twice.example",
+        ["second"],
+        ["192.0.2.91", "192.0.2.92"],
+    )
     assert dns.gethostbyaddr("192.0.2.99") == ("inhosts.example", ["alias1", "alias2"], ["192.0.2.99"])
     assert server.asked == []
     files.write(hosts="192.0.2.77 inhosts.example\n")
@@ -121,7 +134,11 @@ def test_what_was_learnt_is_forgotten_with_the_servers(server, files):
 
 
 def test_the_time_to_live(server):
-    assert addresses("short.example", standard.AF_INET, STREAM) == addresses("short.example", standard.AF_INET, STREAM) == ["192.0.2.53"]
+    assert (
+        addresses("short.example", standard.AF_INET, STREAM)
+        == addresses("short.example", standard.AF_INET, STREAM)
+        == ["192.0.2.53"]
+    )
     assert server.asked.count(("short.example.", "A", "udp")) == 2  # zero seconds: not kept
 
 
@@ -155,7 +172,10 @@ def test_a_child_does_not_wait_for_who_was_asking(server):
 def test_many_names_at_once(server):
     server.fill = lambda answer, name, rdtype: syncless.sleep(0.1)
     started = time.monotonic()
-    tasklets = [syncless.spawn(fails, f"name{number}.example.", standard.EAI_NODATA, standard.AF_INET, STREAM) for number in range(200)]
+    tasklets = [
+        syncless.spawn(fails, f"name{number}.example.", standard.EAI_NODATA, standard.AF_INET, STREAM)
+        for number in range(200)
+    ]
     assert all(tasklet.result() for tasklet in tasklets)
     assert time.monotonic() - started < 5  # one after the other would take twenty
 
@@ -178,11 +198,15 @@ def test_names_of_addresses(server):
     assert dns.getnameinfo(("192.0.2.77", 80), standard.NI_NUMERICSERV) == ("192.0.2.77", "80")
     with pytest.raises(standard.gaierror):
         dns.getnameinfo(("192.0.2.77", 80), standard.NI_NAMEREQD)
-    assert dns.getfqdn("192.0.2.99") == "inhosts.example" and dns.getfqdn("nowhere.example") == "nowhere.example"
+    assert (
+        dns.getfqdn("192.0.2.99") == "inhosts.example" and dns.getfqdn("nowhere.example") == "nowhere.example"
+    )
 
 
 def test_any_type_of_record(server):
-    assert [(rdata.preference, str(rdata.exchange)) for rdata in dns.query("text.example", "MX")] == [(10, "one.example.")]
+    assert [(rdata.preference, str(rdata.exchange)) for rdata in dns.query("text.example", "MX")] == [
+        (10, "one.example.")
+    ]
     assert dns.query("text.example", "TXT")[0].strings == (b"some text",)
     assert [rdata.address for rdata in dns.query("alias.example")] == ["192.0.2.2"]
     assert [rdata.to_text() for rdata in dns.query("six.example", "AAAA")] == ["2001:db8::6"]
@@ -194,9 +218,13 @@ def test_any_type_of_record(server):
 
 def test_sources_that_only_the_c_library_knows(server, files, monkeypatch):
     asked = []
-    monkeypatch.setattr(dns, "_getaddrinfo", lambda *args: asked.append(args) or [("from", "the", 0, "C", "library")])
+    monkeypatch.setattr(
+        dns, "_getaddrinfo", lambda *args: asked.append(args) or [("from", "the", 0, "C", "library")]
+    )
     files.write(nsswitch="hosts: files mdns4_minimal [NOTFOUND=return] resolve dns\n")
-    assert dns.getaddrinfo("printer.local", 80)[0][3] == "C" and dns.getaddrinfo("one.example", 80)[0][3] == "C"
+    assert (
+        dns.getaddrinfo("printer.local", 80)[0][3] == "C" and dns.getaddrinfo("one.example", 80)[0][3] == "C"
+    )
     assert len(asked) >= 2 and server.asked == []
     dns.use("thread")
     assert dns.getaddrinfo("inhosts.example", 80)[0][3] == "C"
@@ -214,15 +242,21 @@ def test_the_hosts_line_of_nsswitch():
         "tryagain": "return",
     }
     assert [source.name for source in parse("")] == ["files", "dns"]
-    assert local.is_known_here("mdns4", "printer.local.") and not local.is_known_here("mdns4_minimal", "example.com")
-    assert local.is_known_here("myhostname", "a.localhost") and not local.is_known_here("myhostname", "example.com")
+    assert local.is_known_here("mdns4", "printer.local.") and not local.is_known_here(
+        "mdns4_minimal", "example.com"
+    )
+    assert local.is_known_here("myhostname", "a.localhost") and not local.is_known_here(
+        "myhostname", "example.com"
+    )
     assert local.is_known_here("nis", "example.com")
 
 
 def test_resolv_conf(monkeypatch):
     wire.load()
     monkeypatch.setenv("RES_OPTIONS", "attempts:4 ndots:99")
-    conf = wire.read_resolv_conf("nameserver 192.0.2.1\nnameserver ::1\nsearch a.example b.example.\noptions timeout:7 rotate edns0\n")
+    conf = wire.read_resolv_conf(
+        "nameserver 192.0.2.1\nnameserver ::1\nsearch a.example b.example.\noptions timeout:7 rotate edns0\n"
+    )
     assert (conf.nameservers, conf.search) == (["192.0.2.1", "::1"], ["a.example", "b.example"])
     assert (conf.timeout, conf.attempts, conf.ndots, conf.rotate, conf.edns) == (7.0, 4, 15, True, True)
     monkeypatch.setenv("LOCALDOMAIN", "c.example")
@@ -236,10 +270,16 @@ def test_resolv_conf(monkeypatch):
 
 
 def test_no_bytes_can_hurt():
-    """What a hostile server sends: each prefix and each changed byte of a good answer is an answer or none, never an error."""
+    """What a hostile server sends: each prefix and each changed byte of a good answer is an answer or none,
+    never an error."""
     wire.load()
     question = wire.ask(wire.name_from("a.example"), (1,), False)[0]
-    answer = question.wire[:2] + b"\x81\x80\0\1\0\1\0\0\0\0" + question.wire[12:] + b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4\xc0\0\2\1"
+    answer = (
+        question.wire[:2]
+        + b"\x81\x80\0\1\0\1\0\0\0\0"
+        + question.wire[12:]
+        + b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4\xc0\0\2\1"
+    )
     assert wire.parse(answer, question).answers[0].data.address == "192.0.2.1"
     for size in range(len(answer)):
         assert wire.parse(answer[:size], question) is None
@@ -259,18 +299,35 @@ def test_the_order_of_addresses(monkeypatch):
         "unreachable": None,
     }
     monkeypatch.setattr(order, "source_of", lambda address: sources.get(address))
-    assert order.ordered(["198.51.100.121", "2001:db8:1::1"]) == ["2001:db8:1::1", "198.51.100.121"]  # higher precedence
+    assert order.ordered(["198.51.100.121", "2001:db8:1::1"]) == [
+        "2001:db8:1::1",
+        "198.51.100.121",
+    ]  # higher precedence
     assert order.ordered(["2001:db8:1::1", "fe80::1"]) == ["fe80::1", "2001:db8:1::1"]  # smaller scope
-    assert order.ordered(["2001:db8:ffff::1", "2001:db8:1::1"]) == ["2001:db8:1::1", "2001:db8:ffff::1"]  # longest prefix
-    assert order.ordered(["2001:db8:7::7", "10.1.2.3"]) == ["10.1.2.3", "2001:db8:7::7"]  # there is no way to the first
-    assert order.scope("169.254.1.1") == 2 and order.scope("ff05::1") == 5 and order.policy("2002::1") == (30, 2)
+    assert order.ordered(["2001:db8:ffff::1", "2001:db8:1::1"]) == [
+        "2001:db8:1::1",
+        "2001:db8:ffff::1",
+    ]  # longest prefix
+    assert order.ordered(["2001:db8:7::7", "10.1.2.3"]) == [
+        "10.1.2.3",
+        "2001:db8:7::7",
+    ]  # there is no way to the first
+    assert (
+        order.scope("169.254.1.1") == 2 and order.scope("ff05::1") == 5 and order.policy("2002::1") == (30, 2)
+    )
 
 
 @pytest.mark.parametrize(
     ("nsswitch", "resolv"),
     [
-        ("hosts: files dns\n", "nameserver 127.0.0.1\nsearch corp.example example\noptions timeout:5 attempts:2\n"),
-        ("hosts: dns files\n", "nameserver 127.0.0.1\noptions timeout:5 attempts:2 ndots:3 edns0\ndomain example\n"),
+        (
+            "hosts: files dns\n",
+            "nameserver 127.0.0.1\nsearch corp.example example\noptions timeout:5 attempts:2\n",
+        ),
+        (
+            "hosts: dns files\n",
+            "nameserver 127.0.0.1\noptions timeout:5 attempts:2 ndots:3 edns0\ndomain example\n",
+        ),
         ("hosts: files [NOTFOUND=return] dns\n", "nameserver 127.0.0.1\n"),
     ],
 )
@@ -309,6 +366,8 @@ print(max(stalls) if stalls else 0.0)
 def test_the_first_name_stops_nobody(server, files):
     """dnspython takes a tenth of a second to import, here two seconds."""
     command = [sys.executable, "-c", FIRST, str(files.folder), str(server.port)]
-    done = syncless.run_in_thread(subprocess.run, command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = syncless.run_in_thread(
+        subprocess.run, command, cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
     assert not done.stderr, done.stderr
     assert 0 < float(done.stdout) < 1

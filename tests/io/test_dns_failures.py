@@ -25,9 +25,13 @@ def test_one_family_without_an_answer_leaves_the_other(server, kind):
     assert addresses(f"odd-ok-{kind}.example") == ["192.0.2.60"]
     assert addresses(f"odd-{kind}-ok.example") == ["2001:db8::60"]
     asked = len(server.asked)
-    assert addresses(f"odd-ok-{kind}.example") == ["192.0.2.60"] and len(server.asked) == asked  # a drop cost seconds
+    assert (
+        addresses(f"odd-ok-{kind}.example") == ["192.0.2.60"] and len(server.asked) == asked
+    )  # a drop cost seconds
     if kind != "formerr":
-        assert fails(f"odd-ok-{kind}.example", standard.EAI_AGAIN, standard.AF_INET6, STREAM)  # its absence is not an answer
+        assert fails(
+            f"odd-ok-{kind}.example", standard.EAI_AGAIN, standard.AF_INET6, STREAM
+        )  # its absence is not an answer
 
 
 def test_dropped_question_is_asked_once_more(server):
@@ -42,10 +46,15 @@ def test_refused_question_goes_to_the_next_server_only_if_nothing_was_answered(s
 
 
 def test_failures_are_told_as_by_the_c_library(tmp_path):
-    """372 calls; the one difference is that we give the IPv6 address where the question for IPv4 is dropped."""
+    """372 calls; the one difference is that we give the IPv6 address where the question for IPv4 is
+    dropped."""
     resolv = "nameserver 127.0.0.1\nsearch s1.example s2.example\noptions timeout:2 attempts:1\n"
     told = compared_with_the_c_library(tmp_path, "hosts: files dns\n", resolv, "failures")
-    different = [(args, theirs[1], ours) for _, args, theirs, ours in told["different"] if "odd-drop-ok.example" not in args]
+    different = [
+        (args, theirs[1], ours)
+        for _, args, theirs, ours in told["different"]
+        if "odd-drop-ok.example" not in args
+    ]
     assert told["compared"] > 300 and different == []
 
 
@@ -54,8 +63,14 @@ def test_search_list_ends_at_a_timeout(server, files):
     assert addresses("search-drop-ok-ok", standard.AF_INET, STREAM) == ["192.0.2.60"]
     assert [name.partition(".")[2] for name, _, _ in server.asked] == ["s1.example.", "s1.example.", ""]
     server.asked.clear()
-    assert addresses("search-servfail-ok-nx", standard.AF_INET, STREAM) == ["192.0.2.60"]  # that may be true of this name only
-    assert [name.partition(".")[2] for name, _, _ in server.asked] == ["s1.example.", "s1.example.", "s2.example."]
+    assert addresses("search-servfail-ok-nx", standard.AF_INET, STREAM) == [
+        "192.0.2.60"
+    ]  # that may be true of this name only
+    assert [name.partition(".")[2] for name, _, _ in server.asked] == [
+        "s1.example.",
+        "s1.example.",
+        "s2.example.",
+    ]
 
 
 def test_attempts_take_as_long_as_in_the_c_library():
@@ -70,7 +85,9 @@ def test_aliases(server):
     assert len(dns.gethostbyname_ex("chain20.example")[1]) == 20
     for name in ("toempty.example", "loop.example", "dangling.example"):
         assert fails(name, standard.EAI_NONAME)
-    assert fails("empty.example", standard.EAI_NODATA) and fails("toempty.example", standard.EAI_NODATA, standard.AF_INET, STREAM)
+    assert fails("empty.example", standard.EAI_NODATA) and fails(
+        "toempty.example", standard.EAI_NODATA, standard.AF_INET, STREAM
+    )
 
 
 def test_alias_that_leads_nowhere_ends_the_search(server):
@@ -93,7 +110,10 @@ def test_following_aliases_compares_each_name_once():
         __hash__ = wire.dns.name.Name.__hash__
 
     alias = wire.dns.rdata.from_text
-    links = [wire.Record(Name(one.labels), 5, 60, alias(1, 5, str(other))) for one, other in itertools.pairwise(names)]
+    links = [
+        wire.Record(Name(one.labels), 5, 60, alias(1, 5, str(other)))
+        for one, other in itertools.pairwise(names)
+    ]
     address = wire.Record(Name(names[-1].labels), 1, 60, wire.Address("192.0.2.1"))
     answer = wire.Answer(0, False, [address, *reversed(links)], [])
     found = resolver.records_of(answer, names[0], "n0.example.", 1)
@@ -112,7 +132,9 @@ def descriptors(left):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = []
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + left + 1, hard))
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + left + 1, hard)
+        )
         with contextlib.suppress(OSError):
             while True:
                 taken.append(os.open("/dev/null", os.O_RDONLY))
@@ -228,7 +250,9 @@ def test_unreachable_server_is_told_to_all_who_share_a_port(server, files, share
     server.tasklets[0].kill()
     server.udp.close()
     ports._open[0].sock.send(b"where nobody listens")
-    assert not first.result() and not second.result()  # both have failed, with another code, and long before their time is over
+    assert (
+        not first.result() and not second.result()
+    )  # both have failed, with another code, and long before their time is over
     assert ports._open == []
 
 

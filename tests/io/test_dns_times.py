@@ -33,7 +33,8 @@ def clock(monkeypatch):
 
 
 def answered(*answers, soa=None, rcode=dns.rcode.NOERROR):
-    """What is made of a name server's answer to a.example: rows of name, seconds, type, value; SOA's seconds and minimum."""
+    """What is made of a name server's answer to a.example: rows of name, seconds, type, value; SOA's seconds
+    and minimum."""
     wire.load()
     name = wire.name_from("a.example")
     question = wire.ask(name, (A,), False)[0]
@@ -42,7 +43,11 @@ def answered(*answers, soa=None, rcode=dns.rcode.NOERROR):
     for owner, seconds, kind, value in answers:
         message.answer.append(dns.rrset.from_text(owner, seconds, "IN", kind, value))
     if soa:
-        message.authority.append(dns.rrset.from_text("example.", soa[0], "IN", "SOA", f"ns.example. root.example. 1 2 3 4 {soa[1]}"))
+        message.authority.append(
+            dns.rrset.from_text(
+                "example.", soa[0], "IN", "SOA", f"ns.example. root.example. 1 2 3 4 {soa[1]}"
+            )
+        )
     return records_of(wire.parse(message.to_wire(), question), name, "a.example", A)
 
 
@@ -67,7 +72,8 @@ def test_records_are_kept_as_long_as_they_say_within_bounds(clock, answers, soa,
 
 @pytest.fixture
 def asked(monkeypatch, tmp_path):
-    """Questions that reach the name server, which knows a.example for 60 s, and nothing of other names for 30 s."""
+    """Questions that reach the name server, which knows a.example for 60 s, and nothing of other names for 30
+    s."""
     seen = []
 
     def exchange(questions, conf, port):

@@ -48,7 +48,30 @@ def test_durable_data_is_on_the_disk_before_its_name(tmp_path, monkeypatch, dura
 
 
 @pytest.mark.parametrize(
-    "mode", ["r", "rb", "w", "wb", "a", "ab", "r+", "r+b", "rb+", "w+", "x", "xb", "rt", "", "q", "rw", "rbt", "b", "rr", "+", "tb"]
+    "mode",
+    [
+        "r",
+        "rb",
+        "w",
+        "wb",
+        "a",
+        "ab",
+        "r+",
+        "r+b",
+        "rb+",
+        "w+",
+        "x",
+        "xb",
+        "rt",
+        "",
+        "q",
+        "rw",
+        "rbt",
+        "b",
+        "rr",
+        "+",
+        "tb",
+    ],
 )
 @pytest.mark.parametrize("buffering", [-1, 0, 100])
 def test_open_makes_what_the_builtin_makes(tmp_path, mode, buffering):
@@ -61,7 +84,13 @@ def test_open_makes_what_the_builtin_makes(tmp_path, mode, buffering):
             with function(path, mode, buffering) as file:
                 kinds = [type(each).__mro__[-4:] for each in (file, getattr(file, "buffer", file))]
                 seen.append(
-                    [kinds, file.readable() and file.read(), file.tell() if "b" in mode else None, file.mode, file.name == str(path)]
+                    [
+                        kinds,
+                        file.readable() and file.read(),
+                        file.tell() if "b" in mode else None,
+                        file.mode,
+                        file.name == str(path),
+                    ]
                 )
         except (ValueError, io.UnsupportedOperation) as error:
             seen.append(type(error))

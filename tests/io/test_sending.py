@@ -45,7 +45,9 @@ CALLS = {
     "send of a memoryview": lambda sock: sock.send(memoryview(BLOB).cast("I")),
     "sendmsg": lambda sock: sock.sendmsg(PIECES),
     "sendmsg of one": lambda sock: sock.sendmsg([BLOB]),
-    "sendmsg of many kinds": lambda sock: sock.sendmsg([b"", *map(memoryview, PIECES[:3]), bytearray(b"".join(PIECES[3:])), b""]),
+    "sendmsg of many kinds": lambda sock: sock.sendmsg(
+        [b"", *map(memoryview, PIECES[:3]), bytearray(b"".join(PIECES[3:])), b""]
+    ),
     "sendmsg of a generator": lambda sock: sock.sendmsg(memoryview(piece).cast("H") for piece in PIECES),
     "os.write": lambda sock: descriptors.write(sock.fileno(), BLOB),
     "os.writev": lambda sock: descriptors.writev(sock.fileno(), PIECES),
@@ -67,7 +69,11 @@ def test_stream_sendto_sends_all():
     left, right = pair_of("tcp")
     with left, right:
         reader = spawn(receive, right)
-        assert left.sendto(BLOB, left.getpeername()) == left.sendto(memoryview(BLOB), 0, left.getpeername()) == len(BLOB)
+        assert (
+            left.sendto(BLOB, left.getpeername())
+            == left.sendto(memoryview(BLOB), 0, left.getpeername())
+            == len(BLOB)
+        )
         left.close()
         assert reader.result() == BLOB * 2
 
@@ -166,7 +172,11 @@ def test_error_after_a_part_comes_with_the_next_call(kind, call):
         waiting = spawn(vanish_when_waiting, right)
         ours = outcome(left, CALLS[call])
         waiting.result()
-    left, right = standard.socketpair() if kind == "unix" else [standard.socket(fileno=each.detach()) for each in pair_of(kind)]
+    left, right = (
+        standard.socketpair()
+        if kind == "unix"
+        else [standard.socket(fileno=each.detach()) for each in pair_of(kind)]
+    )
     original = {"send": lambda sock: sock.send(BLOB), "os.write": lambda sock: os.write(sock.fileno(), BLOB)}
     with left, right:
         thread = threading.Thread(target=vanish, args=(right,))

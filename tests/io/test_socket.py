@@ -1,4 +1,5 @@
-"""syncless.io.socket beside the standard module: the same results, errors and timeouts, without stopping the others."""
+"""syncless.io.socket beside the standard module: the same results, errors and timeouts, without stopping the
+others."""
 
 import array
 import errno
@@ -54,9 +55,20 @@ class Ticker:
 def test_the_module_has_every_public_name():
     assert set(standard.__all__) <= set(dir(socket))
     assert issubclass(socket.socket, standard.socket) and socket.AF_INET is standard.AF_INET
-    for name in ("create_connection", "create_server", "fromfd", "socketpair", "getaddrinfo", "gethostbyname"):
+    for name in (
+        "create_connection",
+        "create_server",
+        "fromfd",
+        "socketpair",
+        "getaddrinfo",
+        "gethostbyname",
+    ):
         assert getattr(socket, name) is not getattr(standard, name)
-    assert list(inspect.signature(socket.create_connection).parameters)[:3] == ["address", "timeout", "source_address"]
+    assert list(inspect.signature(socket.create_connection).parameters)[:3] == [
+        "address",
+        "timeout",
+        "source_address",
+    ]
 
 
 def test_stream_round_trip(pair):
@@ -155,11 +167,15 @@ def test_accept_timeout_and_nonblocking(listener):
 @pytest.mark.parametrize("call", ["accept", "recv", "recvfrom", "recvmsg", "sendall"])
 def test_who_must_wait_does_so_at_once(pair, listener, call):
     """However long its turn has been: the order of turns must not tell how slow the machine is."""
-    on, arguments = (listener, ()) if call == "accept" else (pair[0], (bytes(5_000_000) if call == "sendall" else 1,))
+    on, arguments = (
+        (listener, ()) if call == "accept" else (pair[0], (bytes(5_000_000) if call == "sendall" else 1,))
+    )
     with syncless.Timeout(0.05, False):
         pair[0].sendall(bytes(5_000_000))
     for _ in range(4):  # the clock is not read at each turn
-        waits = spawn(lambda: (time.sleep(0.001), getattr(on, call)(*arguments)))  # the thread sleeps: a poll is due
+        waits = spawn(
+            lambda: (time.sleep(0.001), getattr(on, call)(*arguments))
+        )  # the thread sleeps: a poll is due
         sleep(0)
         assert "socket" in str(waits.waiting_for)
         waits.kill()
@@ -181,7 +197,10 @@ def test_connection_errors():
             socket.create_connection(address)
         with socket.socket() as sock:
             assert sock.connect_ex(address) == errno.ECONNREFUSED
-    with socket.socket() as sock, pytest.raises(TypeError, match=r"connect\(\): AF_INET address must be tuple"):
+    with (
+        socket.socket() as sock,
+        pytest.raises(TypeError, match=r"connect\(\): AF_INET address must be tuple"),
+    ):
         sock.connect("no tuple")
     with socket.socket() as sock, pytest.raises(OverflowError, match=r"connect\(\): port must be"):
         sock.connect(("127.0.0.1", 70000))
@@ -221,7 +240,10 @@ def test_a_unix_socket_with_a_full_backlog(tmp_path):
 
 
 def test_datagrams():
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as a, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as b:
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as a,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as b,
+    ):
         a.bind(("127.0.0.1", 0))
         b.bind(("localhost", 0))
         receiving = spawn(a.recvfrom, 100)
@@ -275,7 +297,11 @@ def test_messages_are_told_as_by_the_standard_library(kind, tmp_path):
         else:
             family = {"internet": module.AF_INET, "internet 6": module.AF_INET6}.get(kind, module.AF_UNIX)
             a, b = (module.socket(family, module.SOCK_DGRAM) for _ in range(2))
-            a.bind({"internet": ("127.0.0.1", 0), "internet 6": ("::1", 0)}.get(kind, str(tmp_path / f"a {module.__name__}")))
+            a.bind(
+                {"internet": ("127.0.0.1", 0), "internet 6": ("::1", 0)}.get(
+                    kind, str(tmp_path / f"a {module.__name__}")
+                )
+            )
             if kind in ("path", "abstract"):
                 b.bind(str(tmp_path / "\xfc b") if kind == "path" else b"\0syncless abstract")
             sends = [
@@ -440,7 +466,10 @@ def test_names():
     assert socket.getaddrinfo("127.0.0.1", 5)[0][4] == ("127.0.0.1", 5)
     assert socket.gethostbyname("localhost") == "127.0.0.1"
     assert socket.gethostbyname_ex("localhost")[2] == ["127.0.0.1"]
-    assert isinstance(socket.getfqdn(), str) and socket.getnameinfo(("127.0.0.1", 80), 3) == ("127.0.0.1", "80")
+    assert isinstance(socket.getfqdn(), str) and socket.getnameinfo(("127.0.0.1", 80), 3) == (
+        "127.0.0.1",
+        "80",
+    )
     with pytest.raises(socket.gaierror):
         socket.getaddrinfo("no such name.invalid", 1)
 

@@ -1,6 +1,8 @@
-"""Real clients under the patch: ``python -m tests.patches.clients NAME PORT before|after`` has fifty threads wait 0.2 s each in one way.
+"""Real clients under the patch: ``python -m tests.patches.clients NAME PORT before|after`` has fifty threads
+wait 0.2 s each in one way.
 
-The client library is imported before or after patch_all(). Prints JSON: seconds, results. The servers are those of servers.py.
+The client library is imported before or after patch_all(). Prints JSON: seconds, results. The servers are
+those of servers.py.
 """
 
 import importlib
@@ -47,25 +49,33 @@ def in_postgresql(connections):
 def pg8000(port):
     import pg8000.dbapi
 
-    return in_postgresql([pg8000.dbapi.connect(user="postgres", host="127.0.0.1", port=port) for _ in range(THREADS)])
+    return in_postgresql(
+        [pg8000.dbapi.connect(user="postgres", host="127.0.0.1", port=port) for _ in range(THREADS)]
+    )
 
 
 def psycopg2(port):
     import psycopg2
 
-    return in_postgresql([psycopg2.connect(user="postgres", host="127.0.0.1", port=port) for _ in range(THREADS)])
+    return in_postgresql(
+        [psycopg2.connect(user="postgres", host="127.0.0.1", port=port) for _ in range(THREADS)]
+    )
 
 
 def psycopg(port):
     import psycopg
 
-    return in_postgresql([psycopg.connect(user="postgres", host="127.0.0.1", port=port) for _ in range(THREADS)])
+    return in_postgresql(
+        [psycopg.connect(user="postgres", host="127.0.0.1", port=port) for _ in range(THREADS)]
+    )
 
 
 def sqlalchemy(port):
     import sqlalchemy
 
-    engine = sqlalchemy.create_engine(f"postgresql+psycopg2://postgres@127.0.0.1:{port}/postgres", pool_size=THREADS)
+    engine = sqlalchemy.create_engine(
+        f"postgresql+psycopg2://postgres@127.0.0.1:{port}/postgres", pool_size=THREADS
+    )
 
     def wait(number):
         with engine.connect() as connection:
@@ -78,7 +88,9 @@ def sqlalchemy_pool(port):
     """Ten connections for fifty threads: a fifth of the time each, in turn."""
     import sqlalchemy
 
-    engine = sqlalchemy.create_engine(f"postgresql+pg8000://postgres@127.0.0.1:{port}/postgres", pool_size=10, max_overflow=0)
+    engine = sqlalchemy.create_engine(
+        f"postgresql+pg8000://postgres@127.0.0.1:{port}/postgres", pool_size=10, max_overflow=0
+    )
     for connection in [engine.connect() for _ in range(10)]:  # making them computes more than it waits
         connection.close()
 
@@ -177,7 +189,10 @@ def main(name, port, order):
     wait = connect(port)
     wait(0)  # what is imported and compiled at the first call is no waiting
     results = []
-    threads = [threading.Thread(target=lambda number=number: results.append(wait(number))) for number in range(THREADS)]
+    threads = [
+        threading.Thread(target=lambda number=number: results.append(wait(number)))
+        for number in range(THREADS)
+    ]
     started = time.perf_counter()
     for thread in threads:
         thread.start()

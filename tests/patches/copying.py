@@ -113,7 +113,8 @@ def large_objects(psycopg2, connection):
 
 
 def beside_a_lock(psycopg2, connect):
-    """COPY waits for a table that another tasklet has locked, and a statement of a third one waits for COPY."""
+    """COPY waits for a table that another tasklet has locked, and a statement of a third one waits for
+    COPY."""
     holder, copier, third, watcher = (connect() for _ in range(4))
     cursor = holder.cursor()
     cursor.execute(

@@ -1,7 +1,8 @@
-"""What must not stop a ticker on a slow file system: ``python -m tests.patches.file_targets DIRECTORY NAME...``.
+"""What must not stop a ticker on a slow file system: ``python -m tests.patches.file_targets DIRECTORY
+NAME...``.
 
-Each is done in a directory of its own, with a file `there` of two lines and a directory `sub` with a file in it. Prints a line of JSON for
-each: name, seconds, worst_stall (of a 5 ms ticker), result.
+Each is done in a directory of its own, with a file `there` of two lines and a directory `sub` with a file in
+it. Prints a line of JSON for each: name, seconds, worst_stall (of a 5 ms ticker), result.
 """
 
 import configparser
@@ -127,7 +128,9 @@ def attributes():
 
 def scanned():
     with os.scandir() as found:
-        return sorted((entry.name, entry.is_dir(), entry.stat().st_size > 0) for entry in found if entry.name == "there")
+        return sorted(
+            (entry.name, entry.is_dir(), entry.stat().st_size > 0) for entry in found if entry.name == "there"
+        )
 
 
 def walked():
@@ -171,7 +174,11 @@ def copied():
 def paths():
     path = pathlib.Path("sub")
     (path / "new").write_text("x")
-    return sorted(each.name for each in path.iterdir()), [each.name for each in path.glob("f*")], (path / "new").exists()
+    return (
+        sorted(each.name for each in path.iterdir()),
+        [each.name for each in path.glob("f*")],
+        (path / "new").exists(),
+    )
 
 
 def temporary():
@@ -297,7 +304,10 @@ TARGETS = {
     "a large write": (large, 1 << 16),
     "append; pathlib.read_text": (appended, LINES + "three\n"),
     "r+: seek, truncate, read": (updated, "one\n"),
-    "os.open, read, pread, pwrite, write, fstat, fdatasync, ftruncate, close": (descriptor, ["one", "two", 1, 1, 8]),
+    "os.open, read, pread, pwrite, write, fstat, fdatasync, ftruncate, close": (
+        descriptor,
+        ["one", "two", 1, 1, 8],
+    ),
     "os.preadv, readv, writev, pwritev": (vectors, [4, 4, 2, 1]),
     "open with an opener": (opener, "one\n"),
     "os.fdopen": (fdopen, ["one\n", "two\n"]),
@@ -342,7 +352,10 @@ def main(directory, names):
         result = TARGETS[name][0]()
         seconds = time.monotonic() - started
         syncless.sleep(0.01)  # in which the ticker sees what has just ended
-        print(json.dumps({"name": name, "seconds": seconds, "worst_stall": ticker.worst, "result": result}), flush=True)
+        print(
+            json.dumps({"name": name, "seconds": seconds, "worst_stall": ticker.worst, "result": result}),
+            flush=True,
+        )
     os._exit(0)
 
 

@@ -1,4 +1,5 @@
-"""The targets of files that do not stand on a disk, of locks on files, sqlite3 and long computations. See targets.py."""
+"""The targets of files that do not stand on a disk, of locks on files, sqlite3 and long computations. See
+targets.py."""
 
 import bz2
 import contextlib
@@ -88,7 +89,8 @@ def first(screen):
 
 
 def at_a_terminal(before, ask='input("name? ")'):
-    """input() at a pseudo-terminal, in a child; the line is typed late. The child tells what it got and its ticker's worst pause."""
+    """input() at a pseudo-terminal, in a child; the line is typed late. The child tells what it got and its
+    ticker's worst pause."""
     import pty
 
     program = f"""
@@ -179,7 +181,9 @@ def lock_of_another(take, mine):
     """A child has the lock for a while."""
     path = fresh("lock")
     program = f"import fcntl, os, time; file = open({path!r}, 'w'); {take}; print('mine', flush=True); time.sleep({WAIT})"
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as child:
         child.stdout.readline()
         with open(path, "r+") as file:
             mine(file)
@@ -223,7 +227,9 @@ def slow_rows():
     total = f"(WITH RECURSIVE n(i) AS (SELECT x.n UNION ALL SELECT i + 1 FROM n WHERE i < {last}) SELECT max(i) = {last} FROM n)"
     started, found = time.monotonic(), []
     while time.monotonic() - started < WAIT:
-        cursor = connection.execute(f"SELECT {total} FROM (SELECT 1 AS n UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4) AS x")
+        cursor = connection.execute(
+            f"SELECT {total} FROM (SELECT 1 AS n UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4) AS x"
+        )
         found = [cursor.fetchone(), next(cursor), *cursor.fetchmany(1), *cursor.fetchall()]
     return found
 
@@ -297,9 +303,20 @@ IO_TARGETS = {
     "two readers of a buffered file": (two_readers, ["one\n", "two\n"]),
     "os.splice": (spliced, [4, "line"]),
     "eventfd": (eventfd, 5),
-    "flock": (lambda: lock_of_another("fcntl.flock(file, 2)", lambda file: fcntl.flock(file, fcntl.LOCK_EX)), "mine"),
-    "lockf": (lambda: lock_of_another("fcntl.lockf(file, 2)", lambda file: fcntl.lockf(file, fcntl.LOCK_EX)), "mine"),
-    "os.lockf": (lambda: lock_of_another("os.lockf(file.fileno(), 1, 0)", lambda file: os.lockf(file.fileno(), os.F_LOCK, 0)), "mine"),
+    "flock": (
+        lambda: lock_of_another("fcntl.flock(file, 2)", lambda file: fcntl.flock(file, fcntl.LOCK_EX)),
+        "mine",
+    ),
+    "lockf": (
+        lambda: lock_of_another("fcntl.lockf(file, 2)", lambda file: fcntl.lockf(file, fcntl.LOCK_EX)),
+        "mine",
+    ),
+    "os.lockf": (
+        lambda: lock_of_another(
+            "os.lockf(file.fileno(), 1, 0)", lambda file: os.lockf(file.fileno(), os.F_LOCK, 0)
+        ),
+        "mine",
+    ),
     "sqlite3, a locked database": (database_of_another, [5]),
     "sqlite3, a long statement": (long_statement, [1]),
     "sqlite3, slow rows": (slow_rows, [[1]] * 4),

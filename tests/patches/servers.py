@@ -1,4 +1,5 @@
-"""Servers for the clients' tests: each a context manager that gives a port, or skips the test with the reason why it cannot be had."""
+"""Servers for the clients' tests: each a context manager that gives a port, or skips the test with the reason
+why it cannot be had."""
 
 import contextlib
 import glob
@@ -31,7 +32,9 @@ syncless.sleep(3600)
 def program(*names):
     """The path of the first of these programs that is there; database servers often are not on the PATH."""
     for name in names:
-        found = shutil.which(name) or next(iter(sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), reverse=True)), None)
+        found = shutil.which(name) or next(
+            iter(sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), reverse=True)), None
+        )
         if found is None and os.path.exists(f"/usr/sbin/{name}"):
             found = f"/usr/sbin/{name}"
         if found:
@@ -47,7 +50,9 @@ def free_port():
 @contextlib.contextmanager
 def running(command, port, **options):
     """A server process, once it answers on its port; ended by its number."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **options)
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **options
+    )
     try:
         for _ in range(300):
             if process.poll() is not None:
@@ -81,7 +86,9 @@ def data_folder():
 @contextlib.contextmanager
 def redis():
     port = free_port()
-    with running([program("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--save", ""], port, cwd="/"):
+    with running(
+        [program("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--save", ""], port, cwd="/"
+    ):
         yield port
 
 
@@ -90,14 +97,31 @@ def postgresql():
     initdb, postgres = program("initdb"), program("postgres")
     with data_folder() as (folder, user):
         subprocess.run(
-            [initdb, "-D", f"{folder}/db", "-U", "postgres", "--auth=trust", "--no-sync", "--no-locale", "-E", "UTF8"],
+            [
+                initdb,
+                "-D",
+                f"{folder}/db",
+                "-U",
+                "postgres",
+                "--auth=trust",
+                "--no-sync",
+                "--no-locale",
+                "-E",
+                "UTF8",
+            ],
             user=user,
             check=True,
             capture_output=True,
             cwd=folder,
         )
         port = free_port()
-        options = {"port": port, "listen_addresses": "127.0.0.1", "unix_socket_directories": folder, "max_connections": 200, "fsync": "off"}
+        options = {
+            "port": port,
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": folder,
+            "max_connections": 200,
+            "fsync": "off",
+        }
         command = [postgres, "-D", f"{folder}/db", *(f"--{name}={value}" for name, value in options.items())]
         with running(command, port, user=user, cwd=folder):
             for _ in range(100):  # it listens before it is ready
@@ -129,7 +153,8 @@ def mariadb():
 
 @contextlib.contextmanager
 def mongodb():
-    """No MongoDB can be had everywhere: the few messages that a client needs, answered by a thread each (OP_MSG of the wire protocol)."""
+    """No MongoDB can be had everywhere: the few messages that a client needs, answered by a thread each
+    (OP_MSG of the wire protocol)."""
     bson = pytest.importorskip("bson", reason="pymongo is not installed: pip install pymongo")
 
     def talk(sock):
@@ -137,21 +162,32 @@ def mongodb():
             while head := incoming.read(16):
                 length, number, _, opcode = struct.unpack("<iiii", head)
                 body = incoming.read(length - 16)
-                # OP_QUERY begins with flags, a name that ends with a zero, two numbers; OP_MSG with flags and a section's kind
+                # OP_QUERY begins with flags, a name that ends with a zero, two numbers; OP_MSG with flags and
+                # a section's kind
                 start = 5 if opcode == 2013 else body.index(b"\0", 4) + 9
                 size = struct.unpack_from("<i", body, start)[0]
                 asked = bson.decode(body[start : start + size])
                 answer = {"ok": 1.0}
                 if "hello" in asked or "ismaster" in asked or "isMaster" in asked:
-                    answer.update(ismaster=True, helloOk=True, isWritablePrimary=True, minWireVersion=0, maxWireVersion=21)
-                    answer.update(maxBsonObjectSize=1 << 24, maxMessageSizeBytes=1 << 25, maxWriteBatchSize=1000)
+                    answer.update(
+                        ismaster=True,
+                        helloOk=True,
+                        isWritablePrimary=True,
+                        minWireVersion=0,
+                        maxWireVersion=21,
+                    )
+                    answer.update(
+                        maxBsonObjectSize=1 << 24, maxMessageSizeBytes=1 << 25, maxWriteBatchSize=1000
+                    )
                 elif "slow" in asked:
                     time.sleep(asked["seconds"])
                 document = bson.encode(answer)
                 if opcode == 2013:
                     sock.sendall(struct.pack("<iiiiiB", 21 + len(document), 0, number, 2013, 0, 0) + document)
                 else:
-                    sock.sendall(struct.pack("<iiiiiqii", 36 + len(document), 0, number, 1, 0, 0, 0, 1) + document)
+                    sock.sendall(
+                        struct.pack("<iiiiiqii", 36 + len(document), 0, number, 1, 0, 0, 0, 1) + document
+                    )
 
     def accept():
         with contextlib.suppress(OSError):

@@ -1,4 +1,5 @@
-"""Servers written by others, on threads: ``python -m syncless run -m tests.patches.serving KIND PORT`` runs one.
+"""Servers written by others, on threads: ``python -m syncless run -m tests.patches.serving KIND PORT`` runs
+one.
 
 Its application sleeps for as many seconds as the path says.
 """
@@ -49,7 +50,17 @@ def waitress(port):
 def gunicorn(port):
     from gunicorn.app.wsgiapp import run
 
-    sys.argv = ["gunicorn", "--bind", f"127.0.0.1:{port}", "-k", "gthread", "--threads", "50", "--log-level", "warning"]
+    sys.argv = [
+        "gunicorn",
+        "--bind",
+        f"127.0.0.1:{port}",
+        "-k",
+        "gthread",
+        "--threads",
+        "50",
+        "--log-level",
+        "warning",
+    ]
     sys.argv.append("tests.patches.serving:application")
     run()
 

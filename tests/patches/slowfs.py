@@ -1,6 +1,8 @@
-"""A file system on which operations take their time: ``python -m tests.patches.slowfs SOURCE MOUNTPOINT SECONDS [OPERATION...]``.
+"""A file system on which operations take their time: ``python -m tests.patches.slowfs SOURCE MOUNTPOINT
+SECONDS [OPERATION...]``.
 
-It shows what lies in SOURCE, through FUSE. All operations are slow, or those that are named. Runs until it is unmounted.
+It shows what lies in SOURCE, through FUSE. All operations are slow, or those that are named. Runs until it is
+unmounted.
 """
 
 from __future__ import annotations
@@ -30,7 +32,17 @@ def why_not() -> str | None:
 
 def mount(source: str, point: str, seconds: float, *slow: str) -> subprocess.Popen[bytes]:
     """Returns when the file system answers. RuntimeError with its own words if it does not."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.patches.slowfs", source, point, str(seconds), *slow]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "tests.patches.slowfs",
+        source,
+        point,
+        str(seconds),
+        *slow,
+    ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
     for _ in range(200):
         if os.path.ismount(point):
@@ -43,7 +55,11 @@ def mount(source: str, point: str, seconds: float, *slow: str) -> subprocess.Pop
 
 
 def unmount(process: subprocess.Popen[bytes], point: str) -> None:
-    command = ["umount", "-l", point] if os.geteuid() == 0 else [shutil.which("fusermount3") or "fusermount", "-uz", point]
+    command = (
+        ["umount", "-l", point]
+        if os.geteuid() == 0
+        else [shutil.which("fusermount3") or "fusermount", "-uz", point]
+    )
     subprocess.run(command, check=True)
     process.wait(10)
     assert process.stderr is not None
@@ -72,7 +88,8 @@ def main(source: str, point: str, seconds: float, *slow: str) -> None:
         def statfs(self, path):
             found = os.statvfs(path)
             return {
-                name: getattr(found, name) for name in ("f_bavail", "f_bfree", "f_blocks", "f_bsize", "f_files", "f_frsize", "f_namemax")
+                name: getattr(found, name)
+                for name in ("f_bavail", "f_bfree", "f_blocks", "f_bsize", "f_files", "f_frsize", "f_namemax")
             }
 
         def open(self, path, flags):

@@ -1,8 +1,9 @@
-"""A ticker that says for how long others were held up, the machine's own pauses left out; and how long tests let a program wait.
+"""A ticker that says for how long others were held up, the machine's own pauses left out; and how long tests
+let a program wait.
 
-A busy machine makes a thread wait for a processor, and a virtual one may lose its processors for a while. The kernel counts both
-(/proc/thread-self/schedstat, the column "steal" of /proc/stat), so they are taken off. The rest was held by code of the thread's own, or
-by a system call in which it blocked.
+A busy machine makes a thread wait for a processor, and a virtual one may lose its processors for a while. The
+kernel counts both (/proc/thread-self/schedstat, the column "steal" of /proc/stat), so they are taken off. The
+rest was held by code of the thread's own, or by a system call in which it blocked.
 """
 
 import os
@@ -30,10 +31,13 @@ def environment(wait: float) -> dict[str, str]:
 
 
 class Ticker:
-    """Ticks in a tasklet of the thread that makes it. `worst` is its longest pause so far, in seconds; it may be set back to 0."""
+    """Ticks in a tasklet of the thread that makes it. `worst` is its longest pause so far, in seconds; it may
+    be set back to 0."""
 
     def __init__(self) -> None:
-        self._schedstat, self._stat = (_calls[2](f"/proc/{name}", os.O_RDONLY) for name in ("thread-self/schedstat", "stat"))
+        self._schedstat, self._stat = (
+            _calls[2](f"/proc/{name}", os.O_RDONLY) for name in ("thread-self/schedstat", "stat")
+        )
         self.worst = 0.0
         self._last = self._now()
         syncless.spawn(self._run)

@@ -1,6 +1,8 @@
-"""What must not stop a ticker once patched: ``python -m tests.patches.targets NAME`` waits in one way and prints how well.
+"""What must not stop a ticker once patched: ``python -m tests.patches.targets NAME`` waits in one way and
+prints how well.
 
-Objects are made before the patch, so that it is shown that they work, too. Prints JSON: seconds, worst_stall (of a 5 ms ticker), result.
+Objects are made before the patch, so that it is shown that they work, too. Prints JSON: seconds, worst_stall
+(of a 5 ms ticker), result.
 """
 
 import asyncio
@@ -22,8 +24,15 @@ from time import sleep
 
 from tests.patches.stalls import WAIT, Ticker
 
-LOCK, RLOCK, CONDITION, SIMPLE = threading.Lock(), threading.RLock(), threading.Condition(), queue.SimpleQueue()
-LEFT, RIGHT = socket.socketpair() if __name__ == "__main__" else (None, None)  # only the names are imported elsewhere
+LOCK, RLOCK, CONDITION, SIMPLE = (
+    threading.Lock(),
+    threading.RLock(),
+    threading.Condition(),
+    queue.SimpleQueue(),
+)
+LEFT, RIGHT = (
+    socket.socketpair() if __name__ == "__main__" else (None, None)
+)  # only the names are imported elsewhere
 
 import syncless  # noqa: E402
 from syncless.patches import patch_all  # noqa: E402
@@ -171,7 +180,8 @@ def asyncio_in_three():
 
 
 def asyncio_that_blocks():
-    """Coroutines that call what blocks: the tasklet parks in the middle of its loop, and another one runs a loop of its own."""
+    """Coroutines that call what blocks: the tasklet parks in the middle of its loop, and another one runs a
+    loop of its own."""
 
     async def bad():
         time.sleep(WAIT / 2)
@@ -422,7 +432,10 @@ TARGETS = {
     "asyncio.run in three threads": (asyncio_in_three, ["slept"] * 3),
     "asyncio.run of what blocks": (asyncio_that_blocks, [[[0, 1, 2], True]] * 3),
     "subprocess.run": (lambda: subprocess.run(["sleep", str(WAIT)]).returncode, 0),
-    "subprocess, output": (lambda: subprocess.run(f"sleep {WAIT}; echo x", shell=True, capture_output=True, text=True).stdout, "x\n"),
+    "subprocess, output": (
+        lambda: subprocess.run(f"sleep {WAIT}; echo x", shell=True, capture_output=True, text=True).stdout,
+        "x\n",
+    ),
     "Popen.wait, timeout": (lambda: wait_too_short(), "timed out"),
     "os.system": (lambda: os.system(f"sleep {WAIT}"), 0),
     "os.waitpid": (lambda: fork_and(lambda pid: os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])), 3),
@@ -440,7 +453,10 @@ TARGETS = {
     "sendall, 50 MB": (lambda: much(lambda sock: sock.sendall(bytes(50_000_000))), 50_000_000),
     "sendfile, 50 MB": (lambda: much(send_file), 50_000_000),
     "sendmsg": (lambda: much(lambda sock: sock.sendmsg([b"x" * 50_000])), 50_000),
-    "subprocess, one pipe": (lambda: subprocess.check_output(["sh", "-c", f"sleep {WAIT}; echo x"], text=True), "x\n"),
+    "subprocess, one pipe": (
+        lambda: subprocess.check_output(["sh", "-c", f"sleep {WAIT}; echo x"], text=True),
+        "x\n",
+    ),
     "os.popen": (lambda: os.popen(f"sleep {WAIT}; echo x").read(), "x\n"),
     "os.posix_spawn": (spawned, 3),
     "pty": (terminal, "here"),

@@ -29,7 +29,8 @@ print(asyncio.run(main()))
 
 
 def test_patching_inside_a_running_loop():
-    """As in a notebook: threads that are started from then on may run loops of their own, and this one stays noted."""
+    """As in a notebook: threads that are started from then on may run loops of their own, and this one stays
+    noted."""
     assert (
         run_python("""
 import asyncio, threading, time

@@ -4,7 +4,8 @@ from tests.patches.test_threads import run_python
 
 
 def test_functions_in_the_place_of_builtins_are_builtins():
-    """They do not bind where a class takes them over, and have the name, module, signature and text of the original."""
+    """They do not bind where a class takes them over, and have the name, module, signature and text of the
+    original."""
     assert (
         run_python("""
 import inspect, pickle, sys

@@ -1,4 +1,5 @@
-"""Real clients under the patch, imported before or after it: fifty waits of 0.2 s side by side take little more than one of them."""
+"""Real clients under the patch, imported before or after it: fifty waits of 0.2 s side by side take little
+more than one of them."""
 
 import contextlib
 import importlib.util
@@ -40,7 +41,16 @@ def test_waits_go_on_side_by_side(name, order, port_of):
         pytest.skip(f"{package} is not installed: pip install --group clients")
     for _ in range(3):  # a machine that has other things to do is no fault of the patch
         done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "tests.patches.clients", name, str(port_of(server)), order],
+            [
+                sys.executable,
+                "-W",
+                "ignore",
+                "-m",
+                "tests.patches.clients",
+                name,
+                str(port_of(server)),
+                order,
+            ],
             cwd=ROOT,
             capture_output=True,
             text=True,

@@ -1,4 +1,5 @@
-"""threading.Condition, Event and queue.Queue under the patch: they do what they did, and nobody is forgotten."""
+"""threading.Condition, Event and queue.Queue under the patch: they do what they did, and nobody is
+forgotten."""
 
 import subprocess
 import sys

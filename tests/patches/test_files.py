@@ -1,4 +1,5 @@
-"""Files under the patch are what they are without it: types, errors, positions, several tasklets on one of them."""
+"""Files under the patch are what they are without it: types, errors, positions, several tasklets on one of
+them."""
 
 import subprocess
 import sys
@@ -11,7 +12,10 @@ def run_patched(program, *arguments, patch="patch_all()", timeout=60):
     """Runs a program after the patch; it prints what it has seen."""
     whole = f"from syncless.patches import patch_all, patched, unpatch\n{patch}\n" + program
     return subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", whole, *map(str, arguments)], capture_output=True, text=True, timeout=timeout
+        [sys.executable, "-X", "dev", "-W", "error", "-c", whole, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
     )
 
 
@@ -217,7 +221,8 @@ def test_everything_is_given_back():
 
 
 def test_sqlite_in_several_tasklets(tmp_path):
-    """More writers than SQLite lets in at once, each with a connection of its own; and one that is kept in its thread."""
+    """More writers than SQLite lets in at once, each with a connection of its own; and one that is kept in
+    its thread."""
     check(
         """
     import sqlite3, sys, threading
@@ -305,5 +310,6 @@ def test_a_child_has_threads_of_its_own():
             os._exit(3)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
     """,
-        patch="import warnings; warnings.simplefilter('ignore', DeprecationWarning); patch_all(cpu=True)",  # fork beside threads
+        # fork beside threads
+        patch="import warnings; warnings.simplefilter('ignore', DeprecationWarning); patch_all(cpu=True)",
     )

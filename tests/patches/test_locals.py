@@ -1,4 +1,5 @@
-"""threading.local under the patch: each thread has values of its own, in objects of before and after, and they end with it."""
+"""threading.local under the patch: each thread has values of its own, in objects of before and after, and
+they end with it."""
 
 import subprocess
 import sys
@@ -76,5 +77,7 @@ print("kept apart")
 
 
 def test_threads_have_values_of_their_own():
-    done = subprocess.run([sys.executable, "-X", "dev", "-c", PROGRAM], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", PROGRAM], capture_output=True, text=True, timeout=60
+    )
     assert done.stdout == "kept apart\n" and not done.stderr, done.stderr

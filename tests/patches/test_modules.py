@@ -1,5 +1,5 @@
-"""Modules that do something when they are looked at: the patch looks into what they have and asks them for nothing."""
-
+"""Modules that do something when they are looked at: the patch looks into what they have and asks them for
+nothing."""
 
 import pytest
 

@@ -10,7 +10,9 @@ import pytest
 
 PAGE = pathlib.Path(__file__).parent.parent.parent / "docs" / "moving.md"
 ROWS = [
-    [re.findall("`([^`]*)`", cell) for cell in line.split("|")[1:-1]] for line in PAGE.read_text().splitlines() if line.startswith("| `")
+    [re.findall("`([^`]*)`", cell) for cell in line.split("|")[1:-1]]
+    for line in PAGE.read_text().splitlines()
+    if line.startswith("| `")
 ]
 PROGRAM = """
 import concurrent.futures, socket, subprocess, sys, threading, time
@@ -32,7 +34,9 @@ __import__("os")._exit(0)
 
 def run(lines, imports, event, event_needs):
     program = PROGRAM.format(lines=lines, imports=imports, event=event, event_needs=event_needs)
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=60
+    )
     assert done.stdout == f"ran {len(lines)}\n", done.stderr
 
 
@@ -59,5 +63,10 @@ def test_the_column_of_eventlet():
     modules = ("corolocal", "event", "green.subprocess", "hubs", "patcher", "queue", "semaphore", "tpool")
     imports = "import eventlet, " + ", ".join(f"eventlet.{name}" for name in modules)
     lines = [row[1][0] for row in ROWS if row[1] and "wsgi.server" not in row[1][0]]  # which serves for ever
-    lines += ["g = eventlet.spawn(f, 1)", "assert not g.dead", "g.wait()", "assert g.dead"]  # bool(g) is not its opposite
+    lines += [
+        "g = eventlet.spawn(f, 1)",
+        "assert not g.dead",
+        "g.wait()",
+        "assert g.dead",
+    ]  # bool(g) is not its opposite
     run(lines, imports, "None", "eventlet")

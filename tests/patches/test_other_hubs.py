@@ -1,4 +1,5 @@
-"""gevent and eventlet beside syncless: their import is left alone; a hub of theirs in the thread of our loop is told."""
+"""gevent and eventlet beside syncless: their import is left alone; a hub of theirs in the thread of our loop
+is told."""
 
 import subprocess
 import sys
@@ -36,7 +37,9 @@ def test_hub_in_the_thread_of_our_loop_is_told_once(library, program):
     except subprocess.TimeoutExpired:  # what such a program does then is not ours to say
         process.kill()
         _, errors = process.communicate()
-    assert errors.count(f"the hub of {library} begins to run") == 1 and "async_mode='threading'" in errors, errors
+    assert errors.count(f"the hub of {library} begins to run") == 1 and "async_mode='threading'" in errors, (
+        errors
+    )
 
 
 @pytest.mark.parametrize("library", START)
@@ -74,11 +77,25 @@ def app(environ, start_response):
     start_response("200 OK", [])
     return [b"answered"]
 """)
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "syncless", "app:app", "--bind", "127.0.0.1:0", *options]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [
+        sys.executable,
+        "-W",
+        "ignore::DeprecationWarning",
+        "-m",
+        "syncless",
+        "app:app",
+        "--bind",
+        "127.0.0.1:0",
+        *options,
+    ]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     try:
         address = process.stdout.readline().split(" on ")[1].split()[0]
-        assert syncless.run_in_thread(lambda: urllib.request.urlopen(address, timeout=10).read()) == b"answered"
+        assert (
+            syncless.run_in_thread(lambda: urllib.request.urlopen(address, timeout=10).read()) == b"answered"
+        )
         asking = syncless.spawn(syncless.run_in_thread, ask, address + "hub")
         told = syncless.run_in_thread(lambda: next(line for line in process.stderr if "the hub of" in line))
         assert f"the hub of {library} begins to run" in told and "async_mode='threading'" in told

@@ -16,11 +16,14 @@ from syncless.patches.registry import Patcher, Registry
 
 
 def run_python(program, *arguments, **options):
-    return subprocess.run([sys.executable, *arguments, "-c", program], capture_output=True, text=True, timeout=30, **options)
+    return subprocess.run(
+        [sys.executable, *arguments, "-c", program], capture_output=True, text=True, timeout=30, **options
+    )
 
 
 def test_everything_is_given_back():
-    """In a fresh interpreter, with modules that have taken things over by name, before and after the patch."""
+    """In a fresh interpreter, with modules that have taken things over by name, before and after the
+    patch."""
     done = run_python("""
 import _thread, os, queue, select, selectors, signal, socket, ssl, sys, threading, time
 from time import sleep
@@ -109,7 +112,14 @@ def test_an_area_that_fails_leaves_nothing(monkeypatch):
 
 def test_the_table_names_everything():
     done = run_python("from syncless.patches import *; patch_all(); print(describe())")
-    for target in ("time.sleep", "socket.socket.recv", "ssl.SSLSocket.read", "select.epoll.poll", "_thread.lock.acquire", "os.waitpid"):
+    for target in (
+        "time.sleep",
+        "socket.socket.recv",
+        "ssl.SSLSocket.read",
+        "select.epoll.poll",
+        "_thread.lock.acquire",
+        "os.waitpid",
+    ):
         assert target in done.stdout
     assert not done.stderr and set(patches.__all__) >= {f"patch_{area}" for area in patches.AREAS}
 
@@ -201,14 +211,28 @@ def test_running_an_unchanged_program(tmp_path):
     (tmp_path / "prog.py").write_text(PROGRAM)
     for command in (["prog.py"], ["-m", "prog"]):
         done = subprocess.run(
-            [sys.executable, "-m", "syncless", "run", *command, "a", "exit"], cwd=tmp_path, capture_output=True, text=True, timeout=30
+            [sys.executable, "-m", "syncless", "run", *command, "a", "exit"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=30,
         )
         first, second = done.stdout.splitlines()
-        assert done.returncode == 7 and first.endswith("'a', 'exit'] __main__ True") and second == "late", done.stderr
+        assert done.returncode == 7 and first.endswith("'a', 'exit'] __main__ True") and second == "late", (
+            done.stderr
+        )
         assert not done.stderr
-    done = subprocess.run([sys.executable, "-m", "syncless", "run", "no.py"], cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-m", "syncless", "run", "no.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
     assert done.returncode == 2 and "there is no program 'no.py'" in done.stderr
-    done = subprocess.run([sys.executable, "-m", "syncless", "run"], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-m", "syncless", "run"], capture_output=True, text=True, timeout=30
+    )
     assert done.returncode == 2 and "usage:" in done.stderr
 
 
@@ -225,7 +249,11 @@ def test_ctrl_c_in_a_program(tmp_path):
     started = time.monotonic()
     process.send_signal(signal.SIGINT)
     _, errors = syncless.run_in_thread(process.communicate)
-    assert process.returncode in (-signal.SIGINT, 130, 1) and "KeyboardInterrupt" in errors and time.monotonic() - started < 5
+    assert (
+        process.returncode in (-signal.SIGINT, 130, 1)
+        and "KeyboardInterrupt" in errors
+        and time.monotonic() - started < 5
+    )
 
 
 def test_tls_between_threads(tmp_path):
@@ -283,8 +311,12 @@ print(results == [True] * 20)
 def test_the_server_says_when_an_application_would_block(tmp_path):
     (tmp_path / "requests.py").write_text("")
     (tmp_path / "site.py").write_text("")
-    (tmp_path / "blocks.py").write_text("import requests\ndef app(e, s):\n    s('200 OK', [])\n    return [b'x']\n")
-    (tmp_path / "patched.py").write_text("from syncless.patches import patch_all\npatch_all()\n" + (tmp_path / "blocks.py").read_text())
+    (tmp_path / "blocks.py").write_text(
+        "import requests\ndef app(e, s):\n    s('200 OK', [])\n    return [b'x']\n"
+    )
+    (tmp_path / "patched.py").write_text(
+        "from syncless.patches import patch_all\npatch_all()\n" + (tmp_path / "blocks.py").read_text()
+    )
     for name, told in (("blocks", 1), ("patched", 0)):
         process = subprocess.Popen(
             [sys.executable, "-m", "syncless", f"{name}:app", "--bind", "127.0.0.1:0", "--no-patch"],
@@ -425,7 +457,8 @@ except BlockingIOError:
 
 
 def test_destructors_at_the_end_of_the_interpreter():
-    """Modules are torn down when nothing can run any more: what takes locks goes on, what would wait says so, and the process ends."""
+    """Modules are torn down when nothing can run any more: what takes locks goes on, what would wait says so,
+    and the process ends."""
     done = run_python("""
 from syncless.patches import patch_all
 patch_all()
@@ -450,7 +483,8 @@ builtins.late = Late()
 
 
 def test_subinterpreters_are_left_alone():
-    """They share the built-in types that are patched in place; a thread of ours in one of them would end the process with it."""
+    """They share the built-in types that are patched in place; a thread of ours in one of them would end the
+    process with it."""
     if sys.version_info < (3, 12):
         name = "_xxsubinterpreters"
     else:

@@ -1,4 +1,5 @@
-"""Under the patch a blocking socket takes all, as it does without: programs need not look at how much was sent."""
+"""Under the patch a blocking socket takes all, as it does without: programs need not look at how much was
+sent."""
 
 import fcntl
 import os
@@ -36,7 +37,9 @@ def blob(tmp_path):
         yield file
 
 
-@pytest.mark.parametrize(("offset", "count"), [(None, SIZE), (1000, SIZE), (1000, SIZE - 5000), (0, 0), (SIZE, 10)])
+@pytest.mark.parametrize(
+    ("offset", "count"), [(None, SIZE), (1000, SIZE), (1000, SIZE - 5000), (0, 0), (SIZE, 10)]
+)
 def test_sendfile_sends_all(pair, blob, offset, count):
     left, right = pair
     reader = syncless.spawn(receive, right)
@@ -69,7 +72,8 @@ def test_sendfile_tells_what_was_sent_before_the_reader_went(pair, blob):
 
 @pytest.mark.skipif(not hasattr(os, "splice"), reason="os.splice is of Python 3.10 and Linux")
 def test_splice_to_a_socket_sends_what_the_pipe_holds(pair):
-    """It is the socket that must not be waited for in the kernel: a flag of the call says so for pipes only."""
+    """It is the socket that must not be waited for in the kernel: a flag of the call says so for pipes
+    only."""
     left, right = pair
     left.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     source, sink = os.pipe()
@@ -150,5 +154,3 @@ spare.close()
 def test_calls_send_as_much_as_unpatched():
     pytest.importorskip("trustme", reason="trustme makes the certificate of this test: pip install trustme")
     assert run_python("import sys; sys.argv.append('patched')" + PROGRAM) == run_python(PROGRAM)
-
-

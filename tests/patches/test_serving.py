@@ -1,4 +1,5 @@
-"""Servers that others have written on threads, run unchanged under the patch: their threads are tasklets, and wait side by side."""
+"""Servers that others have written on threads, run unchanged under the patch: their threads are tasklets, and
+wait side by side."""
 
 import importlib.util
 import json
@@ -30,11 +31,24 @@ def test_waits_go_on_side_by_side(name):
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed: pip install --group clients")
     port = free_port()
-    command = [sys.executable, "-W", "ignore", "-m", "syncless", "run", "-m", "tests.patches.serving", name, str(port)]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "syncless",
+        "run",
+        "-m",
+        "tests.patches.serving",
+        name,
+        str(port),
+    ]
     with running(command, port, cwd=ROOT) as process:
         for _ in range(3):
             client = [sys.executable, "-m", "tests.patches.clients", "http.client", str(port), "after"]
-            done = syncless.run_in_thread(subprocess.run, client, cwd=ROOT, capture_output=True, text=True, timeout=60)
+            done = syncless.run_in_thread(
+                subprocess.run, client, cwd=ROOT, capture_output=True, text=True, timeout=60
+            )
             assert done.returncode == 0, done.stderr
             told = json.loads(done.stdout)
             assert told["results"] == [True] * THREADS

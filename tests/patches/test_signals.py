@@ -1,4 +1,5 @@
-"""Signals under the patch: what a handler raises goes to the main tasklet, wherever the OS thread was; waiting for signals parks."""
+"""Signals under the patch: what a handler raises goes to the main tasklet, wherever the OS thread was;
+waiting for signals parks."""
 
 import subprocess
 import sys
@@ -7,8 +8,12 @@ import pytest
 
 
 def run_python(program, **options):
-    told = "ignore:This process:DeprecationWarning"  # a program forks on purpose while there are other threads
-    done = subprocess.run([sys.executable, "-W", told, "-c", program], capture_output=True, text=True, timeout=30, **options)
+    told = (
+        "ignore:This process:DeprecationWarning"  # a program forks on purpose while there are other threads
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", told, "-c", program], capture_output=True, text=True, timeout=30, **options
+    )
     assert not done.stderr, done.stderr
     return done.stdout
 
@@ -151,7 +156,8 @@ print(seen)
 
 
 def test_signals_are_heard_after_asyncio():
-    """asyncio.run() in the main thread takes the wake-up descriptor for itself, and takes it away at its end."""
+    """asyncio.run() in the main thread takes the wake-up descriptor for itself, and takes it away at its
+    end."""
     assert (
         run_python("""
 from syncless.patches import patch_all
@@ -246,7 +252,9 @@ print(len(seen))
 
 
 @pytest.mark.parametrize("where", ["main", "thread", "tasklet"])
-@pytest.mark.parametrize("call", ["sigwait({wanted})", "sigwaitinfo({wanted}).si_signo", "sigtimedwait({wanted}, 30).si_signo"])
+@pytest.mark.parametrize(
+    "call", ["sigwait({wanted})", "sigwaitinfo({wanted}).si_signo", "sigtimedwait({wanted}, 30).si_signo"]
+)
 def test_signal_that_is_waited_for_does_not_end_the_process(where, call):
     """Unless the program blocks it, it would: the tasklet is not in the kernel while it waits."""
     call = call.format(wanted="[signal.SIGUSR1, signal.SIGKILL, signal.SIGTERM]")

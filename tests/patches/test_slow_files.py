@@ -1,4 +1,5 @@
-"""On a file system that takes its time for each operation a ticker goes on, and everything is what it is on a quick one."""
+"""On a file system that takes its time for each operation a ticker goes on, and everything is what it is on a
+quick one."""
 
 import concurrent.futures
 import json
@@ -20,7 +21,19 @@ AT_ONCE = 8
 SLOW = {
     "all": (),
     "all but attributes": (
-        *("readdir", "open", "create", "read", "write", "truncate", "flush", "release", "fsync", "readlink", "symlink"),
+        *(
+            "readdir",
+            "open",
+            "create",
+            "read",
+            "write",
+            "truncate",
+            "flush",
+            "release",
+            "fsync",
+            "readlink",
+            "symlink",
+        ),
         *("link", "rename", "unlink", "mkdir", "rmdir", "chmod", "chown", "utimens"),
     ),
     "closing": ("flush", "release"),

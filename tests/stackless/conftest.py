@@ -1,4 +1,5 @@
-"""Each test runs in a thread of its own: a timer of the test's frame would be something that run() waits for."""
+"""Each test runs in a thread of its own: a timer of the test's frame would be something that run() waits
+for."""
 
 import threading
 

@@ -16,7 +16,10 @@ def test_balance_and_queue():
     receivers = [stackless.tasklet(channel.receive)() for _ in range(2)]
     stackless.schedule()
     assert (
-        channel.balance == -2 and channel.queue is receivers[0] and receivers[0].next is receivers[1] and receivers[1].prev is receivers[0]
+        channel.balance == -2
+        and channel.queue is receivers[0]
+        and receivers[0].next is receivers[1]
+        and receivers[1].prev is receivers[0]
     )
     assert all(each.blocked and each.scheduled for each in receivers)
     for wrong in (receivers[0].insert, receivers[0].run, receivers[0].remove):
@@ -172,7 +175,9 @@ other.kill()
 assert channel.balance == 0
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
-    assert done.stdout.count("Deadlock") == done.stdout.count("waits for godot") == 2 and not done.stderr, done.stderr
+    assert done.stdout.count("Deadlock") == done.stdout.count("waits for godot") == 2 and not done.stderr, (
+        done.stderr
+    )
 
 
 def test_no_deadlock_while_a_timer_or_a_thread_may_come():

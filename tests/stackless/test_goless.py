@@ -1,4 +1,5 @@
-"""goless, Go's channels and select as somebody wrote them for Stackless: it imports `stackless`, and knows nothing of us."""
+"""goless, Go's channels and select as somebody wrote them for Stackless: it imports `stackless`, and knows
+nothing of us."""
 
 import subprocess
 import sys

@@ -12,9 +12,24 @@ TASKLETS, CHANNELS, STEPS = 6, 3, 12
 def program(seed):
     """For each tasklet a list of steps, and each channel's preference."""
     random_ = random.Random(seed)
-    kinds = ["schedule", "send", "send", "receive", "receive", "remove", "insert", "run", "switch", "kill", "note"]
+    kinds = [
+        "schedule",
+        "send",
+        "send",
+        "receive",
+        "receive",
+        "remove",
+        "insert",
+        "run",
+        "switch",
+        "kill",
+        "note",
+    ]
     steps = [
-        [(random_.choice(kinds), random_.randrange(TASKLETS), random_.randrange(CHANNELS)) for _ in range(random_.randrange(STEPS))]
+        [
+            (random_.choice(kinds), random_.randrange(TASKLETS), random_.randrange(CHANNELS))
+            for _ in range(random_.randrange(STEPS))
+        ]
         for _ in range(TASKLETS)
     ]
     return steps, [random_.choice([-1, 0, 1]) for _ in range(CHANNELS)]

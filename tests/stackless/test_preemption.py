@@ -1,4 +1,5 @@
-"""run(timeout): tasklets that do not give way are interrupted after a number of bytecodes, which is counted exactly."""
+"""run(timeout): tasklets that do not give way are interrupted after a number of bytecodes, which is counted
+exactly."""
 
 import itertools
 import sys
@@ -246,7 +247,9 @@ def test_a_limit_must_be_positive_and_threads_can_be_waited_for():
     assert received == ["from a thread"]
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="counting and debuggers have tools of their own since 3.12")
+@pytest.mark.skipif(
+    sys.version_info >= (3, 12), reason="counting and debuggers have tools of their own since 3.12"
+)
 def test_under_a_debugger_it_says_so_and_leaves_no_trace():
     sys.settrace(lambda *_: None)
     try:

@@ -58,7 +58,11 @@ def test_life_of_a_tasklet():
     tasklet.bind(noting(log), ("again",), {"turns": 1}).insert()
     stackless.run()
     assert log == ["x", "again"]
-    for wrong in (lambda: stackless.tasklet(5), lambda: stackless.tasklet(None, ()), lambda: stackless.tasklet().bind(None, ())):
+    for wrong in (
+        lambda: stackless.tasklet(5),
+        lambda: stackless.tasklet(None, ()),
+        lambda: stackless.tasklet().bind(None, ()),
+    ):
         with pytest.raises(TypeError):
             wrong()
 
@@ -100,7 +104,11 @@ def test_run_turns_the_queue_and_switch_pauses_who_calls():
 
 
 def test_schedule_gives_back_what_it_is_given():
-    assert stackless.schedule() is stackless.getcurrent() and stackless.schedule(5) == 5 and stackless.schedule(retval=None) is None
+    assert (
+        stackless.schedule() is stackless.getcurrent()
+        and stackless.schedule(5) == 5
+        and stackless.schedule(retval=None) is None
+    )
     got = []
     tasklet = stackless.tasklet(lambda: got.append(stackless.schedule_remove(1)))()
     stackless.run()
@@ -213,7 +221,11 @@ def test_throw():
         with pytest.raises(RuntimeError, match="dead"):
             throw(tasklet)
         tasklet.throw(stackless.TaskletExit)
-    for wrong in (lambda: tasklet.throw(5), lambda: tasklet.throw(ValueError(1), 2), lambda: tasklet.raise_exception("x")):
+    for wrong in (
+        lambda: tasklet.throw(5),
+        lambda: tasklet.throw(ValueError(1), 2),
+        lambda: tasklet.raise_exception("x"),
+    ):
         with pytest.raises(TypeError):
             wrong()
     new = stackless.tasklet(body)()
@@ -223,10 +235,13 @@ def test_throw():
 
 
 def test_io_and_timers_belong_to_run():
-    """A tasklet that reads a socket parks in the loop, however slow the turns are, and run() goes on until it has its answer."""
+    """A tasklet that reads a socket parks in the loop, however slow the turns are, and run() goes on until it
+    has its answer."""
     left, right = socket.socketpair()
     got = []
-    reader = stackless.tasklet(lambda: (time.sleep(0.001), got.append(left.recv(10))))()  # the thread sleeps: a poll is due
+    reader = stackless.tasklet(
+        lambda: (time.sleep(0.001), got.append(left.recv(10)))
+    )()  # the thread sleeps: a poll is due
     stackless.tasklet(lambda: (syncless.sleep(0.05), right.send(b"x")))()
     stackless.schedule()
     assert reader.blocked and reader.scheduled
@@ -300,7 +315,14 @@ def test_flags_and_traps():
     assert stackless.switch_trap(1) == 0
     try:
         other = stackless.tasklet(lambda: None)()
-        for switch in (stackless.schedule, stackless.run, other.run, other.switch, other.kill, stackless.channel().receive):
+        for switch in (
+            stackless.schedule,
+            stackless.run,
+            other.run,
+            other.switch,
+            other.kill,
+            stackless.channel().receive,
+        ):
             with pytest.raises(RuntimeError, match="switch_trap"):
                 switch()
     finally:
@@ -347,7 +369,9 @@ def test_module_attributes_and_threads(monkeypatch):
     monkeypatch.setitem(sys.modules, "stackless", stackless)
     import stackless as imported
 
-    assert imported.current is imported.main is stackless.getcurrent() and imported.getcurrentid() == id(imported.current)
+    assert imported.current is imported.main is stackless.getcurrent() and imported.getcurrentid() == id(
+        imported.current
+    )
     assert imported.threads[0] == threading.get_ident() and imported.get_thread_info()[0] is imported.main
     namespace = {}
     exec("from stackless import *", namespace)
@@ -414,4 +438,6 @@ def test_a_callback_cannot_switch():
 
 def test_tasklet_exit_is_built_in():
     """Stackless programs name it without an import."""
-    assert TaskletExit is stackless.TaskletExit is syncless.TaskletExit and issubclass(TaskletExit, SystemExit)  # noqa: F821
+    assert TaskletExit is stackless.TaskletExit is syncless.TaskletExit and issubclass(
+        TaskletExit, SystemExit
+    )  # noqa: F821

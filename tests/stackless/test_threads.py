@@ -15,7 +15,8 @@ from tests.waiting import eventually
 
 @contextlib.contextmanager
 def another_thread(prepare):
-    """A thread that calls prepare(), which returns something; then it runs what is in its run queue until the block ends."""
+    """A thread that calls prepare(), which returns something; then it runs what is in its run queue until the
+    block ends."""
     made, ready, over = [], threading.Event(), threading.Event()
 
     def body():
@@ -112,7 +113,9 @@ def test_it_is_taken_out_of_the_run_queue_there():
 
     over = threading.Event()
     made = []
-    thread = threading.Thread(target=lambda: (made.extend(ready()), made[-1].insert(), got.set(), over.wait(), stackless.run()))
+    thread = threading.Thread(
+        target=lambda: (made.extend(ready()), made[-1].insert(), got.set(), over.wait(), stackless.run())
+    )
     got = threading.Event()
     thread.start()
     got.wait()
@@ -154,14 +157,22 @@ def test_those_of_an_ended_thread_are_dead():
     def several():
         blocked = stackless.tasklet(channel.receive)()
         stackless.schedule()
-        return blocked, paused(log), stackless.tasklet().bind(log.append, (1,)), stackless.tasklet(log.append), stackless.getmain()
+        return (
+            blocked,
+            paused(log),
+            stackless.tasklet().bind(log.append, (1,)),
+            stackless.tasklet(log.append),
+            stackless.getmain(),
+        )
 
     with another_thread(several) as (_, made):
         assert channel.balance == -1
         made[2].remove()
     assert isinstance(log[0], stackless.TaskletExit) and len(log) == 1 and channel.balance == 0
     for tasklet in made:
-        assert (tasklet.alive, tasklet.paused, tasklet.blocked, tasklet.scheduled, tasklet.thread_id) == (False,) * 4 + (-1,)
+        assert (tasklet.alive, tasklet.paused, tasklet.blocked, tasklet.scheduled, tasklet.thread_id) == (
+            False,
+        ) * 4 + (-1,)
         with pytest.raises(RuntimeError, match="dead"):
             tasklet.insert()
         tasklet.kill()
@@ -189,7 +200,14 @@ ACTIONS = {
     "throw": lambda tasklet, dice: tasklet.throw(KeyError),
     "bind": lambda tasklet, dice: tasklet.bind(lives, ()),
     "bind_thread": lambda tasklet, dice: tasklet.bind_thread(dice.choice(dice.threads).ident),
-    "look": lambda tasklet, dice: (tasklet.paused, tasklet.thread_id, tasklet.next, tasklet.prev, tasklet.frame, stackless.runcount),
+    "look": lambda tasklet, dice: (
+        tasklet.paused,
+        tasklet.thread_id,
+        tasklet.next,
+        tasklet.prev,
+        tasklet.frame,
+        stackless.runcount,
+    ),
     "schedule": lambda tasklet, dice: stackless.schedule(),
 }
 
@@ -201,7 +219,8 @@ def lives():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_threads_do_what_they_like_with_one_anothers(seed):
-    """Also while those threads end. Errors of use are all that may come of it; the engine reports none of its own."""
+    """Also while those threads end. Errors of use are all that may come of it; the engine reports none of its
+    own."""
     shared, threads, unexpected = [], [], []
 
     def does(number):

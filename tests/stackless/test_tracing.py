@@ -10,7 +10,8 @@ import syncless.stackless as stackless
 
 
 class Recorder:
-    """A trace or profile function that notes the lines or calls of chosen functions, and in which tasklet they were."""
+    """A trace or profile function that notes the lines or calls of chosen functions, and in which tasklet
+    they were."""
 
     def __init__(self, *functions):
         self.codes = {function.__code__ for function in functions}
@@ -56,7 +57,9 @@ def test_each_has_its_own():
         tasklet.trace_function = record
     stackless.run()
     for tasklet, record in zip(tasklets, records, strict=True):
-        assert record.count(tasklet, "line") == len([event for _, event in record.seen if event == "line"]) == 10
+        assert (
+            record.count(tasklet, "line") == len([event for _, event in record.seen if event == "line"]) == 10
+        )
 
 
 def test_one_that_sets_it_for_itself_keeps_it_over_its_switches():
@@ -197,7 +200,8 @@ def test_one_that_runs_in_another_thread_is_refused():
 
 
 def test_while_bytecodes_are_counted():
-    """run(timeout) has the thread's trace function before Python 3.12; a tasklet's own comes back after it."""
+    """run(timeout) has the thread's trace function before Python 3.12; a tasklet's own comes back after
+    it."""
     record = Recorder(inner)
     tasklet = stackless.tasklet(outer)(10)
     tasklet.trace_function = record

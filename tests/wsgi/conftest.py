@@ -11,7 +11,11 @@ class Client:
     """A raw connection: send bytes, read responses one at a time."""
 
     def __init__(self, address, timeout=10):
-        self.sock = socket.create_connection(address, timeout=timeout) if isinstance(address, tuple) else self._unix(address)
+        self.sock = (
+            socket.create_connection(address, timeout=timeout)
+            if isinstance(address, tuple)
+            else self._unix(address)
+        )
         self.buffer = b""
 
     @staticmethod
@@ -35,7 +39,8 @@ class Client:
     reset = False
 
     def response(self, head_only=False):
-        """(status, headers in lower case, body); body None where the message was cut short. None at the end of the connection."""
+        """(status, headers in lower case, body); body None where the message was cut short. None at the end
+        of the connection."""
         while b"\r\n\r\n" not in self.buffer:
             if not self._more():
                 assert not self.buffer, f"half a head: {self.buffer!r}"
@@ -102,7 +107,8 @@ class Client:
 
 @pytest.fixture
 def start():
-    """start(app, **options) -> a running Server; start.client(server) -> a Client. All is stopped and counted at the end."""
+    """start(app, **options) -> a running Server; start.client(server) -> a Client. All is stopped and counted
+    at the end."""
     servers, clients = [], []
 
     def begin(app, **options):

@@ -55,8 +55,20 @@ def test_combined_format(start):
     client.close()
     server.stop()
     first, second = entries(log)
-    assert first == {"request": "GET /a?b=c HTTP/1.1", "status": "200", "size": "5", "referer": "http://r/", "agent": "me"}
-    assert second == {"request": "GET /empty HTTP/1.1", "status": "200", "size": "-", "referer": "-", "agent": "-"}
+    assert first == {
+        "request": "GET /a?b=c HTTP/1.1",
+        "status": "200",
+        "size": "5",
+        "referer": "http://r/",
+        "agent": "me",
+    }
+    assert second == {
+        "request": "GET /empty HTTP/1.1",
+        "status": "200",
+        "size": "-",
+        "referer": "-",
+        "agent": "-",
+    }
 
 
 REFUSED = {
@@ -88,7 +100,9 @@ def test_refused_request_is_logged_with_its_request_line(start, sent):
 
 def test_refused_request_in_json(start):
     log = io.StringIO()
-    server = start(app, access_log=log, access_log_format={"line": "%r", "method": "%m", "path": "%U", "status": "%s"})
+    server = start(
+        app, access_log=log, access_log_format={"line": "%r", "method": "%m", "path": "%U", "status": "%s"}
+    )
     for data in (b'BAD "\x01\r\n\r\n', b"GET /a HTTP/1.1\r\n\r\n"):
         client = start.client(server)
         client.send(data)
@@ -123,7 +137,11 @@ def test_lines_of_all_lengths():
 
     def text():
         return "".join(
-            chance.choices('abc/ "\\%\n\xff', (20, 20, 20, 20, 1, 1, 1, 1, 1, 1), k=chance.choice((0, 1, 7, 15, 16, 17, 40, 9000)))
+            chance.choices(
+                'abc/ "\\%\n\xff',
+                (20, 20, 20, 20, 1, 1, 1, 1, 1, 1),
+                k=chance.choice((0, 1, 7, 15, 16, 17, 40, 9000)),
+            )
         )
 
     for _ in range(300):
@@ -159,7 +177,12 @@ def test_json(start):
 
 
 def test_a_mapping_is_json_of_ones_own(start):
-    entry = json.loads(logged(start, {"who": "%h", "pid": "%P", 'a"b': "%{X-Made-By}o", "none": "%{X}i", "e": "%{wsgi.url_scheme}e"}))
+    entry = json.loads(
+        logged(
+            start,
+            {"who": "%h", "pid": "%P", 'a"b': "%{X-Made-By}o", "none": "%{X}i", "e": "%{wsgi.url_scheme}e"},
+        )
+    )
     assert entry == {"who": "127.0.0.1", "pid": os.getpid(), 'a"b': 'me "too"', "none": None, "e": "http"}
 
 
@@ -180,7 +203,9 @@ def test_atoms(start, format, expected):
     assert re.fullmatch(expected + "\n", logged(start, format))
 
 
-@pytest.mark.parametrize("format", ["%Z", "%{x}q", "%", "100%", {"a": "%h %l"}, {"a": "text"}, {"a": "%%"}, "%{h}T"])
+@pytest.mark.parametrize(
+    "format", ["%Z", "%{x}q", "%", "100%", {"a": "%h %l"}, {"a": "text"}, {"a": "%%"}, "%{h}T"]
+)
 def test_unknown_atoms_are_told_at_once(format):
     with pytest.raises(ValueError, match=r"atom|lonely"):
         Server(app, access_log=True, access_log_format=format)
@@ -188,7 +213,13 @@ def test_unknown_atoms_are_told_at_once(format):
 
 def test_an_application_can_put_anything_into_its_environ():
     log = make_log("%U %u %r")
-    environ = {"REQUEST_METHOD": "GET", "PATH_INFO": None, "SCRIPT_NAME": b"x", "REMOTE_USER": "\u20ac\udcff\n", "QUERY_STRING": 5}
+    environ = {
+        "REQUEST_METHOD": "GET",
+        "PATH_INFO": None,
+        "SCRIPT_NAME": b"x",
+        "REMOTE_USER": "\u20ac\udcff\n",
+        "QUERY_STRING": 5,
+    }
     assert log.measure(environ, "200 OK", 1, 1) == b"b'x'None U+20ACU+DCFF\\x0a GET b'x'None?5 \n"
 
 
@@ -213,7 +244,9 @@ def test_reopening_after_a_rename_loses_nothing(start, tmp_path):
             assert eventually(path.exists) and (tmp_path / "errors").exists()
     client.close()
     server.stop()
-    lines = "".join(file.read_text() for file in sorted(tmp_path.glob("log*"), key=lambda file: file.stat().st_mtime_ns))
+    lines = "".join(
+        file.read_text() for file in sorted(tmp_path.glob("log*"), key=lambda file: file.stat().st_mtime_ns)
+    )
     assert sorted(re.findall(r"GET /(\d)", lines)) == [str(number) for number in range(10)]
     assert len(list(tmp_path.glob("log*"))) == 5
 
@@ -232,8 +265,21 @@ def test_a_log_that_cannot_be_reopened_goes_on_in_the_old_file(start, tmp_path, 
 
 def test_sigusr1_reopens_the_logs(tmp_path):
     (tmp_path / "logs.py").write_text("def app(e, s):\n    s('200 OK', [])\n    return [b'x']\n")
-    command = [sys.executable, "-m", "syncless", "logs:app", "--bind", "127.0.0.1:0", "--access-log", "log", "--access-log-format", "%U"]
-    process = subprocess.Popen([*command, "--error-log", "errors"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "syncless",
+        "logs:app",
+        "--bind",
+        "127.0.0.1:0",
+        "--access-log",
+        "log",
+        "--access-log-format",
+        "%U",
+    ]
+    process = subprocess.Popen(
+        [*command, "--error-log", "errors"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
 
     def get(path):
         with socket.create_connection(("127.0.0.1", port), timeout=5) as sock:
@@ -326,7 +372,9 @@ def test_what_is_held_back_is_bounded():
 
 
 def test_the_formats_that_have_names_are_all_there():
-    assert set(FORMATS) == {"combined", "common", "json"} and all(isinstance(make_log(name), AccessLog) for name in FORMATS)
+    assert set(FORMATS) == {"combined", "common", "json"} and all(
+        isinstance(make_log(name), AccessLog) for name in FORMATS
+    )
 
 
 @pytest.mark.parametrize("number", [0, 9, 10, 12345, 2**31 - 1, -1, -(2**31)])

@@ -12,7 +12,9 @@ from syncless.wsgi import ApplicationNotFound, as_wsgi
 
 
 def run(*arguments, **options):
-    return subprocess.run([sys.executable, "-m", "syncless", *arguments], capture_output=True, text=True, timeout=30, **options)
+    return subprocess.run(
+        [sys.executable, "-m", "syncless", *arguments], capture_output=True, text=True, timeout=30, **options
+    )
 
 
 def test_what_can_be_served_and_what_cannot():
@@ -76,7 +78,11 @@ def test_a_port_in_use_is_exit_code_1():
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = run("examples.hello", "--bind", f"127.0.0.1:{taken.getsockname()[1]}")
-    assert done.returncode == 1 and "another program listens there" in done.stderr and "Traceback" not in done.stderr
+    assert (
+        done.returncode == 1
+        and "another program listens there" in done.stderr
+        and "Traceback" not in done.stderr
+    )
 
 
 def test_a_log_that_cannot_be_opened_is_exit_code_1():
@@ -112,5 +118,8 @@ def test_a_handler_class(start):
 
 def test_modules_are_found_in_the_current_directory(tmp_path):
     (tmp_path / "mine.py").write_text("def app(environ, start_response): pass\n")
-    assert run("mine:nothing", cwd=tmp_path).stderr == "syncless: module 'mine' has no attribute 'nothing'; it has app\n"
+    assert (
+        run("mine:nothing", cwd=tmp_path).stderr
+        == "syncless: module 'mine' has no attribute 'nothing'; it has app\n"
+    )
     assert run("mine:nothing", "--chdir", str(tmp_path), cwd=os.sep).returncode == 2

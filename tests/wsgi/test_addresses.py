@@ -53,14 +53,20 @@ def test_addresses_as_text(text, expected):
     assert parse_bind(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "a", "a:b", "a:70000", "a:-1", "unix:", "unix:@", "fd:", "fd:x", "a:\u0663"])
+@pytest.mark.parametrize(
+    "text", ["", "a", "a:b", "a:70000", "a:-1", "unix:", "unix:@", "fd:", "fd:x", "a:\u0663"]
+)
 def test_what_is_no_address_is_refused(text):
     with pytest.raises(ValueError, match=r"write|wants"):
         parse_bind(text)
 
 
 def test_addresses_are_shown_as_they_are_written():
-    assert show(("::1", 80)) == "http://[::1]:80/" and show(b"\0name") == "unix:@name" and show("/x") == "unix:/x"
+    assert (
+        show(("::1", 80)) == "http://[::1]:80/"
+        and show(b"\0name") == "unix:@name"
+        and show("/x") == "unix:/x"
+    )
     assert show(("127.0.0.1", 443), True) == "https://127.0.0.1:443/"
 
 
@@ -94,7 +100,11 @@ def test_a_name_is_all_its_addresses_on_one_port(start):
 
 def test_several_addresses_at_once(start, tmp_path):
     server = start(hello, bind=["127.0.0.1:0", f"unix:{tmp_path}/s", "127.0.0.1:0"])
-    assert [ask(address) for address in server.addresses] == ["127.0.0.1|127.0.0.1", "localhost|", "127.0.0.1|127.0.0.1"]
+    assert [ask(address) for address in server.addresses] == [
+        "127.0.0.1|127.0.0.1",
+        "localhost|",
+        "127.0.0.1|127.0.0.1",
+    ]
 
 
 def test_an_abstract_socket(start):
@@ -134,7 +144,10 @@ def test_what_a_killed_server_left_is_removed_and_a_living_one_is_not_disturbed(
 
 
 def test_inherited_sockets(start):
-    for family, address in ((blocking.AF_INET, ("127.0.0.1", 0)), (blocking.AF_UNIX, f"\0syncless-inherited-{os.getpid()}")):
+    for family, address in (
+        (blocking.AF_INET, ("127.0.0.1", 0)),
+        (blocking.AF_UNIX, f"\0syncless-inherited-{os.getpid()}"),
+    ):
         listener = blocking.socket(family)
         listener.bind(address)
         listener.listen(5)
@@ -165,12 +178,16 @@ def test_the_command_takes_inherited_sockets(tmp_path, how):
     listener.bind(("127.0.0.1", 0))
     listener.listen(5)
     command = [sys.executable, "-m", "syncless", "inherits:app"]
-    if how == "systemd":  # the variables name the process that is to use them, so a shell sets them and becomes it
+    if (
+        how == "systemd"
+    ):  # the variables name the process that is to use them, so a shell sets them and becomes it
         script = f"exec 3<&{listener.fileno()}; LISTEN_FDS=1 LISTEN_PID=$$ exec {' '.join(command)}"
         command = ["bash", "-c", script]
     else:
         command += ["--fd", str(listener.fileno())]
-    process = subprocess.Popen(command, cwd=tmp_path, pass_fds=[listener.fileno()], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=tmp_path, pass_fds=[listener.fileno()], stdout=subprocess.PIPE, text=True
+    )
     try:
         line = syncless.run_in_thread(process.stdout.readline)
         assert str(listener.getsockname()[1]) in line

@@ -39,7 +39,9 @@ def test_killed_worker_loses_only_the_requests_in_it(proxied):
             victim = min(running.workers())
             lost = len(running.lost)
             os.kill(victim, signal.SIGKILL)
-            running.until(lambda victim=victim: victim not in running.workers() and len(running.workers()) == 2)
+            running.until(
+                lambda victim=victim: victim not in running.workers() and len(running.workers()) == 2
+            )
             answered = running.counts["answered"]
             running.until(lambda answered=answered: running.counts["answered"] > answered + 300)
             assert len(running.lost) - lost <= running.wanted
@@ -62,7 +64,10 @@ def test_answer_to_unread_upload_passes_through_a_proxy(proxied, options):
 
         def send(client):
             try:
-                client.sendall(f"POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n".encode() + bytes(size))
+                client.sendall(
+                    f"POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n\r\n".encode()
+                    + bytes(size)
+                )
             except OSError:
                 pass  # the proxy may read no further
 

@@ -46,7 +46,11 @@ def test_announced_client_is_counted_and_its_proxy_is_not(start):
     first = of("192.0.2.1")
     assert first and of("192.0.2.1") and of("192.0.2.1") is None and of("192.0.2.2")
     assert all(of("127.0.0.1") for _ in range(3))  # trusted itself
-    assert of("2001:db8::1", "TCP6", "::1") and of("2001:db8::2", "TCP6", "::1") and of("2001:db8::3", "TCP6", "::1") is None
+    assert (
+        of("2001:db8::1", "TCP6", "::1")
+        and of("2001:db8::2", "TCP6", "::1")
+        and of("2001:db8::3", "TCP6", "::1") is None
+    )
     assert of("2001:db8:0:1::1", "TCP6", "::1")
     first.close()
     assert eventually(lambda: of("192.0.2.1") is not None)
@@ -116,9 +120,12 @@ def test_client_that_takes_nothing_is_cut_off_by_the_rate(start, app):
 
 
 @pytest.mark.parametrize("app", [whole, in_parts])
-@pytest.mark.parametrize("options", [{"write_rate": 0}, {"write_rate": 1}, {"write_rate": 50_000_000, "write_grace_seconds": 60}])
+@pytest.mark.parametrize(
+    "options", [{"write_rate": 0}, {"write_rate": 1}, {"write_rate": 50_000_000, "write_grace_seconds": 60}]
+)
 def test_slow_client_goes_on_if_it_may(start, app, options):
-    """Although the kernel tells of room for more only when much has been read, far later than after the grace."""
+    """Although the kernel tells of room for more only when much has been read, far later than after the
+    grace."""
     server = start(app, write_seconds=1, **{"write_grace_seconds": 0.1, **options})
     reader = Reader(server)
     assert reader.read(0.01, 600_000) and reader.received >= 600_000

@@ -1,4 +1,5 @@
-"""What we accept, h11 and httptools accept too, and they see the same message: nothing can be smuggled past one of them through us.
+"""What we accept, h11 and httptools accept too, and they see the same message: nothing can be smuggled past
+one of them through us.
 
 We may be stricter than they; where they refuse what we accept, the case says why in LAXER.
 """
@@ -11,8 +12,12 @@ import pytest
 
 import syncless
 
-h11 = pytest.importorskip("h11", reason="h11 is one of the parsers that ours is compared with: pip install h11")
-httptools = pytest.importorskip("httptools", reason="httptools is one of the parsers that ours is compared with: pip install httptools")
+h11 = pytest.importorskip(
+    "h11", reason="h11 is one of the parsers that ours is compared with: pip install h11"
+)
+httptools = pytest.importorskip(
+    "httptools", reason="httptools is one of the parsers that ours is compared with: pip install httptools"
+)
 
 CASES = json.loads((pathlib.Path(__file__).parent / "cases.json").read_text())
 
@@ -21,8 +26,13 @@ LAXER = {
     "unknown method": {"httptools": "llhttp has a list of methods"},
     "lower-case method": {"httptools": "llhttp has a list of methods"},
     "all characters of a token in a method": {"httptools": "llhttp has a list of methods"},
-    "empty lines before": {"h11": "h11 skips one empty line, we any number of them (RFC 9112, 2.2: at least one)"},
-    "raw UTF-8 in the target": {"h11": "curl sends it; h11 wants ASCII", "httptools": "curl sends it; llhttp wants ASCII"},
+    "empty lines before": {
+        "h11": "h11 skips one empty line, we any number of them (RFC 9112, 2.2: at least one)"
+    },
+    "raw UTF-8 in the target": {
+        "h11": "curl sends it; h11 wants ASCII",
+        "httptools": "curl sends it; llhttp wants ASCII",
+    },
 }
 
 
@@ -90,7 +100,11 @@ def tell(environ, start_response):
     body = environ["wsgi.input"].read()
     start_response("200 OK", [])
     query = environ["QUERY_STRING"]
-    told = [environ["REQUEST_METHOD"], environ["PATH_INFO"] + ("?" + query if query else ""), body.decode("latin-1")]
+    told = [
+        environ["REQUEST_METHOD"],
+        environ["PATH_INFO"] + ("?" + query if query else ""),
+        body.decode("latin-1"),
+    ]
     return [json.dumps(told).encode()]
 
 
@@ -105,7 +119,9 @@ def compare(name, ours, data):
         assert theirs[2].decode("latin-1") == ours[2], f"{other} sees another body in {data!r}"
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case["outcome"] == 200], ids=lambda case: case["name"])
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case["outcome"] == 200], ids=lambda case: case["name"]
+)
 def test_what_we_accept_others_accept_alike(start, case):
     data = case["request"].encode("latin-1")
     ours = seen_by_us(start, start(tell), data)
@@ -113,7 +129,14 @@ def test_what_we_accept_others_accept_alike(start, case):
 
 
 PIECES = [bytes([byte]) for byte in b"\r\n \t:013af;,\0\x0b\x7f\xff+-_"]
-PIECES += [b"\r\n", b"chunked", b"Content-Length: 3\r\n", b"Transfer-Encoding: chunked\r\n", b"Host: b\r\n", b"Connection: close\r\n"]
+PIECES += [
+    b"\r\n",
+    b"chunked",
+    b"Content-Length: 3\r\n",
+    b"Transfer-Encoding: chunked\r\n",
+    b"Host: b\r\n",
+    b"Connection: close\r\n",
+]
 PIECES += [b"0\r\n\r\n", b"3\r\nabc\r\n", b"HTTP/1.1", b"HTTP/1.0", b"POST ", b"GET "]
 
 
@@ -135,7 +158,8 @@ def mutate(data, choose):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_random_changes(start, seed):
-    """Seeded mutations of the cases: the same one-sided comparison, with known differences of taste left out."""
+    """Seeded mutations of the cases: the same one-sided comparison, with known differences of taste left
+    out."""
     choose = random.Random(seed)
     server = start(tell, body_bytes=100_000, defer_accept=False)
     compared = 0
@@ -148,7 +172,9 @@ def test_random_changes(start, seed):
         for other, see in (("h11", seen_by_h11), ("httptools", seen_by_httptools)):
             theirs = see(data)
             if theirs is None:
-                continue  # a matter of taste (methods, characters of targets) or of a message that goes on; framing is what counts
+                # a matter of taste (methods, characters of targets) or of a message that goes on; framing is
+                # what counts
+                continue
             compared += 1
             assert theirs[0].decode("latin-1") == ours[0], (other, line)
             assert theirs[2].decode("latin-1") == ours[2], f"{other} sees another body in {data!r}"

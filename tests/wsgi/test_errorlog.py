@@ -39,7 +39,10 @@ class Unread:
 
     def __init__(self, workers=0):
         self.process = subprocess.Popen(
-            [sys.executable, "-c", APP, str(workers)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", APP, str(workers)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         self.address = "127.0.0.1", int(re.search(r":(\d+)/", self.process.stdout.readline())[1])
 
@@ -191,7 +194,9 @@ def test_streams_that_are_no_plain_files_get_what_is_written(start):
 
     log = Log()
     assert start.client(start(app, error_log=log)).get()[0] == 500
-    assert log.getvalue().startswith("told\nError in GET /:\n") and log.getvalue().endswith("RuntimeError: boom\n")
+    assert log.getvalue().startswith("told\nError in GET /:\n") and log.getvalue().endswith(
+        "RuntimeError: boom\n"
+    )
 
 
 def test_error_log_file_has_lines_at_once_and_is_opened_anew(start, tmp_path):

@@ -1,4 +1,5 @@
-"""os.fork() in an application where both sides return: the parent answers, and the child's process ends with its request."""
+"""os.fork() in an application where both sides return: the parent answers, and the child's process ends with
+its request."""
 
 import http.client
 import json
@@ -57,8 +58,11 @@ with open("errors", "w") as errors:
 
 @pytest.fixture
 def forking(tmp_path):
-    """A server in a process of its own: (port, children()); children() gives {pid: exit status or "lives"}."""
-    process = subprocess.Popen([sys.executable, "-c", APP], cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    """A server in a process of its own: (port, children()); children() gives {pid: exit status or
+    "lives"}."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", APP], cwd=tmp_path, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     port = int(process.stdout.readline().split(":")[2].split("/")[0])
 
     def children():
@@ -137,7 +141,9 @@ def test_the_child_takes_no_byte_of_the_parents_body(forking):
         assert eventually(lambda: 0 in children().values())
         sock.sendall(b"def")
         assert bodies(sock.makefile("rb").read()) == [b"abcdef"]
-    assert bodies(exchange(port, b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc")) == [b"abc"]
+    assert bodies(
+        exchange(port, b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc")
+    ) == [b"abc"]
     assert eventually(lambda: list(children().values()) == [0, 0])
 
 
@@ -150,7 +156,8 @@ def test_how_the_child_ends_is_its_exit_status(forking, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_that_stops_a_server_ends_a_child(forking, tmp_path, number):
-    """It is no server: it dies, as a program without a handler does, and takes nothing of the parent's away."""
+    """It is no server: it dies, as a program without a handler does, and takes nothing of the parent's
+    away."""
     port, children = forking
     assert bodies(exchange(port, get("/stays", "Connection: close\r\n"))) == [b"parent"]
     (child,) = children()
@@ -187,6 +194,10 @@ with Server(app, bind=["127.0.0.1:0", "unix:socket"], access_log="log") as serve
 if not pid:
     os._exit(7 if server.census() == {} else 8)
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.stdout.splitlines() == ["b'parent' b'parent'", "7", "b'parent' " * 3 + "b'parent'"], done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.splitlines() == ["b'parent' b'parent'", "7", "b'parent' " * 3 + "b'parent'"], (
+        done.stderr
+    )
     assert (tmp_path / "log").read_text().count("GET /") == 6

@@ -1,4 +1,5 @@
-"""Flask, Django and CherryPy over a real socket, as their users use them. The sites are in tests/wsgi/apps/."""
+"""Flask, Django and CherryPy over a real socket, as their users use them. The sites are in
+tests/wsgi/apps/."""
 
 import hashlib
 import http.client
@@ -25,8 +26,19 @@ MEGABYTE = os.urandom(1 << 20)
 
 class Site:
     def __init__(self, name):
-        command = [sys.executable, "-W", "ignore", "-m", "syncless", f"tests.wsgi.apps.{SITES[name]}", "--bind", "127.0.0.1:0"]
-        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        command = [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-m",
+            "syncless",
+            f"tests.wsgi.apps.{SITES[name]}",
+            "--bind",
+            "127.0.0.1:0",
+        ]
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         line = self.process.stdout.readline()
         if not line:
             raise AssertionError(self.process.communicate()[1])
@@ -96,14 +108,22 @@ def test_a_hundred_megabytes_of_multipart(site, chunked):
 def test_a_raw_body_in_chunks(site):
     if site.name in ("django", "cherrypy"):
         pytest.skip("it reads a body only by its Content-Length")
-    status, _, body = site.ask("POST", "/raw", iter([b"abc", MEGABYTE, b"x"]), {"Transfer-Encoding": "chunked"}, True)
+    status, _, body = site.ask(
+        "POST", "/raw", iter([b"abc", MEGABYTE, b"x"]), {"Transfer-Encoding": "chunked"}, True
+    )
     assert status == 200
-    assert json.loads(body) == {"size": 4 + len(MEGABYTE), "sha256": hashlib.sha256(b"abc" + MEGABYTE + b"x").hexdigest()}
+    assert json.loads(body) == {
+        "size": 4 + len(MEGABYTE),
+        "sha256": hashlib.sha256(b"abc" + MEGABYTE + b"x").hexdigest(),
+    }
 
 
 def test_a_raw_body_by_length(site):
     status, _, body = site.ask("POST", "/raw", MEGABYTE * 3)
-    assert status == 200 and json.loads(body) == {"size": 3 << 20, "sha256": hashlib.sha256(MEGABYTE * 3).hexdigest()}
+    assert status == 200 and json.loads(body) == {
+        "size": 3 << 20,
+        "sha256": hashlib.sha256(MEGABYTE * 3).hexdigest(),
+    }
 
 
 def test_streams(site):
@@ -156,7 +176,9 @@ def test_head_and_empty_answers(site):
         connection.request("HEAD", "/")
         response = connection.getresponse()
         assert response.status == 200 and response.read() == b""
-        assert response.headers["Content-Length"] == ("5" if site.name != "django" else None)  # Django gives an iterable
+        assert response.headers["Content-Length"] == (
+            "5" if site.name != "django" else None
+        )  # Django gives an iterable
         connection.request("GET", "/")
         assert connection.getresponse().read() == b"hello"
     connection.close()

@@ -42,6 +42,12 @@ def test_the_fuzzer_notices_what_is_left_behind(reports):
 def test_a_few_seconds_of_soaking():
     pytest.importorskip("trustme", reason="trustme makes the certificates of the soak: pip install trustme")
     done = syncless.run_in_thread(
-        lambda: subprocess.run([sys.executable, "-m", "tests.soak", "--seconds", "4"], cwd=ROOT, capture_output=True, text=True, timeout=55)
+        lambda: subprocess.run(
+            [sys.executable, "-m", "tests.soak", "--seconds", "4"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=55,
+        )
     )
     assert done.returncode == 0 and "the invariant holds" in done.stdout, done.stdout + done.stderr

@@ -17,7 +17,9 @@ def by_length(body):
 
 
 def in_chunks(body, size=5):
-    chunks = b"".join(b"%x\r\n%s\r\n" % (len(body[i : i + size]), body[i : i + size]) for i in range(0, len(body), size))
+    chunks = b"".join(
+        b"%x\r\n%s\r\n" % (len(body[i : i + size]), body[i : i + size]) for i in range(0, len(body), size)
+    )
     return b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
 
 
@@ -35,11 +37,25 @@ READERS = {
     "readlines with a hint": lambda body: body.readlines(5) + body.readlines(),
     "iteration": lambda body: list(body),
     "mixed": lambda body: [body.readline(), body.read(3), body.readline(), body.read()],
-    "readinto": lambda body: [bytes(buffer[:n]) for buffer in [bytearray(1000)] for n in [body.readinto(buffer)]],
+    "readinto": lambda body: [
+        bytes(buffer[:n]) for buffer in [bytearray(1000)] for n in [body.readinto(buffer)]
+    ],
 }
 PARTS = {
     "lines": [b"line one\n", b"line two\r\n", b"\n", b"last without end"],
-    "limited lines": [b"line", b" one", b"\n", b"line", b" two", b"\r\n", b"\n", b"last", b" wit", b"hout", b" end"],
+    "limited lines": [
+        b"line",
+        b" one",
+        b"\n",
+        b"line",
+        b" two",
+        b"\r\n",
+        b"\n",
+        b"last",
+        b" wit",
+        b"hout",
+        b" end",
+    ],
     "readlines": [b"line one\n", b"line two\r\n", b"\n", b"last without end"],
     "iteration": [b"line one\n", b"line two\r\n", b"\n", b"last without end"],
 }
@@ -99,7 +115,9 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
-    ("framed", "size"), [(by_length, 2_000_000), (lambda body: in_chunks(body, 1), 60_000)], ids=["by length", "in tiny chunks"]
+    ("framed", "size"),
+    [(by_length, 2_000_000), (lambda body: in_chunks(body, 1), 60_000)],
+    ids=["by length", "in tiny chunks"],
 )
 def test_reading_costs_in_proportion_to_the_body(start, framed, size, way):
     """Four times the body costs about four times the CPU time, not sixteen times."""
@@ -161,7 +179,9 @@ def test_an_announced_body_takes_no_room_before_it_comes(start, want):
     try:
         client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (1 << 30) + b"x" * 100_000)
         assert parked.wait(10)
-        assert eventually(lambda: any(tasklet.waiting_for == "request body" for tasklet in syncless.tasklets()))
+        assert eventually(
+            lambda: any(tasklet.waiting_for == "request body" for tasklet in syncless.tasklets())
+        )
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -186,7 +206,9 @@ def test_100_continue_is_said_when_the_body_is_wanted(start):
     client.send(head % b"/wanted" + b"xyz")  # it did not wait: no interim answer
     assert client.response()[2] == b"xyz"
     client.send(head % b"/unwanted")
-    assert client.response()[2] == b"no" and client.at_end(), "the client may or may not send the body: the connection is of no more use"
+    assert client.response()[2] == b"no" and client.at_end(), (
+        "the client may or may not send the body: the connection is of no more use"
+    )
 
 
 def test_an_unread_body_is_drained_or_the_connection_closed(start):
@@ -261,7 +283,9 @@ def test_an_application_may_answer_a_bad_body_itself(start):
             return [b"mine"]
 
     client = start.client(start(app))
-    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    client.send(
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"
+    )
     status, _, body = client.response()
     assert (status, body) == (422, b"mine") and client.at_end()
 

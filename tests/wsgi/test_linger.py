@@ -106,7 +106,9 @@ def test_slow_client_is_closed_and_quick_one_stays(start, rate, stays):
     assert bool(server.census()["connections"]) is stays
 
 
-@pytest.mark.parametrize("limits", [{"linger_seconds": 0.2, "linger_idle_seconds": 0.05}, {"linger_bytes": 1_000_000}])
+@pytest.mark.parametrize(
+    "limits", [{"linger_seconds": 0.2, "linger_idle_seconds": 0.05}, {"linger_bytes": 1_000_000}]
+)
 def test_time_and_bytes_are_bounded(start, limits):
     server = start(deaf, **limits)
     client = linger(start, server)

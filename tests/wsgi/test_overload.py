@@ -1,4 +1,5 @@
-"""More clients, requests and bytes than the server has room for; requests that take too long; clients that leave."""
+"""More clients, requests and bytes than the server has room for; requests that take too long; clients that
+leave."""
 
 import gc
 import io
@@ -93,7 +94,11 @@ def test_too_many_requests_are_queued_and_then_refused(start):
 
 
 def test_a_refused_head_request_has_no_body(start):
-    server = start(lambda environ, start_response: syncless.sleep(0.1) or hello(environ, start_response), requests=1, queued=0)
+    server = start(
+        lambda environ, start_response: syncless.sleep(0.1) or hello(environ, start_response),
+        requests=1,
+        queued=0,
+    )
     first, second = start.client(server), start.client(server)
     first.send(GET)
     syncless.sleep(0.01)
@@ -127,7 +132,11 @@ def test_no_more_run_than_may(start):
 
 def test_waiting_in_the_queue_has_an_end(start):
     go_on = syncless.Event()
-    server = start(lambda environ, start_response: go_on.wait() and hello(environ, start_response), requests=1, queue_seconds=0.05)
+    server = start(
+        lambda environ, start_response: go_on.wait() and hello(environ, start_response),
+        requests=1,
+        queue_seconds=0.05,
+    )
     first, second = start.client(server), start.client(server)
     first.send(GET)
     syncless.sleep(0.01)
@@ -139,7 +148,9 @@ def test_waiting_in_the_queue_has_an_end(start):
 
 
 def test_pipelined_requests_in_the_queue(start):
-    server = start(lambda environ, start_response: syncless.sleep(0.005) or hello(environ, start_response), requests=1)
+    server = start(
+        lambda environ, start_response: syncless.sleep(0.005) or hello(environ, start_response), requests=1
+    )
     clients = [start.client(server) for _ in range(4)]
     for client in clients:
         client.send(GET * 5)
@@ -151,7 +162,9 @@ def test_pipelined_requests_in_the_queue(start):
 def test_clients_that_leave_the_queue(start, reset):
     """Their turn goes to the next; nothing is left behind (the fixture counts)."""
     go_on = syncless.Event()
-    server = start(lambda environ, start_response: go_on.wait() and hello(environ, start_response), requests=1)
+    server = start(
+        lambda environ, start_response: go_on.wait() and hello(environ, start_response), requests=1
+    )
     clients = [start.client(server) for _ in range(4)]
     for client in clients:
         client.send(GET)
@@ -165,7 +178,9 @@ def test_clients_that_leave_the_queue(start, reset):
 
 
 def test_stopping_with_a_queue(start):
-    server = start(lambda environ, start_response: syncless.sleep(0.03) or hello(environ, start_response), requests=1)
+    server = start(
+        lambda environ, start_response: syncless.sleep(0.03) or hello(environ, start_response), requests=1
+    )
     clients = [start.client(server) for _ in range(3)]
     for client in clients:
         client.send(GET)
@@ -175,7 +190,9 @@ def test_stopping_with_a_queue(start):
 
 
 def test_stopping_at_once_with_a_queue(start):
-    server = start(lambda environ, start_response: syncless.sleep(5) or hello(environ, start_response), requests=1)
+    server = start(
+        lambda environ, start_response: syncless.sleep(5) or hello(environ, start_response), requests=1
+    )
     clients = [start.client(server) for _ in range(3)]
     for client in clients:
         client.send(GET)
@@ -315,7 +332,10 @@ def test_a_deadline_for_each_request(start):
     assert start.client(server).get("/answers")[2] == b"hello"
     status, headers, _ = start.client(server).get("/")
     assert status == 503 and headers["retry-after"] == "1"
-    assert seen == ["raised", "raised"] and "RequestTimeout: the request took longer than 0.03 s" in log.getvalue()
+    assert (
+        seen == ["raised", "raised"]
+        and "RequestTimeout: the request took longer than 0.03 s" in log.getvalue()
+    )
 
 
 def test_the_deadline_in_mid_stream_aborts(start):
@@ -473,4 +493,8 @@ def test_reading_the_body_in_a_tasklet_that_outlives_the_request(start):
         assert client.at_end()
     finally:
         syncless.set_error_handler(previous)
-    assert len(seen) == 1 and re.search("ended|closed|no longer", seen[0]) and "another tasklet is reading" in errors[0]
+    assert (
+        len(seen) == 1
+        and re.search("ended|closed|no longer", seen[0])
+        and "another tasklet is reading" in errors[0]
+    )

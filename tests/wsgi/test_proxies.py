@@ -36,7 +36,11 @@ def test_nothing_is_believed_by_default_or_from_others(start, trusted):
     client = start.client(start(tell, trusted=trusted))
     for _ in range(3):  # the fields of a connection are remembered
         seen = asked(client, FORGED)
-        assert seen["REMOTE_ADDR"] == "127.0.0.1" and seen["wsgi.url_scheme"] == "http" and seen["HTTP_HOST"] == "test"
+        assert (
+            seen["REMOTE_ADDR"] == "127.0.0.1"
+            and seen["wsgi.url_scheme"] == "http"
+            and seen["HTTP_HOST"] == "test"
+        )
         assert set(seen) == {"REMOTE_ADDR", "REMOTE_PORT", "wsgi.url_scheme", "HTTP_HOST", "SERVER_PORT"}
 
 
@@ -52,12 +56,22 @@ def test_trusted_peer_is_believed_only_the_address_by_default(start):
 
 
 def test_a_trusted_peer_is_believed_what_it_sets_and_no_more(start):
-    client = start.client(start(tell, trusted="127.0.0.1", trusted_fields=["X-Forwarded-For", "x-forwarded-proto"]))
+    client = start.client(
+        start(tell, trusted="127.0.0.1", trusted_fields=["X-Forwarded-For", "x-forwarded-proto"])
+    )
     for _ in range(3):
         seen = asked(client, FORGED)
-        assert (seen["REMOTE_ADDR"], seen["REMOTE_PORT"], seen["wsgi.url_scheme"], seen["HTTPS"]) == ("6.6.6.6", "", "https", "on")
+        assert (seen["REMOTE_ADDR"], seen["REMOTE_PORT"], seen["wsgi.url_scheme"], seen["HTTPS"]) == (
+            "6.6.6.6",
+            "",
+            "https",
+            "on",
+        )
         assert seen["HTTP_HOST"] == "test"
-        assert {key for key in seen if "FORWARDED" in key or "REAL" in key} == {"HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_PROTO"}
+        assert {key for key in seen if "FORWARDED" in key or "REAL" in key} == {
+            "HTTP_X_FORWARDED_FOR",
+            "HTTP_X_FORWARDED_PROTO",
+        }
     assert asked(client)["REMOTE_ADDR"] == "127.0.0.1"
 
 
@@ -112,13 +126,22 @@ def test_the_forwarded_field():
     forwarding = Forwarding(Trust(["*"]), ["forwarded"])
 
     def after(value):
-        environ = {"REMOTE_ADDR": "10.0.0.1", "wsgi.url_scheme": "http", "HTTP_FORWARDED": value, "HTTP_X_FORWARDED_FOR": "6.6.6.6"}
+        environ = {
+            "REMOTE_ADDR": "10.0.0.1",
+            "wsgi.url_scheme": "http",
+            "HTTP_FORWARDED": value,
+            "HTTP_X_FORWARDED_FOR": "6.6.6.6",
+        }
         forwarding(environ)
         assert "HTTP_X_FORWARDED_FOR" not in environ
         return environ["REMOTE_ADDR"], environ["wsgi.url_scheme"], environ.get("HTTP_HOST")
 
     assert after('For="[2001:db8:cafe::17]:4711"') == ("2001:db8:cafe::17", "http", None)
-    assert after("for=192.0.2.60;proto=https;by=203.0.113.43;host=a.example") == ("192.0.2.60", "https", "a.example")
+    assert after("for=192.0.2.60;proto=https;by=203.0.113.43;host=a.example") == (
+        "192.0.2.60",
+        "https",
+        "a.example",
+    )
     assert after('for="_gazonk"') == ("10.0.0.1", "http", None)
     for malformed in ("for=1.1.1.1 proto=https", 'for="1.1.1.1', "=", "for", 'for=1.1.1.1;proto="https'):
         assert after(malformed) == ("10.0.0.1", "http", None)
@@ -245,7 +268,9 @@ def test_others_may_not_announce(start):
 
 
 def test_a_header_before_tls(start, tmp_path):
-    trustme = pytest.importorskip("trustme", reason="trustme makes the certificate of this test: pip install trustme")
+    trustme = pytest.importorskip(
+        "trustme", reason="trustme makes the certificate of this test: pip install trustme"
+    )
     authority = trustme.CA()
     context, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
     authority.issue_cert("localhost").configure_cert(context)

@@ -36,11 +36,15 @@ def test_the_shortest_answer(start):
     status, headers, body = client.get()
     assert (status, body) == (200, HELLO)
     assert headers["content-length"] == "13" and headers["content-type"] == "text/plain"
-    assert headers["server"] == "syncless" and headers["date"].endswith(" GMT") and "connection" not in headers
+    assert (
+        headers["server"] == "syncless" and headers["date"].endswith(" GMT") and "connection" not in headers
+    )
     assert client.get()[0] == 200
 
 
-@pytest.mark.parametrize("parts", [[], [b""], [b"a", b"b"], [b"", b"a", b""], [b"x" * 20000], [b"x" * 20000, b"y" * 300000]])
+@pytest.mark.parametrize(
+    "parts", [[], [b""], [b"a", b"b"], [b"", b"a", b""], [b"x" * 20000], [b"x" * 20000, b"y" * 300000]]
+)
 @pytest.mark.parametrize("kind", [list, tuple, iter, lambda parts: (part for part in parts)])
 def test_bodies_of_all_shapes(start, parts, kind):
     def app(environ, start_response):
@@ -150,7 +154,14 @@ def test_205_has_no_content_and_says_so(start, headers, streamed):
 
 @pytest.mark.parametrize(
     ("value", "closes"),
-    [("close", True), ("Close", True), ("close, x", True), ("x ,\tCLOSE", True), ("closed, x-close", False), ("", False)],
+    [
+        ("close", True),
+        ("Close", True),
+        ("close, x", True),
+        ("x ,\tCLOSE", True),
+        ("closed, x-close", False),
+        ("", False),
+    ],
 )
 def test_connection_header_of_the_application_is_a_list(start, value, closes):
     client = start.client(start(plain(HELLO, headers=[("Connection", value)])))
@@ -161,7 +172,8 @@ def test_connection_header_of_the_application_is_a_list(start, value, closes):
 
 
 def test_text_of_a_client_reaches_the_error_log_escaped(start, errors):
-    """It begins no line of its own and moves no cursor, neither from the path nor from an exception's message."""
+    """It begins no line of its own and moves no cursor, neither from the path nor from an exception's
+    message."""
 
     def app(environ, start_response):
         names.append(syncless.current().name)
@@ -203,7 +215,9 @@ def test_head(start):
     for path, length in [("/given", "13"), ("/list", "13"), ("/empty", None), ("/stream", None)]:
         client.send(f"HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
         status, headers, _ = client.response(head_only=True)
-        assert status == 200 and headers.get("content-length") == length and "transfer-encoding" not in headers
+        assert (
+            status == 200 and headers.get("content-length") == length and "transfer-encoding" not in headers
+        )
     assert client.get("/list")[2] == HELLO
 
 
@@ -222,7 +236,11 @@ def test_too_much_body_is_cut_and_too_little_aborts(start, errors):
 
 
 def test_connection_headers(start):
-    server = start(plain(HELLO, headers=[("Keep-Alive", "timeout=5"), ("Transfer-Encoding", "chunked"), ("Upgrade", "x")]))
+    server = start(
+        plain(
+            HELLO, headers=[("Keep-Alive", "timeout=5"), ("Transfer-Encoding", "chunked"), ("Upgrade", "x")]
+        )
+    )
     client = start.client(server)
     _, headers, body = client.get("/", "Connection: close\r\n")
     assert headers["connection"] == "close" and body == HELLO and client.at_end()
@@ -488,8 +506,16 @@ def test_environ_flags(start):
     server = start(app)
     client = start.client(server)
     client.get()
-    assert seen["wsgi.version"] == (1, 0) and seen["wsgi.url_scheme"] == "http" and seen["wsgi.input_terminated"] is True
-    assert seen["wsgi.multithread"] is True and seen["wsgi.multiprocess"] is False and seen["wsgi.run_once"] is False
+    assert (
+        seen["wsgi.version"] == (1, 0)
+        and seen["wsgi.url_scheme"] == "http"
+        and seen["wsgi.input_terminated"] is True
+    )
+    assert (
+        seen["wsgi.multithread"] is True
+        and seen["wsgi.multiprocess"] is False
+        and seen["wsgi.run_once"] is False
+    )
     assert seen["REMOTE_ADDR"] == "127.0.0.1" and seen["REMOTE_PORT"] == str(client.sock.getsockname()[1])
     assert seen["SERVER_PORT"] == str(server.port) and seen["SCRIPT_NAME"] == ""
 
@@ -582,11 +608,17 @@ def data_segments(client):
 
 @pytest.mark.parametrize(
     ("body", "segments"),
-    [([HELLO], 1), ([HELLO, HELLO], 1), ([b"x" * 20_000], 1), (iter([HELLO]), 2)],  # a generator's last chunk comes when it ends
+    [
+        ([HELLO], 1),
+        ([HELLO, HELLO], 1),
+        ([b"x" * 20_000], 1),
+        (iter([HELLO]), 2),
+    ],  # a generator's last chunk comes when it ends
     ids=["one part", "two parts", "a large part", "a generator"],
 )
 def test_head_and_first_part_leave_together(start, body, segments):
-    """One system call, one segment: on the loopback, whose segments take 64 kB, that is what the client's kernel counts."""
+    """One system call, one segment: on the loopback, whose segments take 64 kB, that is what the client's
+    kernel counts."""
 
     def app(environ, start_response):
         start_response("200 OK", [])

@@ -1,4 +1,5 @@
-"""What one request leaves to the next: the environ for the same head, the response head of the same objects. Nobody can tell."""
+"""What one request leaves to the next: the environ for the same head, the response head of the same objects.
+Nobody can tell."""
 
 import gc
 import weakref
@@ -66,7 +67,9 @@ def remembering(start, **options):
 
     def app(environ, start_response):
         seen.append(id(environ))
-        fillers.append({"its": "own"})  # takes the place of one that has been freed, so that no number comes twice
+        fillers.append(
+            {"its": "own"}
+        )  # takes the place of one that has been freed, so that no number comes twice
         return answer(start_response)
 
     return start(app, **options), seen
@@ -138,7 +141,8 @@ def test_an_environ_that_somebody_keeps_is_not_given_away(start):
 
 
 def test_an_environ_in_use_elsewhere_is_not_given_away(start):
-    """A tasklet that goes on after the response, and a request that waits while the same head comes on another connection."""
+    """A tasklet that goes on after the response, and a request that waits while the same head comes on
+    another connection."""
     go_on, seen = syncless.Event(), []
 
     def later(environ):
@@ -186,7 +190,9 @@ def test_other_heads_get_other_environs(start):
         (b"GET /a HTTP/1.0\r\nHost: t\r\nConnection: keep-alive\r\n\r\n", b"GET /a  HTTP/1.0 - - "),
         (b"\r\nGET /a HTTP/1.1\r\nHost: t\r\n\r\n", b"GET /a  HTTP/1.1 - - "),
     ]
-    for head, expected in heads * 2 + [pair for other in heads for pair in (heads[0], other, heads[0], heads[0])]:
+    for head, expected in heads * 2 + [
+        pair for other in heads for pair in (heads[0], other, heads[0], heads[0])
+    ]:
         for times in (1, 2, 5):
             for client in clients:
                 client.send(head * times)
@@ -242,7 +248,10 @@ def test_what_a_client_sent_is_not_kept_when_it_has_gone(start):
     """Not in the environs that were kept for it, either: a password may be in them."""
 
     def kept():
-        return sum(type(found) is dict and found.get("HTTP_AUTHORIZATION") == "Basic c2VjcmV0" for found in gc.get_objects())
+        return sum(
+            type(found) is dict and found.get("HTTP_AUTHORIZATION") == "Basic c2VjcmV0"
+            for found in gc.get_objects()
+        )
 
     server = start(lambda environ, start_response: answer(start_response))
     client = start.client(server)
@@ -264,7 +273,9 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.parametrize("extra", [[], [("Content-Length", "2")], [("Connection", "close")], [("X-Long", "x" * 3000)]])
+@pytest.mark.parametrize(
+    "extra", [[], [("Content-Length", "2")], [("Connection", "close")], [("X-Long", "x" * 3000)]]
+)
 @pytest.mark.parametrize("status", ["200 OK", "204 No Content", "304 Not Modified"])
 @pytest.mark.parametrize("parts", [[b"ok"], [b"o", b"k"], []])
 def test_a_head_of_the_same_objects_is_framed_for_each_request(start, status, extra, parts):

@@ -30,7 +30,9 @@ OPENINGS = {
 @pytest.fixture
 def crowded(start):
     """A server in a process of its own with 60 descriptors and two ports: (ports, connect(port), process)."""
-    process = subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     ports = [int(process.stdout.readline().split(":")[2].split("/")[0]) for _ in range(2)]
 
     def connect(port):

@@ -75,7 +75,9 @@ def test_stopping_server_answers_next_request_of_kept_connection_and_closes_it(s
 @pytest.mark.parametrize("closing", ["stop", "idle deadline", "room for another"])
 def test_request_that_has_come_is_answered_before_idle_connection_closes(start, closing):
     """The loop has not told of it yet, because all this happens in one turn of it."""
-    server = start(slow, stop_idle_seconds=0, idle_seconds=0.2, connections=1 if closing == "room for another" else 0)
+    server = start(
+        slow, stop_idle_seconds=0, idle_seconds=0.2, connections=1 if closing == "room for another" else 0
+    )
     client = start.client(server)
     assert client.get()[0] == 200
     if closing == "room for another":
@@ -159,7 +161,8 @@ def test_a_stopped_server_can_start_again():
 
 @pytest.fixture
 def program(tmp_path):
-    """What runs `python -m syncless app:app ...` and returns the process and its address; the file that is there when /slow has begun."""
+    """What runs `python -m syncless app:app ...` and returns the process and its address; the file that is
+    there when /slow has begun."""
     (tmp_path / "app.py").write_text(APP)
     processes = []
 
@@ -210,10 +213,15 @@ def test_a_second_signal_means_now(program, start):
 
 def test_a_killed_server_leaves_a_socket_file_that_the_next_one_removes(tmp_path, program):
     path = tmp_path / "socket"
-    first = subprocess.Popen([sys.executable, "-m", "syncless", "examples.hello", "--bind", f"unix:{path}"], stdout=subprocess.PIPE)
+    first = subprocess.Popen(
+        [sys.executable, "-m", "syncless", "examples.hello", "--bind", f"unix:{path}"], stdout=subprocess.PIPE
+    )
     first.stdout.readline()
     second = subprocess.run(
-        [sys.executable, "-m", "syncless", "examples.hello", "--bind", f"unix:{path}"], capture_output=True, text=True, timeout=20
+        [sys.executable, "-m", "syncless", "examples.hello", "--bind", f"unix:{path}"],
+        capture_output=True,
+        text=True,
+        timeout=20,
     )
     assert second.returncode == 1 and "cannot listen" in second.stderr
     os.kill(first.pid, signal.SIGKILL)

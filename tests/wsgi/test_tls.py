@@ -17,7 +17,9 @@ import syncless
 from syncless.http.certificates import server_context
 from syncless.wsgi import Server
 
-trustme = pytest.importorskip("trustme", reason="trustme makes the certificates of these tests: pip install trustme")
+trustme = pytest.importorskip(
+    "trustme", reason="trustme makes the certificates of these tests: pip install trustme"
+)
 
 
 class Authority:
@@ -78,7 +80,9 @@ def test_requests_over_one_connection(https, authority):
     assert server.url.startswith("https://127.0.0.1:")
 
     def client():
-        connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=authority.context, timeout=10)
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", server.port, context=authority.context, timeout=10
+        )
         bodies = []
         for _ in range(3):
             connection.request("GET", "/")
@@ -106,7 +110,9 @@ def test_large_bodies_both_ways_and_files(https, authority, tmp_path):
     server = https(app)
 
     def client():
-        connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=authority.context, timeout=30)
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", server.port, context=authority.context, timeout=30
+        )
         for method, path, body in (("POST", "/", blob), ("GET", "/file", None), ("GET", "/stream", None)):
             connection.request(method, path, body)
             assert connection.getresponse().read() == blob, path
@@ -204,7 +210,10 @@ def test_names_choose_certificates(start, authority):
         hello,
         certfile=authority.files("first.test")[0],
         keyfile=authority.files("first.test")[1],
-        certificates={"second.test": authority.files("second.test"), "*.wild.test": authority.files("*.wild.test")},
+        certificates={
+            "second.test": authority.files("second.test"),
+            "*.wild.test": authority.files("*.wild.test"),
+        },
     )
 
     def shown(name):
@@ -276,14 +285,19 @@ def test_alpn_chooses_http_1_1(https, authority):
     assert in_thread(chosen) == "http/1.1"
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="Python's ssl cannot renegotiate, and openssl is not installed")
+@pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="Python's ssl cannot renegotiate, and openssl is not installed"
+)
 def test_clients_cannot_renegotiate(https):
-    """TLS 1.2 lets a client ask for handshakes without end, each of which costs the server most (CVE-2011-1473)."""
+    """TLS 1.2 lets a client ask for handshakes without end, each of which costs the server most
+    (CVE-2011-1473)."""
     server = https(hello)
     command = ["openssl", "s_client", "-tls1_2", "-connect", "{}:{}".format(*server.address[:2])]
 
     def renegotiate():
-        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
         with child:
             seen = b""
             while b"Verify return code" not in seen:  # the first handshake is over
@@ -312,12 +326,16 @@ def test_both_on_one_port(https, start, authority):
 
 def test_tls_on_one_address_and_plain_on_another(start, authority):
     certfile, keyfile = authority.files("localhost", "127.0.0.1")
-    server = start(hello, certfile=certfile, keyfile=keyfile, bind=["http://127.0.0.1:0", "https://127.0.0.1:0"])
+    server = start(
+        hello, certfile=certfile, keyfile=keyfile, bind=["http://127.0.0.1:0", "https://127.0.0.1:0"]
+    )
     assert [url.partition(":")[0] for url in server.urls] == ["http", "https"]
     assert start.client(server).get()[2] == b"http None "
 
 
-@pytest.mark.parametrize("junk", [b"\x16", b"\x16\x03\x01\x00\x05hello", b"\x16\x03\x01\x02\x00" + bytes(600), b"\x16" * 5000])
+@pytest.mark.parametrize(
+    "junk", [b"\x16", b"\x16\x03\x01\x00\x05hello", b"\x16\x03\x01\x02\x00" + bytes(600), b"\x16" * 5000]
+)
 @pytest.mark.parametrize("reset", [False, True])
 def test_junk_instead_of_a_handshake(https, start, authority, junk, reset):
     server = https(hello, greeting_seconds=2)
@@ -374,7 +392,9 @@ def test_a_client_that_does_not_read_is_cut(https, authority):
 def test_authority_of_clients_is_asked_for_whatever_name_they_want(https, start, authority):
     pem = authority.folder / "clients.pem"
     authority.ca.cert_pem.write_to_path(pem)
-    server = https(hello, client_ca=str(pem), certificates={"other.example": authority.files("other.example")})
+    server = https(
+        hello, client_ca=str(pem), certificates={"other.example": authority.files("other.example")}
+    )
     known = authority.client_context("me@example.org")
 
     def get(context, name):
@@ -402,14 +422,20 @@ def test_oldest_version_and_ciphers_can_be_chosen(https, authority):
         in_thread(lambda: agreed(newest, maximum_version=ssl.TLSVersion.TLSv1_2))
     one = "ECDHE-ECDSA-AES256-GCM-SHA384"
     server = https(hello, ciphers=f"{one}:ECDHE-RSA-AES256-GCM-SHA384")
-    assert in_thread(lambda: agreed(server, maximum_version=ssl.TLSVersion.TLSv1_2))[1].endswith("AES256-GCM-SHA384")
+    assert in_thread(lambda: agreed(server, maximum_version=ssl.TLSVersion.TLSv1_2))[1].endswith(
+        "AES256-GCM-SHA384"
+    )
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl, which encrypts the key, is not installed")
+@pytest.mark.skipif(
+    shutil.which("openssl") is None, reason="openssl, which encrypts the key, is not installed"
+)
 def test_key_with_a_password(start, authority):
     certfile, keyfile = authority.files("localhost", "127.0.0.1")
     secret = str(authority.folder / "secret.key")
-    subprocess.run(["openssl", "pkey", "-in", keyfile, "-aes256", "-passout", "pass:open", "-out", secret], check=True)
+    subprocess.run(
+        ["openssl", "pkey", "-in", keyfile, "-aes256", "-passout", "pass:open", "-out", secret], check=True
+    )
     server = start(hello, certfile=certfile, keyfile=secret, key_password="open")
     with in_thread(connect, server, authority.context) as client:
         assert client.version()
@@ -455,7 +481,10 @@ def test_client_certificates(start, authority):
             connection.request("GET", "/")
             return connection.getresponse().read()
 
-    assert in_thread(client, authority.client_context("me@example.org")) == b"SUCCESS -----BEGIN CERTIFICATE-----"
+    assert (
+        in_thread(client, authority.client_context("me@example.org"))
+        == b"SUCCESS -----BEGIN CERTIFICATE-----"
+    )
     with pytest.raises(OSError):
         in_thread(client, authority.context)
 

@@ -18,7 +18,9 @@ import syncless
 from syncless.wsgi import BadRequest, WebSocketClosed
 
 pytest.importorskip("wsproto", reason="WebSockets need wsproto: pip install 'syncless[websocket]'")
-client_library = pytest.importorskip("websockets.sync.client", reason="the websockets library is the client: pip install websockets")
+client_library = pytest.importorskip(
+    "websockets.sync.client", reason="the websockets library is the client: pip install websockets"
+)
 from websockets.asyncio import client as asyncio_client  # noqa: E402
 from websockets.exceptions import ConnectionClosed, InvalidStatus  # noqa: E402
 
@@ -94,7 +96,13 @@ def test_the_handshake_of_the_rfc(start):
 
 
 def test_every_split_of_the_frames(start):
-    data = frame(1, b"one", fin=False) + frame(9, b"ping") + frame(0, b"two") + frame(2, b"\x00" * 300) + frame(8, struct.pack("!H", 1000))
+    data = (
+        frame(1, b"one", fin=False)
+        + frame(9, b"ping")
+        + frame(0, b"two")
+        + frame(2, b"\x00" * 300)
+        + frame(8, struct.pack("!H", 1000))
+    )
     server = start(echo)
     for step in (1, 2, 3, 1000):
         raw = Raw(start, server)
@@ -171,7 +179,9 @@ def test_an_application_may_refuse(start):
     client = start.client(start(app))
     client.send((HANDSHAKE + "Origin: http://evil\r\n\r\n").encode())
     assert client.response()[0] == 403
-    assert client.get("/", "Origin: http://evil\r\nUpgrade: websocket\r\n")[0] == 403  # the connection goes on
+    assert (
+        client.get("/", "Origin: http://evil\r\nUpgrade: websocket\r\n")[0] == 403
+    )  # the connection goes on
 
 
 def test_a_framework_that_answers_after_all(start):
@@ -338,11 +348,21 @@ def test_the_websockets_library(start, compression):
     def visit():
         url = f"ws://127.0.0.1:{server.port}/"
         with client_library.connect(url, compression=compression, max_size=None) as connection:
-            for message in ("", "hello", "\u00fc\u20ac" * 1000, b"", os.urandom(100_000), "x" * 900_000, ["a", "b", "c"]):
+            for message in (
+                "",
+                "hello",
+                "\u00fc\u20ac" * 1000,
+                b"",
+                os.urandom(100_000),
+                "x" * 900_000,
+                ["a", "b", "c"],
+            ):
                 connection.send(message)
                 assert connection.recv() == ("".join(message) if isinstance(message, list) else message)
             assert connection.ping().wait(5)
-            assert ("permessage-deflate" in connection.response.headers.get("Sec-WebSocket-Extensions", "")) is (compression == "deflate")
+            assert (
+                "permessage-deflate" in connection.response.headers.get("Sec-WebSocket-Extensions", "")
+            ) is (compression == "deflate")
 
     in_thread(visit)
 
@@ -361,7 +381,9 @@ def test_a_small_message_that_decompresses_to_a_large_one(start):
 
 
 def test_over_tls(start):
-    trustme = pytest.importorskip("trustme", reason="trustme makes the certificate of this test: pip install trustme")
+    trustme = pytest.importorskip(
+        "trustme", reason="trustme makes the certificate of this test: pip install trustme"
+    )
     authority = trustme.CA()
     context, trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
     authority.issue_cert("localhost").configure_cert(context)
@@ -369,7 +391,8 @@ def test_over_tls(start):
     server = start(echo, ssl_context=context)
 
     async def visit():
-        # not the client with threads: two of them use one SSL object at the same time, which is locked since Python 3.13 only
+        # not the client with threads: two of them use one SSL object at the same time, which is locked since
+        # Python 3.13 only
         async with asyncio_client.connect(f"wss://localhost:{server.port}/", ssl=trusting) as connection:
             await connection.send("x" * 200_000)
             assert await connection.recv() == "x" * 200_000
@@ -418,7 +441,9 @@ def browse(url):
         [BROWSER, *options.split(), f"--user-data-dir={folder}", "--remote-debugging-port=0", url],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={name: value for name, value in os.environ.items() if name != "LD_PRELOAD"},  # a sanitizer is not for the browser
+        env={
+            name: value for name, value in os.environ.items() if name != "LD_PRELOAD"
+        },  # a sanitizer is not for the browser
     ), folder
 
 

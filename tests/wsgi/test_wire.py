@@ -1,4 +1,5 @@
-"""cases.json over a real socket: each request whole, byte by byte, and split at every position; all must end alike."""
+"""cases.json over a real socket: each request whole, byte by byte, and split at every position; all must end
+alike."""
 
 import json
 import pathlib
@@ -25,7 +26,9 @@ def check(client, case):
     assert status == case["outcome"], case["reason"]
     assert {"date", "server"} <= headers.keys()
     if status != 200:
-        assert headers["connection"] == "close" and client.at_end(), "after a framing error nothing more is read"
+        assert headers["connection"] == "close" and client.at_end(), (
+            "after a framing error nothing more is read"
+        )
     elif "body" in case:
         assert body.decode("latin-1") == case["body"]
 
@@ -76,8 +79,16 @@ def test_the_scanner_says_the_same_of_every_prefix(case):
         (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 1000, {"head_bytes": 1000}, 431),
         (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"x" * 1000, {"head_bytes": 1000}, 431),
         (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n", {"body_bytes": 10}, 413),
-        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n6\r\n012345\r\n6\r\n", {"body_bytes": 10}, 413),
-        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n6;" + b"x" * 300, {"chunk_line": 100}, 413),
+        (
+            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n6\r\n012345\r\n6\r\n",
+            {"body_bytes": 10},
+            413,
+        ),
+        (
+            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n6;" + b"x" * 300,
+            {"chunk_line": 100},
+            413,
+        ),
     ],
 )
 @pytest.mark.parametrize("step", [10000, 1])
@@ -111,7 +122,11 @@ def test_pipelined_requests_are_answered_in_order(start):
     data = b"".join(b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n" % number for number in range(300))
     for step in (len(data), 7, 1000):
         client = start.client(server)
-        sending = syncless.spawn(lambda client=client, step=step: [client.send(data[i : i + step]) for i in range(0, len(data), step)])
+        sending = syncless.spawn(
+            lambda client=client, step=step: [
+                client.send(data[i : i + step]) for i in range(0, len(data), step)
+            ]
+        )
         assert [client.response()[2] for _ in range(300)] == [b"/%d" % number for number in range(300)]
         sending.join()
 
@@ -120,7 +135,9 @@ def test_a_body_is_not_taken_for_a_request(start):
     client = start.client(start(lambda environ, start_response: start_response("200 OK", []) and [b"unread"]))
     smuggled = b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
     client.send(
-        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(smuggled) + smuggled + b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(smuggled)
+        + smuggled
+        + b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
     )
     assert client.response()[2] == client.response()[2] == b"unread"
     client.send(
@@ -137,7 +154,9 @@ def test_remembered_fields_are_those_of_the_same_connection_and_bytes(start, rem
         start_response("200 OK", [])
         seen = environ.pop("HTTP_COOKIE", "none")
         environ["HTTP_COOKIE"] = "spoilt"
-        return [f"{environ['PATH_INFO']} {environ['SERVER_PROTOCOL']} {environ.get('HTTP_X', '-')} {seen}".encode()]
+        return [
+            f"{environ['PATH_INFO']} {environ['SERVER_PROTOCOL']} {environ.get('HTTP_X', '-')} {seen}".encode()
+        ]
 
     server = start(app, remembered=remembered)
     first, second = start.client(server), start.client(server)

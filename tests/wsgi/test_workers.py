@@ -49,7 +49,9 @@ class Program:
         self.folder = folder
         command = [sys.executable, "-m", "syncless", "app:app", "--bind", bind, *arguments]
         self.errors = open(folder / "errors", "w+")  # noqa: SIM115  (closed by end())
-        self.process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=stderr or self.errors, text=True)
+        self.process = subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=stderr or self.errors, text=True
+        )
         self.line = self.process.stdout.readline()
         found = re.search(r":(\d+)/", self.line)
         self.port = int(found[1]) if found else None
@@ -76,7 +78,14 @@ class Program:
         return seen
 
     def children(self):
-        return set(map(int, pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()))
+        return set(
+            map(
+                int,
+                pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+                .read_text()
+                .split(),
+            )
+        )
 
     def signal(self, number):
         self.process.send_signal(number)
@@ -207,7 +216,9 @@ def test_reload_brings_the_new_code_and_loses_no_request(program):
     with Load(running) as load:
         for version in (2, 3):
             (running.folder / "app.py").write_text(APP.format(version=version))
-            os.utime(running.folder / "app.py", (version * 1000, version * 1000))  # so that no stale byte code is taken for it
+            os.utime(
+                running.folder / "app.py", (version * 1000, version * 1000)
+            )  # so that no stale byte code is taken for it
             running.signal(signal.SIGHUP)
             assert eventually(lambda version=version: running.get()[2] == str(version))
             assert eventually(lambda: len(running.children()) == 2)
@@ -258,7 +269,9 @@ def test_a_reload_that_fails_keeps_the_old_workers(program):
     (running.folder / "app.py").write_text("raise RuntimeError('new code is broken')")
     os.utime(running.folder / "app.py", (5000, 5000))
     running.signal(signal.SIGHUP)
-    assert eventually(lambda: "the old one stays" in running.said() and "new code is broken" in running.said())
+    assert eventually(
+        lambda: "the old one stays" in running.said() and "new code is broken" in running.said()
+    )
     time.sleep(0.3)
     assert running.pids(2) == before
 
@@ -290,7 +303,8 @@ def test_a_worker_that_wants_to_be_replaced_is_in_the_end(program):
 
 
 def test_a_worker_that_is_not_ready_opens_its_logs_anew_when_it_is(program, tmp_path, monkeypatch):
-    late = "import syncless.wsgi.server as server\nserver.listen_if_asked = lambda: time.sleep(1.5)\n"  # its log is open then
+    # its log is open then
+    late = "import syncless.wsgi.server as server\nserver.listen_if_asked = lambda: time.sleep(1.5)\n"
     monkeypatch.setitem(globals(), "APP", APP + late)
     running = program("--workers", "1", "--access-log", "log")
     assert eventually((tmp_path / "log").exists)
@@ -307,8 +321,14 @@ def test_workers_that_cannot_start_end_the_master(program, tmp_path):
     command = [sys.executable, "-m", "syncless", "app:app", "--bind", "127.0.0.1:0", "--workers", "2"]
     done = subprocess.run(command, cwd=tmp_path / "broken", capture_output=True, text=True, timeout=30)
     assert done.returncode == 3 and done.stdout == ""  # it serves nowhere
-    assert done.stderr.count("syncless: ") == 1 and "syncless: no worker can start: app:app raised an error:" in done.stderr
-    assert done.stderr.count("ModuleNotFoundError: No module named 'no_such_module_at_all'") == 1 and 'app.py", line 1' in done.stderr
+    assert (
+        done.stderr.count("syncless: ") == 1
+        and "syncless: no worker can start: app:app raised an error:" in done.stderr
+    )
+    assert (
+        done.stderr.count("ModuleNotFoundError: No module named 'no_such_module_at_all'") == 1
+        and 'app.py", line 1' in done.stderr
+    )
     assert str(ROOT / "syncless") not in done.stderr
 
 
@@ -372,7 +392,11 @@ def test_a_loop_that_stands_still_is_told_with_its_stack_and_killed(program):
         running.get("/block?30")
     assert eventually(lambda: running.get()[1] != first)
     said = running.said()
-    assert "has stood still for 0.6 s" in said and "Fatal Python error: Aborted" in said and 'app.py", line 12 in app' in said
+    assert (
+        "has stood still for 0.6 s" in said
+        and "Fatal Python error: Aborted" in said
+        and 'app.py", line 12 in app' in said
+    )
 
 
 def test_more_and_fewer_workers(program):
@@ -488,7 +512,9 @@ if __name__ == "__main__":
     serve(app, port=0, workers=2)
 """)
     for mode in ("", "patched"):
-        process = subprocess.Popen([sys.executable, tmp_path / "main.py", mode], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [sys.executable, tmp_path / "main.py", mode], stdout=subprocess.PIPE, text=True
+        )
         port = int(re.search(r":(\d+)/", process.stdout.readline())[1])
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
         connection.request("GET", "/begin")
@@ -496,7 +522,11 @@ if __name__ == "__main__":
         connection.close()
         process.terminate()
         assert process.communicate(timeout=20)[0] == "syncless stops\n" and process.returncode == 0
-        assert {path.name for path in tmp_path.glob("*-*")} == {f"worker-{worker}", f"job-{worker}", f"master-{process.pid}"}
+        assert {path.name for path in tmp_path.glob("*-*")} == {
+            f"worker-{worker}",
+            f"job-{worker}",
+            f"master-{process.pid}",
+        }
         for path in tmp_path.glob("*-*"):
             path.unlink()
 
@@ -551,7 +581,11 @@ def test_a_socket_for_each_worker(program):
         links = {os.readlink(path) for path in pathlib.Path(f"/proc/{pid}/fd").iterdir() if path.exists()}
         table = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
         return {
-            row[9] for row in table if row[3] == "0A" and f"socket:[{row[9]}]" in links and int(row[1].split(":")[1], 16) == running.port
+            row[9]
+            for row in table
+            if row[3] == "0A"
+            and f"socket:[{row[9]}]" in links
+            and int(row[1].split(":")[1], 16) == running.port
         }
 
     assert len(running.pids(2)) == 2
@@ -559,7 +593,9 @@ def test_a_socket_for_each_worker(program):
     assert [len(own) for own in first.values()] == [1, 1] and len(set.union(*first.values())) == 2
     victim = min(first)
     os.kill(victim, signal.SIGKILL)
-    assert eventually(lambda: len(running.children() - {victim}) == 2 and len(running.pids(2) - {victim}) == 2)
+    assert eventually(
+        lambda: len(running.children() - {victim}) == 2 and len(running.pids(2) - {victim}) == 2
+    )
     (successor,) = running.children() - set(first)
     assert sockets(successor) == first[victim]
     running.signal(signal.SIGTTOU)
@@ -569,6 +605,15 @@ def test_a_socket_for_each_worker(program):
 
 @pytest.mark.parametrize("number", ["-1", "1000", "x"])
 def test_wrong_numbers(number):
-    command = [sys.executable, "-m", "syncless", "examples.hello", "--bind", "127.0.0.1:0", "--workers", number]
+    command = [
+        sys.executable,
+        "-m",
+        "syncless",
+        "examples.hello",
+        "--bind",
+        "127.0.0.1:0",
+        "--workers",
+        number,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert done.returncode == 2 and ("workers" in done.stderr) and "Traceback" not in done.stderr

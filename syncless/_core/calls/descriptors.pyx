@@ -1,12 +1,13 @@
 """read and write of any descriptor: tried without waiting first; what would wait parks the tasklet.
 
-Fact: whether a descriptor blocks belongs to its open file description, which other processes share: a pipe to a child, the terminal.
-Danger: O_NONBLOCK set here makes their reads fail with EAGAIN. Decision: each call says for itself that it must not wait (RWF_NOWAIT). Where
-the kernel knows no such flag for a descriptor it is asked for readiness first, and written in pieces that a ready pipe takes whole.
-Price: one more system call there. Guarded by tests/core/test_descriptors.py::test_the_mode_of_a_shared_pipe_is_left_alone.
+Fact: whether a descriptor blocks belongs to its open file description, which other processes share: a pipe to
+a child, the terminal. Danger: O_NONBLOCK set here makes their reads fail with EAGAIN. Decision: each call
+says for itself that it must not wait (RWF_NOWAIT). Where the kernel knows no such flag for a descriptor it is
+asked for readiness first, and written in pieces that a ready pipe takes whole. Price: one more system call
+there. Guarded by tests/core/test_descriptors.py::test_the_mode_of_a_shared_pipe_is_left_alone.
 
-Files are always ready, and wait all the same. What is in memory is read at once; what is not, or is written, goes the way of its file
-system (filesystems.pyx): directly, or in a thread.
+Files are always ready, and wait all the same. What is in memory is read at once; what is not, or is written,
+goes the way of its file system (filesystems.pyx): directly, or in a thread.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
@@ -102,7 +103,8 @@ cdef ssize_t directly(int fd, iovec* piece, off_t position, bint writing) noexce
 
 
 cdef class Transfer:
-    """One read or write of a file, made in a thread. Holds the memory, should the tasklet be killed meanwhile."""
+    """One read or write of a file, made in a thread. Holds the memory, should the tasklet be killed
+    meanwhile."""
     cdef int fd
     cdef object owner
     cdef char* data
@@ -169,9 +171,9 @@ cdef Py_ssize_t of_file(int fd, object owner, iovec* piece, off_t position, bint
 cdef Py_ssize_t transfer(
     int fd, object owner, iovec* whole, off_t position, bint writing, bint* file, bint more=False
 ) except -1:
-    """One read or write that has had an effect; parks until it can have one. Tells whether it was of a file, if that had
-    to be found out. `more`: bytes were written before, so an error is left to the next call, as the kernel leaves it,
-    and 0 is returned."""
+    """One read or write that has had an effect; parks until it can have one. Tells whether it was of a file,
+    if that had to be found out. `more`: bytes were written before, so an error is left to the next call, as
+    the kernel leaves it, and 0 is returned."""
     cdef Loop loop = peek_loop()
     cdef bint parks = loop is not None and loop.current is not None
     cdef iovec piece = whole[0]
@@ -228,7 +230,8 @@ cdef Py_ssize_t read_into(int fd, object owner, char* data, Py_ssize_t size, off
     done = transfer(fd, owner, &piece, position, False, &file)
     if not 0 < done < size:
         return done
-    if not file and (lseek(fd, 0, SEEK_CUR) < 0 or look(fd, &kind) or not kind.file):       # most are pipes: lseek tells soonest
+    # most are pipes: lseek tells soonest
+    if not file and (lseek(fd, 0, SEEK_CUR) < 0 or look(fd, &kind) or not kind.file):
         return done
     while done < size:              # only a part was in memory, or this is the end
         take_turns()
@@ -244,8 +247,8 @@ cdef Py_ssize_t read_into(int fd, object owner, char* data, Py_ssize_t size, off
 cdef Py_ssize_t write_from(
     int fd, object owner, const char* data, Py_ssize_t size, off_t position, bint more=False
 ) except -1:
-    """Writes all, as a descriptor that blocks does; one that does not takes what it can, and a full disk, too.
-    `more` as for transfer()."""
+    """Writes all, as a descriptor that blocks does; one that does not takes what it can, and a full disk,
+    too. `more` as for transfer()."""
     cdef iovec piece
     cdef Py_ssize_t done = 0, n
     cdef bint file = False
@@ -330,7 +333,8 @@ def writev(int fd, buffers, /) -> int:
 
 
 def sendfile(int out_fd, int in_fd, offset, Py_ssize_t count) -> int:
-    """os.sendfile to a descriptor that blocks, cooperative: all up to the file's end, or what was sent before an error."""
+    """os.sendfile to a descriptor that blocks, cooperative: all up to the file's end, or what was sent before
+    an error."""
     cdef off_t begin
     cdef Py_ssize_t sent = 0, n = 0
     if count < 0:
@@ -356,7 +360,8 @@ def sendfile(int out_fd, int in_fd, offset, Py_ssize_t count) -> int:
 
 
 cdef SynclessFileIO* opened(object self) except? NULL:
-    """The file's fields, or NULL if its own method is to be called: it is closed, no FileIO, or nothing can be parked."""
+    """The file's fields, or NULL if its own method is to be called: it is closed, no FileIO, or nothing can
+    be parked."""
     cdef Loop loop = peek_loop()
     cdef SynclessFileIO* file
     if loop is None or loop.current is None or not isinstance(self, file_type):

@@ -1,6 +1,8 @@
-"""Functions of the operating system that may wait for a file system, as objects that decide for each call where it is made.
+"""Functions of the operating system that may wait for a file system, as objects that decide for each call
+where it is made.
 
-The functions themselves stay what they are: their arguments, errors and audit events. See filesystems.pyx for the rule.
+The functions themselves stay what they are: their arguments, errors and audit events. See filesystems.pyx for
+the rule.
 """
 
 from libc.limits cimport INT_MAX
@@ -15,7 +17,7 @@ from syncless._core.loop cimport Loop, peek_loop
 from syncless._core.calls.filesystems import forget_directories
 from syncless._core.threads import ThreadPool
 
-cdef object fifos = ThreadPool(1024)        # the other end of a FIFO may itself wait for a thread of the usual pool
+cdef object fifos = ThreadPool(1024)  # the other end of a FIFO may itself wait for a thread of the usual pool
 
 cdef object IS_A_FIFO = object()
 
@@ -36,8 +38,8 @@ cdef class FileFunction:
     cdef bint listed, two, last
 
     def __init__(self, original, *, in_thread=None, bint listed=False, bint two=False, bint last=False):
-        """`in_thread`: what is called there instead; `listed`: the path is a directory that is looked into; `two`: there are two paths,
-        and the file systems of both matter; `last`: only the second is one."""
+        """`in_thread`: what is called there instead; `listed`: the path is a directory that is looked into;
+        `two`: there are two paths, and the file systems of both matter; `last`: only the second is one."""
         self.original = original
         self.in_thread = in_thread if in_thread is not None else original
         self.listed = listed
@@ -99,7 +101,8 @@ cdef class DescriptorFunction(FileFunction):
 
 
 cdef class EntryMethod(FileFunction):
-    """A method of os.DirEntry: most know the answer already, so it is on trial only when that has taken long."""
+    """A method of os.DirEntry: most know the answer already, so it is on trial only when that has taken
+    long."""
 
     def __call__(self, *args, **kwargs):
         cdef int64_t started
@@ -153,7 +156,8 @@ def parks_now() -> bool:
 
 
 cpdef bint is_slow(int fd) except -1:
-    """Whether a descriptor is of a file system that does not answer at once, so that a thread is to be asked."""
+    """Whether a descriptor is of a file system that does not answer at once, so that a thread is to be
+    asked."""
     cdef FileSystem system
     if not any_slow() or not parks():
         return False
@@ -162,7 +166,8 @@ cpdef bint is_slow(int fd) except -1:
 
 
 cdef object tried_on(int fd, object key, object function, tuple args, dict kwargs):
-    """function(*args, **kwargs), directly or in a thread, by the file system of the descriptor. `key`: what is on trial."""
+    """function(*args, **kwargs), directly or in a thread, by the file system of the descriptor. `key`: what
+    is on trial."""
     cdef FileSystem system = of_descriptor(fd) if parks() else None
     if system is None:
         return function(*args, **kwargs)

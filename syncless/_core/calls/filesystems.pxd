@@ -30,7 +30,8 @@ cdef extern from *:
     #endif
     """
     ctypedef struct Kind "SynclessKind":
-        bint file               # a regular file, a directory or a block device: it is always ready, and may be slow all the same
+        # a regular file, a directory or a block device: it is always ready, and may be slow all the same
+        bint file
         bint fifo
         int64_t size
         unsigned long long device

@@ -1,19 +1,21 @@
-"""Which file systems answer at once: the rule by which a call is made directly or in one of the pool's threads.
+"""Which file systems answer at once: the rule by which a call is made directly or in one of the pool's
+threads.
 
-Fact: nothing tells beforehand whether open, stat or a write will wait; a thread costs tens of microseconds, a stat
-one. Decision: each function is on trial on each file system. At first its calls are made in threads and timed, and
-the attributes of the directory are asked for once more, past any cache of theirs. After TRIAL quick answers in a row
-the calls are made directly, and timed. One that takes longer than SLOW_NS sends the function back to the threads, for
-twice as many quick answers as the last time, and all other functions to a new trial. Price: the first call that is
-suddenly slow stops the loop once. `set_mode` turns the rule off, in either direction. Guarded by
-tests/core/test_filesystems.py.
+Fact: nothing tells beforehand whether open, stat or a write will wait; a thread costs tens of microseconds, a
+stat one. Decision: each function is on trial on each file system. At first its calls are made in threads and
+timed, and the attributes of the directory are asked for once more, past any cache of theirs. After TRIAL
+quick answers in a row the calls are made directly, and timed. One that takes longer than SLOW_NS sends the
+function back to the threads, for twice as many quick answers as the last time, and all other functions to a
+new trial. Price: the first call that is suddenly slow stops the loop once. `set_mode` turns the rule off, in
+either direction. Guarded by tests/core/test_filesystems.py.
 
-Fact: a file system that does not answer keeps the threads that ask it. Decision: each has THREADS of its own; a path
-whose file system is not known yet belongs to its mount point, which the kernel tells without asking the file system.
+Fact: a file system that does not answer keeps the threads that ask it. Decision: each has THREADS of its own;
+a path whose file system is not known yet belongs to its mount point, which the kernel tells without asking
+the file system.
 
-A file system is known by its device number. The device of a path is that of its directory as it is written, which is
-looked up once in a thread and remembered; of a descriptor it is asked for without contact to a server
-(AT_STATX_DONT_SYNC).
+A file system is known by its device number. The device of a path is that of its directory as it is written,
+which is looked up once in a thread and remembered; of a descriptor it is asked for without contact to a
+server (AT_STATX_DONT_SYNC).
 """
 
 import os
@@ -72,7 +74,8 @@ cdef extern from "Python.h":
 TRIAL = 8                   # quick answers that a file system needs at first
 LONGEST_TRIAL = 1024
 SLOW_NS = 2_000_000         # an answer that takes longer is not a quick one
-LOCK_NS = 10_000_000        # so much longer a call in a thread may take, which has to get the interpreter's lock again
+# so much longer a call in a thread may take, which has to get the interpreter's lock again
+LOCK_NS = 10_000_000
 DIRECTORIES = 8192          # that are remembered
 THREADS = 16                # of each file system
 MOUNTS_SECONDS = 1.0        # so long the table of mounts is believed
@@ -90,7 +93,8 @@ MODES = {"adaptive": ADAPTIVE, "pool": POOL, "direct": DIRECT}
 cdef Mode mode = ADAPTIVE
 cdef int slow_count = 0                 # trials in which an answer was slow, and not enough were quick since
 cdef dict devices = {}                  # device -> FileSystem
-cdef dict directories = {}              # directory as written, with its slash if it is part of a path; "" the working directory -> FileSystem
+# directory as written, with its slash if it is part of a path; "" the working directory -> FileSystem
+cdef dict directories = {}
 cdef FileSystem latest = None           # most descriptors are of one file system
 cdef dict shares = {}                   # mount point -> Share, for paths whose file system is not known
 cdef object elsewhere = Share(THREADS)  # for what is of no file system
@@ -159,7 +163,8 @@ cdef class Trial:
 
 
 def set_mode(str name) -> str:
-    """"adaptive": the rule of this module; "pool": always in a thread; "direct": never. Returns what it was. ValueError for another."""
+    """"adaptive": the rule of this module; "pool": always in a thread; "direct": never. Returns what it was.
+    ValueError for another."""
     global mode
     if name not in MODES:
         raise ValueError(f"there is no mode {name!r}; there are {', '.join(MODES)}")
@@ -207,7 +212,8 @@ cdef int look(int fd, Kind* kind) noexcept:
 
 
 cdef int look_at(object path, int fd, Kind* kind) noexcept:
-    """What stands at a path (str, bytes or PathLike), relative to a directory's descriptor or -1; -1 if there is nothing, or no path."""
+    """What stands at a path (str, bytes or PathLike), relative to a directory's descriptor or -1; -1 if there
+    is nothing, or no path."""
     cdef const char* name
     cdef int found
     try:
@@ -266,7 +272,8 @@ cdef object directory_of(object path, bint listed):
 
 
 cdef object of_path(object path, bint listed, object dir_fd):
-    """The FileSystem of a path's directory (of the path itself, if it is `listed`), or None if it is not known."""
+    """The FileSystem of a path's directory (of the path itself, if it is `listed`), or None if it is not
+    known."""
     cdef PyObject* found
     if type(path) is int:
         return of_number(path)
@@ -312,7 +319,8 @@ cdef object tried(Trial trial, object function, tuple args, dict kwargs):
 
 
 def _measured(directory, int fd, key, function, tuple args, dict kwargs):
-    """In a thread: the call, and before it how long its file system takes to tell what stands there, past any cache."""
+    """In a thread: the call, and before it how long its file system takes to tell what stands there, past any
+    cache."""
     cdef Kind kind
     cdef int failed
     cdef int64_t started = monotonic_ns(), took
@@ -376,7 +384,8 @@ cdef object share_of(directory):
 
 
 cdef object in_pool_of(object path, bint listed, object dir_fd, object key, object function, tuple args, dict kwargs):
-    """function(*args, **kwargs) in a thread; the file system of the path is measured there. `key`: what is on trial."""
+    """function(*args, **kwargs) in a thread; the file system of the path is measured there. `key`: what is on
+    trial."""
     cdef FileSystem system
     fd = path if type(path) is int else dir_fd if type(dir_fd) is int else -1
     directory = directory_of(path, listed) if fd == -1 else None

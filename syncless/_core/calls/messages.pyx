@@ -1,6 +1,8 @@
-"""Socket calls with addresses and messages: recvfrom, recvmsg, sendto, sendmsg, connect. See sockets.pyx for the frequent ones.
+"""Socket calls with addresses and messages: recvfrom, recvmsg, sendto, sendmsg, connect. See sockets.pyx for
+the frequent ones.
 
-The standard library's own methods are called, because they know the addresses of every family, with a flag that forbids them to wait.
+The standard library's own methods are called, because they know the addresses of every family, with a flag
+that forbids them to wait.
 """
 
 import _socket
@@ -54,7 +56,8 @@ cdef extern from *:
     ssize_t c_recvfrom "recvfrom"(int fd, void* data, size_t size, int flags, sockaddr* address, socklen_t* length) nogil
 
 cdef extern from "Python.h":
-    PyObject* PyObject_CallObject(object function, object args)     # NULL with an exception, which is looked at without raising it
+    # NULL with an exception, which is looked at without raising it
+    PyObject* PyObject_CallObject(object function, object args)
     Py_buffer* PyMemoryView_GET_BUFFER(object view)
     int PySys_Audit(const char* event, const char* format, ...) except -1
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
@@ -143,7 +146,8 @@ cdef object unix_name(sockaddr_un* address, Py_ssize_t length):
 
 
 def recvmsg(socket self not None, bufsize, ancbufsize=0, int flags=0, /):
-    """recvmsg(bufsize[, ancbufsize[, flags]]) -> (data, ancdata, msg_flags, address); parks until something comes."""
+    """recvmsg(bufsize[, ancbufsize[, flags]]) -> (data, ancdata, msg_flags, address); parks until something
+    comes."""
     cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
     cdef sockaddr_storage address
     cdef Py_ssize_t size
@@ -182,7 +186,8 @@ def recvmsg(socket self not None, bufsize, ancbufsize=0, int flags=0, /):
 
 
 def recvmsg_into(socket self not None, buffers, ancbufsize=0, int flags=0, /):
-    """recvmsg_into(buffers[, ancbufsize[, flags]]) -> (count, ancdata, msg_flags, address); parks until something comes."""
+    """recvmsg_into(buffers[, ancbufsize[, flags]]) -> (count, ancdata, msg_flags, address); parks until
+    something comes."""
     return run(self, READ, flags, native_recvmsg_into, (self, list(buffers), ancbufsize, flags | MSG_DONTWAIT))
 
 
@@ -244,8 +249,8 @@ cdef Py_ssize_t take_piece(object piece, iovec* place) except -1:
 
 
 cdef list pieces_of(list buffers, bint convert):
-    """The same as bytes objects and memoryviews, held while this tasklet is parked; None for what must be left to the
-    standard library."""
+    """The same as bytes objects and memoryviews, held while this tasklet is parked; None for what must be
+    left to the standard library."""
     cdef list pieces = list(buffers)
     cdef Py_ssize_t i
     for i in range(len(pieces)):
@@ -262,7 +267,8 @@ cdef list pieces_of(list buffers, bint convert):
 
 
 cdef Py_ssize_t send_pieces(socket self, list pieces, int flags) except -1:
-    """Sends them without the standard library's method: all, or what can be sent at once. Returns the number of bytes."""
+    """Sends them without the standard library's method: all, or what can be sent at once. Returns the number
+    of bytes."""
     cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
     cdef bint all = sends_all(self, flags)
     cdef Py_ssize_t done = 0, first = 0, skip = 0, i, size, total = 0, count = len(pieces)
@@ -296,8 +302,8 @@ cdef Py_ssize_t send_pieces(socket self, list pieces, int flags) except -1:
 
 
 def sendmsg(socket self not None, buffers, ancdata=(), int flags=0, address=None, /):
-    """sendmsg(buffers[, ancdata[, flags[, address]]]) -> count; parks until some can be sent, without a timeout until all
-    is."""
+    """sendmsg(buffers[, ancdata[, flags[, address]]]) -> count; parks until some can be sent, without a
+    timeout until all is."""
     cdef bint all = sends_all(self, flags)
     cdef list pieces = None
     if type(buffers) is not list:

@@ -1,12 +1,15 @@
-"""Socket calls that park the tasklet instead of blocking the thread, as functions that work as methods of any socket object.
+"""Socket calls that park the tasklet instead of blocking the thread, as functions that work as methods of any
+socket object.
 
-Each tries its system call without blocking first (MSG_DONTWAIT where there is such a flag) and parks only on EAGAIN. Timeouts are
-those of the socket object: None waits for ever, 0 never waits (BlockingIOError), else seconds in all (TimeoutError).
+Each tries its system call without blocking first (MSG_DONTWAIT where there is such a flag) and parks only on
+EAGAIN. Timeouts are those of the socket object: None waits for ever, 0 never waits (BlockingIOError), else
+seconds in all (TimeoutError).
 
-Fact: the standard library's C methods first poll() for as long as the timeout allows, stopping the thread. Decision: the frequent
-calls are made here; the rare ones, with addresses of every family, stay the standard library's, run while the object's timeout
-field says None, so that they go straight to the system call. Price: another OS thread that uses the same socket at that instant may
-see no timeout. The fields are read through the layout that socketmodule.c has had since 3.5; _check_layout() refuses any other.
+Fact: the standard library's C methods first poll() for as long as the timeout allows, stopping the thread.
+Decision: the frequent calls are made here; the rare ones, with addresses of every family, stay the standard
+library's, run while the object's timeout field says None, so that they go straight to the system call. Price:
+another OS thread that uses the same socket at that instant may see no timeout. The fields are read through
+the layout that socketmodule.c has had since 3.5; _check_layout() refuses any other.
 """
 
 import _socket
@@ -106,9 +109,9 @@ _check_layout()
 
 
 cdef int begin(socket self, int bit) except -1:
-    """A descriptor that is always ready must not starve the others: when a poll is due, they come first. One that is not ready in that
-    direction is going to wait anyway, and does so at once: how long turns took must not show in the order of a program that only waits.
-    `bit` 0: only the call itself will tell."""
+    """A descriptor that is always ready must not starve the others: when a poll is due, they come first. One
+    that is not ready in that direction is going to wait anyway, and does so at once: how long turns took must
+    not show in the order of a program that only waits. `bit` 0: only the call itself will tell."""
     cdef Loop loop
     if self.sock_timeout != 0:
         loop = get_loop()
@@ -118,7 +121,8 @@ cdef int begin(socket self, int bit) except -1:
 
 
 cdef int wait(socket self, int bit, int64_t* deadline) except -1:
-    """After a call failed: parks if that may help, otherwise raises. *deadline starts as UNKNOWN or NO_WAIT."""
+    """After a call failed: parks if that may help, otherwise raises. *deadline starts as UNKNOWN or
+    NO_WAIT."""
     cdef int error = errno
     if error == EINTR:
         PyErr_CheckSignals()
@@ -165,7 +169,8 @@ def recv(socket self not None, Py_ssize_t buffersize, int flags=0, /) -> bytes:
 
 
 def recv_into(socket self not None, buffer, Py_ssize_t nbytes=0, int flags=0) -> int:
-    """recv_into(buffer[, nbytes[, flags]]) -> bytes read, as socket.socket.recv_into; parks until there is something."""
+    """recv_into(buffer[, nbytes[, flags]]) -> bytes read, as socket.socket.recv_into; parks until there is
+    something."""
     cdef Py_buffer view
     if nbytes < 0:
         raise ValueError("negative buffersize in recv_into")
@@ -179,7 +184,8 @@ def recv_into(socket self not None, buffer, Py_ssize_t nbytes=0, int flags=0) ->
 
 
 def send(socket self not None, data, int flags=0, /) -> int:
-    """send(data[, flags]) -> bytes sent, as socket.socket.send; parks until some can be, without a timeout until all are."""
+    """send(data[, flags]) -> bytes sent, as socket.socket.send; parks until some can be, without a timeout
+    until all are."""
     return send_rest(self, data, 0, flags)
 
 
@@ -189,8 +195,8 @@ cdef bint sends_all(socket self, int flags) noexcept:
 
 
 cdef bint goes_on(socket self, Py_ssize_t done, int64_t* deadline) except -1:
-    """After a call that sends failed: parks if that may help. False: what was sent before is to be told, and the error
-    stays for the next call, as the kernel leaves it."""
+    """After a call that sends failed: parks if that may help. False: what was sent before is to be told, and
+    the error stays for the next call, as the kernel leaves it."""
     if done and errno != EAGAIN and errno != EINTR:
         return False
     wait(self, WRITE, deadline)
@@ -198,7 +204,8 @@ cdef bint goes_on(socket self, Py_ssize_t done, int64_t* deadline) except -1:
 
 
 cdef Py_ssize_t send_rest(socket self, object data, Py_ssize_t done, int flags) except -1:
-    """Sends what follows the bytes that are done: all, or what can be sent at once. Returns how many are done then."""
+    """Sends what follows the bytes that are done: all, or what can be sent at once. Returns how many are done
+    then."""
     cdef Py_buffer view
     cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
     cdef bint all = sends_all(self, flags)
@@ -222,7 +229,8 @@ cdef Py_ssize_t send_rest(socket self, object data, Py_ssize_t done, int flags) 
 
 
 def sendall(socket self not None, data, int flags=0, /) -> None:
-    """sendall(data[, flags]), as socket.socket.sendall; parks until all is sent, the timeout being for the whole."""
+    """sendall(data[, flags]), as socket.socket.sendall; parks until all is sent, the timeout being for the
+    whole."""
     cdef Py_buffer view
     cdef int64_t deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
     cdef Py_ssize_t done = 0, turn = 0
@@ -264,7 +272,8 @@ cdef object peer_name(sockaddr_storage* address):
 
 
 def accept(socket self not None, kind):
-    """Waits for a connection; returns a socket of that class, close-on-exec and blocking, and the peer's address."""
+    """Waits for a connection; returns a socket of that class, close-on-exec and blocking, and the peer's
+    address."""
     cdef sockaddr_storage address
     cdef int fd = accept_fd(self, &address)
     try:
@@ -287,7 +296,8 @@ cdef int accept_fd(socket self, sockaddr_storage* address) except -1:
     cdef socklen_t length
     begin(self, READ)
     while True:
-        # accept4 has no flag that forbids waiting; the listener's own is set for the moment of the call, as others may share it
+        # accept4 has no flag that forbids waiting; the listener's own is set for the moment of the call, as
+        # others may share it
         flags = fcntl(self.sock_fd, F_GETFL)
         if flags >= 0 and not flags & O_NONBLOCK:
             set_flags(self.sock_fd, flags | O_NONBLOCK)
@@ -304,7 +314,8 @@ cdef int accept_fd(socket self, sockaddr_storage* address) except -1:
 
 
 def sendfile(socket self not None, int source, int64_t offset, Py_ssize_t count) -> int:
-    """Sends a piece of a file; parks until some of it can be sent. Returns the number of bytes; 0 at the file's end."""
+    """Sends a piece of a file; parks until some of it can be sent. Returns the number of bytes; 0 at the
+    file's end."""
     cdef int64_t deadline = UNKNOWN
     cdef off_t position
     cdef ssize_t n
@@ -372,7 +383,8 @@ def names_host(socket self not None, address) -> bool:
 
 
 def connect_error(socket self not None, method, address) -> int:
-    """Connects by the standard library's connect_ex(); parks until it is decided. Returns 0 or an errno; TimeoutError."""
+    """Connects by the standard library's connect_ex(); parks until it is decided. Returns 0 or an errno;
+    TimeoutError."""
     cdef int64_t deadline = UNKNOWN
     cdef long long timeout = self.sock_timeout
     cdef int flags, error, fd = self.sock_fd
@@ -410,7 +422,8 @@ def connect_error(socket self not None, method, address) -> int:
 
 
 def forget(int fd) -> None:
-    """To be called before a descriptor is closed and when a new one is taken: late events of its past are ignored."""
+    """To be called before a descriptor is closed and when a new one is taken: late events of its past are
+    ignored."""
     cdef Loop loop = peek_loop()
     if loop is not None:
         loop.forget_fd(fd)

@@ -1,7 +1,8 @@
 """BytecodeLimit: how many bytecodes a tasklet runs in one turn, counted exactly.
 
-Two ways to be called for each bytecode: sys.monitoring since Python 3.12, a C trace function before (one in Python could not switch, and would be
-much slower). Either makes Python code several times slower while a limit is on.
+Two ways to be called for each bytecode: sys.monitoring since Python 3.12, a C trace function before (one in
+Python could not switch, and would be much slower). Either makes Python code several times slower while a
+limit is on.
 """
 
 import sys
@@ -94,9 +95,9 @@ cdef int monitor(int step) except -1:
 
 
 cdef int instrument_stack(dict known) except -1:
-    """Fact: the interpreter prepares code for a new tool when a function is called, and what threads are just running. Danger: a tasklet that
-    had stopped before goes on in a loop that is never counted. Decision: its functions are made ready here, which a change of their own
-    events does. `known` holds those that are."""
+    """Fact: the interpreter prepares code for a new tool when a function is called, and what threads are just
+    running. Danger: a tasklet that had stopped before goes on in a loop that is never counted. Decision: its
+    functions are made ready here, which a change of their own events does. `known` holds those that are."""
     monitoring = sys.monitoring
     frame = <object> <PyObject*> PyEval_GetFrame() if PyEval_GetFrame() != NULL else None
     while frame is not None:
@@ -113,7 +114,8 @@ cdef bint BY_MONITORING = sys.version_info >= (3, 12)
 
 
 cdef class _Follower(Observer):
-    """Stays for good: a tasklet that stopped while a limit was on, or before, goes on with or without being traced as it is now."""
+    """Stays for good: a tasklet that stopped while a limit was on, or before, goes on with or without being
+    traced as it is now."""
 
     cdef int begins(self, object tasklet) except -1:
         follow_trace()
@@ -121,7 +123,8 @@ cdef class _Follower(Observer):
 
 
 cdef class BytecodeLimit(Observer):
-    """exceeded() is called when a tasklet of this thread has run more than `limit` bytecodes in one turn; with `in_all`, when all have."""
+    """exceeded() is called when a tasklet of this thread has run more than `limit` bytecodes in one turn;
+    with `in_all`, when all have."""
 
     def __init__(self, int64_t limit, bint in_all=False):
         if limit < 1:

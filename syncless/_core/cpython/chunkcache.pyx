@@ -1,9 +1,10 @@
 """Keeps the 16 KiB blocks in which CPython 3.11+ holds Python frames, instead of mapping and unmapping them.
 
-Fact: since 3.11 the first Python frame of a greenlet takes a 16 KiB block straight from the arena allocator: mmap, page fault,
-munmap, about 8 us, more than a whole request. Danger: the hook is process-wide. Decision: wrap the allocator by the public API
-(PyObject_SetArenaAllocator), touch that one size only, hold at most `LIMIT` blocks, hand everything else through.
-Price: up to 16 MiB kept after a burst of tasklets. SYNCLESS_CHUNK_CACHE=0 leaves the allocator alone. Guarded by tests/core/test_loop.py.
+Fact: since 3.11 the first Python frame of a greenlet takes a 16 KiB block straight from the arena allocator:
+mmap, page fault, munmap, about 8 us, more than a whole request. Danger: the hook is process-wide. Decision:
+wrap the allocator by the public API (PyObject_SetArenaAllocator), touch that one size only, hold at most
+`LIMIT` blocks, hand everything else through. Price: up to 16 MiB kept after a burst of tasklets.
+SYNCLESS_CHUNK_CACHE=0 leaves the allocator alone. Guarded by tests/core/test_loop.py.
 """
 
 import os

@@ -11,7 +11,8 @@ cdef extern from "greenlet.h":
     void PyGreenlet_Import()
     PyGreenlet* PyGreenlet_New(PyObject* run, PyGreenlet* parent) except NULL
     PyGreenlet* PyGreenlet_GetCurrent()
-    PyObject* PyGreenlet_Switch(PyGreenlet* target, PyObject* args, PyObject* kwargs) noexcept      # NULL: an exception is set
+    # NULL: an exception is set
+    PyObject* PyGreenlet_Switch(PyGreenlet* target, PyObject* args, PyObject* kwargs) noexcept
 
 ctypedef int (*Step)(PyObject* loop) noexcept           # a negative result: an exception is set
 

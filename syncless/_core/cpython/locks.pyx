@@ -1,12 +1,15 @@
-"""The interpreter's own locks and queues, as functions that can stand in the place of their methods: who would block parks its tasklet.
+"""The interpreter's own locks and queues, as functions that can stand in the place of their methods: who
+would block parks its tasklet.
 
-A thread without a loop blocks as it always did, so locks go on working between tasklets and OS threads. Whoever lets go of something wakes
-the tasklet that waits longest; it tries again, because an OS thread may have been faster.
+A thread without a loop blocks as it always did, so locks go on working between tasklets and OS threads.
+Whoever lets go of something wakes the tasklet that waits longest; it tries again, because an OS thread may
+have been faster.
 
-Fact: the types are immutable from Python, and modules hold locks that were made before anything is patched. Decision: the type's own
-dictionary is changed, which the interpreter allows in C, so that every lock, old or new, is cooperative; and owners are told apart by
-tasklet where the interpreter tells them apart by thread. The fields are read through the layout of _threadmodule.c of CPython 3.10 to 3.13;
-_check_layout() refuses any other.
+Fact: the types are immutable from Python, and modules hold locks that were made before anything is patched.
+Decision: the type's own dictionary is changed, which the interpreter allows in C, so that every lock, old or
+new, is cooperative; and owners are told apart by tasklet where the interpreter tells them apart by thread.
+The fields are read through the layout of _threadmodule.c of CPython 3.10 to 3.13; _check_layout() refuses any
+other.
 """
 
 import _queue
@@ -84,7 +87,7 @@ cdef object original_put = SimpleQueueType.put
 cdef object original_get = SimpleQueueType.get
 cdef bint has_room = LockType.__basicsize__ >= sizeof(SynclessLock)     # for the holder; not on 32 bits
 cdef double longest = threading.TIMEOUT_MAX
-cdef dict waiting = {}      # id of a lock or queue -> _Line of the tasklets that wait for it, while there are any
+cdef dict waiting = {}  # id of a lock or queue -> _Line of the tasklets that wait for it, while there are any
 
 
 def _check_layout():
@@ -103,7 +106,8 @@ _check_layout()
 
 
 def set_in_type(type, name, value):
-    """Sets a member of a type, immutable or not; deletes it if the value is None. Returns what was there, or None.
+    """Sets a member of a type, immutable or not; deletes it if the value is None. Returns what was there, or
+    None.
 
     Of a type that is made at run time it also sets the slot that the interpreter calls for a special method.
     """
@@ -151,7 +155,8 @@ cdef class _Line:
 
 
 cdef _Line join_line(object thing):
-    cdef _Line line = waiting.setdefault(id(thing), _Line())      # in one step, because making one may run a finaliser that switches
+    # in one step, because making one may run a finaliser that switches
+    cdef _Line line = waiting.setdefault(id(thing), _Line())
     line.count += 1
     return line
 
@@ -164,7 +169,8 @@ cdef int leave_line(object thing, _Line line) except -1:
 
 
 cdef int wake_first(object thing) except -1:
-    """The first in line tries again. It may have been faster: its time is over, or it is killed; then it is the next."""
+    """The first in line tries again. It may have been faster: its time is over, or it is killed; then it is
+    the next."""
     cdef _Line line
     cdef BaseTasklet first
     if waiting:
@@ -195,7 +201,8 @@ cdef int taken = 0
 
 
 cdef int take_turns_at_times() except -1:
-    """Programs that take locks and never wait, such as a loop around Queue.get_nowait(), must not keep the others from running."""
+    """Programs that take locks and never wait, such as a loop around Queue.get_nowait(), must not keep the
+    others from running."""
     global taken
     taken += 1
     if taken >= TURN:
@@ -246,7 +253,8 @@ cdef bint try_lock(object self) noexcept:
 
 
 cdef uint32_t holder_of_lock(object self) noexcept:
-    """The last 32 bits of the serial number of the tasklet that holds what is a Lock; 0 if that is not known."""
+    """The last 32 bits of the serial number of the tasklet that holds what is a Lock; 0 if that is not
+    known."""
     cdef SynclessLock* lock = <SynclessLock*> <PyObject*> self
     return lock.holder if has_room and lock.locked and lock.mark == HELD else 0
 

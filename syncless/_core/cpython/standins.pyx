@@ -1,8 +1,9 @@
 """Built-in functions that stand in the place of others: what they do is told by a Python callable.
 
-Fact: a function written in Python becomes a method where a class takes it over (`class X: read = os.read`), a built-in one does not.
-Decision: whatever replaces a built-in function is one, with the original's name, module, signature and text, and is pickled by
-its name as the original is. The callable lies in the state of a module object, which such a function has for its `self`.
+Fact: a function written in Python becomes a method where a class takes it over (`class X: read = os.read`), a
+built-in one does not. Decision: whatever replaces a built-in function is one, with the original's name,
+module, signature and text, and is pickled by its name as the original is. The callable lies in the state of a
+module object, which such a function has for its `self`.
 """
 
 from types import BuiltinFunctionType, ModuleType
@@ -46,7 +47,7 @@ def stand_in(original, function):
     if isinstance(function, type) or not hasattr(type(function), "__get__"):
         return function             # it does not bind either
     cdef const char* doc = NULL
-    if original.__text_signature__ is not None:         # Python 3.13 makes it for functions whose text has none
+    if original.__text_signature__ is not None:  # Python 3.13 makes it for functions whose text has none
         docs.append(f"{original.__name__}{original.__text_signature__}\n--\n\n{original.__doc__ or ''}".encode())
         doc = docs[len(docs) - 1]
     made = syncless_stand_in(original, function, original.__module__, doc)

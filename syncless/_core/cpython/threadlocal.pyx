@@ -1,10 +1,12 @@
 """threading.local per tasklet.
 
-Fact: the interpreter finds the values of threading.local through fields of the OS thread's state. Danger: tasklets that stand for threads
-share them. Decision: the fields are exchanged when such a tasklet runs, so that every local, old or new, is per tasklet, and as fast as the
-interpreter's own. Price: a few exchanged pointers per switch. Guarded by tests/patches/test_locals.py.
+Fact: the interpreter finds the values of threading.local through fields of the OS thread's state. Danger:
+tasklets that stand for threads share them. Decision: the fields are exchanged when such a tasklet runs, so
+that every local, old or new, is per tasklet, and as fast as the interpreter's own. Price: a few exchanged
+pointers per switch. Guarded by tests/patches/test_locals.py.
 
-Each tasklet that has values of its own holds either them, while it does not run, or those of the thread, while it does.
+Each tasklet that has values of its own holds either them, while it does not run, or those of the thread,
+while it does.
 """
 
 from cpython.object cimport PyObject
@@ -32,7 +34,8 @@ cdef bint separate = False
 
 
 def separate_thread_locals(bint on) -> None:
-    """Whether tasklets that start from now on have values of their own in threading.local, as threads have."""
+    """Whether tasklets that start from now on have values of their own in threading.local, as threads
+    have."""
     global separate
     separate = on
 

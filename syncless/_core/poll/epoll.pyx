@@ -1,9 +1,9 @@
 """Readiness by epoll (Linux), edge-triggered. The contract is poller.pyx.
 
-Fact: a level-triggered descriptor that is readable while its tasklet is blocked elsewhere wakes epoll_wait at every turn, and
-muting it costs an epoll_ctl per wait. Danger: with edges, a reader that stops before EAGAIN is never woken again. Decision: one
-EPOLL_CTL_ADD per descriptor, for both directions; all callers try first and wait only after EAGAIN. Price: none measured.
-Guarded by tests/core/test_loop.py.
+Fact: a level-triggered descriptor that is readable while its tasklet is blocked elsewhere wakes epoll_wait at
+every turn, and muting it costs an epoll_ctl per wait. Danger: with edges, a reader that stops before EAGAIN
+is never woken again. Decision: one EPOLL_CTL_ADD per descriptor, for both directions; all callers try first
+and wait only after EAGAIN. Price: none measured. Guarded by tests/core/test_loop.py.
 """
 
 from libc.errno cimport EEXIST, EINTR, ENOSYS, errno
@@ -72,8 +72,8 @@ cdef class EpollPoller(Poller):
         event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET
         event.data.u64 = (<uint64_t> gen << 32) | <uint32_t> fd
         if epoll_ctl(self.epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0:
-            # EEXIST: the number was closed and its description lives on in a duplicate; MOD brings the new generation and a
-            # fresh look at its readiness.
+            # EEXIST: the number was closed and its description lives on in a duplicate; MOD brings the new
+            # generation and a fresh look at its readiness.
             if errno != EEXIST or epoll_ctl(self.epoll_fd, EPOLL_CTL_MOD, fd, &event) < 0:
                 raise OSError(errno, f"descriptor {fd} cannot be waited for (epoll_ctl)")
         return 0

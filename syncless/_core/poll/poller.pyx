@@ -9,11 +9,11 @@ wait(events, room, ns)  fill in up to `room` events, waiting up to ns nanosecond
 wake()                  make a wait() that runs in another thread return; callable from any thread, without the GIL
 close()                 give everything back
 
-wake() writes to `wake_fd`, one end of a pipe, and so may whoever cannot call it: the interpreter writes there when a signal comes
-(signal.set_wakeup_fd).
+wake() writes to `wake_fd`, one end of a pipe, and so may whoever cannot call it: the interpreter writes there
+when a signal comes (signal.set_wakeup_fd).
 
-A backend knows nothing of tasklets, timers or who waits. Every caller tries its system call before it waits, so no readiness is
-remembered here.
+A backend knows nothing of tasklets, timers or who waits. Every caller tries its system call before it waits,
+so no readiness is remembered here.
 """
 
 import os

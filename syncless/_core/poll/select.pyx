@@ -1,8 +1,9 @@
 """Readiness by select(2): portable and plain, one report per arm(). The contract is poller.pyx.
 
-Fact: an fd_set ends at FD_SETSIZE (1024) and setting a bit beyond it writes over foreign memory. Decision: arm() refuses such a
-descriptor with an error that says what to do. Fact: one bad descriptor makes select fail for all. Decision: on EBADF each is
-probed with fcntl and the bad ones are reported as ready, so that their callers meet the error themselves.
+Fact: an fd_set ends at FD_SETSIZE (1024) and setting a bit beyond it writes over foreign memory. Decision:
+arm() refuses such a descriptor with an error that says what to do. Fact: one bad descriptor makes select fail
+for all. Decision: on EBADF each is probed with fcntl and the bad ones are reported as ready, so that their
+callers meet the error themselves.
 """
 
 from libc.errno cimport EBADF, EINTR, errno

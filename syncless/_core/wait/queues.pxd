@@ -6,7 +6,7 @@ cdef class Queue:
     cdef object items                       # collections.deque, or what does the same in another order
     cdef Py_ssize_t count
     cdef Py_ssize_t accepted                # items that have been let in, or handed over, since the beginning
-    cdef Py_ssize_t returned                # of the items, how many at the front were given to tasklets that were killed
+    cdef Py_ssize_t returned  # of the items, how many at the front were given to tasklets that were killed
     cdef WaitQueue getters                  # wait for an item: only while there is none
     cdef WaitQueue putters                  # wait for room: their items are in tasklet.value
     cdef object __weakref__
@@ -30,8 +30,8 @@ cdef class JoinableQueue(Queue):
 cdef class Channel(Meeting):
     cdef WaitQueue senders                  # at most one of the two is not empty
     cdef WaitQueue receivers
-    cdef object kept                        # deque of values whose senders have gone on, or None; then no receiver waits
-    cdef readonly Py_ssize_t balance        # senders that wait and values kept, or minus the receivers that wait
+    cdef object kept  # deque of values whose senders have gone on, or None; then no receiver waits
+    cdef readonly Py_ssize_t balance  # senders that wait and values kept, or minus the receivers that wait
     cdef readonly bint closed
     cdef object __weakref__
     cdef int hand_over(self, object value, object exception, object timeout) except -1

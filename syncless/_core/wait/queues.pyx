@@ -1,7 +1,8 @@
 """Queue and Channel: values that pass from tasklet to tasklet, within a thread or between OS threads.
 
-A value is handed straight to a tasklet that waits for it. If that tasklet is killed before it runs, the value goes to the next one that waits,
-or comes first again: several that come back keep their order. A channel keeps such values, too, because their senders have gone on.
+A value is handed straight to a tasklet that waits for it. If that tasklet is killed before it runs, the value
+goes to the next one that waits, or comes first again: several that come back keep their order. A channel
+keeps such values, too, because their senders have gone on.
 """
 
 from collections import deque
@@ -17,11 +18,12 @@ cdef const char* TO_SEND = "receiver on a channel"
 cdef const char* TO_RECEIVE = "sender on a channel"
 
 cdef enum:
-    ROW = 1000                  # items in order that lie in one list at most: moving them takes less than comparing does
+    ROW = 1000  # items in order that lie in one list at most: moving them takes less than comparing does
 
 
 cdef class Queue:
-    """Queue(maxsize=0): first in, first out (queue.Queue, whose Empty and Full it raises). maxsize 0 is no bound."""
+    """Queue(maxsize=0): first in, first out (queue.Queue, whose Empty and Full it raises). maxsize 0 is no
+    bound."""
 
     def __init__(self, Py_ssize_t maxsize=0):
         self.maxsize = max(0, maxsize)
@@ -172,13 +174,15 @@ class _Stack(deque):
 cdef class _Ordered:
     """What a queue keeps its items in: the least is the first out, and of equal items the first that came.
 
-    Fact: comparing items may run any code, which may raise, wait, or let another thread change what is kept here. Danger: items of others
-    are lost or out of order. Decision: an item is compared before anything is changed, in its putter only; if something else has been
-    changed meanwhile, it is compared again. So the items lie in order, in rows, the least at the end of the last one, where it is
-    taken without comparing. Price: a heap compares a little less. Guarded by tests/core/test_queues.py.
+    Fact: comparing items may run any code, which may raise, wait, or let another thread change what is kept
+    here. Danger: items of others are lost or out of order. Decision: an item is compared before anything is
+    changed, in its putter only; if something else has been changed meanwhile, it is compared again. So the
+    items lie in order, in rows, the least at the end of the last one, where it is taken without comparing.
+    Price: a heap compares a little less. Guarded by tests/core/test_queues.py.
     """
     cdef list rows              # none is empty, except when it is the only one
-    cdef list spare             # an empty row, made in time: making a list may run the garbage collector, and so any code
+    # an empty row, made in time: making a list may run the garbage collector, and so any code
+    cdef list spare
     cdef list returned          # these were taken out and given back; they come first
     cdef size_t changes         # how often something was put in or taken out
 
@@ -195,7 +199,7 @@ cdef class _Ordered:
         if self.spare is None:
             self.spare = []
         changes, high = self.changes, len(self.rows) - 1
-        while low < high:                       # the row of the item: the first whose last item is not greater, or the last row
+        while low < high:  # the row of the item: the first whose last item is not greater, or the last row
             i = (low + high) // 2
             row = <list> self.rows[i]
             before = item < row[len(row) - 1]
@@ -251,7 +255,8 @@ cdef class LifoQueue(Queue):
 
 
 cdef class PriorityQueue(Queue):
-    """The least item first (queue.PriorityQueue). An item is compared in its put(), which raises the error if that fails."""
+    """The least item first (queue.PriorityQueue). An item is compared in its put(), which raises the error if
+    that fails."""
 
     def __init__(self, Py_ssize_t maxsize=0):
         self.maxsize = max(0, maxsize)
@@ -275,7 +280,8 @@ cdef class PriorityQueue(Queue):
 
     cdef int complete_admission(self, object item) except -1:
         try:
-            while not self.hand_over(item):     # nobody waited for an item while there were others to compare with, but may since
+            # nobody waited for an item while there were others to compare with, but may since
+            while not self.hand_over(item):
                 if (<_Ordered> self.items).insert(item):
                     self.count += 1
                     self.accepted += 1
@@ -308,7 +314,8 @@ cdef class JoinableQueue(Queue):
             wake_all(&self.joiners)
 
     def join(self, timeout=None) -> bool:
-        """Waits until all items have been dealt with, at most `timeout` seconds. Returns whether they have."""
+        """Waits until all items have been dealt with, at most `timeout` seconds. Returns whether they
+        have."""
         cdef int64_t deadline
         get_loop()
         deadline = deadline_after(timeout)
@@ -332,8 +339,9 @@ cdef class Channel(Meeting):
 
     Several may wait on either side; they meet in the order of their coming. Iterating receives until close().
 
-    send() returns when a receiver has the value. If that receiver is killed before its turn comes, the next receiver gets the value; until
-    there is one the channel keeps it, before all that is sent later. It counts in `balance` as a sender does, and outlives close().
+    send() returns when a receiver has the value. If that receiver is killed before its turn comes, the next
+    receiver gets the value; until there is one the channel keeps it, before all that is sent later. It counts
+    in `balance` as a sender does, and outlives close().
     """
 
     cdef int hand_over(self, object value, object exception, object timeout) except -1:
@@ -374,7 +382,8 @@ cdef class Channel(Meeting):
         return 0
 
     def send(self, value, timeout=None) -> None:
-        """Gives the value to a receiver; waits for one. TimeoutError after `timeout` seconds, ValueError if closed."""
+        """Gives the value to a receiver; waits for one. TimeoutError after `timeout` seconds, ValueError if
+        closed."""
         self.hand_over(value, None, timeout)
 
     def send_exception(self, exception, *args) -> None:
@@ -386,7 +395,8 @@ cdef class Channel(Meeting):
         self.hand_over(None, exception, None)
 
     def receive(self, timeout=None):
-        """Takes a value from a sender; waits for one. TimeoutError after `timeout` seconds, ValueError if closed."""
+        """Takes a value from a sender; waits for one. TimeoutError after `timeout` seconds, ValueError if
+        closed."""
         cdef BaseTasklet other
         cdef int64_t deadline
         get_loop()                              # before the look at who waits, see sync.pyx
@@ -409,7 +419,7 @@ cdef class Channel(Meeting):
         except BaseException:
             if other is None or not other.handed_over:
                 self.balance += 1
-            else:                               # given a value, and killed before it could take it: to the next receiver
+            else:  # given a value, and killed before it could take it: to the next receiver
                 value, other.value = other.value, None
                 self.pass_on(value)
             raise

@@ -3,7 +3,8 @@ from syncless._core.scheduler cimport BaseTasklet, Meeting, StandIn, WaitQueue
 
 
 cdef class Case(StandIn):
-    """One of the things that select() waits for. A new kind defines ready() and take(), and what it does otherwise differently."""
+    """One of the things that select() waits for. A new kind defines ready() and take(), and what it does
+    otherwise differently."""
     cdef readonly object source
     cdef Selection selection
     cdef Py_ssize_t place               # in the list of cases

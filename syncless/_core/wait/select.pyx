@@ -1,8 +1,9 @@
 """select(): waiting for the first of several things, which it takes; the others are left as they were.
 
-A tasklet stands in one queue at most. So select() puts a Case into the queue of each thing, in the tasklet's place. Who wakes the first of them
-wakes the tasklet with it, and the others leave their queues in the same moment: nothing is taken twice, and nothing that was taken is lost,
-also when both ends of a channel are in select().
+A tasklet stands in one queue at most. So select() puts a Case into the queue of each thing, in the tasklet's
+place. Who wakes the first of them wakes the tasklet with it, and the others leave their queues in the same
+moment: nothing is taken twice, and nothing that was taken is lost, also when both ends of a channel are in
+select().
 
 No Python code runs between the look at what is ready and the entry into the queues (see sync.pyx).
 """
@@ -241,7 +242,8 @@ cdef class FdCase(Case):
         asked.fd = self.fd
         asked.events = POLLIN if self.bit == READ else POLLOUT
         asked.revents = 0
-        return self.buffered or poll(&asked, 1, 0) != 0          # an error of poll() counts, too: the next call on the descriptor meets it
+        # an error of poll() counts, too: the next call on the descriptor meets it
+        return self.buffered or poll(&asked, 1, 0) != 0
 
     cdef object take(self):
         return None
@@ -297,7 +299,8 @@ cdef class AfterCase(Case):
         return 0
 
 
-cdef dict makers = {}           # type -> what makes a Case of one of its objects; for those that this module must not know
+# type -> what makes a Case of one of its objects; for those that this module must not know
+cdef dict makers = {}
 
 
 def set_case_maker(kind, maker) -> None:
@@ -327,7 +330,8 @@ cdef Case case_of(object source):
 
 
 def readable(fd) -> Case:
-    """For select(): until a descriptor (an int, or something with fileno()) can be read without waiting, or has failed."""
+    """For select(): until a descriptor (an int, or something with fileno()) can be read without waiting, or
+    has failed."""
     case = FdCase(fd)
     case.fd = fd if isinstance(fd, int) else fd.fileno()
     case.bit = READ
@@ -388,11 +392,13 @@ cdef uint64_t throw_dice() noexcept:
 
 
 def select(cases, timeout=None):
-    """Waits until the first of the cases is ready, and takes it. Returns its index and its value; (None, None) after `timeout` seconds.
+    """Waits until the first of the cases is ready, and takes it. Returns its index and its value; (None,
+    None) after `timeout` seconds.
 
-    A case is a channel (receive), a queue (get), an event (set), a tasklet (ended), a lock or semaphore (acquire), an AsyncResult, a socket or
-    descriptor (can be read); or what sending(), putting(), readable(), writable() and after() return. Of several that are ready one is
-    chosen by chance. The value is what was received or got, else None. What receive() would raise is raised.
+    A case is a channel (receive), a queue (get), an event (set), a tasklet (ended), a lock or semaphore
+    (acquire), an AsyncResult, a socket or descriptor (can be read); or what sending(), putting(), readable(),
+    writable() and after() return. Of several that are ready one is chosen by chance. The value is what was
+    received or got, else None. What receive() would raise is raised.
     """
     cdef Loop loop = get_loop()
     cdef Selection selection = Selection()

@@ -12,7 +12,7 @@ cdef class Event:
 
 cdef class Semaphore:
     cdef readonly Py_ssize_t value          # units that are free
-    cdef readonly uint64_t holder           # serial number of the tasklet that got the last unit; 0 if no tasklet did
+    cdef readonly uint64_t holder  # serial number of the tasklet that got the last unit; 0 if no tasklet did
     cdef WaitQueue waiters
     cdef object __weakref__
     cdef bint take(self, bint blocking, object timeout) except -1

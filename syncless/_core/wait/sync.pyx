@@ -1,11 +1,12 @@
 """Event, Semaphore, Lock: what tasklets wait for in one another. They work between OS threads too.
 
-Units and locks are handed over: release() gives them to the first that waits, so nobody can barge in and waiting is fair. Whoever
-was given one and is killed before it runs passes it on.
+Units and locks are handed over: release() gives them to the first that waits, so nobody can barge in and
+waiting is fair. Whoever was given one and is killed before it runs passes it on.
 
-The GIL makes these work between OS threads, as long as no Python code runs between the look at the state and the entry into the queue of
-those who wait: it could let another thread or a signal handler change the state. Making the loop, at a thread's first wait, and reading the
-timeout may run Python code; so both come before the look that counts.
+The GIL makes these work between OS threads, as long as no Python code runs between the look at the state and
+the entry into the queue of those who wait: it could let another thread or a signal handler change the state.
+Making the loop, at a thread's first wait, and reading the timeout may run Python code; so both come before
+the look that counts.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -32,7 +33,8 @@ cdef class Event:
             self._tell(callbacks)
 
     def _tell(self, callbacks):
-        """Calls them all. An interrupt of the running tasklet (a kill, a Timeout, Ctrl-C) is raised after that."""
+        """Calls them all. An interrupt of the running tasklet (a kill, a Timeout, Ctrl-C) is raised after
+        that."""
         interrupt = None
         for callback in callbacks:
             try:
@@ -59,7 +61,8 @@ cdef class Event:
         return wait_in(&self.waiters, "event", self, deadline) == WOKEN
 
     def add_done_callback(self, callback) -> None:
-        """`callback(event)` is called once at the next set(); at once if it is set. It must not block; its errors are reported."""
+        """`callback(event)` is called once at the next set(); at once if it is set. It must not block; its
+        errors are reported."""
         if self.flag:
             self._tell([callback])
         elif self.callbacks is None:
@@ -86,7 +89,8 @@ cdef uint64_t running() noexcept:
 
 
 cdef class Semaphore:
-    """Semaphore(value=1): at most that many tasklets are between acquire() and release() (threading.Semaphore)."""
+    """Semaphore(value=1): at most that many tasklets are between acquire() and release()
+    (threading.Semaphore)."""
 
     def __init__(self, Py_ssize_t value=1):
         if value < 0:

@@ -1,8 +1,9 @@
 """Host names without waiting and without threads: getaddrinfo and its kin, as the C library answers them.
 
-The order of sources is that of the system's nsswitch.conf. /etc/hosts is looked at here; name servers are asked by our own sockets,
-while dnspython builds and reads the messages; what only the C library knows (mDNS, systemd-resolved, NIS ...) is asked of it in a thread.
-Numeric addresses and names of /etc/hosts never touch the network or a thread.
+The order of sources is that of the system's nsswitch.conf. /etc/hosts is looked at here; name servers are
+asked by our own sockets, while dnspython builds and reads the messages; what only the C library knows (mDNS,
+systemd-resolved, NIS ...) is asked of it in a thread. Numeric addresses and names of /etc/hosts never touch
+the network or a thread.
 
 ``SYNCLESS_RESOLVER=thread`` in the environment, or `use("thread")`, asks the C library for everything, in a pool of threads.
 """
@@ -25,7 +26,11 @@ from syncless.io.dns.system import Host
 from syncless.io.dns.wire import AAAA, PTR, A
 
 # The C library's own, whatever is put in their place later (syncless.patches).
-_getaddrinfo, _gethostbyname, _gethostbyname_ex = _stdlib.getaddrinfo, _stdlib.gethostbyname, _stdlib.gethostbyname_ex
+_getaddrinfo, _gethostbyname, _gethostbyname_ex = (
+    _stdlib.getaddrinfo,
+    _stdlib.gethostbyname,
+    _stdlib.gethostbyname_ex,
+)
 _gethostbyaddr, _getnameinfo, _gethostname = _stdlib.gethostbyaddr, _stdlib.getnameinfo, _stdlib.gethostname
 
 T = TypeVar("T")
@@ -35,7 +40,9 @@ AddressInfo = list[tuple[Any, Any, int, str, Any]]
 AF_INET, AF_INET6, AF_UNSPEC = int(_stdlib.AF_INET), int(_stdlib.AF_INET6), int(_stdlib.AF_UNSPEC)
 CANONNAME, NUMERICHOST = int(_stdlib.AI_CANONNAME), int(_stdlib.AI_NUMERICHOST)
 OF_FAMILY = {AF_INET: A, AF_INET6: AAAA}
-V4MAPPED, ALL, ADDRCONFIG = (int(getattr(_stdlib, name, 0)) for name in ("AI_V4MAPPED", "AI_ALL", "AI_ADDRCONFIG"))
+V4MAPPED, ALL, ADDRCONFIG = (
+    int(getattr(_stdlib, name, 0)) for name in ("AI_V4MAPPED", "AI_ALL", "AI_ADDRCONFIG")
+)
 OURS = CANONNAME | V4MAPPED | ALL | ADDRCONFIG
 """The flags that are heeded here and not left to the C library."""
 RESULTS = 1000
@@ -56,9 +63,14 @@ def use(resolver: Literal["dns", "thread"]) -> None:
 
 
 def configure(
-    *, hosts: str = "/etc/hosts", nsswitch: str = "/etc/nsswitch.conf", resolv_conf: str = "/etc/resolv.conf", port: int = 53
+    *,
+    hosts: str = "/etc/hosts",
+    nsswitch: str = "/etc/nsswitch.conf",
+    resolv_conf: str = "/etc/resolv.conf",
+    port: int = 53,
 ) -> None:
-    """Other files than the system's, and another port of the name servers than 53; forgets what it has learnt."""
+    """Other files than the system's, and another port of the name servers than 53; forgets what it has
+    learnt."""
     global _resolver
     _resolver = Resolver(hosts, nsswitch, resolv_conf, port)
     _results.clear()
@@ -71,7 +83,9 @@ class _AskTheCLibrary(Exception):
 class _Found:
     """What a source says of a name: addresses by family, the best source's first."""
 
-    def __init__(self, canonical: str, aliases: Sequence[str], addresses: dict[int, list[str]], expires: float):
+    def __init__(
+        self, canonical: str, aliases: Sequence[str], addresses: dict[int, list[str]], expires: float
+    ):
         self.canonical = canonical
         self.aliases = list(aliases)
         self.addresses = addresses
@@ -84,7 +98,11 @@ def is_loopback(line: Host) -> bool:
 
 def _in_hosts(name: str, families: tuple[int, ...]) -> _Found | None:
     only_four = families == (AF_INET,)
-    lines: list[Host] = [line for line in _resolver.hosts.named(name) if line.family in families or (is_loopback(line) and only_four)]
+    lines: list[Host] = [
+        line
+        for line in _resolver.hosts.named(name)
+        if line.family in families or (is_loopback(line) and only_four)
+    ]
     if not lines:
         return None
     first = lines[0].name
@@ -97,13 +115,17 @@ def _in_hosts(name: str, families: tuple[int, ...]) -> _Found | None:
 
 def _by_servers(name: str, families: tuple[int, ...]) -> _Found:
     found = _resolver.search(name, tuple(OF_FAMILY[family] for family in families))
-    addresses = {family: [rdata.address for rdata in records.data] for family, records in zip(families, found, strict=True)}
+    addresses = {
+        family: [rdata.address for rdata in records.data]
+        for family, records in zip(families, found, strict=True)
+    }
     best = next(records for records in found if records.data)
     return _Found(best.canonical, best.aliases, addresses, min(records.expires for records in found))
 
 
 def _first_that_knows(name: str, in_hosts: Callable[[], T | None], by_servers: Callable[[], T]) -> T:
-    """Asks one source after the other. What the last one said if none knows: gaierror; _AskTheCLibrary if that must be asked."""
+    """Asks one source after the other. What the last one said if none knows: gaierror; _AskTheCLibrary if
+    that must be asked."""
     failure = error(_stdlib.EAI_NONAME)
     for source in _resolver.sources:
         if source.name == "files":
@@ -142,7 +164,12 @@ def _plain(host: str | bytes) -> str:
 
 
 def getaddrinfo(
-    host: str | bytes | None, port: str | bytes | int | None, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
+    host: str | bytes | None,
+    port: str | bytes | int | None,
+    family: int = 0,
+    type: int = 0,
+    proto: int = 0,
+    flags: int = 0,
 ) -> AddressInfo:
     """socket.getaddrinfo, cooperative."""
     if host is None or flags & NUMERICHOST or is_numeric(host):
@@ -276,10 +303,11 @@ def getfqdn(name: str = "") -> str:
 
 
 def query(name: str, rdtype: str | int = "A") -> list[Any]:
-    """The records of a name: dnspython's rdata objects of that type ("MX", "TXT", "SRV" ...), aliases followed, the search list heeded.
+    """The records of a name: dnspython's rdata objects of that type ("MX", "TXT", "SRV" ...), aliases
+    followed, the search list heeded.
 
-    socket.gaierror: EAI_NONAME if there is no such name, EAI_NODATA if it has no such records, EAI_AGAIN if no server has answered.
-    ValueError for a type that there is not.
+    socket.gaierror: EAI_NONAME if there is no such name, EAI_NODATA if it has no such records, EAI_AGAIN if
+    no server has answered. ValueError for a type that there is not.
     """
     wire.load()
     try:

@@ -1,4 +1,5 @@
-"""What this machine knows of itself: its address families, and the names for which a source must be asked that only the C library knows."""
+"""What this machine knows of itself: its address families, and the names for which a source must be asked
+that only the C library knows."""
 
 from __future__ import annotations
 
@@ -13,7 +14,10 @@ def is_known_here(source: str, name: str) -> bool:
     if source.startswith("mdns"):
         return name.lower().rstrip(".").endswith(".local")
     if source == "myhostname":
-        return name.lower().rstrip(".") in (*ALWAYS_KNOWN, socket.gethostname().lower()) or name.lower().endswith(".localhost")
+        return name.lower().rstrip(".") in (
+            *ALWAYS_KNOWN,
+            socket.gethostname().lower(),
+        ) or name.lower().endswith(".localhost")
     if source == "mymachines":
         return "." not in name
     return True

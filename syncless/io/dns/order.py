@@ -1,4 +1,5 @@
-"""The order in which addresses of a host should be tried: RFC 6724, with the default policy table of its section 2.1."""
+"""The order in which addresses of a host should be tried: RFC 6724, with the default policy table of its
+section 2.1."""
 
 from __future__ import annotations
 

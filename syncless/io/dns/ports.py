@@ -1,13 +1,15 @@
 """UDP sockets to name servers: each lookup has one of its own, and shares one when there are many.
 
-Takes a server's address and messages, gives each message that comes back to the lookup that asked. Knows nothing of a message but its
-number. Read transport.py next.
+Takes a server's address and messages, gives each message that comes back to the lookup that asked. Knows
+nothing of a message but its number. Read transport.py next.
 
-Fact: a process may have few descriptors, often 256 or 1,024. Danger: a thousand names at once run out of them, and most lookups fail.
-Decision: while fewer than MOST_PORTS are open, each lookup opens a port of its own, which the kernel chooses at random. Beyond that, and
-when there is no descriptor left, it shares one, chosen at random. A port takes MOST_LOOKUPS in its life, so that it closes before an
-attacker has found it. Message numbers are random, and unique within a port. Price: one of the lookups of a port reads for all, and hands
-over when it has its answers (`test_lookups_beyond_the_bound_share_ports`, `test_killed_reader_hands_over`).
+Fact: a process may have few descriptors, often 256 or 1,024. Danger: a thousand names at once run out of
+them, and most lookups fail. Decision: while fewer than MOST_PORTS are open, each lookup opens a port of its
+own, which the kernel chooses at random. Beyond that, and when there is no descriptor left, it shares one,
+chosen at random. A port takes MOST_LOOKUPS in its life, so that it closes before an attacker has found it.
+Message numbers are random, and unique within a port. Price: one of the lookups of a port reads for all, and
+hands over when it has its answers (`test_lookups_beyond_the_bound_share_ports`,
+`test_killed_reader_hands_over`).
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ _random = random.SystemRandom()
 
 
 class Port:
-    """A UDP socket that is connected to a name server, so that answers of others do not get here. It belongs to a thread."""
+    """A UDP socket that is connected to a name server, so that answers of others do not get here. It belongs
+    to a thread."""
 
     __slots__ = ("asked", "error", "lookups", "loop", "reading", "seconds", "server", "sock", "users")
 
@@ -61,7 +64,9 @@ class Port:
         """Why it is of no use any more."""
         self.seconds = 0.0
         """The socket's timeout."""
-        self.sock: Any = _socket.socket(socket.AF_INET6 if ":" in server[0] else socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self.sock: Any = _socket.socket(
+            socket.AF_INET6 if ":" in server[0] else socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC
+        )
         sockets.forget(self.sock.fileno())
         try:
             self.sock.connect(server)
@@ -110,7 +115,8 @@ class Port:
 
 
 class Conversation:
-    """What one lookup asks one name server, as long as the block lasts, and no longer than so many seconds."""
+    """What one lookup asks one name server, as long as the block lasts, and no longer than so many
+    seconds."""
 
     __slots__ = ("_port", "_until", "_woken", "parked", "unread")
 

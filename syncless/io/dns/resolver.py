@@ -107,7 +107,8 @@ class Resolver:
         return self._conf[1]
 
     def candidates(self, name: str) -> Iterator[tuple[str, bool]]:
-        """The absolute names for which a name may stand, in the order of resolv.conf(5), and whether each is the name as it is."""
+        """The absolute names for which a name may stand, in the order of resolv.conf(5), and whether each is
+        the name as it is."""
         if name.endswith("."):
             yield name, True
             return
@@ -121,10 +122,11 @@ class Resolver:
             yield name + ".", True
 
     def search(self, name: str, types: tuple[int, ...]) -> list[Records]:
-        """The records of the first candidate that has any. socket.gaierror as the C library says why there are none.
+        """The records of the first candidate that has any. socket.gaierror as the C library says why there
+        are none.
 
-        An alias ends the search, wherever it leads. If no server answers for a domain, the other domains are left out. The answer to the
-        name as it is counts most if that was asked first.
+        An alias ends the search, wherever it leads. If no server answers for a domain, the other domains are
+        left out. The answer to the name as it is counts most if that was asked first.
         """
         codes: list[int] = []
         as_it_is_first = ended = no_data = server_failed = False
@@ -143,7 +145,9 @@ class Resolver:
                 if any(records.data for records in found):
                     return found
                 aliases = any(records.aliases for records in found)
-                exists = all(records.exists for records in found) and not (aliases and AAAA in types)  # as the C library has it
+                exists = all(records.exists for records in found) and not (
+                    aliases and AAAA in types
+                )  # as the C library has it
                 codes.append(socket.EAI_NODATA if exists else socket.EAI_NONAME)
                 if aliases:
                     raise error(codes[-1])
@@ -156,7 +160,8 @@ class Resolver:
         raise error(socket.EAI_AGAIN if server_failed else codes[-1] if codes else socket.EAI_NONAME)
 
     def lookup(self, name: str, types: tuple[int, ...]) -> list[Records]:
-        """The records of an absolute name, for each of the types. NoAnswer; ValueError if it cannot be a name."""
+        """The records of an absolute name, for each of the types. NoAnswer; ValueError if it cannot be a
+        name."""
         key = name.lower(), types
         while True:
             now = time.monotonic()
@@ -188,7 +193,9 @@ class Resolver:
             except NoAnswer as none:
                 self._remember(self._failed, key, (time.monotonic() + RESTING_SECONDS, none.server_failed))
                 raise
-            pending.found = [records_of(answer, asked, name, rdtype) for answer, rdtype in zip(answers, types, strict=True)]
+            pending.found = [
+                records_of(answer, asked, name, rdtype) for answer, rdtype in zip(answers, types, strict=True)
+            ]
             for rdtype, records in zip(types, pending.found, strict=True):
                 self._remember(self._cache, (name, rdtype), records)
             return pending.found
@@ -216,7 +223,10 @@ def records_of(answer: wire.Answer | None, asked: Any, text: str, rdtype: int) -
         by_name: dict[Any, list[wire.Record]] = {}
         for record in answer.answers:
             by_name.setdefault(record.name, []).append(record)
-        while not data and (alias := next((record for record in here if record.rdtype == CNAME), None)) is not None:
+        while (
+            not data
+            and (alias := next((record for record in here if record.rdtype == CNAME), None)) is not None
+        ):
             aliases.append(_text(name))
             seconds = min(seconds, alias.seconds)
             name = alias.data.target
@@ -225,10 +235,18 @@ def records_of(answer: wire.Answer | None, asked: Any, text: str, rdtype: int) -
     if data:
         seconds = min(seconds, *(record.seconds for record in data))
     else:
-        marks = [min(record.seconds, record.data.minimum) for record in answer.authority if record.rdtype == SOA]
+        marks = [
+            min(record.seconds, record.data.minimum) for record in answer.authority if record.rdtype == SOA
+        ]
         seconds = min(seconds, LONGEST_NEGATIVE_SECONDS, *(marks or [UNMARKED_NEGATIVE_SECONDS]))
     canonical = _text(name) if aliases else text.removesuffix(".")
-    return Records(answer.rcode == NOERROR, canonical, aliases, [record.data for record in data], time.monotonic() + seconds)
+    return Records(
+        answer.rcode == NOERROR,
+        canonical,
+        aliases,
+        [record.data for record in data],
+        time.monotonic() + seconds,
+    )
 
 
 def _text(name: Any) -> str:

@@ -1,4 +1,5 @@
-"""What the system says about names: /etc/hosts, /etc/nsswitch.conf, /etc/resolv.conf. Each is read again when it has changed."""
+"""What the system says about names: /etc/hosts, /etc/nsswitch.conf, /etc/resolv.conf. Each is read again when
+it has changed."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ LOOK_SECONDS = 0.05
 
 
 class Watched(Generic[T]):
-    """What a file says, parsed again when the file has changed; `parse` gets its text, "" if it cannot be read."""
+    """What a file says, parsed again when the file has changed; `parse` gets its text, "" if it cannot be
+    read."""
 
     def __init__(self, path: str, parse: Callable[[str], T]):
         self.path = path
@@ -75,9 +77,9 @@ class Hosts:
                 continue
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             try:
-                address = socket.inet_ntop(family, socket.inet_pton(family, address.partition("%")[0])) + "".join(
-                    address.partition("%")[1:]
-                )
+                address = socket.inet_ntop(
+                    family, socket.inet_pton(family, address.partition("%")[0])
+                ) + "".join(address.partition("%")[1:])
             except (OSError, ValueError):
                 continue
             host = Host(family, address, names[0], tuple(names[1:]))
@@ -140,6 +142,12 @@ class ResolvConf:
 
 
 def options_of(text: str) -> dict[str, str]:
-    """The options of a resolv.conf that dnspython does not read, and those whose absence matters; RES_OPTIONS goes on top of them."""
+    """The options of a resolv.conf that dnspython does not read, and those whose absence matters; RES_OPTIONS
+    goes on top of them."""
     words = [word for line in text.splitlines() if line.startswith("options") for word in line.split()[1:]]
-    return {name: value for name, _, value in (word.partition(":") for word in [*words, *os.environ.get("RES_OPTIONS", "").split()])}
+    return {
+        name: value
+        for name, _, value in (
+            word.partition(":") for word in [*words, *os.environ.get("RES_OPTIONS", "").split()]
+        )
+    }

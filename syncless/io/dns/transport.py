@@ -1,4 +1,5 @@
-"""Questions to name servers over UDP and TCP: which server is asked when, and which answers are enough. Every wait parks the tasklet."""
+"""Questions to name servers over UDP and TCP: which server is asked when, and which answers are enough. Every
+wait parks the tasklet."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class NoAnswer(Exception):
 
 
 def _turns(conf: ResolvConf) -> Iterator[tuple[str, float]]:
-    """The servers in the order in which they are asked, and the seconds that each has, as in the C library."""
+    """The servers in the order in which they are asked, and the seconds that each has, as in the C
+    library."""
     servers = conf.nameservers
     if conf.rotate:
         first = next(_turn) % len(servers)
@@ -47,11 +49,13 @@ def _turns(conf: ResolvConf) -> Iterator[tuple[str, float]]:
 
 
 def exchange(questions: list[wire.Question], conf: ResolvConf, port: int) -> list[wire.Answer | None]:
-    """The answers to the questions, which are asked together. OSError if there are no descriptors left for that.
+    """The answers to the questions, which are asked together. OSError if there are no descriptors left for
+    that.
 
-    None stands for an answer that does not come while that to another question does: there are servers and routers that refuse or drop
-    questions for one of the address families. A question that is dropped is asked once more before that is believed. If none of the
-    answers has data, the first question must have been answered, or refused. NoAnswer otherwise.
+    None stands for an answer that does not come while that to another question does: there are servers and
+    routers that refuse or drop questions for one of the address families. A question that is dropped is asked
+    once more before that is believed. If none of the answers has data, the first question must have been
+    answered, or refused. NoAnswer otherwise.
     """
     found: dict[int, wire.Answer] = {}
     told: dict[int, wire.Answer] = {}
@@ -78,25 +82,37 @@ def exchange(questions: list[wire.Question], conf: ResolvConf, port: int) -> lis
 
 
 def _has_data(questions: list[wire.Question], answers: dict[int, wire.Answer]) -> bool:
-    return any(record.rdtype == questions[number].rdtype for number, answer in answers.items() for record in answer.answers)
+    return any(
+        record.rdtype == questions[number].rdtype
+        for number, answer in answers.items()
+        for record in answer.answers
+    )
 
 
 def _malformed(answer: wire.Answer | None) -> wire.Answer | None:
-    """A server that does not understand the question has answered it, if no other one does: there is no such name."""
+    """A server that does not understand the question has answered it, if no other one does: there is no such
+    name."""
     return answer if answer is not None and answer.rcode == FORMERR else None
 
 
 def _ask_server(
-    questions: dict[int, wire.Question], server: Address, seconds: float, found: dict[int, wire.Answer], refused: dict[int, wire.Answer]
+    questions: dict[int, wire.Question],
+    server: Address,
+    seconds: float,
+    found: dict[int, wire.Answer],
+    refused: dict[int, wire.Answer],
 ) -> None:
-    """Asks one server. Its answers go to `found`; to `refused` those that say that it cannot or will not answer."""
+    """Asks one server. Its answers go to `found`; to `refused` those that say that it cannot or will not
+    answer."""
     heard: dict[int, wire.Answer] = {}
     try:
         _ask_by_udp(questions, server, seconds, heard)
     except OSError as error:  # too late, unreachable
         _raise_if_out_of_descriptors(error)
     for number, answer in heard.items():
-        if answer.truncated:  # asked again when the port is free, so that no lookup holds one and waits for another descriptor
+        if (
+            answer.truncated
+        ):  # asked again when the port is free, so that no lookup holds one and waits for another descriptor
             try:
                 answer = _ask_by_tcp(questions[number], server, time.monotonic() + seconds)
             except OSError as error:
@@ -111,7 +127,9 @@ def _raise_if_out_of_descriptors(error: OSError) -> None:
         raise error
 
 
-def _ask_by_udp(questions: dict[int, wire.Question], server: Address, seconds: float, heard: dict[int, wire.Answer]) -> None:
+def _ask_by_udp(
+    questions: dict[int, wire.Question], server: Address, seconds: float, heard: dict[int, wire.Answer]
+) -> None:
     with Conversation(server, seconds) as conversation:
         waiting: dict[int, tuple[int, wire.Question]] = {}
         for number, question in questions.items():
@@ -129,11 +147,14 @@ def _ask_by_udp(questions: dict[int, wire.Question], server: Address, seconds: f
 
 
 def _ask_by_tcp(question: wire.Question, server: Address, until: float) -> wire.Answer:
-    """The whole answer where a datagram was too small for it (RFC 7766). OSError, TimeoutError at that time."""
+    """The whole answer where a datagram was too small for it (RFC 7766). OSError, TimeoutError at that
+    time."""
     if not _connections.acquire(timeout=until - time.monotonic()):
         raise TimeoutError(errno.ETIMEDOUT, "no connection was free")
     try:
-        sock = _socket.socket(socket.AF_INET6 if ":" in server[0] else socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        sock = _socket.socket(
+            socket.AF_INET6 if ":" in server[0] else socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC
+        )
         sockets.forget(sock.fileno())
         try:
             return _talk(sock, question, server, until)

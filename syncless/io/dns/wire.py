@@ -1,4 +1,5 @@
-"""DNS messages and resolv.conf, by dnspython. It is imported when the first name is asked for, in a thread, because that takes long."""
+"""DNS messages and resolv.conf, by dnspython. It is imported when the first name is asked for, in a thread,
+because that takes long."""
 
 from __future__ import annotations
 
@@ -54,7 +55,9 @@ def read_resolv_conf(text: str) -> ResolvConf:
     read = dns.resolver.Resolver(configure=False)
     try:
         read.read_resolv_conf(io.StringIO(text))
-        conf.nameservers = [str(server) for server in read.nameservers][:3]  # as many as the C library asks (MAXNS)
+        conf.nameservers = [str(server) for server in read.nameservers][
+            :3
+        ]  # as many as the C library asks (MAXNS)
     except dns.resolver.NoResolverConfiguration:
         pass
     domain = [read.domain] if read.domain is not None and read.domain != dns.name.root else []
@@ -71,7 +74,13 @@ def read_resolv_conf(text: str) -> ResolvConf:
 
 
 HEADER, RECORD, TYPE = struct.Struct("!HHHHHH"), struct.Struct("!HHIH"), struct.Struct("!HH")
-IS_ANSWER, AUTHORITATIVE, TRUNCATED, RECURSION_DESIRED, RECURSION_AVAILABLE = 0x8000, 0x0400, 0x0200, 0x0100, 0x0080
+IS_ANSWER, AUTHORITATIVE, TRUNCATED, RECURSION_DESIRED, RECURSION_AVAILABLE = (
+    0x8000,
+    0x0400,
+    0x0200,
+    0x0100,
+    0x0080,
+)
 REFUSED = 5
 
 
@@ -87,13 +96,16 @@ class Question(NamedTuple):
 
 
 def ask(name: Any, types: tuple[int, ...], edns: bool) -> list[Question]:
-    """The same question for each of the types (RFC 1035 section 4.1); the name is put into bytes by dnspython."""
+    """The same question for each of the types (RFC 1035 section 4.1); the name is put into bytes by
+    dnspython."""
     asked = name.to_wire()
     extra = b"\0" + RECORD.pack(OPT, PAYLOAD, 0, 0) if edns else b""  # RFC 6891 section 6.1.2
     questions = []
     numbers = struct.unpack(f"!{len(types)}H", os.urandom(2 * len(types)))
     for rdtype, number in zip(types, numbers, strict=True):
-        head = HEADER.pack(number, RECURSION_DESIRED, 1, 0, 0, 1 if edns else 0) + asked + TYPE.pack(rdtype, IN)
+        head = (
+            HEADER.pack(number, RECURSION_DESIRED, 1, 0, 0, 1 if edns else 0) + asked + TYPE.pack(rdtype, IN)
+        )
         questions.append(Question(number, name, rdtype, head + extra, len(head)))
     return questions
 
@@ -143,7 +155,8 @@ TO_THE_QUESTION = b"\xc0\x0c"
 
 
 def parse(data: bytes, question: Question) -> Answer | None:
-    """What a message says, or None if it is not an answer to this question and no other (RFC 5452 section 9.1), or cannot be understood.
+    """What a message says, or None if it is not an answer to this question and no other (RFC 5452 section
+    9.1), or cannot be understood.
 
     Names and records are read by dnspython.
     """
@@ -153,11 +166,16 @@ def parse(data: bytes, question: Question) -> Answer | None:
             return None
         if data[12 : question.end] != question.wire[12 : question.end]:
             name, size = dns.name.from_wire(data, 12)  # a server may have changed upper and lower case
-            if name != question.name or data[12 + size : 16 + size] != question.wire[question.end - 4 : question.end]:
+            if (
+                name != question.name
+                or data[12 + size : 16 + size] != question.wire[question.end - 4 : question.end]
+            ):
                 return None
         records, end = _records(data, question.end, answers, question.name)
         others = [] if records or flags & TRUNCATED else _records(data, end, authority, question.name)[0]
-        refers = not answers and not more and not flags & (AUTHORITATIVE | RECURSION_AVAILABLE | 15)  # to other servers: of no use here
+        refers = (
+            not answers and not more and not flags & (AUTHORITATIVE | RECURSION_AVAILABLE | 15)
+        )  # to other servers: of no use here
         return Answer(REFUSED if refers else flags & 15, bool(flags & TRUNCATED), records, others)
     except Exception:  # a hostile server may send anything; dnspython raises more than its own exceptions
         return None
@@ -175,9 +193,13 @@ def _records(data: bytes, at: int, count: int, asked: Any) -> tuple[list[Record]
         at += RECORD.size
         family = FAMILY_OF.get((rdtype, rdclass, length))
         if family is not None:  # by far the most frequent ones, and four bytes or sixteen
-            found.append(Record(name, rdtype, seconds, Address(socket.inet_ntop(family, data[at : at + length]))))
+            found.append(
+                Record(name, rdtype, seconds, Address(socket.inet_ntop(family, data[at : at + length])))
+            )
         else:
-            found.append(Record(name, rdtype, seconds, dns.rdata.from_wire(rdclass, rdtype, data, at, length)))
+            found.append(
+                Record(name, rdtype, seconds, dns.rdata.from_wire(rdclass, rdtype, data, at, length))
+            )
         at += length
     return found, at
 

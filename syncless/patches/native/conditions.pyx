@@ -1,11 +1,13 @@
-"""threading.Condition and what stands on it, Event and queue.Queue: the ways that are taken often, without Python in between.
+"""threading.Condition and what stands on it, Event and queue.Queue: the ways that are taken often, without
+Python in between.
 
-Each does what the library's own method does, with the same locks and queues of those who wait, so both may be used on one object. Whatever
-is not as usual (a subclass, another lock, odd arguments, a closed queue) is left to the library's own.
+Each does what the library's own method does, with the same locks and queues of those who wait, so both may be
+used on one object. Whatever is not as usual (a subclass, another lock, odd arguments, a closed queue) is left
+to the library's own.
 
-Fact: nothing comes between two steps of native code that neither calls Python code nor makes an object that the garbage collector tracks (it
-may run a finaliser), neither another tasklet nor another OS thread. Decision: where an Event's or a Queue's lock is free, it is not taken
-for steps of that kind.
+Fact: nothing comes between two steps of native code that neither calls Python code nor makes an object that
+the garbage collector tracks (it may run a finaliser), neither another tasklet nor another OS thread.
+Decision: where an Event's or a Queue's lock is free, it is not taken for steps of that kind.
 """
 
 import queue
@@ -59,7 +61,8 @@ cdef int notify(object waiters, Py_ssize_t n) except -1:
 
 
 cdef bint wait_turn(object waiters, object waiter, int64_t deadline) except -1:
-    """Waits as `waiter`, which stands in the row already, until it is notified (True) or the deadline has passed (False)."""
+    """Waits as `waiter`, which stands in the row already, until it is notified (True) or the deadline has
+    passed (False)."""
     try:
         if deadline != NEVER and deadline <= monotonic_ns():
             take_turns()
@@ -130,7 +133,8 @@ cdef int must_own(object lock, str what) except -1:
 
 
 def condition_wait(self, timeout=None):
-    """Wait until notified, or for so many seconds; the lock is released meanwhile. Returns whether it was notified."""
+    """Wait until notified, or for so many seconds; the lock is released meanwhile. Returns whether it was
+    notified."""
     cdef bint notified
     cdef int64_t deadline
     lock, waiters = self._lock, row_of(self)
@@ -159,8 +163,9 @@ def condition_wait(self, timeout=None):
 
 
 cdef int take_back(object lock, object state) except -1:
-    """Takes the lock again, whatever is thrown at the tasklet meanwhile: the caller will release the lock, and must not release another's.
-    KeyboardInterrupt is raised: a user who presses Ctrl-C once more wants to leave."""
+    """Takes the lock again, whatever is thrown at the tasklet meanwhile: the caller will release the lock,
+    and must not release another's. KeyboardInterrupt is raised: a user who presses Ctrl-C once more wants to
+    leave."""
     cdef BaseTasklet me = peek_loop().current if may_park() else None
     cdef bint before = False
     if me is not None:

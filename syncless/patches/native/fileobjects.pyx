@@ -1,9 +1,11 @@
-"""io.FileIO and the buffered files, in place: opening and closing may wait, and two tasklets may use one file.
+"""io.FileIO and the buffered files, in place: opening and closing may wait, and two tasklets may use one
+file.
 
-Fact: a buffered file has a lock of its own, and says "reentrant call" to the thread that holds it already. Two tasklets are one thread, and the
-first parks inside when the pipe below is empty. Decision: whoever finds the lock taken waits for its turn here, except the tasklet that is
-inside itself, which is told so as ever. The lock is looked at in the object, where _find_owner() has found it. Price: one look for each call.
-Guarded by tests/patches/test_files.py::test_two_tasklets_on_one_buffered_file.
+Fact: a buffered file has a lock of its own, and says "reentrant call" to the thread that holds it already.
+Two tasklets are one thread, and the first parks inside when the pipe below is empty. Decision: whoever finds
+the lock taken waits for its turn here, except the tasklet that is inside itself, which is told so as ever.
+The lock is looked at in the object, where _find_owner() has found it. Price: one look for each call. Guarded
+by tests/patches/test_files.py::test_two_tasklets_on_one_buffered_file.
 """
 
 import _io
@@ -72,7 +74,7 @@ cdef initproc original_init = NULL
 cdef iternextfunc original_next = NULL
 cdef newfunc original_map = NULL
 cdef Py_ssize_t owner_at = 0            # where a buffered file notes the thread that holds its lock
-cdef dict mapped = {}                   # id of a mmap -> its FileSystem or None; what has the id now, or had it last
+cdef dict mapped = {}  # id of a mmap -> its FileSystem or None; what has the id now, or had it last
 cdef dict queues = {}                   # id of a buffered file -> Event, set when somebody leaves it
 
 
@@ -255,7 +257,8 @@ def buffered_method(original):
 
 
 def set_slots(bint cooperative) -> None:
-    """What the interpreter calls without looking for a method: opening a FileIO, mapping one, the next line of a buffered file."""
+    """What the interpreter calls without looking for a method: opening a FileIO, mapping one, the next line
+    of a buffered file."""
     global original_init, original_next, original_map
     if cooperative and original_init == NULL:
         original_init = syncless_set_init(_io.FileIO, cooperative_init)

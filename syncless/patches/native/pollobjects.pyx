@@ -1,6 +1,7 @@
 """What an object of select.poll() watches.
 
-The object keeps it in its first field, a dict, which Python does not show; _check_layout() refuses any other layout.
+The object keeps it in its first field, a dict, which Python does not show; _check_layout() refuses any other
+layout.
 """
 
 import select

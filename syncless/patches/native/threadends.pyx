@@ -1,10 +1,10 @@
 """The end of an OS thread wakes the tasklets that join it.
 
 Fact: up to CPython 3.12 threading joins a thread by a lock that the interpreter releases in C when the thread
-state is deleted, so no replaced method of the lock sees it. Danger: the tasklets that wait for the lock would wait
-for ever. Decision: the thread state's own hook for its end (`on_delete`) calls the interpreter's function first and
-then wakes the first waiter of the lock. Since 3.13 there is no such lock; threads are joined through their handle
-(patches/threads.py). Guarded by tests/patches/test_threads.py.
+state is deleted, so no replaced method of the lock sees it. Danger: the tasklets that wait for the lock would
+wait for ever. Decision: the thread state's own hook for its end (`on_delete`) calls the interpreter's
+function first and then wakes the first waiter of the lock. Since 3.13 there is no such lock; threads are
+joined through their handle (patches/threads.py). Guarded by tests/patches/test_threads.py.
 """
 
 from cpython.object cimport PyObject

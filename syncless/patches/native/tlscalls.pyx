@@ -1,7 +1,8 @@
 """Methods of ssl.SSLSocket that park the tasklet while the SSL object waits for the other side.
 
-The SSL object looks at the descriptor's own mode and at the socket's timeout. So the descriptor is made non-blocking, once for each object,
-and the timeout field says 0 while it is called; the socket's timeout holds for the waiting here.
+The SSL object looks at the descriptor's own mode and at the socket's timeout. So the descriptor is made
+non-blocking, once for each object, and the timeout field says 0 while it is called; the socket's timeout
+holds for the waiting here.
 """
 
 import os
@@ -55,7 +56,8 @@ cdef object run(socket self, dict members, object tls, object method, object fir
 
 
 cdef int must_wait_for(long long timeout) except -1:
-    """The direction that the SSL object waits for, taken from the exception that is set; any other exception is raised."""
+    """The direction that the SSL object waits for, taken from the exception that is set; any other exception
+    is raised."""
     cdef int bit
     if PyErr_ExceptionMatches(want_read):
         bit = READ

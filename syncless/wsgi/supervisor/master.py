@@ -1,8 +1,9 @@
-"""Master: a process that supervises others, which serve. It opens the sockets, starts the workers, and sees to it that there are enough.
+"""Master: a process that supervises others, which serve. It opens the sockets, starts the workers, and sees
+to it that there are enough.
 
-The sockets belong to the master, so connections that wait in a backlog survive every worker. A worker tells its master through a pipe that
-it is ready, or that it wants to be replaced; that its loop runs, it tells by a clock in shared memory. Nothing in the master uses the event
-loop: it must go on whatever happens to it.
+The sockets belong to the master, so connections that wait in a backlog survive every worker. A worker tells
+its master through a pipe that it is ready, or that it wants to be replaced; that its loop runs, it tells by a
+clock in shared memory. Nothing in the master uses the event loop: it must go on whatever happens to it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,15 @@ LONGEST_LAST_CALL = 3.0
 """Seconds for which a master that stops waits for busy workers to accept what is connected already."""
 LONGEST_BACK_OFF = 10.0
 """Seconds between two attempts to start a worker."""
-HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCHLD)
+HANDLED = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGTTIN,
+    signal.SIGTTOU,
+    signal.SIGCHLD,
+)
 """Signals that the master obeys."""
 CLOCKS = 1024
 
@@ -50,10 +59,11 @@ class WorkersFailed(Exception):
 class Master:
     """Supervises ``workers`` processes until SIGTERM or SIGINT; arguments as for `serve`.
 
-    SIGHUP replaces all workers: new ones start, and when they are ready the old ones end gracefully. SIGUSR1 reaches all of them. SIGTTIN
-    and SIGTTOU add and take away one. A worker that dies is replaced, with back-off; one whose loop stands still for
-    Limits.worker_stuck_seconds is killed, and the stack that blocked it is written to stderr; Limits.worker_requests, worker_seconds and
-    worker_memory_bytes replace workers in time.
+    SIGHUP replaces all workers: new ones start, and when they are ready the old ones end gracefully. SIGUSR1
+    reaches all of them. SIGTTIN and SIGTTOU add and take away one. A worker that dies is replaced, with
+    back-off; one whose loop stands still for Limits.worker_stuck_seconds is killed, and the stack that
+    blocked it is written to stderr; Limits.worker_requests, worker_seconds and worker_memory_bytes replace
+    workers in time.
     """
 
     def __init__(
@@ -76,7 +86,9 @@ class Master:
         self.patch = patch
         self.options = options
         # made only to check the arguments, and for the sockets: it never starts
-        self.pattern = Server(self.application if callable(self.application) else _nothing, host, port, **options)
+        self.pattern = Server(
+            self.application if callable(self.application) else _nothing, host, port, **options
+        )
         self.limits: Limits = self.pattern.limits
         self.slots = [Slot() for _ in range(workers)]
         self.leaving: list[Worker] = []
@@ -127,7 +139,9 @@ class Master:
         self.manager.ready(self._status())
         if not self.quiet:
             for listener, secure in self.listeners:
-                tell(f"syncless {syncless.__version__} serves on {show(listener.getsockname(), secure)} ({self._status()}, pid {self.pid})")
+                tell(
+                    f"syncless {syncless.__version__} serves on {show(listener.getsockname(), secure)} ({self._status()}, pid {self.pid})"
+                )
 
     def _status(self) -> str:
         return f"{len(self.slots)} worker{'' if len(self.slots) == 1 else 's'}"
@@ -160,7 +174,9 @@ class Master:
         for slot in self.slots:
             self._tend(slot)
         self._kill_late_ones()
-        if self.reloading and all(slot.next is None and slot.current and not slot.current.unwanted for slot in self.slots):
+        if self.reloading and all(
+            slot.next is None and slot.current and not slot.current.unwanted for slot in self.slots
+        ):
             self.reloading = False
             self.manager.ready(self._status())
         return True
@@ -194,7 +210,8 @@ class Master:
             worker.unwanted = worker.tired = True
 
     def _hear_last(self, worker: Worker) -> None:
-        """What a worker that has ended said last. A process that it has forked may have its end of the pipe still, so this never waits."""
+        """What a worker that has ended said last. A process that it has forked may have its end of the pipe
+        still, so this never waits."""
         if worker.pipe >= 0:
             os.set_blocking(worker.pipe, False)
             with contextlib.suppress(BlockingIOError):
@@ -209,7 +226,9 @@ class Master:
             if not self.stopping and not self.quiet:
                 tell("syncless stops")
             for worker in self._all():
-                if self.stopping or not worker.killed_at:  # once more means now to a worker, too, and one that is retired has had its first
+                if (
+                    self.stopping or not worker.killed_at
+                ):  # once more means now to a worker, too, and one that is retired has had its first
                     self._signal(worker, signal.SIGTERM)
                 worker.killed_at = worker.killed_at or time.monotonic() + self.limits.stop_seconds + 5
             if self.stopping:
@@ -227,7 +246,9 @@ class Master:
             for slot in self.slots:
                 slot.not_before = 0.0
             for worker in self._all():
-                worker.unwanted = True  # those that are not ready, too: they may have imported what was there before
+                worker.unwanted = (
+                    True  # those that are not ready, too: they may have imported what was there before
+                )
         elif number == signal.SIGUSR1:
             for worker in self._all():
                 if worker.ready:
@@ -257,7 +278,9 @@ class Master:
                 slot.current, slot.next = slot.next, None
                 slot.failures = 0
             elif now - slot.next.born > self.limits.worker_boot_seconds and not slot.next.killed_at:
-                complain(f"worker {slot.next.pid} was not ready after {self.limits.worker_boot_seconds:g} s and is killed")
+                complain(
+                    f"worker {slot.next.pid} was not ready after {self.limits.worker_boot_seconds:g} s and is killed"
+                )
                 slot.next.killed_at = now
         elif (slot.current is None or slot.current.unwanted) and now >= slot.not_before:
             try:
@@ -265,8 +288,14 @@ class Master:
             except OSError as error:  # too many processes or descriptors: those that run go on
                 self._failed(slot, f"a worker cannot be started: {error}")
         worker = slot.current
-        if worker is not None and not worker.killed_at and now - self._beat(worker) > self.limits.worker_stuck_seconds:
-            complain(f"the loop of worker {worker.pid} has stood still for {self.limits.worker_stuck_seconds:g} s; this is where:")
+        if (
+            worker is not None
+            and not worker.killed_at
+            and now - self._beat(worker) > self.limits.worker_stuck_seconds
+        ):
+            complain(
+                f"the loop of worker {worker.pid} has stood still for {self.limits.worker_stuck_seconds:g} s; this is where:"
+            )
             self._signal(worker, signal.SIGABRT)  # faulthandler writes the stack
             worker.killed_at = now + 2
 
@@ -279,7 +308,8 @@ class Master:
             yield from slot.listeners
 
     def _refuse_when_taken(self) -> None:
-        """Closes the sockets of a master that stops, once its workers have accepted what was connected, or in LONGEST_LAST_CALL."""
+        """Closes the sockets of a master that stops, once its workers have accepted what was connected, or in
+        LONGEST_LAST_CALL."""
         now = time.monotonic()
         if now < self.refuses_at or not self.listeners:
             return
@@ -353,7 +383,8 @@ class Master:
             self._again(slot, f"worker {worker.pid} {how}")
 
     def _explain(self, reason: str) -> None:
-        """Tells why workers cannot start: once, however many say the same. WorkersFailed if none has been ready."""
+        """Tells why workers cannot start: once, however many say the same. WorkersFailed if none has been
+        ready."""
         if not self.ever_ready:
             raise WorkersFailed(f"no worker can start: {reason}")
         if reason != self.explained:
@@ -361,7 +392,8 @@ class Master:
             complain(f"a new worker cannot start: {reason}")
 
     def _failed(self, slot: Slot, why: str) -> None:
-        """Counts a worker that could not start, or died at once. WorkersFailed if no other has been better."""
+        """Counts a worker that could not start, or died at once. WorkersFailed if no other has been
+        better."""
         slot.failures += 1
         if not self.ever_ready and sum(slot.failures for slot in self.slots) >= GIVE_UP_AFTER:
             raise WorkersFailed(f"{why}, and so did others before it; none has been ready")
@@ -385,8 +417,9 @@ class Master:
             pass
 
     def _open_for(self, slot: Slot) -> list[tuple[socket, bool]]:
-        """The sockets of a slot, which stay those of its workers: what waits in their backlogs survives them. With reuse_port each slot has
-        its own, among which the system spreads connections; the first has those that were opened first."""
+        """The sockets of a slot, which stay those of its workers: what waits in their backlogs survives them.
+        With reuse_port each slot has its own, among which the system spreads connections; the first has those
+        that were opened first."""
         if not self.options.get("reuse_port") or slot is self.slots[0]:
             return self.listeners
         return [(self.pattern.listen_again(listener), secure) for listener, secure in self.listeners]
@@ -443,7 +476,8 @@ class Master:
 
     @staticmethod
     def _leave_behind(unblocked: Iterable[int]) -> None:
-        """What is the master's: its exit functions, and its signals. Those that came since the fork come now."""
+        """What is the master's: its exit functions, and its signals. Those that came since the fork come
+        now."""
         atexit._clear()
         for number in HANDLED:
             signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else signal.SIG_DFL)

@@ -1,4 +1,5 @@
-"""A worker's whole life, in its own process: it serves, and tells its master through a pipe and a clock how it is. See master.py."""
+"""A worker's whole life, in its own process: it serves, and tells its master through a pipe and a clock how
+it is. See master.py."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ class Work:
     listeners: list[tuple[socket, bool]]
     """Sockets to accept from, and whether they speak TLS."""
     unused: list[socket]
-    """The sockets of all workers; those that are not among the first are closed, because nobody would accept from them here."""
+    """The sockets of all workers; those that are not among the first are closed, because nobody would accept
+    from them here."""
     pipe: int
     clocks: mmap.mmap
     clock: int
@@ -65,7 +67,11 @@ class Work:
             patch_process(self.patch)
             server = Server(self.application, **{**self.options, "bind": binds, "multiprocess": True})
         except (ApplicationNotFound, ApplicationFailed, OSError, TypeError, ValueError) as error:
-            reason = f"{self.application} raised an error:\n{error}" if isinstance(error, ApplicationFailed) else str(error)
+            reason = (
+                f"{self.application} raised an error:\n{error}"
+                if isinstance(error, ApplicationFailed)
+                else str(error)
+            )
             os.write(self.pipe, CANNOT_START + reason.encode(errors="backslashreplace")[:LONGEST_REASON])
             return 2
         try:
@@ -107,7 +113,11 @@ class Work:
 
 def most_requests(limits: Limits) -> int:
     """After how many requests a worker asks to be replaced, so that not all do at the same time; 0: never."""
-    return limits.worker_requests + random.randint(0, limits.worker_requests_jitter) if limits.worker_requests else 0
+    return (
+        limits.worker_requests + random.randint(0, limits.worker_requests_jitter)
+        if limits.worker_requests
+        else 0
+    )
 
 
 def memory() -> int:

@@ -1,4 +1,5 @@
-"""What CherryPy does of its own: uploads, streams, sessions, redirects, conditional requests, static files."""
+"""What CherryPy does of its own: uploads, streams, sessions, redirects, conditional requests, static
+files."""
 
 import hashlib
 import json
@@ -64,5 +65,7 @@ class Root:
         raise RuntimeError("boom")
 
 
-cherrypy.config.update({"log.screen": False, "server.max_request_body_size": 0, "request.show_tracebacks": False})
+cherrypy.config.update(
+    {"log.screen": False, "server.max_request_body_size": 0, "request.show_tracebacks": False}
+)
 app = cherrypy.Application(Root(), "", {"/": {"tools.sessions.on": True}})

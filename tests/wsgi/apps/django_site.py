@@ -1,4 +1,5 @@
-"""What Django does of its own: uploads, streams, signed sessions, redirects, conditional requests, FileResponse."""
+"""What Django does of its own: uploads, streams, signed sessions, redirects, conditional requests,
+FileResponse."""
 
 import hashlib
 import os
@@ -23,7 +24,10 @@ settings.configure(
     SECRET_KEY="only a test",
     DEBUG=False,
     USE_X_FORWARDED_HOST=False,
-    MIDDLEWARE=["django.contrib.sessions.middleware.SessionMiddleware", "django.middleware.http.ConditionalGetMiddleware"],
+    MIDDLEWARE=[
+        "django.contrib.sessions.middleware.SessionMiddleware",
+        "django.middleware.http.ConditionalGetMiddleware",
+    ],
     SESSION_ENGINE="django.contrib.sessions.backends.signed_cookies",
 )
 django.setup()
@@ -48,7 +52,9 @@ def upload(request):
     for block in sent.chunks():
         digest.update(block)
         size += len(block)
-    return JsonResponse({"name": sent.name, "size": size, "sha256": digest.hexdigest(), "field": request.POST["field"]})
+    return JsonResponse(
+        {"name": sent.name, "size": size, "sha256": digest.hexdigest(), "field": request.POST["field"]}
+    )
 
 
 @csrf_exempt
@@ -73,7 +79,10 @@ urlpatterns = [
     path("", lambda request: HttpResponse("hello")),
     path("upload", upload),
     path("raw", raw),
-    path("stream", lambda request: StreamingHttpResponse(f"{number} {request.path}\n" for number in range(1000))),
+    path(
+        "stream",
+        lambda request: StreamingHttpResponse(f"{number} {request.path}\n" for number in range(1000)),
+    ),
     path("login", login),
     path("whoami", lambda request: JsonResponse({"user": request.session.get("user")})),
     path("etag", lambda request: HttpResponse("the same as before")),

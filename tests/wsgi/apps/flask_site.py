@@ -1,4 +1,5 @@
-"""What Flask (Werkzeug) does of its own: uploads, streams, cookies, sessions, redirects, conditional requests, files."""
+"""What Flask (Werkzeug) does of its own: uploads, streams, cookies, sessions, redirects, conditional
+requests, files."""
 
 import hashlib
 import os
@@ -60,7 +61,9 @@ def form():
 
 @site.get("/stream")
 def stream():
-    return Response(stream_with_context(f"{number} {request.path}\n" for number in range(1000)), mimetype="text/plain")
+    return Response(
+        stream_with_context(f"{number} {request.path}\n" for number in range(1000)), mimetype="text/plain"
+    )
 
 
 @site.get("/login")
@@ -73,7 +76,11 @@ def login():
 
 @site.get("/whoami")
 def whoami():
-    return {"user": session.get("user"), "cookies": sorted(request.cookies), "theme": request.cookies.get("theme")}
+    return {
+        "user": session.get("user"),
+        "cookies": sorted(request.cookies),
+        "theme": request.cookies.get("theme"),
+    }
 
 
 @site.get("/etag")
