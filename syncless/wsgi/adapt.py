@@ -50,9 +50,8 @@ def as_wsgi(application: Any) -> WSGIApplication:
 
 def _is_asgi(thing: Any) -> bool:
     """Whether calling it makes a coroutine, as ASGI 3 demands."""
-    return inspect.iscoroutinefunction(thing) or inspect.iscoroutinefunction(
-        getattr(type(thing), "__call__", None)
-    )  # noqa: B004
+    call = getattr(type(thing), "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(thing) or inspect.iscoroutinefunction(call)
 
 
 def _is_cherrypy_root(thing: Any) -> bool:

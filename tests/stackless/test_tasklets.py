@@ -438,6 +438,5 @@ def test_a_callback_cannot_switch():
 
 def test_tasklet_exit_is_built_in():
     """Stackless programs name it without an import."""
-    assert TaskletExit is stackless.TaskletExit is syncless.TaskletExit and issubclass(
-        TaskletExit, SystemExit
-    )  # noqa: F821
+    exit = TaskletExit  # noqa: F821
+    assert exit is stackless.TaskletExit is syncless.TaskletExit and issubclass(exit, SystemExit)
