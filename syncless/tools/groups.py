@@ -108,8 +108,6 @@ class TaskGroup:
                 return
             errors.insert(0, value)
         if errors:
-            raise (
-                errors[0]
-                if sys.version_info < (3, 11)
-                else builtins.BaseExceptionGroup("unhandled errors in a TaskGroup", errors)
-            )  # type: ignore[attr-defined]
+            if sys.version_info < (3, 11):
+                raise errors[0]
+            raise builtins.BaseExceptionGroup("unhandled errors in a TaskGroup", errors)
