@@ -62,7 +62,7 @@ NATIVE = {
     "syncless.http.environ": [],  # head -> environ
     "syncless.http.input": [],  # wsgi.input
     "syncless.http.loglines": [],  # a line for each response
-    "syncless.http.service": [],  # what connections share: deadlines, buffers, flushing
+    "syncless.http.listener": [],  # what connections share: deadlines, buffers, flushing
     "syncless.http.tls": [],  # plain bytes to ciphertext and back
     "syncless.http.pace": [],  # how fast a client takes its answer
     "syncless.http.peer": [],  # receiving, sending, closing

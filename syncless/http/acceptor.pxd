@@ -2,11 +2,11 @@ from libc.stdint cimport int64_t
 
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.timers cimport Timer
-from syncless.http.service cimport Service
+from syncless.http.listener cimport Listener
 
 
 cdef class Acceptor(Watcher):
-    cdef Service service
+    cdef Listener listener
     cdef readonly int fd
     cdef Timer retry
     cdef unsigned last          # the last client's IPv4 address, 0 if it had none

@@ -14,7 +14,7 @@ from syncless._core.poll.poller cimport READ
 from syncless._core.scheduler cimport Scheduler
 from syncless._core.timers cimport timer_init
 from syncless.http.connection cimport GREETING, QUEUED, READING, Connection
-from syncless.http.service cimport GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, Link, Service
+from syncless.http.listener cimport GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, Link, Listener
 
 from syncless._core.tasklet import TaskletExit
 
@@ -76,7 +76,7 @@ cdef int64_t COMPLAIN_EVERY = 60000000000       # ns
 cdef void retry_accept(void* owner) noexcept:
     acceptor = <Acceptor> owner
     try:
-        acceptor.service.loop.push(acceptor)
+        acceptor.listener.loop.push(acceptor)
     except MemoryError:
         pass
 
@@ -87,12 +87,12 @@ cdef class Acceptor(Watcher):
     def __cinit__(self):
         timer_init(&self.retry, retry_accept, <void*> self)
 
-    def __init__(self, Service service not None, int fd):
-        self.service = service
+    def __init__(self, Listener listener not None, int fd):
+        self.listener = listener
         self.fd = fd
         os.set_blocking(fd, False)
-        service.loop.watch(fd, self)
-        service.acceptor = self
+        listener.loop.watch(fd, self)
+        listener.acceptor = self
 
     cdef int on_ready(self, Loop loop, int bits) except -1:
         return self.accept(loop)
@@ -103,15 +103,15 @@ cdef class Acceptor(Watcher):
     cdef int accept(self, Loop loop) except -1:
         """Accepts what has come, up to a batch. Each connection gets its turn afterwards: an application that
         waits must not hold up the rest of the backlog."""
-        cdef Service service = self.service
+        cdef Listener listener = self.listener
         cdef Connection connection
         cdef char text[INET6_ADDRSTRLEN]
-        cdef int fd, port, _, limit = service.max_connections
+        cdef int fd, port, _, limit = listener.max_connections
         if self.closed:
             return 0
         for _ in range(ACCEPT_BATCH):
-            if limit and service.connections >= limit and syncless_pending(self.fd) and not self.make_room(loop):
-                service.starved = True
+            if limit and listener.connections >= limit and syncless_pending(self.fd) and not self.make_room(loop):
+                listener.starved = True
                 return 0  # the rest waits in the backlog; whoever closes or falls idle pushes us again
             fd = syncless_accept(self.fd, text, &port, &self.last)
             if fd < 0:
@@ -125,26 +125,26 @@ cdef class Acceptor(Watcher):
                     continue
                 return 0
             connection = Connection()
-            connection.service = service
+            connection.listener = listener
             connection.fd = fd
             if self.last_text is None or self.last == 0 or text[0] != 0:
                 self.last_text = text.decode()
             connection.remote_addr = self.last_text
             connection.remote_port = port
             connection.readable = True
-            if service.trusts is not None:
-                connection.trusted = service.trusts(self.last_text)
-                connection.expects_proxy_header = connection.trusted and service.proxied
-            connection.phase = GREETING if service.tls is not None or connection.expects_proxy_header else READING
+            if listener.trusts is not None:
+                connection.trusted = listener.trusts(self.last_text)
+                connection.expects_proxy_header = connection.trusted and listener.proxied
+            connection.phase = GREETING if listener.tls is not None or connection.expects_proxy_header else READING
             Py_INCREF(connection)               # given back by close()
             loop.forget_fd(fd)
             loop.entry(fd).watcher = <PyObject*> connection
-            service.connections += 1
-            service.accepted += 1
+            listener.connections += 1
+            listener.accepted += 1
             if not connection.admit():
                 connection.close(loop, False)
                 continue
-            service.set_deadline(connection, HEAD_DEADLINE if connection.phase == READING else GREETING_DEADLINE)
+            listener.set_deadline(connection, HEAD_DEADLINE if connection.phase == READING else GREETING_DEADLINE)
             loop.push(connection)
         loop.push(self)
         return 0
@@ -153,22 +153,22 @@ cdef class Acceptor(Watcher):
         """Closes a connection for another one: one that has had its last answer and goes on sending, else the
         one that has been idle for longest, else the oldest that has not sent a whole head. Returns whether
         there was one."""
-        cdef Service service = self.service
-        cdef PyObject* head = service.lists[HEAD_DEADLINE].first
-        cdef PyObject* greeting = service.lists[GREETING_DEADLINE].first
-        if service.lists[LINGER_DEADLINE].first != NULL:
-            (<Connection> service.lists[LINGER_DEADLINE].first).close(loop, False)
+        cdef Listener listener = self.listener
+        cdef PyObject* head = listener.lists[HEAD_DEADLINE].first
+        cdef PyObject* greeting = listener.lists[GREETING_DEADLINE].first
+        if listener.lists[LINGER_DEADLINE].first != NULL:
+            (<Connection> listener.lists[LINGER_DEADLINE].first).close(loop, False)
             return True
         if self.close_oldest(loop, IDLE_DEADLINE):
             return True
-        if greeting != NULL and (head == NULL or service.since(<Link> greeting) < service.since(<Link> head)):
+        if greeting != NULL and (head == NULL or listener.since(<Link> greeting) < listener.since(<Link> head)):
             return self.close_oldest(loop, GREETING_DEADLINE) or self.close_oldest(loop, HEAD_DEADLINE)
         return self.close_oldest(loop, HEAD_DEADLINE) or self.close_oldest(loop, GREETING_DEADLINE)
 
     cdef bint close_oldest(self, Loop loop, int kind) except -1:
         """Closes the first connection of a list whose last answer is sent and from which nothing has come."""
         cdef Connection connection
-        cdef PyObject* link = self.service.lists[kind].first
+        cdef PyObject* link = self.listener.lists[kind].first
         cdef int _
         for _ in range(ACCEPT_BATCH):
             if link == NULL:
@@ -182,7 +182,7 @@ cdef class Acceptor(Watcher):
     cdef bint shortage(self, Loop loop, int error) except -1:
         """No descriptors or memory: another connection makes room. Whether to go on at once, not a little
         later."""
-        cdef Service service = self.service
+        cdef Listener listener = self.listener
         cdef int64_t now = monotonic_ns()
         if error != EMFILE and error != ENFILE and error != ENOBUFS and error != ENOMEM:
             loop.report("accept", OSError(error, os.strerror(error)))
@@ -190,10 +190,10 @@ cdef class Acceptor(Watcher):
         if now > self.complain_at:
             self.complain_at = now + COMPLAIN_EVERY
             try:
-                service.log_errors.write(
+                listener.log_errors.write(
                     f"syncless: cannot accept connections: {os.strerror(error)}; closing idle ones. Raise the limit (ulimit -n) or set "
                     "Limits.connections\n")
-                service.log_errors.flush()
+                listener.log_errors.flush()
             except Exception:
                 pass
         if (self.make_room(loop) or self.others_make_room(loop)) and error == EMFILE:
@@ -216,36 +216,36 @@ cdef class Acceptor(Watcher):
         them."""
         cdef long long before = -1
         cdef int rounds = 0
-        self.service.max_connections = 0
-        while self.service.accepted != before and rounds < LAST_BATCHES:
-            before = self.service.accepted
-            self.accept(self.service.loop)
+        self.listener.max_connections = 0
+        while self.listener.accepted != before and rounds < LAST_BATCHES:
+            before = self.listener.accepted
+            self.accept(self.listener.loop)
             rounds += 1
 
     def close(self) -> None:
         """Accepts no more. The socket is the caller's to close."""
         if not self.closed:
             self.closed = True
-            self.service.loop.timers.remove(&self.retry)
-            self.service.loop.forget_fd(self.fd)
-            self.service.acceptor = None
+            self.listener.loop.timers.remove(&self.retry)
+            self.listener.loop.forget_fd(self.fd)
+            self.listener.acceptor = None
 
 
-def close_connections(Service service not None, bint all_of_them) -> int:
+def close_connections(Listener listener not None, bint all_of_them) -> int:
     """Closes the connections that are between requests, or all; requests that still run are interrupted.
     Returns how many.
 
     A connection stays if its next request has come already, or if it is new and its first request is on its
     way.
     """
-    cdef Loop loop = service.loop
+    cdef Loop loop = listener.loop
     cdef Connection connection
     cdef int fd, closed = 0
     for fd in range(loop.fd_capacity):
         if loop.fds[fd].watcher == NULL or not isinstance(<object> loop.fds[fd].watcher, Connection):
             continue
         connection = <Connection> loop.fds[fd].watcher
-        if connection.service is not service:
+        if connection.listener is not listener:
             continue
         if all_of_them:
             if connection.request is not None and connection.phase != QUEUED:

@@ -14,7 +14,7 @@ from syncless._core.loop cimport Loop, get_loop
 from syncless._core.poll.poller cimport READ
 from syncless.http.peer cimport Peer
 from syncless.http.request cimport Request
-from syncless.http.service cimport BODY_DEADLINE, NO_DEADLINE, PING_DEADLINE, Service
+from syncless.http.listener cimport BODY_DEADLINE, NO_DEADLINE, PING_DEADLINE, Listener
 
 from syncless.http.errors import BodyTimeout, ClientGone
 
@@ -73,16 +73,16 @@ cdef class BodySource(Peer):
         self.timed_out = False
         self.reader = loop.current
         if self.writer is None:                 # else the write deadline stays
-            self.service.set_deadline(self, self.reading_kind())
+            self.listener.set_deadline(self, self.reading_kind())
         started = loop.now
         try:
             loop.park("request body", request, NEVER)
         finally:
             self.reader = None
             if self.deadline_kind == BODY_DEADLINE or self.deadline_kind == PING_DEADLINE:
-                self.service.set_deadline(self, NO_DEADLINE)
+                self.listener.set_deadline(self, NO_DEADLINE)
         if self.timed_out:
-            raise BodyTimeout(f"no byte of the request body came for {self.service.limits.body_seconds} s")
+            raise BodyTimeout(f"no byte of the request body came for {self.listener.limits.body_seconds} s")
         if self.request is not request:
             raise ClientGone("the request has ended")
         if not request.upgraded:
@@ -93,12 +93,12 @@ cdef class BodySource(Peer):
     cdef int check_pace(self) except -1:
         """BodyTimeout where the client has made the application wait for too long in all, or sends too
         slowly."""
-        cdef Service service = self.service
+        cdef Listener listener = self.listener
         cdef double waited = self.request.body_waited / 1e9
-        if service.body_total and waited > service.body_total:
-            raise BodyTimeout(f"the request body took longer than {service.body_total} s")
-        if waited > service.body_grace and self.request.body_received < service.body_rate * waited:
-            raise BodyTimeout(f"the request body comes more slowly than {service.body_rate} bytes per second")
+        if listener.body_total and waited > listener.body_total:
+            raise BodyTimeout(f"the request body took longer than {listener.body_total} s")
+        if waited > listener.body_grace and self.request.body_received < listener.body_rate * waited:
+            raise BodyTimeout(f"the request body comes more slowly than {listener.body_rate} bytes per second")
         return 0
 
     cdef int reading_kind(self) noexcept:

@@ -13,7 +13,7 @@
 Reading happens when the loop says that there is something, into a receive buffer that all connections share;
 what is left over (a part of a head, a body, pipelined requests) is kept in a buffer of the connection's own,
 no larger than that. So an idle connection is one small object. Requests of one connection are answered one
-after the other, in a loop, never by recursion. Sending: see service.pyx.
+after the other, in a loop, never by recursion. Sending: see listener.pyx.
 
 A connection is registered with the poller only when it has to wait, so one that is answered and closed at
 once never is.
@@ -37,9 +37,9 @@ from syncless.http.linger cimport begin_lingering, discard, may_linger
 from syncless.http.pace cimport forget_pace, may_wait
 from syncless.http.peer cimport Peer
 from syncless.http.request cimport Request
-from syncless.http.service cimport (
+from syncless.http.listener cimport (
     BODY_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, PING_DEADLINE, QUEUE_DEADLINE, SCRATCH, WRITE_DEADLINE,
-    Buffer, Service,
+    Buffer, Listener,
 )
 from syncless.http.tls cimport READY, WANTS_READ, WANTS_WRITE
 from syncless.http.upgrade cimport Upgrade
@@ -116,7 +116,7 @@ cdef class Connection(BodySource):
         if self.phase == LINGERING:
             return self.read_away(<Loop> loop)
         if self.phase == QUEUED:
-            self.service.set_deadline(self, NO_DEADLINE)
+            self.listener.set_deadline(self, NO_DEADLINE)
             self.phase = RUNNING_APP
             self.answer(<Loop> loop, self.request, True)
             if self.phase == READING:
@@ -132,13 +132,13 @@ cdef class Connection(BodySource):
         if outcome == READY or outcome == NOT_TLS:
             self.phase = READING
             self.readable = True                # the layer may have the first request already
-            self.service.set_deadline(self, HEAD_DEADLINE)
+            self.listener.set_deadline(self, HEAD_DEADLINE)
             return self.process(loop) if outcome == READY else self.refuse(loop, 400, "This port speaks HTTPS, and the request is plain HTTP.")
         return self.close(loop, False)
 
     cdef int expired(self, Loop loop, int kind) except -1:
-        if kind == WRITE_DEADLINE and may_wait(self.service, self.fd):
-            self.service.set_deadline(self, WRITE_DEADLINE)
+        if kind == WRITE_DEADLINE and may_wait(self.listener, self.fd):
+            self.listener.set_deadline(self, WRITE_DEADLINE)
             return 0
         if kind == BODY_DEADLINE or kind == PING_DEADLINE or (kind == WRITE_DEADLINE and self.writer is not None):
             self.timed_out = True
@@ -150,7 +150,7 @@ cdef class Connection(BodySource):
         if kind == HEAD_DEADLINE and self.inbox.size:
             return self.refuse(loop, 408)
         if kind == QUEUE_DEADLINE:
-            self.service.queued -= 1
+            self.listener.queued -= 1
             return self.refuse_busy(loop)
         if kind == IDLE_DEADLINE or kind == HEAD_DEADLINE:     # nobody waits for an answer
             self.close_idle(loop)
@@ -163,15 +163,15 @@ cdef class Connection(BodySource):
         """Whether it is younger than that (ns) and its first request may be on its way."""
         if self.kept or self.deadline_kind == NO_DEADLINE:
             return False
-        return loop.now - self.service.since(self) < age
+        return loop.now - self.listener.since(self) < age
 
     # -- reading and answering -----------------------------------------------------------------------------------------------
 
     cdef int process(self, Loop loop) except -1:
         """Answers what has arrived, request after request."""
         cdef Request request
-        cdef Service service = self.service
-        cdef int left = service.pipelined
+        cdef Listener listener = self.listener
+        cdef int left = listener.pipelined
         if self.closing and self.unread:
             return self.read_away(loop)
         while self.phase == READING and not self.closing and not self.sending and self.out.size < OUT_HIGH and self.out_body is None:
@@ -182,8 +182,8 @@ cdef class Connection(BodySource):
             request = self.next_request(loop)
             if request is None:
                 break
-            service.requests += 1
-            if service.max_active and service.active >= service.max_active:
+            listener.requests += 1
+            if listener.max_active and listener.active >= listener.max_active:
                 return self.queue_up(loop)
             self.answer(loop, request, False)
         return self.rest(loop)
@@ -191,16 +191,16 @@ cdef class Connection(BodySource):
     cdef int answer(self, Loop loop, Request request, bint has_turn) except -1:
         """Runs the request to its end. `has_turn`: it is counted already, because the one that made room for
         it handed its turn over."""
-        cdef Service service = self.service
+        cdef Listener listener = self.listener
         if not has_turn:
-            service.active += 1
+            listener.active += 1
         request.serve(loop)                     # may park; others run meanwhile
-        if service.queued == 0 or not service.next_turn():
-            service.active -= 1
+        if listener.queued == 0 or not listener.next_turn():
+            listener.active -= 1
         self.unread = not request.input.finished
         self.finish_request(request)
         if self.phase == CLOSED:
-            service.release(&self.out)          # what was still written to it
+            listener.release(&self.out)          # what was still written to it
             self.out_body = None
             return 0
         self.kept = True
@@ -208,21 +208,21 @@ cdef class Connection(BodySource):
             return self.close_when_sent(loop)
         self.unread = False
         if self.out.size or self.out_body is not None:
-            service.queue_flush(self)
+            listener.queue_flush(self)
         return 0
 
     cdef int finish_request(self, Request request) except -1:
         """The request has ended, or will never begin."""
-        cdef EnvironMaker environs = self.service.environs
+        cdef EnvironMaker environs = self.listener.environs
         cdef Memory* memory
         self.request = request.peer = None
-        if self.service.slow and not self.sending:
-            forget_pace(self.service, self.fd)
+        if self.listener.slow and not self.sending:
+            forget_pace(self.listener, self.fd)
         request.input.source = None
         if request.handler is not None:
             request.handler = None
         if self.reader is not None:  # another tasklet waits for the body of what is no request any more
-            self.service.loop.wake(self.reader, None)
+            self.listener.loop.wake(self.reader, None)
         self.busy = False
         if self.phase != CLOSED:
             self.phase = READING
@@ -235,18 +235,18 @@ cdef class Connection(BodySource):
                 if memory != NULL and request.head_serial == memory.serial and request.reusable():
                     environs.spares[memory.index] = request
                     return 0
-            self.service.spare_request = request
+            self.listener.spare_request = request
         request.environ = None
         return 0
 
     cdef int queue_up(self, Loop loop) except -1:
         """The request waits for another one to end, or is told to come back later."""
-        cdef Service service = self.service
-        if service.queued >= service.max_queued:
+        cdef Listener listener = self.listener
+        if listener.queued >= listener.max_queued:
             return self.refuse_busy(loop)
         self.phase = QUEUED
-        service.queued += 1
-        service.set_deadline(self, QUEUE_DEADLINE)
+        listener.queued += 1
+        listener.set_deadline(self, QUEUE_DEADLINE)
         return 0
 
     cdef int refuse_busy(self, Loop loop) except -1:
@@ -263,17 +263,17 @@ cdef class Connection(BodySource):
             return 0
         if self.inbox.size:
             if self.deadline_kind != HEAD_DEADLINE:
-                self.service.set_deadline(self, HEAD_DEADLINE)
+                self.listener.set_deadline(self, HEAD_DEADLINE)
         elif self.deadline_kind != HEAD_DEADLINE:       # a new connection keeps the one of its first head
-            self.service.set_deadline(self, IDLE_DEADLINE)
-            if self.service.starved:
-                self.service.offer_room()
+            self.listener.set_deadline(self, IDLE_DEADLINE)
+            if self.listener.starved:
+                self.listener.offer_room()
         return self.arm(loop, READ)
 
     cdef Request next_request(self, Loop loop):
         """Reads until a head is complete; None when the client has to send more first, or is refused."""
         cdef head found
-        cdef Service service = self.service
+        cdef Listener listener = self.listener
         cdef Request request
         cdef char* data
         cdef char* borrowed
@@ -282,12 +282,12 @@ cdef class Connection(BodySource):
         while True:
             if self.inbox.size:
                 data = self.inbox.data + self.inbox_start
-                used = service.environs.scan(data, self.inbox.size - self.inbox_start, &service.head_limits, self.fd, self.kept, &found)
+                used = listener.environs.scan(data, self.inbox.size - self.inbox_start, &listener.head_limits, self.fd, self.kept, &found)
                 if used == 0:
                     got = self.receive_little()
                     if got > 0:
-                        if service.buffered > service.max_buffered:
-                            service.shed_slow_heads()
+                        if listener.buffered > listener.max_buffered:
+                            listener.shed_slow_heads()
                             if self.phase == CLOSED:
                                 return None
                         continue
@@ -302,7 +302,7 @@ cdef class Connection(BodySource):
                 return request
             if not self.readable and not self.peer_shutdown:
                 return None
-            borrowed = service.scratch
+            borrowed = listener.scratch
             if borrowed == NULL:                # a finaliser switched while another connection had it
                 got = self.receive_more()
                 if got > 0:
@@ -310,35 +310,35 @@ cdef class Connection(BodySource):
                 if got == 0:
                     self.close_when_sent(loop)
                 return None
-            service.scratch = NULL
+            listener.scratch = NULL
             got = self.receive_raw(borrowed, SCRATCH) if self.layer is None else self.receive(borrowed, SCRATCH)
-            service.scratch = borrowed
+            listener.scratch = borrowed
             if got <= 0:
                 if got == 0:
                     self.close_when_sent(loop)
                 return None
-            used = service.environs.scan(borrowed, got, &service.head_limits, self.fd, self.kept, &found)
+            used = listener.environs.scan(borrowed, got, &listener.head_limits, self.fd, self.kept, &found)
             if used <= 0:
                 self.keep(borrowed, got)
-                if service.buffered > service.max_buffered:
-                    service.shed_slow_heads()
+                if listener.buffered > listener.max_buffered:
+                    listener.shed_slow_heads()
                     if self.phase == CLOSED:
                         return None
                 continue                        # scanned again where it is kept: refused there, or completed
-            service.scratch = NULL
+            listener.scratch = NULL
             try:
                 request = self.prepare(borrowed, &found)
                 if got > used:
                     self.keep(borrowed + used, got - used)
             finally:
-                service.scratch = borrowed
+                listener.scratch = borrowed
             return request
 
     cdef Request prepare(self, const char* data, head* found):
         """A Request from a scanned head: the connection's last one, if it had the same head and has left its
         environ as it was."""
-        cdef Service service = self.service
-        cdef EnvironMaker environs = service.environs
+        cdef Listener listener = self.listener
+        cdef EnvironMaker environs = listener.environs
         cdef Memory* memory = environs.memory_of(self.fd)
         cdef Request request = None
         if memory != NULL:
@@ -347,7 +347,7 @@ cdef class Connection(BodySource):
                 environs.spares[memory.index] = None
         if request is None or request.head_serial != environs.scanned or not request.reusable():
             request = self.fill_request(request, data, found)
-        service.set_deadline(self, NO_DEADLINE)
+        listener.set_deadline(self, NO_DEADLINE)
         self.phase = RUNNING_APP
         self.busy = True
         self.request = request
@@ -357,34 +357,34 @@ cdef class Connection(BodySource):
         request.http_1_0 = found.minor == 0
         request.keep_alive = found.keep_alive
         request.input.begin(self, found.content_length, found.chunked, found.expect_continue)
-        request.too_large = found.content_length > service.max_body
-        if found.websocket and found.minor and service.websocket is not None:
-            request.handler = service.websocket(Upgrade(request), request.environ)
+        request.too_large = found.content_length > listener.max_body
+        if found.websocket and found.minor and listener.websocket is not None:
+            request.handler = listener.websocket(Upgrade(request), request.environ)
             if request.handler is not None:
                 request.environ["wsgi.websocket"] = request.handler
         return request
 
     cdef Request fill_request(self, Request request, const char* data, head* found):
         """A Request, this one if there is one, with an environ of its own."""
-        cdef Service service = self.service
-        cdef int64_t serial = service.environs.scanned
-        cdef dict environ = service.environs.make(data, found, self.fd, self.remote_addr, self.remote_port, self.trusted)
+        cdef Listener listener = self.listener
+        cdef int64_t serial = listener.environs.scanned
+        cdef dict environ = listener.environs.make(data, found, self.fd, self.remote_addr, self.remote_port, self.trusted)
         if request is None:
-            request = <Request> service.spare_request
-            service.spare_request = None
+            request = <Request> listener.spare_request
+            listener.spare_request = None
         if request is None:
-            request = Request(service)
+            request = Request(listener)
         request.environ = None
         if Py_REFCNT(<PyObject*> request.input) > 1:
             request.input = Input()             # the application keeps the last one
-        request.input.max_body = service.max_body
-        request.input.chunk_line = service.chunk_line
-        request.input.trailers = service.trailer_bytes
+        request.input.max_body = listener.max_body
+        request.input.chunk_line = listener.chunk_line
+        request.input.trailers = listener.trailer_bytes
         environ[INPUT] = request.input
         if self.layer is not None:
             environ.update(self.layer.environ)
         if self.trusted:
-            service.forward(environ)
+            listener.forward(environ)
         request.environ = environ
         request.environ_version = dict_version(environ)
         request.head_serial = serial
@@ -396,7 +396,7 @@ cdef class Connection(BodySource):
         return self.inbox.size > 0
 
     cdef int keep(self, const char* data, size_t size) except -1:
-        return self.service.hold(&self.inbox, data, size)
+        return self.listener.hold(&self.inbox, data, size)
 
     # -- the end -------------------------------------------------------------------------------------------------------------
 
@@ -405,16 +405,16 @@ cdef class Connection(BodySource):
         cdef bytes answer
         body = f"{status} {REASONS[status]}\n{explanation or EXPLANATIONS[status]}\n"
         shown = "" if environ is not None and environ.get("REQUEST_METHOD") == "HEAD" else body
-        later = f"Retry-After: {self.service.retry_after:.0f}\r\n" if status == 503 else ""
+        later = f"Retry-After: {self.listener.retry_after:.0f}\r\n" if status == 503 else ""
         answer = (
-            f"HTTP/1.1 {status} {REASONS[status]}\r\n".encode() + self.service.dates()
+            f"HTTP/1.1 {status} {REASONS[status]}\r\n".encode() + self.listener.dates()
             + f"{later}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{shown}".encode()
         )
-        self.service.append(&self.out, answer, len(answer))
-        if self.service.log_access is not None:
+        self.listener.append(&self.out, answer, len(answer))
+        if self.listener.log_access is not None:
             if environ is None:
                 environ = refused_request(self.first_bytes(REFUSED_BYTES), self.remote_addr)
-            self.service.log_access.log(environ, f"{status} {REASONS[status]}", len(body), loop.now, None)
+            self.listener.log_access.log(environ, f"{status} {REASONS[status]}", len(body), loop.now, None)
         return self.close_when_sent(loop)
 
     cdef int close_when_sent(self, Loop loop) except -1:
@@ -422,10 +422,10 @@ cdef class Connection(BodySource):
         if self.unread:  # or one that sends all before it reads never takes a long answer
             self.read_away(loop)
         if self.sending:
-            self.service.set_deadline(self, WRITE_DEADLINE)
+            self.listener.set_deadline(self, WRITE_DEADLINE)
             return 0
         if self.out.size or self.out_body is not None:
-            return self.service.queue_flush(self)
+            return self.listener.queue_flush(self)
         return self.finish(loop)
 
     cdef int sent(self, Loop loop, bint late) except -1:
@@ -433,11 +433,11 @@ cdef class Connection(BodySource):
             return self.finish(loop)
         if self.phase == READING:
             if late:
-                self.service.set_deadline(self, IDLE_DEADLINE)
+                self.listener.set_deadline(self, IDLE_DEADLINE)
             if self.inbox.size or self.readable or self.peer_shutdown:
                 loop.push(self)                 # the next request waited for this response to be sent
-            elif self.service.starved:
-                self.service.offer_room()
+            elif self.listener.starved:
+                self.listener.offer_room()
         return 0
 
     cdef int finish(self, Loop loop) except -1:
@@ -476,13 +476,13 @@ cdef class Connection(BodySource):
         if self.phase == CLOSED:
             return 0
         if self.phase == LINGERING:
-            self.service.lingering -= 1
+            self.listener.lingering -= 1
         if self.phase == QUEUED:
             self.finish_request(self.request)
             if self.deadline_kind == QUEUE_DEADLINE:
-                self.service.queued -= 1
-            elif not self.service.next_turn():  # it had been given the turn already
-                self.service.active -= 1
+                self.listener.queued -= 1
+            elif not self.listener.next_turn():  # it had been given the turn already
+                self.listener.active -= 1
         self.phase = CLOSED
         if self.reader is not None:
             loop.wake(self.reader, None)

@@ -8,7 +8,7 @@ gets an answer that says so.
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from syncless.http.peer cimport Peer
-from syncless.http.service cimport Service
+from syncless.http.listener cimport Listener
 from syncless.http.tls cimport FAILED, READY, WANTS_READ, TlsLayer
 
 from syncless.http.proxyheader import parse_proxy_header
@@ -20,20 +20,20 @@ cdef enum:
 cdef int greet_peer(Peer peer) except -2:
     """Goes on as far as it can: READY for HTTP, WANTS_READ, WANTS_WRITE, FAILED, or NOT_TLS where it should
     be."""
-    cdef Service service = peer.service
+    cdef Listener listener = peer.listener
     cdef Py_ssize_t got
     cdef char* data
     while True:
         if peer.layer is not None:
             return peer.layer.handshake(peer.fd)
-        if service.tls is None and not peer.expects_proxy_header:
+        if listener.tls is None and not peer.expects_proxy_header:
             return READY
         if peer.inbox.size:
             data = peer.inbox.data + peer.inbox_start
             if not peer.expects_proxy_header:
                 if data[0] != HANDSHAKE_RECORD:
-                    return READY if service.plain_too else NOT_TLS
-                peer.layer = TlsLayer(service.tls())
+                    return READY if listener.plain_too else NOT_TLS
+                peer.layer = TlsLayer(listener.tls())
                 peer.layer.feed(data, peer.inbox.size - peer.inbox_start)
                 peer.consume(peer.inbox.size)
                 continue
@@ -45,7 +45,7 @@ cdef int greet_peer(Peer peer) except -2:
                 peer.expects_proxy_header = False
                 if found.source is not None:
                     peer.remote_addr, peer.remote_port = found.source
-                    peer.trusted = service.trusts(peer.remote_addr)
+                    peer.trusted = listener.trusts(peer.remote_addr)
                 peer.consume(found.size)
                 if not peer.admit():
                     return FAILED

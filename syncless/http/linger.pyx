@@ -14,7 +14,7 @@ from cpython.object cimport PyObject
 from syncless._core.loop cimport Loop
 from syncless._core.poll.poller cimport READ
 from syncless.http.peer cimport Peer
-from syncless.http.service cimport LINGER_DEADLINE, Service
+from syncless.http.listener cimport LINGER_DEADLINE, Listener
 
 cdef extern from *:
     """
@@ -31,14 +31,14 @@ cdef enum:
 
 cdef int begin_lingering(Peer peer, Loop loop) except -1:
     """All is sent. Ends our half."""
-    cdef Service service = peer.service
-    cdef PyObject* oldest = service.lists[LINGER_DEADLINE].first
-    if service.max_lingering and service.lingering >= service.max_lingering and oldest != NULL:
+    cdef Listener listener = peer.listener
+    cdef PyObject* oldest = listener.lists[LINGER_DEADLINE].first
+    if listener.max_lingering and listener.lingering >= listener.max_lingering and oldest != NULL:
         (<Peer> oldest).close(loop, False)
-    service.lingering += 1                  # counted down where it is closed
-    service.set_deadline(peer, LINGER_DEADLINE)
+    listener.lingering += 1                  # counted down where it is closed
+    listener.set_deadline(peer, LINGER_DEADLINE)
     peer.heard = True
-    service.release(&peer.inbox)
+    listener.release(&peer.inbox)
     peer.inbox_start = 0
     if peer.layer is not None:
         peer.layer.goodbye(peer.fd)
@@ -59,7 +59,7 @@ cdef bint discard(Peer peer, Loop loop) except -1:
         if n < 0:
             peer.arm(loop, READ)
             return False
-        if n == 0 or peer.lingered + n > peer.service.linger_bytes:
+        if n == 0 or peer.lingered + n > peer.listener.linger_bytes:
             return True
         peer.lingered += n
         peer.heard = True
@@ -69,11 +69,11 @@ cdef bint discard(Peer peer, Loop loop) except -1:
 
 cdef bint may_linger(Peer peer) noexcept:
     """Its deadline has passed. Whether it may go on until the next, because it sends, and at a sane rate."""
-    cdef Service service = peer.service
+    cdef Listener listener = peer.listener
     peer.checks += 1
-    if service.stopping or not peer.heard or peer.checks >= service.linger_checks \
-            or peer.lingered < service.body_rate * peer.checks * service.lists[LINGER_DEADLINE].length / 1e9:
+    if listener.stopping or not peer.heard or peer.checks >= listener.linger_checks \
+            or peer.lingered < listener.body_rate * peer.checks * listener.lists[LINGER_DEADLINE].length / 1e9:
         return False
     peer.heard = False
-    service.set_deadline(peer, LINGER_DEADLINE)
+    listener.set_deadline(peer, LINGER_DEADLINE)
     return True

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
 
-from syncless.http.service cimport Service
+from syncless.http.listener cimport Listener
 
 
 cdef class Pace:
@@ -11,9 +11,9 @@ cdef class Pace:
     cdef int64_t progress   # when we last saw it take some
     cdef int look(self, int fd) except -1
 
-cdef int stalled(Service service, int fd) except -1
-cdef int forget_pace(Service service, int fd) except -1
-cdef int rested(Service service, int fd) except -1
-cdef int sent_more(Service service, int fd, Py_ssize_t n) except -1
-cdef bint too_slow(Service service, int fd) except -1
-cdef bint may_wait(Service service, int fd) except -1
+cdef int stalled(Listener listener, int fd) except -1
+cdef int forget_pace(Listener listener, int fd) except -1
+cdef int rested(Listener listener, int fd) except -1
+cdef int sent_more(Listener listener, int fd, Py_ssize_t n) except -1
+cdef bint too_slow(Listener listener, int fd) except -1
+cdef bint may_wait(Listener listener, int fd) except -1

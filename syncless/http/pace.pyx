@@ -14,7 +14,7 @@ tests/wsgi/test_client_limits.py::test_slow_client_goes_on_if_it_may
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport monotonic_ns
-from syncless.http.service cimport Service
+from syncless.http.listener cimport Listener
 
 cdef extern from *:
     """
@@ -37,7 +37,7 @@ cdef extern from *:
 
 
 cdef class Pace:
-    """Of one connection; Service.paces has them by descriptor."""
+    """Of one connection; Listener.paces has them by descriptor."""
 
     cdef int look(self, int fd) except -1:
         cdef int64_t taken = self.given - unsent(fd)
@@ -47,61 +47,61 @@ cdef class Pace:
         return 0
 
 
-cdef int stalled(Service service, int fd) except -1:
+cdef int stalled(Listener listener, int fd) except -1:
     """The client takes no more now: a wait begins, or goes on."""
-    cdef Pace pace = service.paces.get(fd)
+    cdef Pace pace = listener.paces.get(fd)
     if pace is None:
-        service.paces[fd] = pace = Pace()
-        service.slow += 1
+        listener.paces[fd] = pace = Pace()
+        listener.slow += 1
         pace.given = unsent(fd)
-        pace.progress = service.loop.now
+        pace.progress = listener.loop.now
     if pace.since == 0:
-        pace.since = service.loop.now
+        pace.since = listener.loop.now
     return 0
 
 
-cdef int forget_pace(Service service, int fd) except -1:
+cdef int forget_pace(Listener listener, int fd) except -1:
     """The answer is sent, or the connection closed."""
-    if service.paces.pop(fd, None) is not None:
-        service.slow -= 1
+    if listener.paces.pop(fd, None) is not None:
+        listener.slow -= 1
     return 0
 
 
-cdef int rested(Service service, int fd) except -1:
+cdef int rested(Listener listener, int fd) except -1:
     """The wait is over."""
-    cdef Pace pace = service.paces.get(fd)
+    cdef Pace pace = listener.paces.get(fd)
     if pace is not None and pace.since:
         pace.waited += monotonic_ns() - pace.since
         pace.since = 0
     return 0
 
 
-cdef int sent_more(Service service, int fd, Py_ssize_t n) except -1:
-    cdef Pace pace = service.paces.get(fd)
+cdef int sent_more(Listener listener, int fd, Py_ssize_t n) except -1:
+    cdef Pace pace = listener.paces.get(fd)
     if pace is not None:
         pace.given += n
     return 0
 
 
-cdef bint too_slow(Service service, int fd) except -1:
+cdef bint too_slow(Listener listener, int fd) except -1:
     """Whether it has taken less than Limits.write_rate on average, over a time longer than
     Limits.write_grace_seconds."""
-    cdef Pace pace = service.paces.get(fd)
+    cdef Pace pace = listener.paces.get(fd)
     cdef double waited
-    if pace is None or service.write_rate == 0:
+    if pace is None or listener.write_rate == 0:
         return False
     waited = (pace.waited + (monotonic_ns() - pace.since if pace.since else 0)) / 1e9
-    if waited <= service.write_grace:
+    if waited <= listener.write_grace:
         return False
     pace.look(fd)
-    return pace.taken < service.write_rate * waited
+    return pace.taken < listener.write_rate * waited
 
 
-cdef bint may_wait(Service service, int fd) except -1:
+cdef bint may_wait(Listener listener, int fd) except -1:
     """Whether a wait at whose client we look now may go on: that happens more often than every
     Limits.write_seconds."""
-    cdef Pace pace = service.paces.get(fd)
+    cdef Pace pace = listener.paces.get(fd)
     if pace is None:
         return False
     pace.look(fd)
-    return monotonic_ns() - pace.progress < service.write_patience and not too_slow(service, fd)
+    return monotonic_ns() - pace.progress < listener.write_patience and not too_slow(listener, fd)

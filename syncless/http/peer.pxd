@@ -2,12 +2,12 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport BaseTasklet
-from syncless.http.service cimport Buffer, Link, Service
+from syncless.http.listener cimport Buffer, Link, Listener
 from syncless.http.tls cimport TlsLayer
 
 
 cdef class Peer(Link):
-    cdef Service service
+    cdef Listener listener
     cdef TlsLayer layer             # None: plain
     cdef object remote_addr         # str; "" for a UNIX socket
     cdef int remote_port            # -1: the family has none

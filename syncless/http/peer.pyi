@@ -1,3 +1,3 @@
-from syncless.http.service import Link
+from syncless.http.listener import Link
 
 class Peer(Link): ...

@@ -1,7 +1,7 @@
 """Bytes from and to a client, plain or through TLS, and closing its connection.
 
 Received bytes that are not used at once wait in the inbox. To be sent are the bytes in the out buffer and at
-most one large bytes object behind it. What is complete is sent when the service flushes, as far as the client
+most one large bytes object behind it. What is complete is sent when the listener flushes, as far as the client
 takes it, and goes on when the client is ready; what is part of something longer is sent at once, and the
 tasklet parks while the client is slow. Knows nothing of HTTP. Next to read: response.pyx, which fills the
 buffer, and connection.pyx, which reads.
@@ -22,7 +22,7 @@ from syncless._core.calls.filesystems cimport in_pool
 from syncless._core.loop cimport FdEntry, Loop, get_loop
 from syncless._core.poll.poller cimport WRITE
 from syncless.http.pace cimport forget_pace, rested, sent_more, stalled, too_slow
-from syncless.http.service cimport LITTLE, NO_DEADLINE, SCRATCH, WRITE_DEADLINE, Buffer, Link, Service
+from syncless.http.listener cimport LITTLE, NO_DEADLINE, SCRATCH, WRITE_DEADLINE, Buffer, Link, Listener
 
 from syncless.http.errors import ClientGone
 
@@ -104,7 +104,7 @@ cdef class Peer(Link):
             return 0
         n = self.layer.receive(self.fd, into, room, self.peer_shutdown)
         if self.fd < 0:                         # closed while Python code ran; the inbox was left for `into`
-            self.service.release(&self.inbox)
+            self.listener.release(&self.inbox)
             n = 0
         if n == 0:
             self.ended = True
@@ -149,17 +149,17 @@ cdef class Peer(Link):
         if self.inbox_start:
             self.compact()
         if self.inbox.room - self.inbox.size < 1024:
-            self.service.reserve(&self.inbox, INBOX)
+            self.listener.reserve(&self.inbox, INBOX)
         n = self.receive(self.inbox.data + self.inbox.size, self.inbox.room - self.inbox.size)
         if n > 0:
             self.inbox.size += n
         elif self.inbox.size == 0:
-            self.service.release(&self.inbox)
+            self.listener.release(&self.inbox)
         return n
 
     cdef Py_ssize_t receive_little(self) except -2:
         """The same with no more room than the bytes need: a half-sent head may stay for long."""
-        cdef char* borrowed = self.service.scratch
+        cdef char* borrowed = self.listener.scratch
         cdef Py_ssize_t n
         if borrowed == NULL:                    # a finaliser switched while another connection had it
             return self.receive_more()
@@ -167,13 +167,13 @@ cdef class Peer(Link):
             return -1
         if self.inbox_start:
             self.compact()
-        self.service.scratch = NULL
+        self.listener.scratch = NULL
         try:
             n = self.receive(borrowed, SCRATCH)
             if n > 0:
-                self.service.hold(&self.inbox, borrowed, n)
+                self.listener.hold(&self.inbox, borrowed, n)
         finally:
-            self.service.scratch = borrowed
+            self.listener.scratch = borrowed
         return n
 
     cdef int compact(self) except -1:
@@ -183,8 +183,8 @@ cdef class Peer(Link):
         if left <= LITTLE:
             self.inbox.data = NULL
             self.inbox.size = self.inbox.room = 0
-            self.service.hold(&self.inbox, old.data + self.inbox_start, left)
-            self.service.release(&old)
+            self.listener.hold(&self.inbox, old.data + self.inbox_start, left)
+            self.listener.release(&old)
         else:
             memmove(old.data, old.data + self.inbox_start, left)
             self.inbox.size = <uint32_t> left
@@ -195,7 +195,7 @@ cdef class Peer(Link):
         self.inbox_start += n
         if self.inbox_start >= self.inbox.size:
             self.inbox_start = 0
-            self.service.release(&self.inbox)
+            self.listener.release(&self.inbox)
 
     # -- bytes that go -------------------------------------------------------------------------------------------------------
 
@@ -238,26 +238,26 @@ cdef class Peer(Link):
                     continue
                 if errno == EAGAIN:
                     self.sending = True
-                    stalled(self.service, self.fd)
-                    if too_slow(self.service, self.fd):
+                    stalled(self.listener, self.fd)
+                    if too_slow(self.listener, self.fd):
                         return self.close(loop, True)
                     if not self.busy:
-                        self.service.set_deadline(self, WRITE_DEADLINE)
+                        self.listener.set_deadline(self, WRITE_DEADLINE)
                     return self.arm(loop, WRITE)
                 return self.close(loop, False)
             if self.sending:
-                sent_more(self.service, self.fd, n)
+                sent_more(self.listener, self.fd, n)
             if n > <ssize_t> head_left:
                 self.out_sent += head_left
                 self.body_sent += n - head_left
             else:
                 self.out_sent += n
-        self.service.release(&self.out)
+        self.listener.release(&self.out)
         self.out_sent = 0
         self.out_body = None
         late = self.sending
         if late:
-            forget_pace(self.service, self.fd)
+            forget_pace(self.listener, self.fd)
         self.sending = False
         return self.sent(loop, late)
 
@@ -292,14 +292,14 @@ cdef class Peer(Link):
                 elif errno != EINTR:
                     self.gone = True
                 continue
-            if self.service.slow:
-                sent_more(self.service, self.fd, n)
+            if self.listener.slow:
+                sent_more(self.listener, self.fd, n)
             if n > <ssize_t> ahead:
                 self.out_sent += ahead
                 done += n - ahead
             else:
                 self.out_sent += n
-        self.service.release(&self.out)
+        self.listener.release(&self.out)
         self.out_sent = 0
         self.sending = False
         return 0
@@ -316,7 +316,7 @@ cdef class Peer(Link):
             if self.layer is None and not slow:
                 n = sendfile(self.fd, fd, &offset, <size_t> min(count, <int64_t> (1 << 20)))
             if n > 0:
-                sent_more(self.service, self.fd, n)
+                sent_more(self.listener, self.fd, n)
                 count -= n
                 if count and loop._poll_due():
                     loop.yield_()
@@ -343,17 +343,17 @@ cdef class Peer(Link):
             raise RuntimeError("another tasklet is sending on this connection already")
         self.arm(loop, WRITE)
         self.timed_out = False
-        stalled(self.service, self.fd)
-        self.service.set_deadline(self, WRITE_DEADLINE)
+        stalled(self.listener, self.fd)
+        self.listener.set_deadline(self, WRITE_DEADLINE)
         self.writer = loop.current
         try:
             loop.park("client to read", self, NEVER)
         finally:
             self.writer = None
             if self.deadline_kind == WRITE_DEADLINE:
-                self.service.set_deadline(self, self.reading_kind())
-        rested(self.service, self.fd)
-        if self.timed_out or too_slow(self.service, self.fd):
+                self.listener.set_deadline(self, self.reading_kind())
+        rested(self.listener, self.fd)
+        if self.timed_out or too_slow(self.listener, self.fd):
             self.gone = True
         return 0
 
@@ -363,11 +363,11 @@ cdef class Peer(Link):
         if self.out.size > self.out_sent and not self.gone and self.writer is None:
             self.transmit(self.out.data + self.out_sent, self.out.size - self.out_sent, NULL, 0)
         self.gone = True
-        return self.close(self.service.loop, True)
+        return self.close(self.listener.loop, True)
 
     cdef int close(self, Loop loop, bint reset) except -1:
         """Closes now, once. `reset`: the client must not take what it has for the whole."""
-        cdef Service service = self.service
+        cdef Listener listener = self.listener
         if self.fd < 0:
             return 0
         if self.layer is not None and not reset and not self.gone:
@@ -375,37 +375,37 @@ cdef class Peer(Link):
         self.gone = self.ended = True
         if self.layer is not None:
             self.layer.closed = True
-        service.set_deadline(self, NO_DEADLINE)
+        listener.set_deadline(self, NO_DEADLINE)
         loop.forget_fd(self.fd)
-        service.environs.forget(self.fd)
-        if service.slow:
-            forget_pace(service, self.fd)
+        listener.environs.forget(self.fd)
+        if listener.slow:
+            forget_pace(listener, self.fd)
         if self.is_counted():
-            service.leave(self.remote_addr)
+            listener.leave(self.remote_addr)
         if reset:
             syncless_reset(self.fd)
         os_close(self.fd)
         self.fd = -1
         if self.layer is None or not self.layer.at_work:
-            service.release(&self.inbox)
+            listener.release(&self.inbox)
         self.inbox_start = 0
-        service.release(&self.out)
+        listener.release(&self.out)
         self.out_body = None
         if self.writer is not None:
             loop.wake(self.writer, None)
-        service.connections -= 1
-        if service.max_connections and service.acceptor is not None:
-            loop.push(service.acceptor)         # there is room again
+        listener.connections -= 1
+        if listener.max_connections and listener.acceptor is not None:
+            loop.push(listener.acceptor)         # there is room again
         Py_DECREF(self)                         # the reference of being open
         return 0
 
     cdef bint is_counted(self) noexcept:
         """Whether it counts for Limits.client_connections: the same from admit() to close()."""
-        return self.service.client_connections and not self.trusted and not self.expects_proxy_header and self.remote_port >= 0
+        return self.listener.client_connections and not self.trusted and not self.expects_proxy_header and self.remote_port >= 0
 
     cdef bint admit(self) except -1:
         """Counts it for its client's address. Whether there may be so many from there."""
-        return not self.is_counted() or self.service.enter(self.remote_addr)
+        return not self.is_counted() or self.listener.enter(self.remote_addr)
 
     cdef int arm(self, Loop loop, int bits) except -1:
         cdef FdEntry* entry = loop.entry(self.fd)

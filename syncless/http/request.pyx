@@ -22,7 +22,7 @@ from syncless._core.timeout cimport Alarm
 from syncless.http.environ cimport dict_version
 from syncless.http.input cimport Input
 from syncless.http.response cimport Response, StartResponse, Write
-from syncless.http.service cimport Service
+from syncless.http.listener cimport Listener
 
 from syncless._core.tasklet import TaskletExit
 from syncless.http.errors import EXPLANATIONS, REASONS, BodyTooLarge, ClientError, ClientGone, RequestTimeout
@@ -54,8 +54,8 @@ cdef extern from "Python.h":
 
 
 cdef class Request(Response):
-    def __init__(self, Service service not None):
-        self.service = service
+    def __init__(self, Listener listener not None):
+        self.listener = listener
         self.input = Input()
         self.renew_start()
 
@@ -87,9 +87,9 @@ cdef class Request(Response):
         self.state = RUNNING
         start_locals(&self.locals)
         PyContext_Enter(context)
-        if self.service.request_seconds:
-            alarm = Alarm(RequestTimeout(f"the request took longer than {self.service.request_seconds} s"))
-            alarm.start(self.service.request_seconds)
+        if self.listener.request_seconds:
+            alarm = Alarm(RequestTimeout(f"the request took longer than {self.listener.request_seconds} s"))
+            alarm.start(self.listener.request_seconds)
         try:
             self.respond()
         except BaseException as error:
@@ -105,8 +105,8 @@ cdef class Request(Response):
                 self.fail(loop, failure)
             if not self.input.finished and not self.peer.gone:
                 self.drain()
-            if self.service.log_access is not None:
-                self.service.log_access.log(self.environ, self.status, self.sent, self.started, self.headers)
+            if self.listener.log_access is not None:
+                self.listener.log_access.log(self.environ, self.status, self.sent, self.started, self.headers)
         except TaskletExit:
             self.keep_alive = False                 # killed while the rest of the body was read away
         except BaseException as error:
@@ -123,7 +123,7 @@ cdef class Request(Response):
         self.headers = None
         self.input.source = None
         self.recalled = None
-        self.service.release(&self.head)
+        self.listener.release(&self.head)
         self._exception = failure                   # until it is used again
         if self.joiners.head != NULL or self.callbacks is not None:
             self.tell(loop)
@@ -132,8 +132,8 @@ cdef class Request(Response):
     cdef int respond(self) except -1:
         cdef Py_ssize_t total
         if self.too_large:
-            raise BodyTooLarge(f"the body is larger than {self.service.max_body} bytes")
-        result = self.service.application(self.environ, self.start_response)
+            raise BodyTooLarge(f"the body is larger than {self.listener.max_body} bytes")
+        result = self.listener.application(self.environ, self.start_response)
         if (type(result) is list or type(result) is tuple) and self.status is not None and not self.upgraded:
             # no close(), and the length is known without a question
             if not self.input.finished and not self.drainable():
@@ -222,7 +222,7 @@ cdef class Request(Response):
         if isinstance(error, ClientError):
             headers += error.headers
         if status == 503:
-            headers.append(("Retry-After", f"{self.service.retry_after:.0f}"))
+            headers.append(("Retry-After", f"{self.listener.retry_after:.0f}"))
         self.accept_head(f"{status} {REASONS[status]}", headers, (None, error, None))
         self.keep_alive = False
         self.commit(len(body))
@@ -233,15 +233,15 @@ cdef class Request(Response):
     cdef int log_failure(self, BaseException error) except -1:
         try:
             told = visible(''.join(traceback.format_exception(error)), "\n\t")
-            self.service.log_errors.write(f"Error in {self.name}:\n{told}")
-            self.service.log_errors.flush()
+            self.listener.log_errors.write(f"Error in {self.name}:\n{told}")
+            self.listener.log_errors.flush()
         except Exception:
             pass        # a full disk must not take the server down
         return 0
 
     cdef bint drainable(self) noexcept:
         """Whether what the application left of the body may be little enough to be read away."""
-        return not self.input.broken and not self.input.expect and self.input.remaining <= self.service.drain_bytes
+        return not self.input.broken and not self.input.expect and self.input.remaining <= self.listener.drain_bytes
 
     cdef int drain(self) except -1:
         """Reads away what the application left of the body, up to a limit, so that the connection can be
@@ -253,7 +253,7 @@ cdef class Request(Response):
         if not self.drainable():
             self.keep_alive = False
             return 0
-        self.service.queue_flush(self.peer)
+        self.listener.queue_flush(self.peer)
         try:
             while not self.input.finished:
                 n = self.input.window(&data)
@@ -261,7 +261,7 @@ cdef class Request(Response):
                     break
                 self.input.advance(n)
                 drained += n
-                if drained > self.service.drain_bytes:
+                if drained > self.listener.drain_bytes:
                     self.keep_alive = False
                     return 0
         except ClientError:

@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t
 
 from syncless._core.tasklet cimport Tasklet
 from syncless.http.peer cimport Peer
-from syncless.http.service cimport Buffer, Service
+from syncless.http.listener cimport Buffer, Listener
 
 
 cdef class StartResponse:
@@ -16,7 +16,7 @@ cdef class Write:
 
 cdef class Response(Tasklet):
     cdef Peer peer
-    cdef Service service
+    cdef Listener listener
     cdef bint head_only             # HEAD
     cdef bint http_1_0
     cdef bint keep_alive

@@ -25,7 +25,7 @@ from syncless._core.calls.files cimport is_slow
 from syncless._core.tasklet cimport Tasklet
 from syncless.http.scanner cimport HEAD_UNKNOWN, is_token, is_value, known_name
 from syncless.http.peer cimport Peer
-from syncless.http.service cimport Buffer, Service
+from syncless.http.listener cimport Buffer, Listener
 
 cdef extern from "Python.h":
     int PyUnicode_KIND(object s)
@@ -89,7 +89,7 @@ cdef class Response(Tasklet):
     cdef int accept_head(self, object status, object headers, object exc_info) except -1:
         """What start_response() was told, checked and written as the response's head, but for what frames the
         body."""
-        cdef Service service = self.service
+        cdef Listener listener = self.listener
         cdef bytes block
         cdef const char* name
         cdef const char* value
@@ -113,17 +113,17 @@ cdef class Response(Tasklet):
         if not isinstance(headers, list):
             raise TypeError(f"headers must be a list of (name, value), not {type(headers).__name__}")
         self.status = None
-        self.headers = headers if service.log_access is not None and service.log_access.wants_headers else None
+        self.headers = headers if listener.log_access is not None and listener.log_access.wants_headers else None
         self.head.size = 0
         self.recalled = None
         self.length = -1
         self.app_closes = False
-        self.code = service.status_code(status)
+        self.code = listener.status_code(status)
         if self.recall_head(status, headers):
             return 0
         if self.code < 200:
             raise ValueError(f"an application cannot answer with the interim status {status!r}")
-        service.append(&self.head, PyBytes_AS_STRING(service.last_line), PyBytes_GET_SIZE(service.last_line))
+        listener.append(&self.head, PyBytes_AS_STRING(listener.last_line), PyBytes_GET_SIZE(listener.last_line))
         for i in range(PyList_GET_SIZE(headers)):
             item = <object> PyList_GET_ITEM(headers, i)
             if type(item) is not tuple or PyTuple_GET_SIZE(item) != 2:
@@ -160,7 +160,7 @@ cdef class Response(Tasklet):
                     served = True
                 elif hop_by_hop[known]:
                     continue                        # the server's own (RFC 9110, 7.6.1)
-            service.reserve(&self.head, name_size + value_size + 4)
+            listener.reserve(&self.head, name_size + value_size + 4)
             at = self.head.data + self.head.size
             memcpy(at, name, name_size)
             at[name_size] = c":"
@@ -169,11 +169,11 @@ cdef class Response(Tasklet):
             at[name_size + value_size + 2] = c"\r"
             at[name_size + value_size + 3] = c"\n"
             self.head.size += name_size + value_size + 4
-        block = service.dates()
+        block = listener.dates()
         if dated or served:
             first, _, second = block.partition(b"\r\n")
             block = (b"" if served else first + b"\r\n") + (b"" if dated else second)
-        service.append(&self.head, PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block))
+        listener.append(&self.head, PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block))
         self.status = status
         return self.remember_head(status, headers)
 
@@ -184,41 +184,41 @@ cdef class Response(Tasklet):
         Applications whose headers are constants pay for checking and writing them once a second, when the
         date changes.
         """
-        cdef Service service = self.service
+        cdef Listener listener = self.listener
         cdef Py_ssize_t i
-        if status is not service.head_status or service.head_items is None or service.dates() is not service.head_date:
+        if status is not listener.head_status or listener.head_items is None or listener.dates() is not listener.head_date:
             return False
-        if PyList_GET_SIZE(headers) != PyTuple_GET_SIZE(service.head_items):
+        if PyList_GET_SIZE(headers) != PyTuple_GET_SIZE(listener.head_items):
             return False
         for i in range(PyList_GET_SIZE(headers)):
-            if PyList_GET_ITEM(headers, i) != PyTuple_GET_ITEM(service.head_items, i):
+            if PyList_GET_ITEM(headers, i) != PyTuple_GET_ITEM(listener.head_items, i):
                 return False
-        self.recalled = service.head
-        self.length = service.head_length
-        self.app_closes = service.head_closes
+        self.recalled = listener.head
+        self.length = listener.head_length
+        self.app_closes = listener.head_closes
         self.status = status
         return True
 
     cdef int remember_head(self, object status, list headers) except -1:
-        cdef Service service = self.service
-        service.head_items = None
+        cdef Listener listener = self.listener
+        listener.head_items = None
         if self.head.size > REMEMBERED:
             return 0
-        service.head = PyBytes_FromStringAndSize(NULL, self.head.size + 2)
-        memcpy(PyBytes_AS_STRING(service.head), self.head.data, self.head.size)
-        memcpy(PyBytes_AS_STRING(service.head) + self.head.size, b"\r\n", 2)
-        service.head_length = self.length
-        service.head_closes = self.app_closes
-        service.head_status = status
-        service.head_date = service.date_block
-        service.head_items = tuple(headers)
+        listener.head = PyBytes_FromStringAndSize(NULL, self.head.size + 2)
+        memcpy(PyBytes_AS_STRING(listener.head), self.head.data, self.head.size)
+        memcpy(PyBytes_AS_STRING(listener.head) + self.head.size, b"\r\n", 2)
+        listener.head_length = self.length
+        listener.head_closes = self.app_closes
+        listener.head_status = status
+        listener.head_date = listener.date_block
+        listener.head_items = tuple(headers)
         return 0
 
     # -- what goes out -------------------------------------------------------------------------------------------------------
 
     cdef int commit(self, int64_t known_length) except -1:
         """Puts the head into the connection's buffer. `known_length` is that of the whole body, or -1."""
-        cdef Service service = self.service
+        cdef Listener listener = self.listener
         cdef Buffer* out = &self.peer.out
         cdef char number[48]
         cdef int i
@@ -227,35 +227,35 @@ cdef class Response(Tasklet):
         self.bodiless = self.head_only or self.code == 204 or self.code == 205 or self.code == 304
         if self.code == 205:
             known_length = 0                        # RFC 9110, 15.3.6
-        if service.stopping or self.app_closes:
+        if listener.stopping or self.app_closes:
             self.keep_alive = False
         if self.recalled is not None:
             if self.keep_alive and not self.http_1_0 and (self.length >= 0 or self.code == 204 or self.code == 304):
-                service.append(out, PyBytes_AS_STRING(self.recalled), PyBytes_GET_SIZE(self.recalled))
+                listener.append(out, PyBytes_AS_STRING(self.recalled), PyBytes_GET_SIZE(self.recalled))
                 self.committed = True
                 return 0
-            service.append(out, PyBytes_AS_STRING(self.recalled), PyBytes_GET_SIZE(self.recalled) - 2)
+            listener.append(out, PyBytes_AS_STRING(self.recalled), PyBytes_GET_SIZE(self.recalled) - 2)
         else:
-            service.append(out, self.head.data, self.head.size)
-            service.release(&self.head)
+            listener.append(out, self.head.data, self.head.size)
+            listener.release(&self.head)
         if self.length < 0 and self.code != 204 and self.code != 304:
             if known_length >= 0 and not (self.head_only and known_length == 0):
                 self.length = known_length
                 i = snprintf(number, 48, "Content-Length: %lld\r\n", <long long> known_length)
-                service.append(out, number, i)
+                listener.append(out, number, i)
             elif self.head_only:
                 pass
             elif self.http_1_0:
                 self.keep_alive = False
             else:
                 self.chunked = True
-                service.append(out, b"Transfer-Encoding: chunked\r\n", 28)
+                listener.append(out, b"Transfer-Encoding: chunked\r\n", 28)
         if not self.keep_alive:
-            service.append(out, b"Connection: close\r\n\r\n", 21)
+            listener.append(out, b"Connection: close\r\n\r\n", 21)
         elif self.http_1_0:
-            service.append(out, b"Connection: keep-alive\r\n\r\n", 26)
+            listener.append(out, b"Connection: keep-alive\r\n\r\n", 26)
         else:
-            service.append(out, b"\r\n", 2)
+            listener.append(out, b"\r\n", 2)
         self.committed = True
         return 0
 
@@ -281,7 +281,7 @@ cdef class Response(Tasklet):
             return 0
         if self.length >= 0 and self.sent + size > self.length:
             if self.sent < self.length or not self.complete:
-                self.service.log_errors.write(f"{self.name}: the body is longer than its Content-Length of {self.length}; cut off\n")
+                self.listener.log_errors.write(f"{self.name}: the body is longer than its Content-Length of {self.length}; cut off\n")
             size = <Py_ssize_t> (self.length - self.sent)
             self.keep_alive = False
             if size == 0:
@@ -294,16 +294,16 @@ cdef class Response(Tasklet):
         bytes_ = PyBytes_AS_STRING(data)
         if self.chunked:
             i = snprintf(number, 24, "%zx\r\n", size)
-            self.service.append(&peer.out, number, i)
+            self.listener.append(&peer.out, number, i)
         if size <= COPIED:
-            self.service.append(&peer.out, bytes_, size)
+            self.listener.append(&peer.out, bytes_, size)
         elif self.complete and peer.out_body is None:
             peer.out_body = data
             peer.body_sent = 0
         else:
             peer.send_all(bytes_, size)
         if self.chunked:
-            self.service.append(&peer.out, b"\r\n", 2)
+            self.listener.append(&peer.out, b"\r\n", 2)
         if not last or peer.out.size > 65536:
             peer.send_all(NULL, 0)
         return 0
@@ -315,7 +315,7 @@ cdef class Response(Tasklet):
         if not self.committed:
             self.commit(0)
         if self.chunked:
-            self.service.append(&self.peer.out, b"0\r\n\r\n", 5)
+            self.listener.append(&self.peer.out, b"0\r\n\r\n", 5)
         elif self.length > self.sent and not self.bodiless:
             raise RuntimeError(f"the body has {self.sent} bytes where its Content-Length says {self.length}")
         self.complete = True

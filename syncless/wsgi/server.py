@@ -29,8 +29,8 @@ from syncless.http.addresses import Bind, Listening, begin_no_more, owner_ids, p
 from syncless.http.certificates import Certificates, Files, TLSSettings, make_certificates
 from syncless.http.filewrapper import FileWrapper
 from syncless.http.limits import Limits
+from syncless.http.listener import Listener
 from syncless.http.notices import complain, tell
-from syncless.http.service import Service
 from syncless.http.systemd import ServiceManager
 from syncless.http.trust import DEFAULT_FIELDS, Forwarding, Trust
 from syncless.tools.otherhubs import watch_hubs
@@ -137,7 +137,7 @@ class Server:
         self._inherited: WeakSet[socket] = WeakSet()
         self._secure: list[bool] = []
         self._acceptors: list[Acceptor] = []
-        self._services: list[Service] = []
+        self._services: list[Listener] = []
         self._stopped = Event()
         self._hurried = False
         self._process = os.getpid()
@@ -158,7 +158,7 @@ class Server:
             self._close_logs()
             raise
         for listener, secure in zip(self._listeners, self._secure, strict=True):
-            service = Service(
+            service = Listener(
                 self.application,
                 self._template(listener),
                 self.limits,

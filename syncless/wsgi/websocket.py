@@ -303,7 +303,7 @@ class WebSocket:
 
 
 def websocket_maker(limits: Limits, log_errors: Any) -> Callable[[Upgrade, dict[str, Any]], WebSocket | None]:
-    """What a Service calls for each request that asks for a WebSocket."""
+    """What a Listener calls for each request that asks for a WebSocket."""
     told = False
 
     def make(upgrade: Upgrade, environ: dict[str, Any]) -> WebSocket | None:

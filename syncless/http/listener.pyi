@@ -15,7 +15,7 @@ class _ErrorLog(Protocol):
 class Link(ByteSource): ...
 class Flusher(Runnable): ...
 
-class Service:
+class Listener:
     application: Callable[..., Any]
     limits: Limits
     log_errors: _ErrorLog

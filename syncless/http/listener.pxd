@@ -21,7 +21,7 @@ cdef enum:
     QUEUE_DEADLINE = 7      # a request that waits for its turn
     DEADLINES = 8
 
-cdef struct Buffer:         # bytes to be sent; blocks of BUFFER bytes come from the service's pool
+cdef struct Buffer:         # bytes to be sent; blocks of BUFFER bytes come from the listener's pool
     char* data
     uint32_t size
     uint32_t room
@@ -45,10 +45,10 @@ cdef struct DeadlineList:
 
 
 cdef class Flusher(Runnable):
-    cdef Service service
+    cdef Listener listener
 
 
-cdef class Service:
+cdef class Listener:
     cdef readonly object application
     cdef readonly object limits
     cdef head_limits head_limits

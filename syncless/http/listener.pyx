@@ -1,4 +1,5 @@
-"""Service: what all connections of one server share. No state is global: several servers live in one process.
+"""Listener: what the connections of one listening socket share. No state is global: several servers live in
+one process.
 
 Deadlines: connections stand in one list per kind of deadline, in the order of expiry, because all deadlines
 of a kind have the same length. Setting one is a relink; a single timer of the loop looks at the heads of the
@@ -50,7 +51,7 @@ cdef enum:
 
 
 cdef class Link(ByteSource):
-    """A connection as the Service sees it: something with a deadline that can be flushed."""
+    """A connection as the Listener sees it: something with a deadline that can be flushed."""
 
     def __cinit__(self):
         self.deadline_kind = NO_DEADLINE
@@ -70,36 +71,36 @@ cdef class Flusher(Runnable):
     """Sends what is pending before the loop polls."""
 
     cdef int turn(self, Scheduler loop) except -1:
-        return self.service.flush_pending() if self.service is not None else 0  # it may have ended meanwhile
+        return self.listener.flush_pending() if self.listener is not None else 0  # it may have ended meanwhile
 
 
 cdef void look_at_deadlines(void* owner) noexcept:
     """The timer's callback: everything that is due expires, then the timer is set to the next."""
-    cdef Service service = <Service> owner
-    cdef Loop loop = service.loop
+    cdef Listener listener = <Listener> owner
+    cdef Loop loop = listener.loop
     cdef int64_t now = monotonic_ns(), first = -1
     cdef DeadlineList* deadlines
     cdef int kind
     for kind in range(DEADLINES):
-        deadlines = &service.lists[kind]
+        deadlines = &listener.lists[kind]
         while deadlines.first != NULL and (<Link> deadlines.first).deadline <= now:
             link = <Link> deadlines.first
-            service.set_deadline(link, NO_DEADLINE)
+            listener.set_deadline(link, NO_DEADLINE)
             try:
                 link.expired(loop, kind)
             except BaseException as error:
                 loop.report("a connection's deadline", error)
         if deadlines.first != NULL and (first < 0 or (<Link> deadlines.first).deadline < first):
             first = (<Link> deadlines.first).deadline
-    if first >= 0 and service.timer.index < 0:
+    if first >= 0 and listener.timer.index < 0:
         try:
-            loop.timers.add(&service.timer, first)
+            loop.timers.add(&listener.timer, first)
         except MemoryError as error:
             loop.report("a connection's deadline", error)
 
 
-cdef class Service:
-    """Service(application, template, limits): made by Server. `template` is what every environ begins
+cdef class Listener:
+    """Listener(application, template, limits): made by Server. `template` is what every environ begins
     with."""
 
     def __cinit__(self):
@@ -162,7 +163,7 @@ cdef class Service:
         self.loop = get_loop()
         self.environs.clock = &self.loop.now
         self.flusher = Flusher()
-        self.flusher.service = self
+        self.flusher.listener = self
         self.status_lines = {}
         self.date_at = -1
 
@@ -177,9 +178,9 @@ cdef class Service:
         PyMem_Free(self.pending)
 
     def close(self) -> None:
-        """Ends what would keep the service alive."""
+        """Ends what would keep the listener alive."""
         self.loop.timers.remove(&self.timer)
-        self.flusher.service = None
+        self.flusher.listener = None
         self.spare_request = None
 
     @property
