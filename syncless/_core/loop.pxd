@@ -42,6 +42,8 @@ cdef class Loop(Scheduler):
     cdef FdEntry* entry(self, int fd) except NULL
     cdef int watch(self, int fd, Watcher watcher) except -1
     cdef int arm(self, int fd, FdEntry* entry, int bits) except -1
+    cdef int arm_for_wait(self, int fd, int bits) except -1
+    cdef int disarm_after_wait(self, int fd) noexcept
     cdef int forget_fd(self, int fd) except -1
     cdef object locals              # the syncless.local in which the main tasklet has values, or None
     cdef object forget_locals

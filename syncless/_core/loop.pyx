@@ -158,8 +158,7 @@ cdef class Loop(Scheduler):
         if fd >= self.fd_capacity or self.fds[fd].gen != event.gen:
             return True                             # of a descriptor that was closed meanwhile
         entry = &self.fds[fd]
-        if not self.poller.edge:
-            entry.armed &= ~bits
+        entry.armed &= ~event.disarmed
         if bits & READ:
             wake_all(&entry.readers)
         if bits & WRITE:
@@ -233,10 +232,30 @@ cdef class Loop(Scheduler):
         return &self.fds[fd]
 
     cdef int arm(self, int fd, FdEntry* entry, int bits) except -1:
-        """Sees to it that the poller will report the descriptor; once for good if it is edge-triggered."""
+        """Sees to it that the poller will report the descriptor."""
         if bits & ~entry.armed:
-            self.poller.arm(fd, entry.gen, bits)
-            entry.armed |= (READ | WRITE) if self.poller.edge else bits
+            entry.armed |= self.poller.arm(fd, entry.gen, bits)
+        return 0
+
+    cdef int arm_for_wait(self, int fd, int bits) except -1:
+        """Arms a descriptor that others may close or change, whatever the table says of the number.
+
+        After the wait disarm_after_wait() takes it back.
+        """
+        cdef FdEntry* entry = self.entry(fd)
+        entry.armed |= self.poller.arm(fd, entry.gen, bits)
+        return 0
+
+    cdef int disarm_after_wait(self, int fd) noexcept:
+        """The other half of arm_for_wait(): nothing is left of it once nobody waits for the descriptor."""
+        cdef FdEntry* entry
+        if fd >= self.fd_capacity:
+            return 0
+        entry = &self.fds[fd]
+        if entry.armed and entry.readers.head == NULL and entry.writers.head == NULL and entry.watcher == NULL:
+            self.poller.disarm(fd)
+            entry.armed = 0
+            entry.gen += 1
         return 0
 
     cdef int watch(self, int fd, Watcher watcher) except -1:
@@ -264,22 +283,14 @@ cdef class Loop(Scheduler):
     cdef int wait_foreign_fd(self, int fd, int bits, int64_t deadline) except -1:
         """Parks until a descriptor that somebody else may close or change is ready: armed for this wait
         only."""
-        cdef FdEntry* entry = self.entry(fd)
-        cdef int outcome
         try:
-            self.poller.arm(fd, entry.gen, bits)
+            self.arm_for_wait(fd, bits)
         except PermissionError:
             return WOKEN                        # epoll refuses regular files: they are always ready
-        entry.armed |= (READ | WRITE) if self.poller.edge else bits
         try:
-            outcome = self.wait_fd(fd, bits, deadline, "descriptor", fd)
+            return self.wait_fd(fd, bits, deadline, "descriptor", fd)
         finally:
-            entry = &self.fds[fd]
-            if entry.readers.head == NULL and entry.writers.head == NULL and entry.watcher == NULL:
-                self.poller.disarm(fd)
-                entry.armed = 0
-                entry.gen += 1
-        return outcome
+            self.disarm_after_wait(fd)
 
     cdef int forget_fd(self, int fd) except -1:
         """To be called before a descriptor is closed: late events are ignored, whoever waits for it goes on
@@ -288,8 +299,8 @@ cdef class Loop(Scheduler):
         if fd < 0 or fd >= self.fd_capacity:
             return 0
         entry = &self.fds[fd]
-        if entry.armed and not self.poller.edge:
-            self.poller.disarm(fd)
+        if entry.armed:
+            self.poller.forget(fd)
         entry.armed = 0
         entry.gen += 1
         entry.watcher = NULL

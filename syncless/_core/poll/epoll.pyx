@@ -48,7 +48,6 @@ cdef enum:
 cdef class EpollPoller(Poller):
     def __cinit__(self):
         self.name = "epoll"
-        self.edge = True
         self.epoll_fd = -1
 
     def __dealloc__(self):
@@ -76,12 +75,15 @@ cdef class EpollPoller(Poller):
             # generation and a fresh look at its readiness.
             if errno != EEXIST or epoll_ctl(self.epoll_fd, EPOLL_CTL_MOD, fd, &event) < 0:
                 raise OSError(errno, f"descriptor {fd} cannot be waited for (epoll_ctl)")
-        return 0
+        return READ | WRITE
 
     cdef int disarm(self, int fd) noexcept:
         cdef epoll_event event
         epoll_ctl(self.epoll_fd, EPOLL_CTL_DEL, fd, &event)
         return 0
+
+    cdef int forget(self, int fd) noexcept:
+        return 0                                # close() takes it out of the epoll set
 
     cdef int wait(self, PollEvent* events, int room, int64_t timeout) except -1:
         cdef epoll_event raw[BATCH]
@@ -119,6 +121,7 @@ cdef class EpollPoller(Poller):
             events[kept].bits = (READ if seen & (EPOLLIN | EPOLLRDHUP | EPOLLERR | EPOLLHUP) else 0) | (
                 WRITE if seen & (EPOLLOUT | EPOLLERR | EPOLLHUP) else 0) | (
                 HANGUP if seen & (EPOLLRDHUP | EPOLLERR | EPOLLHUP) else 0)
+            events[kept].disarmed = 0           # every edge is reported
             kept += 1
         return kept
 

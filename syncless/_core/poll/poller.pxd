@@ -11,11 +11,11 @@ cdef struct PollEvent:
     int fd
     uint32_t gen    # the generation that arm() was given: an event of an older one is stale
     int bits        # READ | WRITE | HANGUP; an error counts as all
+    int disarmed    # those of them that will not be reported again until the next arm()
 
 
 cdef class Poller:
     cdef readonly str name
-    cdef bint edge
     cdef readonly int wake_fd       # a byte written here makes wait() return
     cdef int open(self) except -1
     cdef int open_wake_pipe(self) except -1
@@ -24,6 +24,7 @@ cdef class Poller:
     cdef int wake_read
     cdef int arm(self, int fd, uint32_t gen, int bits) except -1
     cdef int disarm(self, int fd) noexcept
+    cdef int forget(self, int fd) noexcept
     cdef int wait(self, PollEvent* events, int room, int64_t timeout) except -1
     cdef void wake(self) noexcept nogil
     cdef void close(self) noexcept

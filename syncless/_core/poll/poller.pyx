@@ -1,13 +1,16 @@
-"""What a backend must do: six functions and three attributes. One file per facility: epoll, select.
+"""What a backend must do: seven functions and two attributes. One file per facility: epoll, select.
 
 open()                  take the descriptors it needs; called again in a child after fork
-arm(fd, gen, bits)      report the next time that fd is ready for bits. An edge-triggered backend (`edge` true) needs one call per
-                        descriptor and then reports every edge; the others report once and forget
-disarm(fd)              report it no more; unknown descriptors are ignored
+arm(fd, gen, bits)      report when fd is next ready for bits. Returns the directions that are armed from now on: at least bits.
+                        Each stays armed until an event names it in `disarmed`, or disarm() or forget()
+disarm(fd)              report fd no more; unknown descriptors are ignored
+forget(fd)              as disarm(fd), for a descriptor that is closed next: free where the kernel forgets it by itself
 wait(events, room, ns)  fill in up to `room` events, waiting up to ns nanoseconds (NEVER: without end), with the GIL released.
                         Returns their number; 0 also after a signal or wake()
 wake()                  make a wait() that runs in another thread return; callable from any thread, without the GIL
 close()                 give everything back
+
+Whether a backend reports every edge or one event per arm() is told by what arm() returns and by `disarmed`, and nowhere else.
 
 wake() writes to `wake_fd`, one end of a pipe, and so may whoever cannot call it: the interpreter writes there
 when a signal comes (signal.set_wakeup_fd).
@@ -33,6 +36,9 @@ cdef class Poller:
 
     cdef int disarm(self, int fd) noexcept:
         return 0
+
+    cdef int forget(self, int fd) noexcept:
+        return self.disarm(fd)
 
     cdef int wait(self, PollEvent* events, int room, int64_t timeout) except -1:
         raise NotImplementedError("a backend defines wait()")

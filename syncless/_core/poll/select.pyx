@@ -27,7 +27,6 @@ cdef extern from "<sys/select.h>" nogil:
 cdef class SelectPoller(Poller):
     def __cinit__(self):
         self.name = "select"
-        self.edge = False
         self.armed = {}
 
     def __dealloc__(self):
@@ -48,7 +47,7 @@ cdef class SelectPoller(Poller):
         if known is not None and known[0] == gen:
             bits |= known[1]
         self.armed[fd] = (gen, bits)
-        return 0
+        return bits
 
     cdef int disarm(self, int fd) noexcept:
         self.armed.pop(fd, None)
@@ -107,6 +106,7 @@ cdef class SelectPoller(Poller):
                 events[kept].fd = fd
                 events[kept].gen = gen
                 events[kept].bits = seen
+                events[kept].disarmed = seen
                 kept += 1
                 if bits & ~seen:
                     self.armed[fd] = (gen, bits & ~seen)

@@ -250,9 +250,9 @@ cdef class FdCase(Case):
 
     cdef int enter(self) except -1:
         cdef Loop loop = <Loop> self.loop
-        cdef FdEntry* entry = loop.entry(self.fd)
-        loop.poller.arm(self.fd, entry.gen, self.bit)
-        entry.armed |= (READ | WRITE) if loop.poller.edge else self.bit
+        cdef FdEntry* entry
+        loop.arm_for_wait(self.fd, self.bit)
+        entry = loop.entry(self.fd)
         queue_add(&entry.readers if self.bit == READ else &entry.writers, self)
         return 0
 
@@ -264,11 +264,7 @@ cdef class FdCase(Case):
         entry = &loop.fds[self.fd]
         if self.queued:
             queue_remove(&entry.readers if self.bit == READ else &entry.writers, self)
-        if entry.armed and entry.readers.head == NULL and entry.writers.head == NULL and entry.watcher == NULL:
-            loop.poller.disarm(self.fd)         # it may belong to somebody who closes it
-            entry.armed = 0
-            entry.gen += 1
-        return 0
+        return loop.disarm_after_wait(self.fd)
 
 
 cdef void time_is_over(void* owner) noexcept:
