@@ -10,8 +10,11 @@ from typing import Any
 
 import syncless
 from syncless.cli.config import COMMAND_ONLY, ConfigError, Options, from_platform, show
+from syncless.cli.help import Parser, limit_rows
 from syncless.patches import AREAS, OFF
 from syncless.wsgi import Limits
+
+Group = argparse._ArgumentGroup
 
 
 def limit(text: str) -> tuple[str, float]:
@@ -44,170 +47,224 @@ def sni(text: str) -> tuple[str, str | tuple[str, str]]:
     return name, (certfile, keyfile) if keyfile else certfile
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def make_parser() -> Parser:
+    parser = Parser(
         prog="syncless",
         argument_default=argparse.SUPPRESS,  # config.py has the defaults, and what comes before them
-        usage="syncless [serve] [option ...] application\n       syncless run program.py [argument ...]\n       syncless console [PID]",
+        add_help=False,
+        usage="syncless [serve] [option ...] application\n"
+        "       syncless run program.py [argument ...]\n"
+        "       syncless console [PID]",
         description="Serves a WSGI callable, a web.py or CherryPy application or a BaseHTTPRequestHandler class.",
-        epilog="Limits and their defaults: "
-        + ", ".join(f"{field.name}={field.default}" for field in dataclasses.fields(Limits))
-        + ". --no-patch-AREA leaves one area of the patch out: "
-        + ", ".join(area for area in AREAS if area not in OFF)
-        + "; --patch-cpu adds long computations (compression, hashing). SYNCLESS_LOOP=select or epoll chooses how the loop waits.",
+        epilog=EPILOG,
     )
-    parser.add_argument(
+    for title, add in GROUPS.items():
+        add(parser.add_argument_group(title))
+    return parser
+
+
+def _application(group: Group) -> None:
+    group.add_argument(
         "application",
         nargs="?",
-        help="module:attribute or path/to/file.py:attribute, for example myproject.web:app; the attribute may be left out if it is "
-        "application or app, and may be a call of a factory: 'web:create_app()'",
+        help="module:attribute or path/to/file.py:attribute, for example myproject.web:app; the attribute may be "
+        "left out if it is application or app, and may be a call of a factory: 'web:create_app()'",
     )
-    parser.add_argument(
+    group.add_argument(
+        "--factory", action="store_true", help="the attribute is a function that makes the application"
+    )
+    group.add_argument(
+        "--chdir", metavar="DIR", help="change to the directory before importing the application"
+    )
+    group.add_argument(
+        "--check", action="store_true", help="import the application, check the options, and exit"
+    )
+    group.add_argument(
         "--config",
         metavar="FILE",
         help="read options from this TOML file (default: syncless.toml, or [tool.syncless] in pyproject.toml)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--print-config", action="store_true", help="print the options and where each comes from, and exit"
     )
-    parser.add_argument(
-        "--check", action="store_true", help="import the application, check the options, and exit"
-    )
-    parser.add_argument(
-        "--factory", action="store_true", help="the attribute is a function that makes the application"
-    )
-    parser.add_argument(
-        "--bind",
+    group.add_argument("--version", action="version", version=f"syncless {syncless.__version__}")
+    group.add_argument("-h", "--help", action="help", help="show this text and exit")
+
+
+def _addresses(group: Group) -> None:
+    group.add_argument(
         "-b",
+        "--bind",
         action="append",
         metavar="ADDRESS",
-        help="host:port, [ipv6]:port, :port (all addresses), unix:/path, unix:@abstract or fd:number, with http:// or https:// before it "
-        "where they differ; may be repeated (default: the sockets that systemd hands over, else 127.0.0.1:8000; the system chooses port 0)",
+        help="host:port, [ipv6]:port, :port (all addresses), unix:/path, unix:@abstract or fd:number, with "
+        "http:// or https:// before it where they differ; may be repeated (default: the sockets that systemd "
+        "hands over, else 127.0.0.1:8000; the system chooses port 0)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--fd", type=int, action="append", metavar="N", help="serve on this inherited listening socket, too"
     )
-    parser.add_argument("--unix-mode", type=octal, metavar="MODE", help="of UNIX sockets, octal (660)")
-    parser.add_argument("--unix-owner", metavar="USER:GROUP", help="of UNIX sockets")
-    parser.add_argument("--ipv6-only", action="store_true", help="[::] does not take IPv4 connections, too")
-    parser.add_argument(
+    group.add_argument(
+        "--unix-mode", type=octal, metavar="MODE", help="permissions of UNIX sockets, octal (default 660)"
+    )
+    group.add_argument("--unix-owner", metavar="USER:GROUP", help="owner of UNIX sockets")
+    group.add_argument("--ipv6-only", action="store_true", help="[::] does not take IPv4 connections, too")
+    group.add_argument(
+        "--reuse-port",
+        action="store_true",
+        help="let several processes listen on the same port (SO_REUSEPORT)",
+    )
+    group.add_argument(
+        "--no-defer-accept", action="store_true", help="accept connections before their request has come"
+    )
+
+
+def _tls(group: Group) -> None:
+    group.add_argument(
         "--cert",
         metavar="FILE",
         help="serve HTTPS with this PEM certificate chain (and private key, without --key)",
     )
-    parser.add_argument("--key", metavar="FILE", help="its private key")
-    parser.add_argument(
-        "--sni",
-        type=sni,
-        action="append",
-        metavar="NAME=CERT[,KEY]",
-        help="another certificate for clients that ask for NAME",
-    )
-    parser.add_argument(
-        "--client-ca", metavar="FILE", help="clients must show a certificate of one of these PEM authorities"
-    )
-    parser.add_argument(
-        "--ciphers",
-        metavar="LIST",
-        help="suites of TLS 1.2 in OpenSSL's notation (default: Mozilla's intermediate list)",
-    )
-    parser.add_argument(
-        "--tls-min", metavar="VERSION", help="oldest version of TLS, 1.2 or 1.3 (default 1.2)"
-    )
-    parser.add_argument(
+    group.add_argument("--key", metavar="FILE", help="its private key")
+    group.add_argument(
         "--key-password-file",
         metavar="FILE",
         help="a file whose first line is the password of the private keys",
     )
-    parser.add_argument("--plain-http", action="store_true", help="answer plain HTTP on the HTTPS port, too")
-    parser.add_argument(
+    group.add_argument(
+        "--sni",
+        type=sni,
+        action="append",
+        metavar="NAME=CERT[,KEY]",
+        help="another certificate for clients that ask for NAME; may be repeated",
+    )
+    group.add_argument(
+        "--client-ca", metavar="FILE", help="clients must show a certificate of one of these PEM authorities"
+    )
+    group.add_argument(
+        "--ciphers",
+        metavar="LIST",
+        help="suites of TLS 1.2 in OpenSSL's notation (default: Mozilla's intermediate list)",
+    )
+    group.add_argument("--tls-min", metavar="VERSION", help="oldest version of TLS, 1.2 or 1.3 (default 1.2)")
+    group.add_argument("--plain-http", action="store_true", help="answer plain HTTP on the HTTPS port, too")
+
+
+def _proxies(group: Group) -> None:
+    group.add_argument(
         "--trusted",
         action="append",
         metavar="PEER",
-        help="believe what this proxy says of its clients: address, network, unix or *",
+        help="believe what this proxy says of its clients: address, network, unix or *; may be repeated",
     )
-    parser.add_argument(
+    group.add_argument(
         "--trusted-field",
         action="append",
         metavar="NAME",
         help="a field that it sets; name all of them (default x-forwarded-for)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--proxy-protocol",
         action="store_true",
         help="trusted peers begin with a PROXY header (version 1 or 2)",
     )
-    parser.add_argument(
-        "--access-log-format", metavar="FORMAT", help="combined, common, json or Apache's atoms"
-    )
-    parser.add_argument(
-        "--error-log", metavar="FILE", help="where errors go instead of stderr; SIGUSR1 opens log files anew"
-    )
-    parser.add_argument(
+
+
+def _logs(group: Group) -> None:
+    group.add_argument(
         "--access-log",
         metavar="FILE",
         nargs="?",
         const="-",
         help="log each request in Apache's combined format; - or no FILE is stdout",
     )
-    parser.add_argument(
-        "--limit",
-        "-l",
-        type=limit,
-        action="append",
-        metavar="NAME=VALUE",
-        help="set a limit, see below; may be repeated",
+    group.add_argument(
+        "--access-log-format", metavar="FORMAT", help="combined (default), common, json or Apache's atoms"
     )
-    parser.add_argument(
-        "--chdir", metavar="DIR", help="change to the directory before importing the application"
+    group.add_argument(
+        "--error-log", metavar="FILE", help="where errors go instead of stderr; SIGUSR1 opens log files anew"
     )
-    parser.add_argument(
-        "--reuse-port",
-        action="store_true",
-        help="let several processes listen on the same port (SO_REUSEPORT)",
-    )
-    parser.add_argument(
-        "--no-defer-accept", action="store_true", help="accept connections before their request has come"
-    )
-    parser.add_argument(
-        "--workers",
+    group.add_argument("-q", "--quiet", action="store_true", help="do not print where it listens")
+
+
+def _processes(group: Group) -> None:
+    group.add_argument(
         "-w",
+        "--workers",
         type=int,
         metavar="N",
         help="number of worker processes (default 0: serve from this process)",
     )
-    parser.add_argument(
+    group.add_argument(
+        "--preload", action="store_true", help="import the application once, before the workers start"
+    )
+    group.add_argument(
         "--reload",
         action="store_true",
         help="start new workers when a Python or TOML file below the working directory changes",
     )
-    parser.add_argument(
+    group.add_argument(
         "--reload-path",
         action="append",
         metavar="PATH",
         help="reload when any file below this path changes, too; may be repeated",
     )
-    parser.add_argument(
-        "--preload", action="store_true", help="import the application once, before the workers start"
-    )
-    parser.add_argument(
+    group.add_argument("--pid", metavar="FILE", help="write the process number there")
+
+
+def _patch(group: Group) -> None:
+    group.add_argument(
         "--no-patch",
         action="store_true",
         help="leave the standard library as it is: a call that waits holds up all requests then",
     )
+    on = [area for area in AREAS if area not in OFF]
+    group._group_actions.append(
+        argparse.Action(
+            ["--no-patch-AREA"], "area", nargs=0, help=f"leave one area as it is: {', '.join(on)}"
+        )
+    )
     for area in AREAS:
         turn_on = area in OFF
-        parser.add_argument(
+        group.add_argument(
             f"--{'' if turn_on else 'no-'}patch-{area}",
             dest="areas",
             action="append_const",
             const=(area, turn_on),
-            help=argparse.SUPPRESS,
+            help="long computations (compression, hashing) run in threads" if turn_on else argparse.SUPPRESS,
         )
-    parser.add_argument("--pid", metavar="FILE", help="write the process number there")
-    parser.add_argument("--quiet", "-q", action="store_true", help="do not print where it listens")
-    parser.add_argument("--version", action="version", version=f"syncless {syncless.__version__}")
-    return parser
+
+
+def _limits(group: Group) -> None:
+    group.add_argument(
+        "-l",
+        "--limit",
+        type=limit,
+        action="append",
+        metavar="NAME=VALUE",
+        help="set one of these limits, in bytes or seconds; may be repeated. The defaults are shown:",
+    )
+    group._group_actions += limit_rows()  # rows of the help, and no options
+
+
+GROUPS = {
+    "application": _application,
+    "addresses": _addresses,
+    "TLS": _tls,
+    "proxies": _proxies,
+    "logs": _logs,
+    "processes": _processes,
+    "patch of the standard library": _patch,
+    "limits": _limits,
+}
+EPILOG = """environment:
+  SYNCLESS_NAME=VALUE sets an option, SYNCLESS_LIMIT_NAME=VALUE a limit.
+  PORT and WEB_CONCURRENCY count where nothing else says --bind and --workers.
+  SYNCLESS_LOOP=select or epoll chooses how the loop waits.
+
+example:
+  syncless myproject.web:app --bind :8000 --workers 4 --limit head_seconds=10
+"""
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

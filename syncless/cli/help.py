@@ -1,0 +1,111 @@
+"""What ``syncless --help`` prints: the options in groups, each limit with its default, colour on a terminal.
+
+Takes the parser's groups (arguments.py) and the texts that stand below the fields of Limits. Since 3.14 argparse
+has colours of its own; they are off, so that help looks the same everywhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import dataclasses
+import inspect
+import itertools
+import os
+import re
+import sys
+import textwrap
+from typing import IO, Any
+
+from syncless.http.limits import Limits
+
+BOLD, GREEN, PLAIN = "\033[1m", "\033[32m", "\033[0m"
+COLUMN = 30
+"""Where the sentences begin."""
+WIDEST = 110
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose help has colours on a terminal."""
+
+    def __init__(self, **options: Any):
+        super().__init__(**options, formatter_class=Formatter)
+        self.color = False
+
+    def print_help(self, file: Any = None) -> None:
+        stream = sys.stdout if file is None else file
+        text = self.format_help()
+        self._print_message(painted(text) if is_colourful(stream) else text, stream)
+
+
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """``-b, --bind ADDRESS`` instead of ``-b ADDRESS, --bind ADDRESS``."""
+
+    def __init__(self, prog: str, **options: Any):
+        width = min(WIDEST, argparse.HelpFormatter(prog)._width)
+        super().__init__(prog, max_help_position=COLUMN, width=width)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Wraps a sentence, and leaves lines as they are."""
+        return super()._fill_text(text, width, indent) if "\n" in text else textwrap.fill(text, width)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if not action.option_strings or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        value = self._format_args(action, self._get_default_metavar_for_optional(action))
+        return f"{', '.join(action.option_strings)} {value}"
+
+
+def is_colourful(stream: IO[str]) -> bool:
+    """Whether escape sequences may be written there; see https://no-color.org."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def painted(text: str) -> str:
+    """The help with its headings in bold and its options in green."""
+    text = re.sub(r"^(\w[^:\n]*:)", rf"{BOLD}\1{PLAIN}", text, flags=re.MULTILINE)
+    return re.sub(r"^  ((?:-\w, )?--[\w-]+|\w+(?= \())", rf"  {GREEN}\1{PLAIN}", text, flags=re.MULTILINE)
+
+
+def limit_rows() -> list[argparse.Action]:
+    """Each limit, as a row of the help that is no option."""
+    texts = explained()
+    return [
+        argparse.Action(
+            [f"{field.name} ({measure(field.name, field.default)})"],
+            field.name,
+            nargs=0,
+            help=texts.get(field.name),
+        )
+        for field in dataclasses.fields(Limits)
+    ]
+
+
+def measure(name: str, value: Any) -> str:
+    """A limit's default with its unit: 1 GiB, 30 s, 240 B/s, 100."""
+    if value and name.endswith("_seconds"):
+        return f"{value:g} s"
+    if not value or not name.endswith(("_bytes", "_rate", "_line")):
+        return f"{value:g}" if isinstance(value, float) else str(value)
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if value % (1 << power) == 0:
+            return f"{value >> power} {unit}"
+    return f"{value} B/s" if name.endswith("_rate") else f"{value} B"
+
+
+def explained() -> dict[str, str]:
+    """The sentences below the fields of Limits; none where its source is not installed."""
+    try:
+        tree = ast.parse(inspect.getsource(Limits))
+    except OSError:
+        return {}
+    texts: dict[str, str] = {}
+    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+    for field, text in itertools.pairwise(body):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(text, ast.Expr)
+        ):
+            texts[field.target.id] = " ".join(ast.literal_eval(text.value).split()).replace("%", "%%")
+    return texts

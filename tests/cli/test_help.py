@@ -1,0 +1,89 @@
+"""`syncless --help`, as somebody reads it in a terminal or through a pipe."""
+
+import dataclasses
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+
+from syncless.cli.arguments import GROUPS, make_parser
+from syncless.cli.help import explained, measure
+from syncless.wsgi import Limits
+from tests.cli.test_loading import command, environment
+
+ESCAPE = re.compile(r"\033\[\d*m")
+
+
+def piped(**more):
+    done = subprocess.run(
+        command("--help"), env=environment(**more), capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def on_terminal(**more):
+    """What the command writes to a terminal."""
+    ours, theirs = pty.openpty()
+    variables = {"TERM": "xterm", "COLUMNS": "80", **more}
+    process = subprocess.Popen(
+        command("--help"), env=environment(**variables), stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    text = b""
+    try:
+        while data := os.read(ours, 65536):
+            text += data
+    except OSError:  # EIO: its last writer has closed it
+        pass
+    finally:
+        os.close(ours)
+    assert process.wait(60) == 0
+    return text.decode().replace("\r\n", "\n")
+
+
+def test_options_stand_in_groups_with_an_example_at_the_end():
+    text = piped(COLUMNS="80")
+    headings = re.findall(r"^(\w[\w ]+):$", text, re.MULTILINE)
+    assert headings == [*GROUPS, "environment", "example"]
+    assert text.rstrip().splitlines()[-1].startswith("  syncless myproject.web:app --bind ")
+    options = {name for action in make_parser()._actions for name in action.option_strings}
+    shown = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", text))
+    assert {name for name in options if not name.startswith("--no-patch-")} <= shown
+    assert all(len(line) <= 80 for line in text.partition("environment:")[0].splitlines())
+
+
+def test_each_limit_is_explained_with_its_default_and_unit():
+    text = " ".join(piped(COLUMNS="100").split())
+    sentences = explained()
+    for field in dataclasses.fields(Limits):
+        shown = f"{field.name} ({measure(field.name, field.default)}) {sentences[field.name]}".replace(
+            "%%", "%"
+        )
+        assert shown in text
+    assert "head_seconds (30 s) Seconds from" in text and "body_bytes (1 GiB) Bytes of" in text
+
+
+def test_colours_are_for_terminals_only():
+    assert not ESCAPE.search(piped(TERM="xterm"))
+    coloured = on_terminal()
+    assert ESCAPE.search(coloured) and ESCAPE.sub("", coloured) == piped(COLUMNS="80")
+
+
+@pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_colours_can_be_turned_off(variables):
+    assert "\033" not in on_terminal(**variables)
+
+
+def test_limits_are_shown_where_their_source_is_missing(tmp_path):
+    program = (
+        "import inspect; inspect.getsource = lambda it: (_ for _ in ()).throw(OSError())\n"
+        "import sys; from syncless.cli import main; sys.exit(main(['--help']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0 and "head_seconds (30 s)" in done.stdout
