@@ -1,14 +1,14 @@
-"""The standard library made cooperative, in place: whatever waits parks its tasklet, and unmodified blocking
-programs run concurrently.
+"""The standard library made cooperative, in place: a call that waits parks its tasklet, and unmodified
+blocking programs run concurrently.
 
 ::
 
     from syncless.patches import patch_all
     patch_all()                         # before or after any import
 
-Nothing of the standard library is copied. A few primitives are replaced, and what stands on them (threading,
-queue, ssl, subprocess, http, selectors, asyncio ...) waits cooperatively by itself. `describe()` shows each
-of them; `patched()` takes everything back at its end.
+Nothing of the standard library is copied. A few primitives are replaced, and the modules that use them
+(threading, queue, ssl, subprocess, http, selectors, asyncio ...) wait cooperatively by themselves.
+`describe()` shows each replacement; `patched()` undoes them at the end of its block.
 """
 
 from __future__ import annotations
@@ -56,28 +56,29 @@ AREAS: dict[str, Callable[[Patcher], None]] = {
     "kdf": kdf.patch,
     "cpu": cpu.patch,
 }
-"""What can be patched, in the order in which patch_all() does it."""
+"""What can be patched, in the order of patch_all()."""
 
 OFF = frozenset({"cpu"})
-"""Areas that are patched only if they are asked for."""
+"""Areas that are patched only on request."""
 
 _registry = Registry()
 
 
 def patch_all(**choice: bool) -> list[str]:
-    """Patches all areas but those that are turned off by name (``thread=False``); ``cpu=True`` turns that
-    area on, which is off by itself.
+    """Patches all areas but those turned off by name (``thread=False``). ``cpu=True`` turns on that area,
+    which is off by default.
 
-    Returns the areas that were not patched yet.
-
-    Idempotent. TypeError for an area that there is not.
+    Returns the areas that were not patched yet. Idempotent. TypeError for an unknown area.
     """
     for name in choice:
         if name not in AREAS:
-            raise TypeError(f"there is no area {name!r}; there are {', '.join(AREAS)}")
-    return _registry.apply(
-        {area: patch for area, patch in AREAS.items() if choice.get(area, area not in OFF)}
-    )
+            raise TypeError(_unknown(name))
+    wanted = {area: patch for area, patch in AREAS.items() if choice.get(area, area not in OFF)}
+    return _registry.apply(wanted)
+
+
+def _unknown(area: str) -> str:
+    return f"unknown area {area!r}; choose from {', '.join(AREAS)}"
 
 
 def _apply(area: str) -> bool:
@@ -85,12 +86,12 @@ def _apply(area: str) -> bool:
 
 
 def patch_time() -> bool:
-    """time.sleep. As all of these: False if it has been patched already."""
+    """time.sleep. Like all of these functions, returns False if the area was patched already."""
     return _apply("time")
 
 
 def patch_socket() -> bool:
-    """socket.socket, and with it every client and server that stands on it."""
+    """socket.socket, and with it every client and server that uses sockets."""
     return _apply("socket")
 
 
@@ -110,7 +111,7 @@ def patch_select() -> bool:
 
 
 def patch_asyncio() -> bool:
-    """Which loop of asyncio runs is noted per tasklet."""
+    """asyncio's running loop is noted per tasklet."""
     return _apply("asyncio")
 
 
@@ -120,7 +121,7 @@ def patch_thread() -> bool:
 
 
 def patch_queue() -> bool:
-    """queue.SimpleQueue; the other queues stand on locks."""
+    """queue.SimpleQueue; the other queues use locks."""
     return _apply("queue")
 
 
@@ -135,7 +136,7 @@ def patch_signal() -> bool:
 
 
 def patch_files() -> bool:
-    """Files, pipes and FIFOs: os.open, os.read, os.stat and their kin, and what open() makes."""
+    """Files, pipes and FIFOs: os.open, os.read, os.stat and their kin, and the objects that open() makes."""
     return _apply("files")
 
 
@@ -160,7 +161,7 @@ def patch_kdf() -> bool:
 
 
 def patch_cpu() -> bool:
-    """Compression and hashing of a megabyte and more. Not part of patch_all() unless asked for."""
+    """Compression and hashing of a megabyte and more. patch_all() leaves it out by default."""
     return _apply("cpu")
 
 
@@ -175,23 +176,23 @@ def patch_drivers() -> bool:
 
 
 def is_patched(area: str) -> bool:
-    """Whether the area's changes are in force. ValueError for one that there is not."""
+    """Whether the area's changes are in force. ValueError for an unknown area."""
     if area not in AREAS:
-        raise ValueError(f"there is no area {area!r}; there are {', '.join(AREAS)}")
+        raise ValueError(_unknown(area))
     return area in _registry.areas()
 
 
 def unpatch(*areas: str) -> None:
-    """Takes changes back: of these areas, or all. Tasklets that wait in a patched call go on waiting
-    there."""
+    """Undoes the changes of these areas, or all changes. A tasklet that waits in a patched call goes on
+    waiting there."""
     for area in areas:
-        is_patched(area)  # says so if there is no such area
+        is_patched(area)  # raises ValueError for an unknown area
     _registry.undo(*(areas or reversed(_registry.areas())))
 
 
 @contextmanager
 def patched(**choice: bool) -> Iterator[list[str]]:
-    """patch_all() for as long as the block lasts; what was patched before stays so."""
+    """patch_all() for as long as the block lasts. Areas patched before stay patched."""
     areas = patch_all(**choice)
     try:
         yield areas
@@ -201,7 +202,7 @@ def patched(**choice: bool) -> Iterator[list[str]]:
 
 
 def changes() -> list[Change]:
-    """What is changed now, in order."""
+    """The changes that are in force, in the order in which they were made."""
     return _registry.changes()
 
 

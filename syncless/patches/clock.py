@@ -15,13 +15,10 @@ _sleep = time.sleep
 def sleep(seconds: Any, /) -> None:
     """time.sleep, cooperative: parks the tasklet; the others run."""
     if not isinstance(seconds, (int, float)):
-        seconds = (
-            seconds.__float__()
-            if hasattr(seconds, "__float__")
-            else seconds.__index__()
-            if hasattr(seconds, "__index__")
-            else seconds
-        )
+        for convert in ("__float__", "__index__"):
+            if hasattr(seconds, convert):
+                seconds = getattr(seconds, convert)()
+                break
         if not isinstance(seconds, (int, float)):
             raise TypeError(f"'{type(seconds).__name__}' object cannot be interpreted as an integer")
     if isinstance(seconds, float) and math.isnan(seconds):

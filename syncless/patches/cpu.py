@@ -17,9 +17,9 @@ from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
 
 ABOVE = 1 << 20
-"""Bytes: what is smaller is computed at once."""
+"""Bytes. Smaller data is processed at once."""
 EXPANSION = 1032
-"""What zlib makes of a byte at most."""
+"""The most bytes that zlib makes of one."""
 
 _pool = ThreadPool(8)
 
@@ -38,10 +38,10 @@ def _sized(original: Callable[..., Any], index: int) -> Callable[..., Any]:
 
 
 def _expands(original: Callable[..., Any], unlimited: int) -> Callable[..., Any]:
-    """decompress of a decompressor: a little data may become very much, so what is above the limit is made in
-    a thread.
+    """decompress of a decompressor. A little data may become very much, so output beyond ABOVE bytes is made
+    in a thread.
 
-    `unlimited`: the max_length that means so.
+    `unlimited`: the max_length that means no limit.
     """
 
     @functools.wraps(original)
@@ -64,17 +64,14 @@ def _decompress(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def decompress(data: Any, /, wbits: int = zlib.MAX_WBITS, bufsize: int = zlib.DEF_BUF_SIZE) -> Any:
-        if (
-            not isinstance(data, (bytes, bytearray, memoryview))
-            or len(data) * EXPANSION < ABOVE
-            or not parks_now()
-        ):
+        small = not isinstance(data, (bytes, bytearray, memoryview)) or len(data) * EXPANSION < ABOVE
+        if small or not parks_now():
             return original(data, wbits, bufsize)
         if len(data) < ABOVE:
             unpacker = zlib.decompressobj(wbits)
             try:
                 made = unpacker.decompress(data, ABOVE)
-            except zlib.error:  # the same in the words of the function
+            except zlib.error:  # the function words it differently
                 return original(data, wbits, bufsize)
             if unpacker.eof:
                 return made
@@ -123,17 +120,7 @@ def patch(patcher: Patcher) -> None:
     for kind, unlimited in ((type(unpacker), 0), (getattr(zlib, "_ZlibDecompressor", None), -1)):
         if kind is not None:
             patcher.member_in_place(kind, "decompress", _expands(vars(kind)["decompress"], unlimited), why)
-    when_imported(
-        patcher,
-        "_bz2",
-        _methods(
-            ("BZ2Compressor", "compress"), ("BZ2Compressor", "flush"), ("BZ2Decompressor", "decompress")
-        ),
-    )
-    when_imported(
-        patcher,
-        "_lzma",
-        _methods(
-            ("LZMACompressor", "compress"), ("LZMACompressor", "flush"), ("LZMADecompressor", "decompress")
-        ),
-    )
+    for module, prefix in (("_bz2", "BZ2"), ("_lzma", "LZMA")):
+        compressor, decompressor = f"{prefix}Compressor", f"{prefix}Decompressor"
+        changed = _methods((compressor, "compress"), (compressor, "flush"), (decompressor, "decompress"))
+        when_imported(patcher, module, changed)

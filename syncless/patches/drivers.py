@@ -1,7 +1,6 @@
-"""Database drivers that wait in C, where no patch reaches: psycopg2 and psycopg 3 have hooks for it, which
-are set when they are imported.
+"""Database drivers that wait in C, where no patch reaches: psycopg2 and psycopg 3 have hooks for it.
 
-They may have been imported before the patch, or be imported after it. See psycopg2.py for that one.
+The hooks are set when the driver is imported, or now if it has been. psycopg2 has a file of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from syncless.patches.registry import Patcher
 
 
 def _psycopg(patcher: Patcher, waiting: Any) -> None:
-    """It has several ways to wait; the one that stands on selectors is cooperative."""
+    """psycopg has several ways to wait. The one that uses selectors is cooperative."""
     patcher.member_of_module(waiting, "wait", waiting.wait_selector, "waits in C")
 
 

@@ -1,8 +1,7 @@
-"""asyncio: which of its loops runs is noted by the interpreter for the OS thread; under the patch it is noted
-for the tasklet.
+"""asyncio: the interpreter notes one running loop per OS thread; under the patch each tasklet has its own.
 
-So several tasklets can be in asyncio.run() at the same time, as several threads can. What a loop waits in is
-patched by polling.py.
+So several tasklets can be in asyncio.run() at the same time, as several threads can. The calls in which a
+loop waits are patched by polling.py.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from syncless.patches.registry import Patcher
 from syncless.tools.otherhubs import watch_hubs
 
 _forks = 0
-"""How many times this process has been the child of a fork, counting its parents."""
+"""Number of forks between the first process and this one."""
 
 
 def _after_fork_in_child() -> None:
@@ -29,10 +28,9 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class _Running:
-    """Takes the note of a tasklet's loop away while others run, and the hooks for asynchronous generators
-    with it.
+    """Takes away the note of a tasklet's loop, and its hooks for asynchronous generators, while others run.
 
-    The child of a fork runs no loop of its parent's: the note is not made again there.
+    The child of a fork runs no loop of its parent, so the note is not restored there.
     """
 
     def __init__(self, loop: Any, note: Any):

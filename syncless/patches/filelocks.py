@@ -1,7 +1,7 @@
 """Locks on files: flock, lockf, and fcntl's commands that wait.
 
-The kernel has no descriptor for them, so a tasklet that waits tries again and again, after 1 ms first and 50
-ms at last.
+The kernel has no descriptor for them, so a waiting tasklet tries again and again: first after 1 ms, finally
+every 50 ms.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _patiently(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def patch(patcher: Patcher) -> None:
-    why = "waits for who has the lock"
+    why = "waits until the lock is released"
     if fcntl is not None:
         whole, part, control = FileFunction(fcntl.flock), FileFunction(fcntl.lockf), FileFunction(fcntl.fcntl)
         for name, new in (("flock", _locks(whole)), ("lockf", _locks(part)), ("fcntl", _controls(control))):
@@ -47,7 +47,7 @@ def patch(patcher: Patcher) -> None:
 
 
 def _number(fd: Any) -> Any:
-    """What is neither a number nor a file is left to the function itself to refuse."""
+    """The descriptor of a file. Anything else is passed on, for the function itself to accept or refuse."""
     return fd if isinstance(fd, int) or not hasattr(fd, "fileno") else fd.fileno()
 
 

@@ -1,8 +1,7 @@
-"""Files, pipes and FIFOs: os.read and its kin, open, stat and theirs, and io.FileIO, on which all files
-stand.
+"""Files, pipes and FIFOs: os.read, os.open, os.stat and their kin, and io.FileIO, the base of all files.
 
-What is in memory is read at once, and a file system that has always answered at once is called directly; the
-rest is done in threads. The rule is told in syncless._core.calls.filesystems.
+Data in memory is read at once, and a file system that has always answered at once is called directly. All
+other calls are made in threads. syncless/_core/calls/filesystems.pyx explains the rule.
 """
 
 from __future__ import annotations
@@ -42,35 +41,10 @@ DESCRIPTORS: dict[str, Callable[..., Any]] = {
     "pread": descriptors.pread,
     "pwrite": descriptors.pwrite,
 }
-PATHS = (
-    *(
-        "stat",
-        "lstat",
-        "access",
-        "statvfs",
-        "pathconf",
-        "readlink",
-        "getxattr",
-        "setxattr",
-        "listxattr",
-        "removexattr",
-    ),
-    *(
-        "chmod",
-        "lchmod",
-        "chown",
-        "lchown",
-        "utime",
-        "truncate",
-        "mkdir",
-        "rmdir",
-        "unlink",
-        "remove",
-        "mkfifo",
-        "mknod",
-    ),
-    *("preadv", "pwritev"),
-)
+PATHS = """
+    stat lstat access statvfs pathconf readlink getxattr setxattr listxattr removexattr
+    chmod lchmod chown lchown utime truncate mkdir rmdir unlink remove mkfifo mknod preadv pwritev
+""".split()
 TWO_PATHS = ("rename", "replace", "link", "symlink")
 SOMETIMES = ("fstat", "fstatvfs", "ftruncate", "fchmod", "fchown", "close", "lseek")
 BY_NATURE = ("fsync", "fdatasync", "sync", "posix_fallocate", "copy_file_range")
@@ -83,7 +57,7 @@ FILE = {
 FILE_SOMETIMES = ("close", "seek", "truncate")
 ENTRY = ("stat", "is_dir", "is_file", "is_symlink")
 SUPPORTED = ("supports_dir_fd", "supports_effective_ids", "supports_fd", "supports_follow_symlinks")
-"""Sets of functions of os, which must know the new ones."""
+"""Sets of functions in os, to which the new functions are added."""
 
 EVENT_PAUSE = 0.002
 """Seconds between two tries to write to an eventfd whose counter is full."""
@@ -97,10 +71,10 @@ _splice: Any = getattr(os, "splice", None)
 
 
 class Entries:
-    """What os.scandir gives where the file system is slow: all of it, fetched in a thread."""
+    """The result of os.scandir on a slow file system: all entries, fetched in a thread."""
 
     _left: list[Any] | None = None
-    """None when it has been closed, or all have been taken."""
+    """None once it has been closed or used up."""
 
     def __init__(self) -> None:
         raise TypeError("cannot create 'posix.ScandirIterator' instances")
@@ -153,13 +127,12 @@ def eventfd_read(fd: Any) -> int:
         return _eventfd_read(number)  # type: ignore[no-any-return]
     read = descriptors.read(number, 8)
     if len(read) != 8:
-        raise OSError(0, "Error")  # as unpatched: it is no eventfd
+        raise OSError(0, "Error")  # as unpatched: this is no eventfd
     return int.from_bytes(read, sys.byteorder)
 
 
 def eventfd_write(fd: Any, value: int) -> None:
-    """os.eventfd_write, cooperative. No event tells when there is room for a number: it is tried again and
-    again."""
+    """os.eventfd_write, cooperative. No event says when the counter has room, so it tries again and again."""
     number = fd.fileno() if hasattr(fd, "fileno") else fd
     if type(number) is not int or number < 0 or not os.get_blocking(number):
         _eventfd_write(number, value)
@@ -185,10 +158,9 @@ def _is_readable(fd: int) -> bool:
 def splice(
     src: int, dst: int, count: int, offset_src: Any = None, offset_dst: Any = None, flags: int = 0
 ) -> int:
-    """os.splice, cooperative: tried without waiting, again when both ends are ready.
+    """os.splice, cooperative: tried without waiting, and again when both ends are ready.
 
-    The flag that forbids waiting is for pipes. A socket has a mode of its own, and takes all that a pipe
-    holds.
+    The flag that forbids waiting is for pipes. A socket has its own mode, and takes all that a pipe holds.
     """
     never = os.SPLICE_F_NONBLOCK  # type: ignore[attr-defined,unused-ignore]
     to_socket = not is_file(dst) and stat.S_ISSOCK(os.fstat(dst).st_mode) and os.get_blocking(dst)
@@ -256,7 +228,7 @@ def patch(patcher: Patcher) -> None:
         if hasattr(os, name):
             _replace(patcher, name, _cooperative(name), waits)
     if _eventfd_read is not None:
-        patcher.rebind(os, "eventfd_read", eventfd_read, "waits for somebody to write")
+        patcher.rebind(os, "eventfd_read", eventfd_read, "waits for a writer")
         patcher.rebind(os, "eventfd_write", eventfd_write, "waits for room in the counter")
     if _sendfile is not None:
         patcher.rebind(os, "sendfile", sendfile, "waits for the other side, or for a disk")
@@ -277,14 +249,13 @@ def patch(patcher: Patcher) -> None:
     patcher.note("_io.FileIO.__init__", fileobjects.run_init, waits, lambda: fileobjects.set_slots(False))
     when_imported(patcher, "tempfile", _patch_tempfile)
     for name in ("close", "__exit__"):
-        patcher.member_in_place(
-            mmap.mmap, name, fileobjects.map_close(mmap.mmap.__dict__[name]), "waits for a disk"
-        )
+        new = fileobjects.map_close(mmap.mmap.__dict__[name])
+        patcher.member_in_place(mmap.mmap, name, new, "waits for a disk")
     patcher.member_in_place(mmap.mmap, "flush", fileobjects.map_flush, "waits for a disk")
 
 
 def _patch_tempfile(patcher: Patcher, tempfile: Any) -> None:
-    """Its class that closes keeps os.unlink, should the module be gone when it is needed."""
+    """tempfile's closer keeps os.unlink as a default, in case the module is gone when it runs."""
     for function in vars(tempfile._TemporaryFileCloser).values():
         unlink = getattr(os.unlink, "original", None)
         if unlink is not None and unlink in (getattr(function, "__defaults__", None) or ()):
@@ -302,6 +273,5 @@ def _replace(patcher: Patcher, name: str, new: Any, why: str) -> None:
     if accessor is not None:
         for member, value in list(vars(accessor).items()):
             if value is old or getattr(value, "__func__", None) is old:
-                patcher.member(
-                    accessor, member, new if value is old else staticmethod(new), "keeps os." + name
-                )
+                stands = new if value is old else staticmethod(new)
+                patcher.member(accessor, member, stands, "keeps os." + name)

@@ -16,8 +16,8 @@ def when_imported(
     change: Callable[[Patcher, Any], None],
     around: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> None:
-    """Calls change(patcher, module) now, or when the module is imported, executed inside `around`, for the
-    first time."""
+    """Calls change(patcher, module) now, or when the module is first imported. It is executed inside
+    `around`."""
 
     def change_now(module: Any) -> None:
         change(patcher, module)

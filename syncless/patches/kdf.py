@@ -1,8 +1,8 @@
-"""Keys derived from passwords: they take a tenth of a second and more by design, and are made in threads.
+"""Keys derived from passwords: by design they take a tenth of a second and more, so threads compute them.
 
-A thread costs some fifty microseconds. A call that takes about as long is made directly: the iterations of
-PBKDF2, the memory and the rounds of scrypt and Argon2 tell. bcrypt and the digests of crypt() always take
-longer. All release the GIL but crypt.crypt, in whose place the C library is called.
+A thread costs some fifty microseconds. A call that takes about as long is made directly, judging by the
+iterations of PBKDF2 and by the memory and rounds of scrypt and Argon2. bcrypt and the digests of crypt()
+always take longer. All of them release the GIL but crypt.crypt, so the C library is called instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
 
 PBKDF2_ITERATIONS = 500
-"""As the next two: what takes less than about a quarter of a millisecond is not worth a thread."""
+"""Like the next two: a call that takes less than about a quarter of a millisecond is not worth a thread."""
 SCRYPT_BLOCKS = 1024
 ARGON2_KIB = 256
 
@@ -81,11 +81,12 @@ def _bcrypt(patcher: Patcher, module: Any) -> None:
 
 
 def _argon2(patcher: Patcher, module: Any) -> None:
-    for name, is_short in (
-        ("hash_secret", _short_argon2),
-        ("hash_secret_raw", _short_argon2),
-        ("verify_secret", _short_verify),
-    ):
+    tests: dict[str, Callable[..., bool]] = {
+        "hash_secret": _short_argon2,
+        "hash_secret_raw": _short_argon2,
+        "verify_secret": _short_verify,
+    }
+    for name, is_short in tests.items():
         patcher.rebind(module, name, _long(getattr(module, name), is_short), WHY)
 
 
@@ -101,7 +102,7 @@ def _cryptography(patcher: Patcher, module: Any) -> None:
 
 
 def _crypt(patcher: Patcher, module: Any) -> None:
-    """crypt.crypt keeps the GIL: what is not short is given to crypt_r of the C library."""
+    """crypt.crypt keeps the GIL, so a long computation is given to crypt_r of the C library."""
     library = ctypes.util.find_library("crypt")
     crypt_r = getattr(ctypes.CDLL(library, use_errno=True), "crypt_r", None) if library else None
     if crypt_r is None:

@@ -1,11 +1,10 @@
 """multiprocessing: semaphores shared between processes, and the pipes of its connections.
 
-Its queues, pools, managers and locks stand on the two. Processes that are forked are patched as their parent
-is; those of the start methods spawn and forkserver are fresh interpreters, patched if their main module says
-so.
+Its queues, pools, managers and locks use the two. A forked process is patched if its parent is. The start
+methods spawn and forkserver begin with a fresh interpreter, which is patched if its main module says so.
 
-The kernel has no descriptor for a semaphore, so a tasklet that waits for one tries again and again, after 0.1
-ms first and 5 ms at last; a process in which there is nothing else to do waits in the kernel.
+The kernel has no descriptor for a semaphore, so a waiting tasklet tries again and again: first after 0.1 ms,
+finally every 5 ms. A process that has nothing else to do waits in the kernel.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ FIRST_PAUSE, LAST_PAUSE = 0.0001, 0.005
 """Seconds between two tries."""
 
 RECURSIVE = 0
-"""The kind of semaphore that belongs to who has it: an RLock."""
+"""The kind of semaphore that belongs to its holder: an RLock."""
 
 _os_read, _os_write = os.read, os.write
 _acquire: Any = getattr(SemLock, "acquire", None)
 _release: Any = getattr(SemLock, "release", None)
 _is_mine: Any = getattr(SemLock, "_is_mine", None)
 _owners: dict[int, int] = {}
-"""id of an RLock that this OS thread has -> the tasklet to which it belongs."""
+"""id of an RLock that this OS thread holds -> the tasklet to which it belongs."""
 
 
 def _of_another_tasklet(lock: Any) -> bool:
@@ -54,7 +53,7 @@ def _try(lock: Any) -> bool:
 
 
 def _alone() -> bool:
-    """Whether this thread has nothing to do but to wait."""
+    """Whether this thread has nothing else to do."""
     census = current_loop().census()
     return census.pop("tasklets") == 1 and not any(census.values())
 
@@ -99,17 +98,17 @@ def enter(self: Any) -> bool:
 
 
 def leave(self: Any, *exc_info: Any) -> None:
-    """The end of a block."""
+    """The end of a `with` block."""
     release(self)
 
 
 def is_mine(self: Any) -> bool:
-    """Whether this tasklet has it."""
+    """Whether this tasklet holds it."""
     return bool(_is_mine(self)) and not _of_another_tasklet(self)
 
 
 def _renew_methods() -> None:
-    """Locks keep methods of their semaphore, bound when they were made."""
+    """Rebinds the semaphore's methods that each lock has kept since it was made."""
     synchronize = loaded("multiprocessing.synchronize")
     if synchronize is not None:
         for made in instances_of(synchronize.SemLock):
@@ -125,13 +124,9 @@ def _connections(patcher: Patcher, connection: Any) -> None:
 
 def patch(patcher: Patcher) -> None:
     if SemLock is not None:
-        # noted first, because it must be taken back last
-        patcher.note(
-            "multiprocessing.synchronize.SemLock.__dict__",
-            _renew_methods,
-            "keeps methods of its semaphore",
-            _renew_methods,
-        )
+        # noted first, because it must be undone last
+        target = "multiprocessing.synchronize.SemLock.__dict__"
+        patcher.note(target, _renew_methods, "keeps methods of its semaphore", _renew_methods)
         members = {
             "acquire": acquire,
             "release": release,

@@ -1,7 +1,7 @@
-"""select, poll and epoll: each asks without waiting first, and then waits for an epoll descriptor, which the
-loop can watch.
+"""select, poll and epoll: each first asks without waiting, then waits for an epoll descriptor, which the loop
+can watch.
 
-With them selectors, asyncio and everything else that stands on them wait cooperatively, too.
+So selectors, asyncio and everything else that uses them wait cooperatively too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from syncless.patches.native.pollobjects import watched_by
 from syncless.patches.registry import Patcher
 
 LONGEST = 2_000_000
-"""Seconds that need no second look: the interpreter takes as many."""
+"""Seconds. The interpreter accepts any timeout up to this."""
 LONGEST_POLL = 1000 * LONGEST
 """The same in milliseconds."""
 
@@ -36,7 +36,7 @@ def _deadline(seconds: float | None) -> float:
 
 
 def _wait(fd: int, until: float) -> bool:
-    """Parks until the epoll descriptor has something to tell. False if the time is over."""
+    """Parks until the epoll descriptor has an event. False if the time is over."""
     left = until - time.monotonic()
     if left <= 0:
         return False
@@ -52,7 +52,7 @@ def _is_usual(timeout: Any, least: float, most: float) -> bool:
 
 
 def _let_it_refuse(wait: Callable[[int], object]) -> None:
-    """Has the interpreter look at an unusual timeout, with a descriptor that is ready, so that nothing
+    """Shows an unusual timeout to the interpreter, which may refuse it. The descriptor is ready, so nothing
     waits."""
     left, right = os.pipe()
     try:
@@ -77,11 +77,7 @@ def cooperative_select(rlist: Any, wlist: Any, xlist: Any, timeout: float | None
         _let_it_refuse(lambda ready: _select([], [ready], [], timeout))
     lists = rlist, wlist, xlist
     if type(rlist) is not list or type(wlist) is not list or type(xlist) is not list:
-        lists = (
-            list(rlist),
-            list(wlist),
-            list(xlist),
-        )  # what is used up by looking at it must be looked at twice
+        lists = list(rlist), list(wlist), list(xlist)  # an iterator could be read only once
     give_way()  # a loop around it may never find anything to wait for
     found = _select(*lists, 0)
     if found[0] or found[1] or found[2] or timeout == 0 or _epoll is None:
@@ -98,7 +94,7 @@ def cooperative_select(rlist: Any, wlist: Any, xlist: Any, timeout: float | None
             found = _select(*lists, 0)
             if any(found):
                 return found
-            # an event that was nobody's: another one read what there was; the loop asks again
+            # another tasklet has read the data already: wait for the next event
     return _select(*lists, 0)
 
 
@@ -144,6 +140,5 @@ def patch(patcher: Patcher) -> None:
         patcher.member(_epoll, "poll", epoll_poll, "stops the thread")
     if _poll_type is not None:
         patcher.member_in_place(_poll_type, "poll", poll_poll, "stops the thread")
-    patcher.member(
-        selectors.SelectSelector, "_select", staticmethod(cooperative_select), "keeps select.select"
-    )
+    keeps = staticmethod(cooperative_select)
+    patcher.member(selectors.SelectSelector, "_select", keeps, "keeps select.select")

@@ -1,12 +1,12 @@
 """Waiting for child processes: subprocess, multiprocessing and os.wait* park until the child's own descriptor
 (pidfd) says that it ended.
 
-Where there is no descriptor to wait for (any child, a process group), the call runs in an OS thread.
+Where there is no such descriptor (any child, a process group), the call runs in an OS thread.
 
 Fact: vfork() stops the parent until the child has its program, which the kernel reads from a disk, and
-subprocess keeps the interpreter's lock meanwhile. Decision: a program or a working directory on a file system
-that does not answer at once is started with fork(); subprocess then waits at a pipe, and posix_spawn(), which
-is vfork(), is not used by it. Price: fork copies the parent's page tables. Guarded by
+subprocess keeps the GIL meanwhile. Decision: if the program or the working directory is on a file system that
+does not answer at once, the child is started with fork(). subprocess then waits at a pipe, and does not use
+posix_spawn(), which is vfork(). Price: fork copies the parent's page tables. Guarded by
 tests/patches/test_slow_files.py.
 """
 
@@ -28,24 +28,16 @@ from syncless.patches.registry import Patcher
 
 _stat, _open, _close = FileFunction(os.stat), OpenFunction(os.open), DescriptorFunction(os.close)
 _fork_exec: Any = _posixsubprocess.fork_exec
-_waitpid, _wait, _wait3, _wait4, _waitid, _system = (
-    os.waitpid,
-    os.wait,
-    os.wait3,
-    os.wait4,
-    os.waitid,
-    os.system,
-)
+_waitpid, _wait4, _waitid, _system = os.waitpid, os.wait4, os.waitid, os.system
 
 
 def _until_it_ends(pid: int) -> bool:
-    """Parks until the child has ended, without taking its status. False if that cannot be waited for."""
+    """Parks until the child has ended, without taking its status. False if it has no descriptor."""
     try:
         fd = os.pidfd_open(pid)
     except (OSError, AttributeError) as error:
-        return (
-            getattr(error, "errno", errno.ENOSYS) == errno.ESRCH
-        )  # it is gone, or no child of ours: the call itself says so
+        # gone, or no child of ours: the call itself reports it
+        return getattr(error, "errno", errno.ENOSYS) == errno.ESRCH
     try:
         wait_readable(fd)
     finally:
@@ -101,7 +93,7 @@ def system(command: Any) -> int:
 
 
 def _answers_at_once(program: Any) -> bool:
-    """Whether exec would. Its first bytes are in memory then."""
+    """Whether exec would answer at once. The program's first bytes are in memory then."""
     with contextlib.suppress(PermissionError):  # it may be executable all the same
         fd = _open(program, os.O_RDONLY | os.O_CLOEXEC)
         try:

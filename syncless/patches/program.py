@@ -11,14 +11,14 @@ from syncless.patches import describe, patch_all
 USAGE = """usage: python -m syncless run [--describe] program.py [argument ...]
        python -m syncless run [--describe] -m module [argument ...]
 
-Runs an unchanged Python program with the standard library patched: what would block parks a tasklet, threads are tasklets.
---describe prints what is patched first, to stderr.
+Runs an unchanged Python program with the standard library patched: threads are tasklets, and a call that
+would block parks its tasklet. --describe first prints to stderr what is patched.
 """
 
 
 def run(arguments: list[str]) -> int:
-    """Runs the program with its own arguments; what it raises, SystemExit among it, is raised here. 2 if none
-    is named."""
+    """Runs the program with its own arguments, and raises what it raises, SystemExit included. Returns 2 if
+    no program is named."""
     if arguments[:1] == ["--describe"]:
         patch_all()
         print(describe(), file=sys.stderr)
@@ -26,21 +26,18 @@ def run(arguments: list[str]) -> int:
     if arguments[:1] in (["-h"], ["--help"]):
         print(USAGE, end="")
         return 0
-    if (
-        not arguments
-        or (arguments[0] == "-m" and len(arguments) < 2)
-        or (arguments[0].startswith("-") and arguments[0] != "-m")
-    ):
+    module = arguments[:1] == ["-m"]
+    if len(arguments) < (2 if module else 1) or (arguments[0].startswith("-") and not module):
         print(USAGE, end="", file=sys.stderr)
         return 2
     patch_all()
-    if arguments[0] == "-m":
+    if module:
         sys.argv = arguments[1:]
         sys.path.insert(0, os.getcwd())
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
         return 0
     if not os.path.exists(arguments[0]):
-        print(f"syncless: there is no program {arguments[0]!r}", file=sys.stderr)
+        print(f"syncless: no such program: {arguments[0]}", file=sys.stderr)
         return 2
     sys.argv = arguments
     sys.path.insert(0, os.path.dirname(os.path.abspath(arguments[0])))

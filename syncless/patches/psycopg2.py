@@ -1,15 +1,16 @@
-"""COPY and large objects of psycopg2 are made in threads: it refuses them while a wait callback is set.
+"""COPY and large objects of psycopg2 run in threads: it refuses them while a wait callback is set.
 
-Fact: COPY and `connection.lobject` look first whether a wait callback is set, for the whole process. Danger:
-a tasklet that executes a statement while the callback is away stops all others, for ever if the server lets
-it wait for one of them. Decision: the callback is taken away and set again without a bytecode in between, so
-no other thread can run then. `map` makes the first two calls. psycopg2 then looks for the callback, and what
-it asks the file or the factory for right afterwards sets it again. The statements of such a call wait by the
-callback, in the thread. Price: copy_from and copy_to are made of copy_expert, which asks its file in time.
+Fact: COPY and `connection.lobject` first look whether a wait callback is set, for the whole process. Danger:
+if a tasklet executes a statement while the callback is away, it stops all others, for ever if the server
+makes it wait for one of them. Decision: the callback is removed and set again without a bytecode in between,
+so no other thread can run meanwhile. `map` makes the first two calls. psycopg2 then looks for the callback,
+and right afterwards asks the file or the factory for an attribute, which sets the callback again. Statements
+of such a call wait by the callback, in the thread. Price: copy_from and copy_to are built on copy_expert,
+which asks its file in time.
 
-Fact: a connection that is made under a wait callback is non-blocking. libpq then keeps in memory all that is
-copied faster than the server reads, and waits for ever for the answer to a large `lobject.write`. Decision:
-the connection blocks during these calls.
+Fact: a connection made under a wait callback is non-blocking. libpq then keeps in memory all data that is
+copied faster than the server reads it, and waits for ever for the answer to a large `lobject.write`.
+Decision: the connection blocks during these calls.
 
 Guarded by tests/patches/test_psycopg2.py.
 """
@@ -43,7 +44,7 @@ _pool = ThreadPool(32)
 
 
 class _File:
-    """A file for copy_expert, which looks for `read` right after it has looked for the callback."""
+    """A file for copy_expert, which asks for `read` right after it has looked for the callback."""
 
     read = property(methodcaller("next_read"))
     __class__: Any = property(attrgetter("class_of_file"))  # psycopg2 asks whether it is a text file
@@ -56,7 +57,7 @@ class _File:
 
 
 class _Factory:
-    """A factory for connection.lobject, which is called right after the look for the callback."""
+    """A factory for connection.lobject, which calls it right after it has looked for the callback."""
 
     __call__ = property(methodcaller("next_call"))
 
@@ -65,7 +66,7 @@ class _Factory:
 
 
 def _libpq() -> Any:
-    """The library that the module uses, or None if it is a hidden part of it."""
+    """The libpq that the module uses, or None if it is linked statically."""
     library = ctypes.CDLL(sys.modules["psycopg2._psycopg"].__file__)
     try:
         for name in ("PQisnonblocking", "PQtransactionStatus", "PQclear"):
@@ -79,7 +80,7 @@ def _libpq() -> Any:
 
 
 class Psycopg2:
-    """The module, its wait callback and the calls beside it."""
+    """psycopg2, our wait callback, and the calls that psycopg2 refuses beside a callback."""
 
     def __init__(self, extensions: Any):
         self.extensions = extensions
@@ -89,7 +90,7 @@ class Psycopg2:
         self._blocked: dict[int, int] = {}
         """Threads in which a connection may block -> how many calls deep."""
         self._connections: dict[int, weakref.ref[Any]] = {}
-        """id() of a large object -> its connection. A newer object of that id is noted anew."""
+        """id() of a large object -> its connection. A newer object with that id replaces the entry."""
         self._libpq = _libpq()
 
     def wait(self, connection: Any) -> None:
@@ -109,7 +110,7 @@ class Psycopg2:
                 wait_writable(connection)
 
     def blocking(self, connection: Any, function: Callable[..., Any], *args: Any) -> Any:
-        """function(*args) in a thread, where this connection blocks meanwhile."""
+        """function(*args) in a thread, with this connection in blocking mode."""
         if not parks_now():
             return self._blocking(connection, function, args)
         return _pool.run(self._blocking, connection, function, args)
@@ -124,12 +125,9 @@ class Psycopg2:
                 self._libpq.PQsetnonblocking(address, 0)
             return function(*args)
         except BaseException:
-            if (
-                address is not None
-                and not connection.closed
-                and self._libpq.PQtransactionStatus(address) == ACTIVE
-            ):
-                # a COPY that was broken off: PQexec ends it, the commands under a callback do not
+            alive = address is not None and not connection.closed
+            if alive and self._libpq.PQtransactionStatus(address) == ACTIVE:
+                # a COPY that was broken off: PQexec ends it, commands under a callback do not
                 self._libpq.PQclear(self._libpq.PQexec(address, b""))
             raise
         finally:
@@ -142,7 +140,7 @@ class Psycopg2:
     def unseen(self, call: Callable[[Iterator[Any]], partial[Any]]) -> Any:
         """Makes a call that must not see the callback.
 
-        `call` gets an iterator without items, which sets the callback again when it is asked for one.
+        `call` gets an empty iterator, which sets the callback again when it is asked for an item.
         """
         callback = self.extensions.get_wait_callback()
         restored = filter(None, map(self.set_callback, (callback,)))
@@ -151,10 +149,10 @@ class Psycopg2:
         finally:
             self.set_callback(callback)
 
-    # -- in place of its own ----
+    # -- in place of psycopg2's own --
 
     def cursor_copy_expert(self, cursor: Any, sql: Any, file: Any, size: int = 8192) -> None:
-        text = cursor.mogrify(sql)  # bytes, of which no code can ask anything
+        text = cursor.mogrify(sql)  # bytes: psycopg2 calls no Python code to use them
         if hasattr(file, "read") or hasattr(file, "write"):
             call = lambda restored: partial(self.copy_expert, cursor, text, _File(file, restored), size)  # noqa: E731
         else:
@@ -178,9 +176,8 @@ class Psycopg2:
         names = ",".join(self._name(cursor, each) for each in columns or ())
         names = f"({names})" if names else ""
         options = f"DELIMITER AS {self._text(cursor, sep)} NULL AS {self._text(cursor, null)}"
-        self.cursor_copy_expert(
-            cursor, f"COPY {self._name(cursor, table)}{names} {way} WITH {options}", file, size
-        )
+        sql = f"COPY {self._name(cursor, table)}{names} {way} WITH {options}"
+        self.cursor_copy_expert(cursor, sql, file, size)
 
     def _name(self, cursor: Any, name: str | bytes) -> str:
         if isinstance(name, bytes):
@@ -196,9 +193,8 @@ class Psycopg2:
         factory = kwargs.pop("lobject_factory", args[4] if len(args) > 4 else self.extensions.lobject)
 
         def call(restored: Iterator[Any]) -> partial[Any]:
-            return partial(
-                self.lobject, connection, *args[:4], lobject_factory=_Factory(factory, restored), **kwargs
-            )
+            ours = _Factory(factory, restored)
+            return partial(self.lobject, connection, *args[:4], lobject_factory=ours, **kwargs)
 
         made = self.blocking(connection, self.unseen, call)
         self._connections[id(made)] = weakref.ref(connection)
@@ -252,9 +248,5 @@ def patch(patcher: Patcher, extensions: Any) -> None:
         patcher.member_in_place(extensions.lobject, name, ours.lobject_method(original), "waits in C")
     before = extensions.get_wait_callback()
     extensions.set_wait_callback(ours.wait)
-    patcher.note(
-        "psycopg2.extensions.set_wait_callback",
-        ours.wait,
-        "waits in C",
-        lambda: extensions.set_wait_callback(before),
-    )
+    target = "psycopg2.extensions.set_wait_callback"
+    patcher.note(target, ours.wait, "waits in C", lambda: extensions.set_wait_callback(before))

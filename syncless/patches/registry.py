@@ -1,9 +1,9 @@
-"""What has been patched: one record for each change, by which it is described and undone.
+"""The changes that the patch has made: one record for each, by which it is described and undone.
 
-Three ways to change something, and no others: a member of a class is replaced in place, so that objects made
-earlier have it, too; a module's global is bound to something else, in that module and in every other one that
-has taken it over by ``from ... import``; and the default of a function's argument, where no rebinding
-reaches.
+There are three ways to change something, and no others. A member of a class is replaced in place, so that
+objects made earlier have it too. A module's global is bound to something else, in that module and in every
+module that took it over by ``from ... import``. The default of a function's argument is replaced where no
+rebinding reaches.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Change(NamedTuple):
     target: str
     """The dotted name of what was replaced."""
     replacement: str
-    """Where what stands in its place comes from."""
+    """The dotted name of the replacement."""
     why: str
 
 
@@ -50,17 +50,17 @@ class Registry:
         return [change for patcher in self._patchers.values() for change in patcher.made]
 
     def apply(self, areas: Mapping[str, Callable[[Patcher], None]]) -> list[str]:
-        """Makes the changes of all these areas or, if one fails, of none. Returns those that were not in
+        """Makes the changes of all these areas or, if one fails, of none. Returns the areas that were not in
         force yet.
 
-        RuntimeError in another thread than the main one.
+        RuntimeError outside of the main thread.
         """
         with self.lock:
             new = {area: Patcher(area, self._globals) for area in areas if area not in self._patchers}
             if new and get_ident() != threading.main_thread().ident:
                 raise RuntimeError(
-                    "the standard library can be patched in the main thread only: it alone hears signals, and threads that are started "
-                    "from then on are tasklets of it"
+                    "the standard library can be patched in the main thread only: signals go to that thread, "
+                    "and each thread started from then on is a tasklet of it"
                 )
             try:
                 for area, patcher in new.items():
@@ -84,24 +84,22 @@ class Registry:
 
 
 class Globals:
-    """Globals of any module that are to be bound to something else, gathered so that all modules are looked
-    through once."""
+    """Globals of any module that are to be rebound, gathered so that one pass over all modules is enough."""
 
     def __init__(self) -> None:
         self._wanted: dict[int, tuple[Any, Any]] = {}
 
     def add(self, old: Any, new: Any) -> None:
         if id(new) in self._wanted and self._wanted[id(new)][1] is old:
-            del self._wanted[id(new)]  # it was to be the other way round, and has not been done
+            del self._wanted[id(new)]  # the opposite change, which has not been made yet
         else:
             self._wanted[id(old)] = old, new
 
     def replace(self) -> None:
-        """Our own modules keep what they have.
+        """Rebinds them in every module but our own.
 
-        Modules may have attributes that do something when they are looked at: one that is loaded lazily
-        executes itself, one that makes names on demand makes `__name__`, too. So only the dict that the
-        module's object has is looked into.
+        An attribute of a module may run code when it is read: a lazily loaded module executes itself, and a
+        module that makes names on demand makes `__name__` too. So only the dict of the module object is read.
         """
         wanted, self._wanted = self._wanted, {}
         for module in list(sys.modules.values()) if wanted else ():
@@ -115,7 +113,7 @@ class Globals:
 
 
 class Patcher:
-    """Makes the changes of one area and keeps how to take them back."""
+    """Makes the changes of one area and remembers how to undo them."""
 
     def __init__(self, area: str, module_globals: Globals):
         self.area = area
@@ -130,11 +128,11 @@ class Patcher:
         self.made.clear()
 
     def at_undo(self, restore: Callable[[], None]) -> None:
-        """What is to be done, last things first, when the changes are taken back."""
+        """Adds a step to the undoing of the changes. The last step added runs first."""
         self._restores.append(restore)
 
     def rebind_now(self) -> None:
-        """For changes that are made later than those of the area: rebinds what rebind() has gathered."""
+        """Does the rebinding gathered by rebind() at once, for a change made later than the area's others."""
         self._globals.replace()
 
     def note(self, target: str, new: Any, why: str, restore: Callable[[], None]) -> None:
@@ -160,12 +158,11 @@ class Patcher:
     def member_in_place(self, owner: type, name: str, new: Any, why: str) -> None:
         """Replaces a member of a type that cannot be changed from Python."""
         old = set_in_type(owner, name, new)
-        self.note(
-            f"{owner.__module__}.{owner.__qualname__}.{name}", new, why, lambda: set_in_type(owner, name, old)
-        )
+        target = f"{owner.__module__}.{owner.__qualname__}.{name}"
+        self.note(target, new, why, lambda: set_in_type(owner, name, old))
 
     def default(self, function: Any, old: Any, new: Any, why: str) -> None:
-        """Replaces what a function keeps as the default of an argument."""
+        """Replaces an object that a function keeps as the default of an argument."""
         before = function.__defaults__
         function.__defaults__ = tuple(new if value is old else value for value in before)
         target = f"{function.__module__}.{function.__qualname__}()"
@@ -178,25 +175,25 @@ class Patcher:
         self.note(f"{module.__name__}.{name}", new, why, lambda: setattr(module, name, old))
 
     def rebind(self, module: ModuleType, name: str, new: Any, why: str) -> None:
-        """Binds a module's global to something else, everywhere where it has been taken over by name.
+        """Binds a module's global to something else, in every module that has taken it over by name.
 
-        What stands in its place bears its name, so that it is pickled, and shown, as what it is for everybody
-        else; in the place of a built-in function it is one.
+        The replacement takes the original's name, so that it is pickled and shown as the original. The
+        replacement of a built-in function is a built-in function.
         """
         old = getattr(module, name, _ABSENT)
         if old is _ABSENT or old is new:
             return
         if any(new is used for used in self._bound):
             raise ValueError(
-                f"{new!r} stands for something else already: what is {module.__name__}.{name} could not be told when it is undone"
+                f"{new!r} already replaces something else, so {module.__name__}.{name} "
+                "could not be told apart from it when the changes are undone"
             )
         self._bound.append(new)
         stands = stand_in(old, new)
         names = {}
         if stands is new:  # a built-in function has the names already
-            names = {
-                key: (getattr(new, key), getattr(old, key, None)) for key in ("__name__", "__qualname__")
-            }
+            for key in ("__name__", "__qualname__"):
+                names[key] = getattr(new, key), getattr(old, key, None)
             names["__module__"] = new.__module__, module.__name__
 
         def restore() -> None:

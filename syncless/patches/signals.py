@@ -1,18 +1,16 @@
-"""Signals: waiting for them parks, and handlers interrupt the main tasklet, as they interrupt the main thread
-elsewhere.
+"""Signals: waiting for one parks the tasklet, and a handler's exception goes to the main tasklet.
 
-A handler is called at once, wherever the main OS thread is, but what it raises (KeyboardInterrupt above all)
-is raised in the main tasklet and not in the one that happens to run: that may be a thread of the program,
-which would print it and go on. If the main tasklet has not even taken note of the last one, a tasklet holds
-the OS thread, and the exception stops that one.
+A handler is called at once, wherever the main OS thread is. An exception that it raises (KeyboardInterrupt
+above all) is raised in the main tasklet, not in the running one: that may be a thread of the program, which
+would print it and go on. If the main tasklet has not yet raised the previous exception, the running tasklet
+holds the OS thread, and the new exception is raised in it.
 
-The main tasklet is the main thread: in any other one, be it a thread of the program or not, handlers cannot
-be set.
+The main tasklet is the main thread. No other tasklet can set handlers.
 
 The standard library has no descriptor for a blocked signal, so sigwait and its kin ask the kernel every few
-milliseconds. A signal that is not blocked would end the process meanwhile: while a tasklet waits for it, it
-has a handler that tells the tasklet. To block it would not do: child processes and OS threads would inherit
-that, and threads of before would not.
+milliseconds. A signal that is not blocked would end the process meanwhile. So it has a handler, as long as a
+tasklet waits for it, that tells the tasklet. Blocking it instead would not work: child processes and new OS
+threads would inherit the mask, and older threads would not block the signal.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ from syncless.patches.registry import Patcher
 from syncless.tools.results import AsyncResult
 
 PAUSE = 0.005
-"""Seconds between two looks for a signal."""
+"""Seconds between two checks for a signal."""
 
 _signal, _getsignal = signal.signal, signal.getsignal
 _set_wakeup_fd = signal.set_wakeup_fd
@@ -46,17 +44,17 @@ _sigtimedwait: Any = getattr(signal, "sigtimedwait", None)
 _pthread_sigmask: Any = getattr(signal, "pthread_sigmask", None)
 _named_signals = {int(number) for number in signal.Signals}
 _masks: weakref.WeakKeyDictionary[Tasklet, set[Any]] = weakref.WeakKeyDictionary()
-"""What other tasklets than the main one have blocked."""
+"""The signals blocked by tasklets other than the main one."""
 _came: list[Event] = []
-"""One for each tasklet in pause()."""
+"""An event for each tasklet in pause()."""
 _wakeup: tuple[int, bool] = (-1, True)
 """The program's own wake-up descriptor, and whether to warn when it is full."""
 _more_wakeups: weakref.WeakKeyDictionary[Tasklet, tuple[int, bool]] = weakref.WeakKeyDictionary()
-"""The same of other tasklets than the main one, which run a loop that knows OS threads only."""
+"""The same for other tasklets, which run a loop that only knows OS threads."""
 
 
 class Handler:
-    """A handler of the program, called for it."""
+    """Calls a handler of the program."""
 
     def __init__(self, function: Callable[[int, Any], object]):
         self.function = function
@@ -84,22 +82,18 @@ def _write_wakeups(number: int) -> None:
 
 
 def _write_wakeup(fd: int, warn: bool, number: int) -> None:
+    ignored = f"Exception ignored when trying to write to the signal wakeup fd {fd}"
     try:
         os.write(fd, bytes([number]))
     except BlockingIOError:
         if warn:
-            print(
-                f"Exception ignored when trying to write to the signal wakeup fd {fd}: it is full",
-                file=sys.stderr,
-            )
+            print(f"{ignored}: it is full", file=sys.stderr)
     except OSError as error:
-        print(
-            f"Exception ignored when trying to write to the signal wakeup fd {fd}: {error}", file=sys.stderr
-        )
+        print(f"{ignored}: {error}", file=sys.stderr)
 
 
 class Awaited:
-    """Stands in the place of a signal's handler while tasklets wait for it that has not been blocked."""
+    """Replaces the handler of an unblocked signal while tasklets wait for that signal."""
 
     def __init__(self, before: Any):
         self.before = before
@@ -119,7 +113,7 @@ def _shown(handler: Any) -> Any:
 
 
 def _in_main_thread() -> bool:
-    """Whether this is the main tasklet, or in the child of a fork the one that forked."""
+    """Whether this is the main tasklet or, in the child of a fork, the tasklet that forked."""
     return threading.get_ident() == threading.main_thread().ident
 
 
@@ -131,7 +125,7 @@ def set_signal(signalnum: int, handler: Any, /) -> Any:
     old = _getsignal(signalnum)
     if not isinstance(old, Awaited):
         return _shown(_signal(signalnum, new))
-    _signal(signalnum, new)  # which refuses what is no handler
+    _signal(signalnum, new)  # which refuses an object that is no handler
     _signal(signalnum, old)
     shown, old.before = _shown(old), new
     return shown
@@ -143,16 +137,15 @@ def getsignal(signalnum: int, /) -> Any:
 
 
 def set_wakeup_fd(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
-    """signal.set_wakeup_fd: the loop needs the interpreter's own, and writes to the program's in its
-    place."""
+    """signal.set_wakeup_fd: the loop uses the interpreter's own, and writes to the program's as well."""
     if not _in_main_thread():
         raise ValueError("set_wakeup_fd only works in main thread of the main interpreter")
     return _take_wakeup_fd(fd, warn_on_full_buffer)
 
 
 def set_wakeup_fd_of_tasklet(fd: int, /, *, warn_on_full_buffer: bool = True) -> int:
-    """signal.set_wakeup_fd for uvloop, which asks the system whether it is in the main thread: each tasklet
-    has its own."""
+    """signal.set_wakeup_fd for uvloop, which asks the system whether it is in the main thread. Each tasklet
+    has its own descriptor."""
     if _in_main_thread() or _get_os_ident() != threading.main_thread().ident:
         return set_wakeup_fd(fd, warn_on_full_buffer=warn_on_full_buffer)
     return _take_wakeup_fd(fd, warn_on_full_buffer, current())
@@ -172,8 +165,8 @@ def _take_wakeup_fd(fd: int, warn: bool, tasklet: Tasklet | None = None) -> int:
 
 
 def pthread_sigmask(how: int, mask: Any, /) -> set[Any]:
-    """signal.pthread_sigmask: signals go to the main tasklet, so what any other one blocks is noted for it
-    and nothing else."""
+    """signal.pthread_sigmask: signals go to the main tasklet, so the mask of any other tasklet is only
+    noted."""
     tasklet = current()
     if tasklet is None or isinstance(tasklet, MainTasklet):
         return set(_pthread_sigmask(how, mask))
@@ -243,7 +236,7 @@ def _await_signals(wanted: list[int], came: AsyncResult) -> None:
         old = _getsignal(number)
         if not isinstance(old, Awaited):
             if old is None or (isinstance(old, Handler) and not _in_main_thread()):
-                # the handler of a C library; or one of the program, which the main thread would call
+                # a handler of a C library, or of the program, which the main thread would call
                 continue
             old = Awaited(old)
             try:
@@ -282,7 +275,7 @@ def _restore_handlers() -> None:
 
 @contextmanager
 def _for_os_threads() -> Iterator[None]:
-    """While a module is executed that takes the function over."""
+    """Lasts while a module is executed that copies the function."""
     usual: Any = signal.set_wakeup_fd
     signal.set_wakeup_fd = set_wakeup_fd_of_tasklet
     try:
@@ -300,8 +293,8 @@ def patch(patcher: Patcher) -> None:
     _wakeup = (current_loop().take_wakeup_fd(), True)
     patcher.rebind(signal, "pthread_sigmask", pthread_sigmask, "blocks signals for all tasklets")
     patcher.rebind(signal, "signal", set_signal, "lets a handler interrupt whichever tasklet runs")
-    patcher.rebind(signal, "getsignal", getsignal, "shows what stands in a handler's place")
-    patcher.rebind(signal, "set_wakeup_fd", set_wakeup_fd, "takes away what wakes the loop")
+    patcher.rebind(signal, "getsignal", getsignal, "shows the object in a handler's place")
+    patcher.rebind(signal, "set_wakeup_fd", set_wakeup_fd, "takes away the descriptor that wakes the loop")
     when_imported(patcher, "uvloop.loop", lambda *_: None, around=_for_os_threads)
     _for_all_handlers(Handler)
-    patcher.note("the handlers of signals", Handler, "interrupt whichever tasklet runs", _restore_handlers)
+    patcher.note("signal handlers", Handler, "interrupt whichever tasklet runs", _restore_handlers)

@@ -1,5 +1,4 @@
-"""socket.socket in place: objects made earlier, and subclasses such as ssl.SSLSocket, have the cooperative
-methods, too."""
+"""socket.socket in place, so older objects and subclasses such as ssl.SSLSocket are cooperative too."""
 
 from __future__ import annotations
 
@@ -9,37 +8,22 @@ from syncless.io import dns
 from syncless.io import socket as cooperative
 from syncless.patches.registry import Patcher
 
-METHODS = (
-    "__init__",
-    "accept",
-    "bind",
-    "connect",
-    "connect_ex",
-    "detach",
-    "recv",
-    "recv_into",
-    "recvfrom",
-    "recvfrom_into",
-    "recvmsg",
-    "recvmsg_into",
-    "send",
-    "sendall",
-    "sendmsg",
-    "sendto",
-    "_real_close",
-    "_sendfile_use_sendfile",
-)
+BLOCKING = """
+    accept bind connect connect_ex recv recv_into recvfrom recvfrom_into recvmsg recvmsg_into
+    send sendall sendmsg sendto _sendfile_use_sendfile
+""".split()
+CHANGE_OWNER = ("__init__", "detach", "_real_close")
+"""Methods that give a descriptor's number to somebody else, which the loop must be told."""
 NAMES = ("getaddrinfo", "gethostbyaddr", "gethostbyname", "gethostbyname_ex", "getnameinfo")
 
 
 def patch(patcher: Patcher) -> None:
-    for name in METHODS:
-        why = (
-            "tells the loop that the descriptor's number is somebody else's"
-            if name in ("__init__", "detach", "_real_close")
-            else "blocks"
-        )
-        patcher.member(socket.socket, name, cooperative.socket.__dict__[name], why)
+    for names, why in (
+        (BLOCKING, "blocks"),
+        (CHANGE_OWNER, "does not tell the loop whose the descriptor is"),
+    ):
+        for name in names:
+            patcher.member(socket.socket, name, vars(cooperative.socket)[name], why)
 
 
 def patch_names(patcher: Patcher) -> None:

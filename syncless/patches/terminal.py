@@ -1,11 +1,11 @@
-"""input(): at a terminal the line is edited while others run. Elsewhere it reads sys.stdin, which waits
-cooperatively by itself.
+"""input(): at a terminal, other tasklets run while the line is edited. Elsewhere input() reads sys.stdin,
+which waits cooperatively by itself.
 
-Without the readline module the terminal's driver edits the line, and there is nothing to read before it is
-complete. With it the library edits, and waits in C for each key; so it is called here as its callback
-interface wants it, for one key at a time.
+Without the readline module the terminal's driver edits the line, and nothing can be read before the line is
+complete. With readline the library edits it and waits in C for each key. So its callback interface is used
+here, one key at a time.
 
-curses waits in C, too, and knows keys that it has got already; so it does so in a thread.
+curses waits in C too, and may already hold keys that it has read, so it waits in a thread.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from syncless.patches.registry import Patcher
 STDIN, STDOUT = 0, 1
 
 KEYS = ("getch", "getkey", "get_wch", "getstr")
-"""Methods of a window of curses."""
+"""Methods of a curses window."""
 
 _keys = ThreadPool(1)
 _input = builtins.input
@@ -44,7 +44,7 @@ def _edits() -> bool:
 
 
 def cooperative_input(prompt: Any = "", /) -> str:
-    """input, cooperative. Tasklets that ask at the same time are answered one after the other."""
+    """input, cooperative. When several tasklets ask at the same time, they are served one after the other."""
     if not parks_now():
         return _input(prompt)
     with _one_at_a_time:
@@ -66,8 +66,8 @@ def cooperative_input(prompt: Any = "", /) -> str:
 
 
 def _key_by_key(library: Any, readline: Any, prompt: str) -> str:
-    """A line edited by the readline library, which is given a key whenever there is one. EOFError at the end
-    of the input."""
+    """A line edited by the readline library, which gets each key as it comes. EOFError at the end of the
+    input."""
     encoding = sys.stdin.encoding
     lines: list[bytes | None] = []
     free = ctypes.CDLL(None).free

@@ -1,10 +1,9 @@
-"""_thread, and with it threading, queue, concurrent.futures and whatever else stands on its locks and
-threads.
+"""_thread, and with it threading, queue, concurrent.futures and all else that uses its locks and threads.
 
-A thread that is started from now on is a tasklet of the thread that starts it. Locks, RLocks and
-SimpleQueues, old and new, park instead of blocking (see _core/cpython/locks.pyx), except in OS threads that
-have no loop, where they are what they were. So everything that stands on them waits cooperatively by itself;
-Condition, Event and Queue get shorter ways to do so (see patches/native/conditions.pyx).
+A thread started from now on is a tasklet of the thread that starts it. Locks, RLocks and SimpleQueues, old
+and new, park instead of blocking (see _core/cpython/locks.pyx), except in OS threads without a loop, where
+they are unchanged. So everything built on them waits cooperatively by itself. Condition, Event and Queue get
+shorter ways to do so (see patches/native/conditions.pyx).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from syncless.patches.registry import Patcher, instances_of
 
 _dummy_init = threading._DummyThread.__init__  # type: ignore[attr-defined]
 _sentinels: weakref.WeakKeyDictionary[Tasklet, Any] = weakref.WeakKeyDictionary()
-"""Locks that are released when the thread that is a tasklet ends (threading waits for them up to Python 3.12)."""
+"""Locks released when a thread that is a tasklet ends. threading waits for them up to Python 3.12."""
 
 LOCK = {
     "acquire": locks.lock_acquire,
@@ -62,18 +61,18 @@ QUEUE = {"put": conditions.queue_put, "get": conditions.queue_get}
 
 
 def this_tasklet() -> Tasklet:
-    """The tasklet that runs; main where the loop itself does, in a callback."""
+    """The running tasklet, or main in a callback of the loop."""
     loop = current_loop()
     return current() or loop.main
 
 
 running: set[Tasklet] = set()
-"""Threads that are tasklets and have not ended."""
+"""The threads that are tasklets and have not ended."""
 
 
 def _tell(function: Callable[..., object], error: BaseException) -> None:
-    """Hands an exception that nobody caught to sys.unraisablehook, as the interpreter does; only a
-    finaliser's gets there."""
+    """Hands an uncaught exception to sys.unraisablehook, as the interpreter does. Only exceptions of
+    finalisers get there."""
 
     class Ended:
         def __del__(self) -> None:
@@ -84,8 +83,8 @@ def _tell(function: Callable[..., object], error: BaseException) -> None:
 
 
 def count() -> int:
-    """_thread._count: the threads of the program, be they the system's or tasklets; those of run_in_thread
-    are none."""
+    """_thread._count: the program's threads, OS threads and tasklets alike. Threads of run_in_thread do not
+    count."""
     return int(_count()) - thread_count() + len(running)
 
 
@@ -93,7 +92,7 @@ _count: Any = _thread._count
 
 
 def _body(function: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """What a thread does, in a tasklet: errors are told as the interpreter tells them."""
+    """Runs a thread's function in a tasklet, and reports errors as the interpreter does."""
     try:
         function(*args, **kwargs)
     except SystemExit:
@@ -116,9 +115,8 @@ def start_new_thread(
         raise TypeError("2nd arg must be a tuple")
     if kwargs is not None and not isinstance(kwargs, dict):
         raise TypeError("optional 3rd arg must be a dictionary")
-    tasklet = Context().run(
-        spawn, _body, function, args, kwargs or {}
-    )  # a thread begins without context variables
+    no_variables = Context()  # as in a new OS thread
+    tasklet = no_variables.run(spawn, _body, function, args, kwargs or {})
     running.add(tasklet)
     tasklet.add_done_callback(running.discard)  # also if it is killed before it begins
     return id(tasklet)
@@ -150,7 +148,7 @@ _handle_type: Any = getattr(_thread, "_ThreadHandle", None)
 _join_handle: Any = getattr(_handle_type, "join", None)
 _start_os_thread = _thread.start_new_thread
 _ends: dict[int, Event] = {}
-"""id of the handle of an OS thread that tasklets join -> set when the thread has ended."""
+"""id of the handle of an OS thread that tasklets join -> event set when the thread has ended."""
 
 
 def _set_at_end(handle: Any, ended: Event) -> None:
@@ -162,8 +160,8 @@ def _set_at_end(handle: Any, ended: Event) -> None:
 
 
 def join_handle(self: Any, timeout: float | None = None) -> None:
-    """_ThreadHandle.join (Python 3.13) of an OS thread: another OS thread waits in C, for all tasklets that
-    join it."""
+    """_ThreadHandle.join (Python 3.13) of an OS thread: one other OS thread waits in C on behalf of all
+    joiners."""
     waits = timeout is None or timeout < 0
     cannot_wait = self.is_done() or self.ident in (0, locks.get_ident())
     if cannot_wait or timeout == 0 or not locks.parks():
@@ -176,7 +174,7 @@ def join_handle(self: Any, timeout: float | None = None) -> None:
     ended.wait(None if waits else timeout)
 
 
-os.register_at_fork(after_in_child=_ends.clear)  # the OS threads that waited are the parent's
+os.register_at_fork(after_in_child=_ends.clear)  # the waiting OS threads are the parent's
 
 
 class ThreadHandle:
@@ -227,8 +225,8 @@ _shutdown: Any = getattr(_thread, "_shutdown", None)
 
 
 def shutdown() -> None:
-    """_thread._shutdown (Python 3.13): waits for all threads that are no daemons, those started meanwhile
-    included."""
+    """_thread._shutdown (Python 3.13): waits for all non-daemon threads, including those started
+    meanwhile."""
     spared = {threading.main_thread(), threading.current_thread()}
     while left := [thread for thread in threading.enumerate() if not thread.daemon and thread not in spared]:
         for thread in left:
@@ -238,13 +236,13 @@ def shutdown() -> None:
 
 
 def get_main_thread_ident() -> int:
-    """_thread._get_main_thread_ident (Python 3.13), asked after a fork: the tasklet that forked is the main
-    thread then."""
+    """_thread._get_main_thread_ident (Python 3.13). It is asked after a fork, when the tasklet that forked is
+    the main thread."""
     return locks.get_ident()
 
 
 def dummy_init(self: Any, *args: Any) -> None:
-    """threading._DummyThread: one that stands for a tasklet is forgotten when the tasklet ends."""
+    """threading._DummyThread: if it represents a tasklet, it is forgotten when the tasklet ends."""
     _dummy_init(self, *args)
     tasklet = this_tasklet()
     if not isinstance(tasklet, MainTasklet):
@@ -253,8 +251,7 @@ def dummy_init(self: Any, *args: Any) -> None:
 
 
 def _renew_conditions() -> None:
-    """A Condition keeps methods of its lock, bound when it was made: those of before belong to the OS
-    thread."""
+    """Rebinds the methods of its lock that each Condition has kept: the old ones know OS threads only."""
     for made in instances_of(threading.Condition):
         lock = made.__dict__.get("_lock")
         for name in ("acquire", "release", "_release_save", "_acquire_restore", "_is_owned"):
@@ -275,10 +272,9 @@ def _members(patcher: Patcher, owner: type, members: dict[str, Any], why: str) -
 
 def patch(patcher: Patcher) -> None:
     current_loop()  # this thread has one from now on
-    # noted first, because it must be taken back last
-    patcher.note(
-        "threading.Condition.__dict__", _renew_conditions, "keeps methods of its lock", _renew_conditions
-    )
+    # noted first, because it must be undone last
+    target = "threading.Condition.__dict__"
+    patcher.note(target, _renew_conditions, "keeps methods of its lock", _renew_conditions)
     _in_place(patcher, _thread.LockType, LOCK, "stops the thread")
     _in_place(patcher, _thread.RLock, RLOCK, "stops the thread, and belongs to it")
     watch_threads()
@@ -295,12 +291,8 @@ def patch(patcher: Patcher) -> None:
     _members(patcher, threading.Condition, CONDITION, "takes the long way through Python")
     _members(patcher, threading.Event, EVENT, "takes the long way through Python")
     patcher.member(threading._DummyThread, "__init__", dummy_init, "stays in memory for ever")  # type: ignore[attr-defined]
-    patcher.note(
-        "threading.local",
-        separate_thread_locals,
-        "is the same for all tasklets of a thread",
-        lambda: separate_thread_locals(False),
-    )
+    why = "is the same for all tasklets of a thread"
+    patcher.note("threading.local", separate_thread_locals, why, lambda: separate_thread_locals(False))
     separate_thread_locals(True)
     if _handle_type is not None:
         patcher.member_in_place(_handle_type, "join", join_handle, "stops the thread")

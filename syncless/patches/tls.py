@@ -1,6 +1,6 @@
-"""ssl.SSLSocket in place, and SSLContext where it reads files, in threads.
+"""ssl.SSLSocket in place, and the methods of SSLContext that read files, which run in threads.
 
-SSLObject and MemoryBIO, which never wait, are left alone, and with them asyncio.
+SSLObject and MemoryBIO never wait. They are left alone, and so is asyncio, which uses them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def unwrap(self: Any) -> Any:
 
 
 def _loads(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of SSLContext that reads files, and computes for a while with what is in them."""
+    """A method of SSLContext that reads files and computes with their contents for a while."""
 
     @functools.wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -73,19 +73,8 @@ def _loads(original: Callable[..., Any]) -> Callable[..., Any]:
 def patch(patcher: Patcher) -> None:
     for name in LOADS:
         patcher.member(ssl.SSLContext, name, _loads(getattr(ssl.SSLContext, name)), "waits for a disk")
-    for function in (
-        tlscalls.read,
-        tlscalls.write,
-        tlscalls.recv,
-        tlscalls.send,
-        do_handshake,
-        unwrap,
-        settimeout,
-        setblocking,
-    ):
-        why = (
-            "must not make the descriptor block again"
-            if function in (settimeout, setblocking)
-            else "waits in OpenSSL"
-        )
-        patcher.member(ssl.SSLSocket, function.__name__, function, why)
+    calls: tuple[Any, ...] = tlscalls.read, tlscalls.write, tlscalls.recv, tlscalls.send
+    for function in (*calls, do_handshake, unwrap):
+        patcher.member(ssl.SSLSocket, function.__name__, function, "waits in OpenSSL")
+    for function in (settimeout, setblocking):
+        patcher.member(ssl.SSLSocket, function.__name__, function, "makes the descriptor block again")

@@ -11,7 +11,7 @@ from tests.patches.test_files import check
 WRITERS = """
     import sqlite3, sys, threading
     from tests.waiting import eventually
-    from syncless.patches import databases
+    from syncless.patches.sqlite import databases
     path, mode, how = sys.argv[1] + "/db", sys.argv[2], sys.argv[3]
     def connect(): return sqlite3.connect(path, timeout=60, isolation_level=None if how else "")
     first = connect()
@@ -188,7 +188,7 @@ def test_nothing_is_direct_while_a_thread_uses_the_connection():
     check(
         COUNT
         + """
-    from syncless.patches import databases
+    from syncless.patches.sqlite import databases
     connection = sqlite3.connect(":memory:")
     while threads_of(connection, "SELECT 5"): pass
     databases.known_of(connection).in_threads.add(None)
@@ -220,7 +220,7 @@ def test_rows_are_not_lost_when_the_wait_for_them_is_broken_off():
 def test_rows_that_nobody_fetches_are_forgotten_with_their_cursor():
     check("""
     import gc, sqlite3
-    from syncless.patches import sqlite
+    from syncless.patches.sqlite import rows
     connection = sqlite3.connect(":memory:")
     for _ in range(10):
         connection.execute("SELECT 1 UNION SELECT 2")
@@ -228,5 +228,5 @@ def test_rows_that_nobody_fetches_are_forgotten_with_their_cursor():
         assert cursor.fetchone() is None
     connection.close()
     gc.collect()
-    assert not sqlite._aheads
+    assert not rows._aheads
     """)

@@ -1,4 +1,4 @@
-"""What the patch knows of sqlite3's databases and connections; sqlite.py uses it."""
+"""What the patch knows of each database and connection of sqlite3."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any
 from syncless._core.threads import Share
 
 ENTERING = 8
-"""Calls of one database at a time that may wait for a lock to write."""
+"""Calls per database that may wait for the write lock at the same time."""
 READING = 16
+"""Calls per database that may read at the same time."""
 HOLDING = 64
+"""Calls per database at the same time whose connection has a lock already."""
 STATEMENTS = 512
-"""That are remembered for each database in memory."""
-
+"""Statements remembered for each database in memory."""
 
 _REACHES_OUT = re.compile(r"\b(ATTACH|VACUUM)\b", re.IGNORECASE)
 
@@ -31,30 +32,30 @@ class Database:
 
 _databases: weakref.WeakValueDictionary[str, Database] = weakref.WeakValueDictionary()
 _elsewhere = Database()
-"""Of connections that were made before the patch."""
+"""For connections made before the patch."""
 
 
 class Connection:
-    """What is known of a connection."""
+    """What the patch knows of a connection."""
 
     __slots__ = ("alone", "database", "holds", "in_threads", "strict", "timeout", "trials")
 
     def __init__(self, database: Database, alone: bool, timeout: float | None):
         self.database = database
         self.alone = alone
-        """Whether it is in memory and nothing else can come to it."""
+        """Whether the database is in memory and no other connection can reach it."""
         self.timeout = timeout
         self.holds = False
         """Whether its transaction has a lock."""
         self.strict = False
         """Whether it must stay in its thread."""
         self.in_threads: set[object] = set()
-        """The calls of it that are made in threads now."""
+        """Its calls that run in threads now."""
         self.trials: dict[str, list[int]] = {}
-        """Statement -> how often it is to be executed in a thread yet, and after the next failure."""
+        """Statement -> how often it runs in a thread yet, and how often after its next failure."""
 
     def look_at(self, sql: str) -> None:
-        """At a statement that it has not seen yet."""
+        """Notes whether a new statement reaches beyond the database in memory."""
         if _REACHES_OUT.search(sql):
             self.alone = False
         if len(self.trials) >= STATEMENTS:
@@ -62,7 +63,8 @@ class Connection:
 
 
 connections: dict[int, Connection] = {}
-"""By id(). A connection made under the patch takes the place of what had its id before; an older one has its id for itself."""
+"""By id(). A connection made under the patch replaces any earlier one with its id; an older connection is the
+only one with its id."""
 
 
 def known_of(connection: Any) -> Connection:
@@ -73,7 +75,7 @@ def known_of(connection: Any) -> Connection:
 
 
 def database_of(path: Any) -> Database:
-    """The same object for the same file, if it is named in the same way."""
+    """The same object for the same file, if the path is spelled the same way."""
     if path == ":memory:" or not isinstance(path, (str, bytes, os.PathLike)):
         return Database()
     name = os.fsdecode(path)

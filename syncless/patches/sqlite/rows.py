@@ -1,0 +1,184 @@
+"""Rows are fetched ahead, so that each costs little and none stops the other tasklets.
+
+The thread that executes a statement fetches as many rows as come within a millisecond. When those are used
+up, further threads fetch the next ones. Takes: cursors. Gives: the methods that fetch. Must not know where
+statements are executed (statements.py).
+"""
+
+from __future__ import annotations
+
+import weakref
+from _thread import allocate_lock
+from collections.abc import Callable
+from functools import partial, wraps
+from itertools import islice
+from time import perf_counter as now
+from typing import Any
+
+from syncless._core.calls.files import parks_now
+from syncless.patches.sqlite.databases import Connection, known_of
+from syncless.patches.sqlite.threads import Threads
+
+SECONDS = 0.001
+"""Rows are fetched ahead for this long; a statement that takes no longer may be executed directly."""
+FIRST, MOST = 32, 1024
+"""Rows to fetch ahead: the first time, and at most."""
+
+_END: Any = object()
+
+
+class _Ahead(weakref.ref[Any]):
+    """Rows that have been fetched ahead for a cursor, the next one last."""
+
+    known: Connection
+    number: int
+    rows: list[Any]
+    at_end = False
+    error: Exception | None = None
+    limit = FIRST
+    one_at_a_time: Any
+
+
+_aheads: dict[int, _Ahead] = {}
+"""By id() of the cursor."""
+
+
+def _forget(ahead: Any) -> None:
+    """Also called when the cursor is gone."""
+    number: int = ahead.number
+    if _aheads.get(number) is ahead:
+        del _aheads[number]
+
+
+def forget_rows(known: Connection) -> None:
+    """Drops the rows of all cursors of a connection."""
+    for ahead in [each for each in list(_aheads.values()) if each.known is known]:
+        _forget(ahead)
+
+
+def forget_rows_of(cursor: Any) -> None:
+    _aheads.pop(id(cursor), None)
+
+
+class Rows:
+    """The methods of sqlite3.Cursor that fetch."""
+
+    def __init__(self, module: Any, threads: Threads):
+        self.threads = threads
+        self.step = module.Cursor.fetchone
+        self.rest = module.Cursor.fetchall
+
+    def begin(self, known: Connection, cursor: Any) -> bool:
+        """Fetches the first rows of a statement that was just executed. Returns whether they are all."""
+        ahead: Any = _Ahead(cursor, _forget)
+        ahead.known, ahead.number, ahead.one_at_a_time = known, id(cursor), allocate_lock()
+        self._fetch(cursor, ahead)
+        _aheads[id(cursor)] = ahead
+        return bool(ahead.at_end)
+
+    def _fetch(self, cursor: Any, ahead: _Ahead) -> None:
+        """Fetches rows as long as they come quickly. The row factory is called when a row is given out."""
+        rows: list[Any] = []
+        factory = cursor.row_factory
+        if factory is not None:
+            cursor.row_factory = None
+        left = iter(partial(self.step, cursor), None)
+        until, size = now() + SECONDS, 1
+        try:
+            while len(rows) < ahead.limit:
+                wanted = len(rows) + size
+                rows.extend(islice(left, size))  # keeps the rows that came before an error
+                if len(rows) < wanted:
+                    ahead.at_end = True
+                    break
+                if now() > until:
+                    break
+                size *= 2  # the next ones take about as long as all so far
+        except Exception as error:
+            ahead.error = error.with_traceback(None)  # which refers to this frame
+        finally:
+            if factory is not None:
+                cursor.row_factory = factory
+            rows.reverse()
+            ahead.rows = rows
+
+    def _fetch_more(self, cursor: Any, ahead: _Ahead) -> None:
+        """In a thread. The lock is for tasklets that share the cursor, and for a tasklet that stopped waiting
+        while an earlier thread still fetches."""
+        with ahead.one_at_a_time:
+            if not (ahead.rows or ahead.at_end or ahead.error):
+                ahead.limit = min(4 * ahead.limit, MOST)
+                self._fetch(cursor, ahead)
+
+    def _now_or_in_thread(self, ahead: _Ahead, function: Callable[..., Any], *args: Any) -> Any:
+        if not parks_now():
+            return function(*args)
+        return self.threads.run(ahead.known, ahead.known.database.holding, function, *args)
+
+    def _next_row(self, cursor: Any, ahead: _Ahead) -> Any:
+        while not ahead.rows:
+            if ahead.error is not None:
+                try:
+                    raise ahead.error
+                finally:
+                    ahead.error = None
+            if ahead.at_end:
+                return _END
+            self._now_or_in_thread(ahead, self._fetch_more, cursor, ahead)
+        row = ahead.rows.pop()
+        factory = cursor.row_factory
+        return row if factory is None else factory(cursor, row)
+
+    def fetches_one(self, original: Any, at_end: Callable[[], Any]) -> Callable[..., Any]:
+        """fetchone or __next__, which is called for each row."""
+
+        @wraps(original)
+        def method(cursor: Any) -> Any:
+            ahead = _aheads.get(id(cursor))
+            if ahead is None:
+                return original(cursor)
+            if ahead.rows and cursor.row_factory is None:
+                return ahead.rows.pop()
+            row = self._next_row(cursor, ahead)
+            return at_end() if row is _END else row
+
+        return method
+
+    def fetchall(self, original: Any, cursor: Any) -> list[Any]:
+        return self._fetch_all(original, cursor, None)
+
+    def fetchmany(self, original: Any, cursor: Any, size: int | None = None) -> list[Any]:
+        size = cursor.arraysize if size is None else size
+        return self._fetch_all(original, cursor, size if size > 0 else None)
+
+    def _fetch_all(self, original: Any, cursor: Any, size: int | None) -> list[Any]:
+        ahead = _aheads.get(id(cursor))
+        sized = () if size is None else (size,)
+        if size is None:
+            original = self.rest
+        if ahead is None:
+            if not parks_now() or getattr(cursor, "description", None) is None:
+                return original(cursor, *sized)  # type: ignore[no-any-return]
+            known = known_of(cursor.connection)
+            found: list[Any] = self.threads.run(known, known.database.holding, original, cursor, *sized)
+            return found
+        rows: list[Any] = []
+        while True:
+            while len(rows) != size and (ahead.rows or ahead.error):
+                rows.append(self._next_row(cursor, ahead))
+            if ahead.at_end or len(rows) == size:
+                return rows
+            left = None if size is None else size - len(rows)
+            rows += self._now_or_in_thread(ahead, self._fetch_rest, original, cursor, ahead, left)
+
+    def _fetch_rest(self, original: Any, cursor: Any, ahead: _Ahead, size: int | None) -> list[Any]:
+        with ahead.one_at_a_time:
+            if ahead.rows or ahead.at_end or ahead.error:
+                return []
+            found: list[Any] = self.rest(cursor) if size is None else original(cursor, size)
+            ahead.at_end = len(found) != size
+            return found
+
+    def close_cursor(self, original: Any, cursor: Any) -> None:
+        forget_rows_of(cursor)
+        original(cursor)
