@@ -60,6 +60,7 @@ NATIVE = {
         "syncless/http/host.c",
     ],  # request heads and chunk lines, scanned without Python
     "syncless.http.environ": [],  # head -> environ
+    "syncless.http.body": [],  # a request body: its framing and its limits
     "syncless.http.input": [],  # wsgi.input
     "syncless.http.loglines": [],  # a line for each response
     "syncless.http.listener": [],  # what connections share: deadlines, buffers, flushing

@@ -1,4 +1,4 @@
-"""Where wsgi.input gets its bytes: from the inbox of its connection, then from the socket, waiting for a
+"""Where a body gets its bytes: from the inbox of its connection, then from the socket, waiting for a
 client that has not sent enough.
 
 A client may make an application wait for so long, for so long in all, and not more slowly than so: see the
@@ -21,7 +21,7 @@ from syncless.http.errors import BodyTimeout, ClientGone
 
 @cython.no_gc
 cdef class BodySource(Peer):
-    """A Peer from which the body of its present request is read, as input.pyx wants it."""
+    """A Peer from which the body of its present request is read, as body.pyx wants it."""
 
     cdef Py_ssize_t available(self, char** data) except -1:
         if self.inbox.size == 0 and self.more() == 0:

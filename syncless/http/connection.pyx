@@ -32,7 +32,6 @@ from syncless.http.bodysource cimport BodySource
 from syncless.http.environ cimport EnvironMaker, Memory, dict_version
 from syncless.http.greeting cimport NOT_TLS, greet_peer
 from syncless.http.scanner cimport head
-from syncless.http.input cimport Input
 from syncless.http.linger cimport begin_lingering, discard, may_linger
 from syncless.http.pace cimport forget_pace, may_wait
 from syncless.http.peer cimport Peer
@@ -197,7 +196,7 @@ cdef class Connection(BodySource):
         request.serve(loop)                     # may park; others run meanwhile
         if listener.queued == 0 or not listener.next_turn():
             listener.active -= 1
-        self.unread = not request.input.finished
+        self.unread = not request.body.finished
         self.finish_request(request)
         if self.phase == CLOSED:
             listener.release(&self.out)          # what was still written to it
@@ -218,7 +217,7 @@ cdef class Connection(BodySource):
         self.request = request.peer = None
         if self.listener.slow and not self.sending:
             forget_pace(self.listener, self.fd)
-        request.input.source = None
+        request.body.end()
         if request.handler is not None:
             request.handler = None
         if self.reader is not None:  # another tasklet waits for the body of what is no request any more
@@ -253,7 +252,7 @@ cdef class Connection(BodySource):
         """The client is told to come back later."""
         cdef Request request = self.request
         environ = request.environ
-        self.unread = not request.input.finished
+        self.unread = not request.body.finished
         self.finish_request(request)
         return self.refuse(loop, 503, "Too many requests are at work.", environ)
 
@@ -356,7 +355,7 @@ cdef class Connection(BodySource):
             and data[found.method + 2] == c"A" and data[found.method + 3] == c"D"
         request.http_1_0 = found.minor == 0
         request.keep_alive = found.keep_alive
-        request.input.begin(self, found.content_length, found.chunked, found.expect_continue)
+        request.body.begin(self, found.content_length, found.chunked, found.expect_continue)
         request.too_large = found.content_length > listener.max_body
         if found.websocket and found.minor and listener.websocket is not None:
             request.handler = listener.websocket(Upgrade(request), request.environ)
@@ -376,10 +375,7 @@ cdef class Connection(BodySource):
             request = Request(listener)
         request.environ = None
         if Py_REFCNT(<PyObject*> request.input) > 1:
-            request.input = Input()             # the application keeps the last one
-        request.input.max_body = listener.max_body
-        request.input.chunk_line = listener.chunk_line
-        request.input.trailers = listener.trailer_bytes
+            request.renew_input()               # the application keeps the last one
         environ[INPUT] = request.input
         if self.layer is not None:
             environ.update(self.layer.environ)

@@ -1,10 +1,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-from syncless._core.loop import Watcher
-
-class ByteSource(Watcher): ...
-
 class Input:
     def read(self, size: int | None = -1, /) -> bytes: ...
     def readline(self, size: int | None = -1, /) -> bytes: ...

@@ -4,10 +4,10 @@ from libc.stdint cimport int8_t, int64_t, uint8_t, uint32_t
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Runnable, Scheduler
 from syncless._core.timers cimport Timer
+from syncless.http.body cimport ByteSource
 from syncless.http.loglines cimport AccessLog
 from syncless.http.environ cimport EnvironMaker
 from syncless.http.scanner cimport head_limits
-from syncless.http.input cimport ByteSource
 
 cdef enum:
     NO_DEADLINE = -1

@@ -3,7 +3,7 @@ from ssl import SSLContext
 from typing import Any, Protocol
 
 from syncless._core.scheduler import Runnable
-from syncless.http.input import ByteSource
+from syncless.http.body import ByteSource
 from syncless.http.limits import Limits
 from syncless.http.loglines import AccessLog
 from syncless.http.upgrade import Upgrade

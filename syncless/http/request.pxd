@@ -1,6 +1,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from syncless._core.loop cimport Loop
+from syncless.http.body cimport Body
 from syncless.http.input cimport Input
 from syncless.http.response cimport Response, StartResponse
 
@@ -10,6 +11,7 @@ cdef class Request(Response):
     cdef uint64_t environ_version   # as the application got it
     cdef int64_t head_serial        # of which remembered head it came, or 0
     cdef Input input
+    cdef Body body                  # the input's
     cdef StartResponse start
     cdef object start_response      # the callable that the application gets
     cdef bint too_large             # the body says that it is larger than allowed
@@ -23,11 +25,11 @@ cdef class Request(Response):
     cdef bint left(self) noexcept
     cdef int serve(self, Loop loop) except -1
     cdef int renew_start(self) except -1
+    cdef int renew_input(self) except -1
     cdef int respond(self) except -1
     cdef int fail(self, Loop loop, BaseException error) except -1
     cdef int end_in_child(self, BaseException failure) except -1
     cdef BaseException end_upgrade(self, BaseException failure)
     cdef int answer(self, int status, BaseException error) except -1
-    cdef bint drainable(self) noexcept
     cdef int drain(self) except -1
     cdef int log_failure(self, BaseException error) except -1

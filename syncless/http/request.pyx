@@ -56,13 +56,21 @@ cdef extern from "Python.h":
 cdef class Request(Response):
     def __init__(self, Listener listener not None):
         self.listener = listener
-        self.input = Input()
+        self.renew_input()
         self.renew_start()
 
     cdef int renew_start(self) except -1:
         self.start = StartResponse()
         self.start.write = Write()
         self.start_response = self.start.start_response
+        return 0
+
+    cdef int renew_input(self) except -1:
+        self.input = Input()
+        self.body = self.input.body
+        self.body.max_bytes = self.listener.max_body
+        self.body.chunk_line = self.listener.chunk_line
+        self.body.trailers = self.listener.trailer_bytes
         return 0
 
     cdef int serve(self, Loop loop) except -1:
@@ -103,7 +111,7 @@ cdef class Request(Response):
         try:
             if failure is not None:
                 self.fail(loop, failure)
-            if not self.input.finished and not self.peer.gone:
+            if not self.body.finished and not self.peer.gone:
                 self.drain()
             if self.listener.log_access is not None:
                 self.listener.log_access.log(self.environ, self.status, self.sent, self.started, self.headers)
@@ -121,7 +129,7 @@ cdef class Request(Response):
             loop.drop_pending(self)
         self.start.response = self.start.write.response = None
         self.headers = None
-        self.input.source = None
+        self.body.end()
         self.recalled = None
         self.listener.release(&self.head)
         self._exception = failure                   # until it is used again
@@ -136,7 +144,7 @@ cdef class Request(Response):
         result = self.listener.application(self.environ, self.start_response)
         if (type(result) is list or type(result) is tuple) and self.status is not None and not self.upgraded:
             # no close(), and the length is known without a question
-            if not self.input.finished and not self.drainable():
+            if not self.body.finished and not self.body.drainable(self.listener.drain_bytes):
                 self.keep_alive = False             # the head says so
             if len(result) == 1:
                 only = <object> (PyList_GET_ITEM(result, 0) if type(result) is list else PyTuple_GET_ITEM(result, 0))
@@ -239,33 +247,18 @@ cdef class Request(Response):
             pass        # a full disk must not take the server down
         return 0
 
-    cdef bint drainable(self) noexcept:
-        """Whether what the application left of the body may be little enough to be read away."""
-        return not self.input.broken and not self.input.expect and self.input.remaining <= self.listener.drain_bytes
-
     cdef int drain(self) except -1:
         """Reads away what the application left of the body, up to a limit, so that the connection can be
         kept."""
-        cdef char* data
-        cdef Py_ssize_t n, drained = 0
         if not self.keep_alive:
             return 0
-        if not self.drainable():
-            self.keep_alive = False
-            return 0
-        self.listener.queue_flush(self.peer)
-        try:
-            while not self.input.finished:
-                n = self.input.window(&data)
-                if n == 0:
-                    break
-                self.input.advance(n)
-                drained += n
-                if drained > self.listener.drain_bytes:
-                    self.keep_alive = False
-                    return 0
-        except ClientError:
-            self.keep_alive = False
+        self.keep_alive = False
+        if self.body.drainable(self.listener.drain_bytes):
+            self.listener.queue_flush(self.peer)
+            try:
+                self.keep_alive = self.body.drain(self.listener.drain_bytes)
+            except ClientError:
+                pass
         return 0
 
     cdef bint reusable(self) noexcept:
