@@ -15,6 +15,7 @@ from setuptools import Extension, setup
 
 # module -> further C sources. The name says the .pyx; a .pxd of the same name is its table of contents.
 NATIVE = {
+    "syncless._core.cpython.layouts": [],  # the fields of objects that the interpreter does not show
     "syncless._core.cpython.chunkcache": [],  # 16 KiB frame stacks are kept, not unmapped
     "syncless._core.poll.poller": [],  # the contract of the backends
     "syncless._core.poll.epoll": [],

@@ -86,6 +86,14 @@ def test_nothing_imports_its_own_package_inside_a_function(path):
                 )
 
 
+def test_one_room_knows_the_versions_of_the_interpreter():
+    for path in PACKAGE.rglob("*"):
+        if path.suffix in (".pyx", ".pxd", ".c", ".h") and path.parent != PACKAGE / "_core" / "cpython":
+            assert "PY_VERSION_HEX" not in path.read_text(), (
+                f"{path.relative_to(ROOT)}: the function belongs into _core/cpython"
+            )
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_each_module_imports_alone(module):
     done = subprocess.run(

@@ -26,13 +26,14 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
+from syncless._core.cpython.compat cimport Py_IsFinalizing, in_main_interpreter
 from syncless._core.ending cimport end_carriers, end_tasklets
 from syncless._core.observers cimport Observer, Observers
 from syncless._core.poll.epoll cimport EpollPoller
 from syncless._core.poll.select cimport SelectPoller
 from syncless._core.poll.poller cimport READ, WRITE, Poller, PollEvent
 from syncless._core.scheduler cimport (
-    DONE, RUNNING, WOKEN, BaseTasklet, Py_IsFinalizing, Runnable, Scheduler, WaitQueue, failed, queue_add, queue_remove, unchecked_park,
+    DONE, RUNNING, WOKEN, BaseTasklet, Runnable, Scheduler, WaitQueue, failed, queue_add, queue_remove, unchecked_park,
     wake_all,
 )
 from syncless._core.timers cimport next_deadline
@@ -44,12 +45,6 @@ cdef extern from *:
     static __thread PyObject *syncless_tls_loop;
     """
     PyObject* syncless_tls_loop
-
-cdef extern from *:
-    """
-    static inline int syncless_in_main_interpreter(void) { return PyInterpreterState_Get() == PyInterpreterState_Main(); }
-    """
-    bint in_main_interpreter "syncless_in_main_interpreter" () noexcept
 
 cdef extern from "Python.h":
     int PyErr_CheckSignals() except -1

@@ -10,14 +10,6 @@ from syncless._core.cpython.threadlocal cimport Locals
 from syncless._core.thrown cimport Thrown
 from syncless._core.timers cimport Timer, TimerHeap
 
-cdef extern from *:
-    """
-    #if PY_VERSION_HEX < 0x030D0000
-    #define Py_IsFinalizing _Py_IsFinalizing
-    #endif
-    """
-    bint Py_IsFinalizing()
-
 cdef enum State:
     NEW         # not started; in the ready queue if `queued`
     READY       # in the ready queue, to go on where it stopped

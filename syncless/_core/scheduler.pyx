@@ -42,6 +42,7 @@ from syncless._core.cpython.greenlet cimport (
     PyGreenlet, PyGreenlet_GetCurrent, PyGreenlet_Import, PyGreenlet_New, PyGreenlet_Switch, Step, at_base, switch_further_down,
 )
 from syncless._core.readyqueue cimport ReadyQueue
+from syncless._core.cpython.compat cimport Py_IsFinalizing
 from syncless._core.cpython.threadlocal cimport drop_locals, exchange_locals
 from syncless._core.timers cimport TimerHeap, timer_init
 

@@ -15,6 +15,7 @@ from libc.stdint cimport int64_t
 from syncless._core.clock cimport deadline_after, monotonic_ns
 from syncless._core.loop cimport Loop, get_loop, loop_of, wait_in
 from syncless._core.scheduler cimport DONE, NEW, RUNNING, WOKEN, BaseTasklet, Scheduler, next_pending, take_back, wake_all
+from syncless._core.cpython.compat cimport raised
 from syncless._core.cpython.threadlocal cimport end_locals, start_locals
 
 from syncless._core import loop as _loop_module, scheduler as _scheduler_module
@@ -23,26 +24,6 @@ cdef extern from "Python.h":
     # NULL: an exception is set
     PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept
     void PyErr_SetObject(object kind, object exception)
-
-cdef extern from *:
-    """
-    /* Takes the exception that is set. */
-    static PyObject *syncless_raised(void) {
-    #if PY_VERSION_HEX >= 0x030C0000
-        return PyErr_GetRaisedException();
-    #else
-        PyObject *kind, *value, *trace;
-        PyErr_Fetch(&kind, &value, &trace);
-        PyErr_NormalizeException(&kind, &value, &trace);
-        if (trace)
-            PyException_SetTraceback(value, trace);
-        Py_XDECREF(kind);
-        Py_XDECREF(trace);
-        return value;
-    #endif
-    }
-    """
-    object raised "syncless_raised" ()
 
 
 class TaskletExit(SystemExit):

@@ -25,11 +25,12 @@ cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
+from syncless._core.cpython.compat cimport dict_version
 from syncless._core.loop cimport Loop
 from syncless._core.poll.poller cimport HANGUP, READ, WRITE
 from syncless._core.scheduler cimport Scheduler
 from syncless.http.bodysource cimport BodySource
-from syncless.http.environ cimport EnvironMaker, Memory, dict_version
+from syncless.http.environ cimport EnvironMaker, Memory
 from syncless.http.greeting cimport NOT_TLS, greet_peer
 from syncless.http.scanner cimport head
 from syncless.http.linger cimport begin_lingering, discard, may_linger

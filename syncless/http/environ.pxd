@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t
 
 from syncless.http.scanner cimport HEAD_BEFORE_HEADERS, head, head_limits
 
@@ -51,5 +51,3 @@ cdef class EnvironMaker:
     cdef void forget(self, int fd) noexcept
     cdef dict fields(self, const char* data, head* found, bint trusted)
     cdef str path(self, const char* raw, Py_ssize_t size, bint escaped)
-
-cdef uint64_t dict_version(dict mapping) noexcept

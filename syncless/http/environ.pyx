@@ -15,23 +15,6 @@ from libc.string cimport memcmp, memcpy, memset
 
 from syncless.http.scanner cimport HEAD_BEFORE_HEADERS, HEAD_DROPPED, HEAD_UNKNOWN, head, head_header, head_limits, name_of, scan_fields, scan_line
 
-cdef extern from *:
-    """
-    /* Another one after each change of the dict (PEP 509). Where there is none any more, as if it always changed. */
-    static uint64_t syncless_dict_version(PyObject *dict) {
-    #if PY_VERSION_HEX < 0x030E0000
-    #pragma GCC diagnostic push
-    #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-        return ((PyDictObject *)dict)->ma_version_tag;
-    #pragma GCC diagnostic pop
-    #else
-        static uint64_t always_another;
-        return ++always_another;
-    #endif
-    }
-    """
-    uint64_t syncless_dict_version(object mapping) noexcept
-
 cdef extern from "Python.h":
     str PyUnicode_DecodeLatin1(const char* s, Py_ssize_t size, const char* errors)
     int PyUnicode_KIND(object s)
@@ -76,10 +59,6 @@ cdef inline int hex_digit(char c) noexcept:
     if c'a' <= c <= c'f':
         return c - c'a' + 10
     return -1
-
-
-cdef uint64_t dict_version(dict mapping) noexcept:
-    return syncless_dict_version(mapping)
 
 
 cdef class EnvironMaker:

@@ -13,13 +13,13 @@ from cpython.list cimport PyList_GET_ITEM
 from cpython.object cimport PyObject, PyObject_Size
 from cpython.tuple cimport PyTuple_GET_ITEM
 
+from syncless._core.cpython.compat cimport dict_version
 from syncless._core.loop cimport Loop, get_loop
 from syncless._core.poll.poller cimport READ
 from syncless._core.scheduler cimport DONE, RUNNING
 from syncless._core.tasklet cimport end_process
 from syncless._core.cpython.threadlocal cimport end_locals, start_locals
 from syncless._core.timeout cimport Alarm
-from syncless.http.environ cimport dict_version
 from syncless.http.input cimport Input
 from syncless.http.response cimport Response, StartResponse, Write
 from syncless.http.listener cimport Listener

@@ -21,11 +21,11 @@ from posix.types cimport off_t
 
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.calls.filesystems cimport Kind, Trial, fresh_ns, in_pool, look, never, of_device
+from syncless._core.cpython.layouts cimport SynclessFileIO, require
 from syncless._core.loop cimport Loop, peek_loop, take_turns
 from syncless._core.poll.poller cimport READ, WRITE
 
 import _io
-import os
 
 cdef extern from *:
     """
@@ -57,19 +57,10 @@ cdef extern from *:
     }
     static void set_errno(int error) { errno = error; }
     static int syncless_never_blocks(int fd) { int flags = fcntl(fd, F_GETFL); return flags != -1 && (flags & O_NONBLOCK); }
-
-    typedef struct {        /* the beginning of io.FileIO's objects */
-        PyObject_HEAD
-        int fd;
-        unsigned int created : 1, readable : 1, writable : 1, appending : 1;
-    } SynclessFileIO;
     """
     struct iovec:
         void* iov_base
         size_t iov_len
-    ctypedef struct SynclessFileIO:
-        int fd
-        unsigned int readable, writable
     ssize_t syncless_nowait(int fd, iovec* iov, int count, off_t position, int writing) nogil
     ssize_t syncless_move(int fd, iovec* iov, off_t position, int writing) nogil
     int syncless_ready(int fd, int writing) nogil
@@ -87,6 +78,8 @@ cdef enum:
     FILE_PIECE = 1 << 16    # bytes of a file that are sent at once
     LARGE = 1 << 18         # bytes of a write to a file that is always made in a thread
     HERE = -1               # the position at which the description stands
+
+require("io.FileIO objects")
 
 cdef object file_type = _io.FileIO
 cdef object original_readinto = _io.FileIO.readinto
@@ -455,12 +448,3 @@ def file_write(self, data, /):
         return writing(file.fd, data, HERE)
     except BlockingIOError:
         return None
-
-
-def _check_layout():
-    with _io.FileIO(os.devnull) as opened:
-        file = <SynclessFileIO*> <PyObject*> opened
-        if (file.fd, file.readable, file.writable) != (opened.fileno(), 1, 0):
-            raise ImportError("this Python's io.FileIO has an unknown layout; syncless supports CPython 3.10 to 3.13")
-
-_check_layout()

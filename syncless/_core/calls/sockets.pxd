@@ -2,29 +2,9 @@
 
 from libc.stdint cimport int64_t
 
-cdef extern from *:
-    """
-    #include <Python.h>
-    #include <sys/socket.h>
+from syncless._core.cpython.layouts cimport socket
 
-    /* The beginning of PySocketSockObject. */
-    typedef struct {
-        PyObject_HEAD
-        int sock_fd;
-        int sock_family;
-        int sock_type;
-        int sock_proto;
-        PyObject *(*errorhandler)(void);
-        long long sock_timeout;             /* ns; -1 none, 0 non-blocking */
-    } SynclessSocket;
-    """
-    ctypedef class _socket.socket [object SynclessSocket, check_size ignore]:
-        cdef int sock_fd
-        cdef int sock_family
-        cdef int sock_type
-        cdef int sock_proto
-        cdef long long sock_timeout
-
+cdef extern from "<sys/socket.h>":
     struct sockaddr_storage:
         unsigned short ss_family
 

@@ -8,8 +8,8 @@ seconds in all (TimeoutError).
 Fact: the standard library's C methods first poll() for as long as the timeout allows, stopping the thread.
 Decision: the frequent calls are made here; the rare ones, with addresses of every family, stay the standard
 library's, run while the object's timeout field says None, so that they go straight to the system call. Price:
-another OS thread that uses the same socket at that instant may see no timeout. The fields are read through
-the layout that socketmodule.c has had since 3.5; _check_layout() refuses any other.
+another OS thread that uses the same socket at that instant may see no timeout. cpython/layouts.pxd
+declares the fields.
 """
 
 import _socket
@@ -26,6 +26,7 @@ from posix.types cimport off_t
 from posix.unistd cimport close
 
 from syncless._core.clock cimport NEVER, monotonic_ns
+from syncless._core.cpython.layouts cimport require, socket
 from syncless._core.loop cimport Loop, get_loop, peek_loop, take_turns
 from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.scheduler cimport TIMED_OUT
@@ -98,14 +99,7 @@ cdef enum:
     SEND_SLICE = 1 << 20        # bytes that are sent before others get a turn
 
 
-def _check_layout():
-    with _stdlib.socket(_stdlib.AF_INET, _stdlib.SOCK_DGRAM) as probe:
-        probe.settimeout(1.5)
-        if ((<socket> probe).sock_fd, (<socket> probe).sock_family, (<socket> probe).sock_timeout) != (
-                probe.fileno(), probe.family, 1500000000):
-            raise ImportError("this Python's socket objects have an unknown layout; syncless supports CPython 3.10 to 3.13")
-
-_check_layout()
+require("socket objects")
 
 
 cdef int begin(socket self, int bit) except -1:

@@ -8,8 +8,6 @@ have been faster.
 Fact: the types are immutable from Python, and modules hold locks that were made before anything is patched.
 Decision: the type's own dictionary is changed, which the interpreter allows in C, so that every lock, old or
 new, is cooperative; and owners are told apart by tasklet where the interpreter tells them apart by thread.
-The fields are read through the layout of _threadmodule.c of CPython 3.10 to 3.13; _check_layout() refuses any
-other.
 """
 
 import _queue
@@ -20,9 +18,10 @@ from _queue import Empty
 cimport cython
 from cpython.dict cimport PyDict_DelItem, PyDict_SetItem
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint16_t, uint32_t, uintptr_t
+from libc.stdint cimport int64_t, uint32_t, uintptr_t
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
+from syncless._core.cpython.layouts cimport PyThread_type_lock, SynclessLock, SynclessRLock, require
 from syncless._core.loop cimport Loop, peek_loop, take_turns, wait_in
 from syncless._core.scheduler cimport WOKEN, BaseTasklet, WaitQueue, queue_pop
 
@@ -30,21 +29,6 @@ cdef extern from *:
     """
     #include "pythread.h"
     #include <stdint.h>
-    typedef struct {
-        PyObject_HEAD
-        PyThread_type_lock lock;
-        PyObject *weakrefs;
-        char locked;
-        uint16_t mark;                  /* this and the next lie in what the interpreter leaves unused at the end: HELD says that */
-        uint32_t holder;                /* is a tasklet's serial number */
-    } SynclessLock;
-    typedef struct {
-        PyObject_HEAD
-        PyThread_type_lock lock;
-        unsigned long owner;
-        unsigned long count;
-        PyObject *weakrefs;
-    } SynclessRLock;
     static PyObject *syncless_type_dict(PyObject *type) { return ((PyTypeObject *)type)->tp_dict; }
     static void syncless_type_modified(PyObject *type) { PyType_Modified((PyTypeObject *)type); }
     static int syncless_has_slots_of(PyObject *type) { return PyType_HasFeature((PyTypeObject *)type, Py_TPFLAGS_HEAPTYPE); }
@@ -57,16 +41,6 @@ cdef extern from *:
         return failed;
     }
     """
-    ctypedef void* PyThread_type_lock
-    ctypedef struct SynclessLock:
-        PyThread_type_lock lock
-        char locked
-        uint16_t mark
-        uint32_t holder
-    ctypedef struct SynclessRLock:
-        PyThread_type_lock lock
-        unsigned long owner
-        unsigned long count
     PyObject* syncless_type_dict(object type)
     void syncless_type_modified(object type)
     bint syncless_has_slots_of(object type)
@@ -74,6 +48,8 @@ cdef extern from *:
     int PyThread_acquire_lock(PyThread_type_lock lock, int wait)
     void PyThread_release_lock(PyThread_type_lock lock)
     unsigned long PyThread_get_thread_ident()
+
+require("locks")
 
 LockType = _thread.LockType
 RLockType = _thread.RLock
@@ -88,21 +64,6 @@ cdef object original_get = SimpleQueueType.get
 cdef bint has_room = LockType.__basicsize__ >= sizeof(SynclessLock)     # for the holder; not on 32 bits
 cdef double longest = threading.TIMEOUT_MAX
 cdef dict waiting = {}  # id of a lock or queue -> _Line of the tasklets that wait for it, while there are any
-
-
-def _check_layout():
-    lock = _thread.allocate_lock()
-    for held in (False, True):
-        if bool((<SynclessLock*> <PyObject*> lock).locked) is not held:
-            raise ImportError("this Python's locks have an unknown layout; syncless supports CPython 3.10 to 3.13")
-        lock.acquire(False)
-    rlock = _thread.RLock()
-    rlock.acquire()
-    rlock.acquire()
-    if ((<SynclessRLock*> <PyObject*> rlock).owner, (<SynclessRLock*> <PyObject*> rlock).count) != (_thread.get_ident(), 2):
-        raise ImportError("this Python's RLocks have an unknown layout; syncless supports CPython 3.10 to 3.13")
-
-_check_layout()
 
 
 def set_in_type(type, name, value):

@@ -4,7 +4,7 @@ file.
 Fact: a buffered file has a lock of its own, and says "reentrant call" to the thread that holds it already.
 Two tasklets are one thread, and the first parks inside when the pipe below is empty. Decision: whoever finds
 the lock taken waits for its turn here, except the tasklet that is inside itself, which is told so as ever.
-The lock is looked at in the object, where _find_owner() has found it. Price: one look for each call. Guarded
+The lock is looked at in the object. Price: one look for each call. Guarded
 by tests/patches/test_files.py::test_two_tasklets_on_one_buffered_file.
 """
 
@@ -21,16 +21,17 @@ from libc.string cimport strerror
 
 from syncless._core.calls.files cimport opened, parks, tried_on
 from syncless._core.calls.filesystems cimport FileSystem, in_pool, of_descriptor, tried
+from syncless._core.cpython.layouts cimport SynclessFileIO, buffered_owner_at, require
 from syncless._core.loop cimport Loop, peek_loop
 from syncless._core.scheduler cimport BaseTasklet
 
 from syncless._core.wait.sync import Event
 
+require("io.FileIO objects")
+require("buffered files")
+
 cdef extern from *:
     """
-    #include "pythread.h"
-    typedef struct { PyObject_HEAD int fd; } SynclessFileFd;
-    static Py_ssize_t syncless_basicsize(PyObject *type) { return ((PyTypeObject *) type)->tp_basicsize; }
     static initproc syncless_set_init(PyObject *type, initproc init) {
         initproc old = ((PyTypeObject *) type)->tp_init;
         ((PyTypeObject *) type)->tp_init = init;
@@ -47,16 +48,12 @@ cdef extern from *:
         return old;
     }
     """
-    ctypedef struct SynclessFileFd:
-        int fd
     ctypedef int (*initproc)(object self, object args, PyObject* kwargs) except -1
     ctypedef PyObject* (*iternextfunc)(PyObject* self) except? NULL
     ctypedef PyObject* (*newfunc)(PyTypeObject* type, PyObject* args, PyObject* kwargs) except NULL
     newfunc syncless_set_new(object type, newfunc new)
-    Py_ssize_t syncless_basicsize(object type)
     initproc syncless_set_init(object type, initproc init)
     iternextfunc syncless_set_next(object type, iternextfunc next)
-    unsigned long PyThread_get_thread_ident()
 
 cdef extern from "Python.h":
     PyObject* PyObject_CallFunctionObjArgs(object function, ...) except NULL
@@ -73,7 +70,6 @@ cdef object ABSENT = object()
 cdef initproc original_init = NULL
 cdef iternextfunc original_next = NULL
 cdef newfunc original_map = NULL
-cdef Py_ssize_t owner_at = 0            # where a buffered file notes the thread that holds its lock
 cdef dict mapped = {}  # id of a mmap -> its FileSystem or None; what has the id now, or had it last
 cdef dict queues = {}                   # id of a buffered file -> Event, set when somebody leaves it
 
@@ -109,7 +105,7 @@ cdef int cooperative_init(object self, object args, PyObject* named) except -1:
 def file_method(original):
     """A method of io.FileIO that may wait where the file system is slow: close, seek, truncate."""
     def method(self, *args):
-        cdef int fd = (<SynclessFileFd*> <PyObject*> self).fd
+        cdef int fd = (<SynclessFileIO*> <PyObject*> self).fd
         return original(self, *args) if fd < 0 else tried_on(fd, original, original, (self, *args), {})
     method.__name__, method.__qualname__, method.__doc__ = original.__name__, original.__qualname__, original.__doc__
     return method
@@ -192,7 +188,7 @@ cdef struct Inside:         # on the stack of the tasklet that is in a buffered 
 
 
 cdef inline unsigned long owner_of(PyObject* file) noexcept:
-    return (<unsigned long*> (<char*> file + owner_at))[0]
+    return (<unsigned long*> (<char*> file + buffered_owner_at))[0]
 
 
 cdef int wait_for_turn(object file, BaseTasklet me) except -1:
@@ -273,32 +269,3 @@ def set_slots(bint cooperative) -> None:
             if kind is not _io.BufferedWriter:
                 syncless_set_next(kind, original_next)
         original_init = NULL
-
-
-def _find_owner():
-    """Reads one byte through a buffered file, and looks meanwhile where it has noted this thread."""
-    global owner_at
-    size = syncless_basicsize(_io.BufferedReader)
-    file = None
-    found = []
-
-    class Probe(_io._RawIOBase):
-        def readable(self):
-            return True
-
-        def readinto(self, buffer):
-            for offset in range(sizeof(PyObject), size - sizeof(long) + 1, sizeof(long)):
-                if (<unsigned long*> (<char*> <PyObject*> file + <Py_ssize_t> offset))[0] == PyThread_get_thread_ident():
-                    found.append(offset)
-            return 0
-
-    file = _io.BufferedReader(Probe())
-    file.read(1)
-    for offset in found:
-        if (<unsigned long*> (<char*> <PyObject*> file + <Py_ssize_t> offset))[0] == 0:
-            owner_at = offset
-    if owner_at == 0:
-        raise ImportError("this Python's buffered files have an unknown layout; syncless supports CPython 3.10 to 3.13")
-    file.detach()
-
-_find_owner()

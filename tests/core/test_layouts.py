@@ -1,0 +1,65 @@
+"""A Python whose objects have another layout is refused by name. Each program lies about one kind of object."""
+
+import subprocess
+import sys
+
+import pytest
+
+LIES = {
+    "socket objects": """
+        import _socket
+        class Lie(_socket.socket):
+            __slots__ = ()
+            def fileno(self):
+                return super().fileno() + 1
+        _socket.socket = Lie
+        import syncless._core.calls.sockets
+    """,
+    "io.FileIO objects": """
+        import _io
+        class Lie(_io.FileIO):
+            def fileno(self):
+                return super().fileno() + 1
+        _io.FileIO = Lie
+        import syncless._core.calls.descriptors
+    """,
+    "locks": """
+        import _thread
+        class Lie:
+            __slots__ = ("a", "b", "c")
+            def acquire(self, *args):
+                return True
+            release = __enter__ = __exit__ = acquire
+        _thread.allocate_lock = Lie
+        import syncless._core.cpython.locks
+    """,
+    "poll objects": """
+        import select
+        class Lie:
+            __slots__ = ("a", "b", "c", "d")
+            def register(self, fd, events):
+                pass
+        select.poll = Lie
+        import syncless.patches.native.pollobjects
+    """,
+    "buffered files": """
+        import _io
+        class Lie:
+            def __init__(self, raw):
+                self.raw = raw
+            def read(self, n):
+                self.raw.readinto(bytearray(n))
+            def detach(self):
+                pass
+        _io.BufferedReader = Lie
+        import syncless.patches.native.fileobjects
+    """,
+}
+
+
+@pytest.mark.parametrize("kind", LIES)
+def test_unknown_layout_is_refused_by_name(kind):
+    program = "import textwrap; exec(textwrap.dedent('''" + LIES[kind] + "'''))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd="/")
+    told = f"ImportError: this Python's {kind} have an unknown layout; syncless supports CPython 3.10 to 3.13"
+    assert done.returncode == 1 and told in done.stderr, done.stderr
