@@ -106,7 +106,7 @@ cdef class Acceptor(Watcher):
         cdef Listener listener = self.listener
         cdef Connection connection
         cdef char text[INET6_ADDRSTRLEN]
-        cdef int fd, port, _, limit = listener.max_connections
+        cdef int fd, port, _, limit = 0 if self.takes_all else listener.limits.connections
         if self.closed:
             return 0
         for _ in range(ACCEPT_BATCH):
@@ -216,7 +216,7 @@ cdef class Acceptor(Watcher):
         them."""
         cdef long long before = -1
         cdef int rounds = 0
-        self.listener.max_connections = 0
+        self.takes_all = True
         while self.listener.accepted != before and rounds < LAST_BATCHES:
             before = self.listener.accepted
             self.accept(self.listener.loop)

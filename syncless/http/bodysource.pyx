@@ -82,7 +82,7 @@ cdef class BodySource(Peer):
             if self.deadline_kind == BODY_DEADLINE or self.deadline_kind == PING_DEADLINE:
                 self.listener.set_deadline(self, NO_DEADLINE)
         if self.timed_out:
-            raise BodyTimeout(f"no byte of the request body came for {self.listener.limits.body_seconds} s")
+            raise BodyTimeout(f"no byte of the request body came for {self.listener.limits.body_seconds:g} s")
         if self.request is not request:
             raise ClientGone("the request has ended")
         if not request.upgraded:
@@ -95,10 +95,10 @@ cdef class BodySource(Peer):
         slowly."""
         cdef Listener listener = self.listener
         cdef double waited = self.request.body_waited / 1e9
-        if listener.body_total and waited > listener.body_total:
-            raise BodyTimeout(f"the request body took longer than {listener.body_total} s")
-        if waited > listener.body_grace and self.request.body_received < listener.body_rate * waited:
-            raise BodyTimeout(f"the request body comes more slowly than {listener.body_rate} bytes per second")
+        if listener.limits.body_total_seconds and waited > listener.limits.body_total_seconds:
+            raise BodyTimeout(f"the request body took longer than {listener.limits.body_total_seconds:g} s")
+        if waited > listener.limits.body_grace_seconds and self.request.body_received < listener.limits.body_rate * waited:
+            raise BodyTimeout(f"the request body comes more slowly than {listener.limits.body_rate:g} bytes per second")
         return 0
 
     cdef int reading_kind(self) noexcept:

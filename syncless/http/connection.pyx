@@ -171,7 +171,7 @@ cdef class Connection(BodySource):
         """Answers what has arrived, request after request."""
         cdef Request request
         cdef Listener listener = self.listener
-        cdef int left = listener.pipelined
+        cdef int left = listener.limits.pipelined
         if self.closing and self.unread:
             return self.read_away(loop)
         while self.phase == READING and not self.closing and not self.sending and self.out.size < OUT_HIGH and self.out_body is None:
@@ -183,7 +183,7 @@ cdef class Connection(BodySource):
             if request is None:
                 break
             listener.requests += 1
-            if listener.max_active and listener.active >= listener.max_active:
+            if listener.limits.requests and listener.active >= listener.limits.requests:
                 return self.queue_up(loop)
             self.answer(loop, request, False)
         return self.rest(loop)
@@ -242,7 +242,7 @@ cdef class Connection(BodySource):
     cdef int queue_up(self, Loop loop) except -1:
         """The request waits for another one to end, or is told to come back later."""
         cdef Listener listener = self.listener
-        if listener.queued >= listener.max_queued:
+        if listener.queued >= listener.limits.queued:
             return self.refuse_busy(loop)
         self.phase = QUEUED
         listener.queued += 1
@@ -286,7 +286,7 @@ cdef class Connection(BodySource):
                 if used == 0:
                     got = self.receive_little()
                     if got > 0:
-                        if listener.buffered > listener.max_buffered:
+                        if listener.buffered > listener.limits.buffered_bytes:
                             listener.shed_slow_heads()
                             if self.phase == CLOSED:
                                 return None
@@ -320,7 +320,7 @@ cdef class Connection(BodySource):
             used = listener.environs.scan(borrowed, got, &listener.head_limits, self.fd, self.kept, &found)
             if used <= 0:
                 self.keep(borrowed, got)
-                if listener.buffered > listener.max_buffered:
+                if listener.buffered > listener.limits.buffered_bytes:
                     listener.shed_slow_heads()
                     if self.phase == CLOSED:
                         return None
@@ -357,7 +357,7 @@ cdef class Connection(BodySource):
         request.http_1_0 = found.minor == 0
         request.keep_alive = found.keep_alive
         request.body.begin(self, found.content_length, found.chunked, found.expect_continue)
-        request.too_large = found.content_length > listener.max_body
+        request.too_large = found.content_length > listener.limits.body_bytes
         if found.websocket and found.minor and listener.websocket is not None:
             request.handler = listener.websocket(Upgrade(request), request.environ)
             if request.handler is not None:
@@ -402,7 +402,7 @@ cdef class Connection(BodySource):
         cdef bytes answer
         body = f"{status} {REASONS[status]}\n{explanation or EXPLANATIONS[status]}\n"
         shown = "" if environ is not None and environ.get("REQUEST_METHOD") == "HEAD" else body
-        later = f"Retry-After: {self.listener.retry_after:.0f}\r\n" if status == 503 else ""
+        later = f"Retry-After: {self.listener.limits.retry_seconds:.0f}\r\n" if status == 503 else ""
         answer = (
             f"HTTP/1.1 {status} {REASONS[status]}\r\n".encode() + self.listener.dates()
             + f"{later}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{shown}".encode()

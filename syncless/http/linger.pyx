@@ -33,7 +33,7 @@ cdef int begin_lingering(Peer peer, Loop loop) except -1:
     """All is sent. Ends our half."""
     cdef Listener listener = peer.listener
     cdef PyObject* oldest = listener.lists[LINGER_DEADLINE].first
-    if listener.max_lingering and listener.lingering >= listener.max_lingering and oldest != NULL:
+    if listener.limits.linger_connections and listener.lingering >= listener.limits.linger_connections and oldest != NULL:
         (<Peer> oldest).close(loop, False)
     listener.lingering += 1                  # counted down where it is closed
     listener.set_deadline(peer, LINGER_DEADLINE)
@@ -59,7 +59,7 @@ cdef bint discard(Peer peer, Loop loop) except -1:
         if n < 0:
             peer.arm(loop, READ)
             return False
-        if n == 0 or peer.lingered + n > peer.listener.linger_bytes:
+        if n == 0 or peer.lingered + n > peer.listener.limits.linger_bytes:
             return True
         peer.lingered += n
         peer.heard = True
@@ -72,7 +72,7 @@ cdef bint may_linger(Peer peer) noexcept:
     cdef Listener listener = peer.listener
     peer.checks += 1
     if listener.stopping or not peer.heard or peer.checks >= listener.linger_checks \
-            or peer.lingered < listener.body_rate * peer.checks * listener.lists[LINGER_DEADLINE].length / 1e9:
+            or peer.lingered < listener.limits.body_rate * peer.checks * listener.lists[LINGER_DEADLINE].length / 1e9:
         return False
     peer.heard = False
     listener.set_deadline(peer, LINGER_DEADLINE)

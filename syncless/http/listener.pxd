@@ -7,6 +7,7 @@ from syncless._core.timers cimport Timer
 from syncless.http.body cimport ByteSource
 from syncless.http.loglines cimport AccessLog
 from syncless.http.environ cimport EnvironMaker
+from syncless.http.limits cimport LimitValues
 from syncless.http.scanner cimport head_limits
 
 cdef enum:
@@ -50,25 +51,14 @@ cdef class Flusher(Runnable):
 
 cdef class Listener:
     cdef readonly object application
-    cdef readonly object limits
+    cdef readonly LimitValues limits
     cdef head_limits head_limits
-    cdef int64_t max_body
-    cdef Py_ssize_t drain_bytes, linger_bytes
-    cdef Py_ssize_t lingering, max_lingering    # connections; 0: no bound
     cdef int linger_checks          # after how many looks a lingering connection is closed in any case
-    cdef int pipelined, chunk_line, trailer_bytes
-    cdef int max_connections        # 0: as many as there are descriptors
-    cdef Py_ssize_t max_active, max_queued  # requests at work and waiting; max_active 0: no bound
-    cdef double retry_after         # s
-    cdef double request_seconds     # 0: none
-    cdef double body_rate, body_grace, body_total   # bytes/s, s, s; 0: none
-    cdef double write_rate, write_grace             # bytes/s, s; rate 0: any
-    cdef int64_t write_patience                     # ns without progress
+    cdef Py_ssize_t lingering       # connections
     cdef Py_ssize_t slow            # how many of them there are
     cdef dict paces                 # of clients that make us wait for them to take an answer, by descriptor
-    cdef Py_ssize_t client_connections              # of one address; 0: any number
     cdef dict clients               # connections by client_key(); only if they are limited
-    cdef int64_t buffered, max_buffered     # bytes in buffers of connections
+    cdef int64_t buffered   # bytes in buffers of connections
     # requests that wait for their turn, in the order of QUEUE_DEADLINE's list
     cdef readonly Py_ssize_t queued
     cdef object tls                 # None, or a callable that gives the SSLContext for a new connection

@@ -17,7 +17,7 @@ class Flusher(Runnable): ...
 
 class Listener:
     application: Callable[..., Any]
-    limits: Limits
+    limits: dict[str, float]
     log_errors: _ErrorLog
     connections: int
     active: int

@@ -13,6 +13,7 @@ so before a slow application is called everything is sent.
 
 import math
 import time
+from dataclasses import asdict
 from ipaddress import IPv6Address
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
@@ -115,26 +116,10 @@ cdef class Listener:
         tls=None, plain_too=False, trusts=None, proxied=False, forward=None, websocket=None,
     ):
         self.application = application
-        self.limits = limits
-        self.head_limits.line = limits.request_line
-        self.head_limits.headers = limits.header_count
-        self.head_limits.total = limits.head_bytes
-        self.max_body = limits.body_bytes
-        self.drain_bytes = limits.drain_bytes
-        self.linger_bytes = limits.linger_bytes
-        self.max_lingering = limits.linger_connections
-        self.pipelined = limits.pipelined
-        self.chunk_line = limits.chunk_line
-        self.trailer_bytes = limits.trailer_bytes
-        self.max_connections = limits.connections
-        self.max_active = limits.requests
-        self.max_queued = limits.queued
-        self.retry_after = limits.retry_seconds
-        self.request_seconds = limits.request_seconds
-        self.body_rate = limits.body_rate
-        self.body_grace = limits.body_grace_seconds
-        self.body_total = limits.body_total_seconds
-        self.max_buffered = limits.buffered_bytes
+        self.limits = asdict(limits)
+        self.head_limits.line = self.limits.request_line
+        self.head_limits.headers = self.limits.header_count
+        self.head_limits.total = self.limits.head_bytes
         self.tls = tls
         self.plain_too = plain_too
         self.trusts = trusts
@@ -144,11 +129,8 @@ cdef class Listener:
         self.lists[HEAD_DEADLINE].length = <int64_t> (limits.head_seconds * 1e9)
         self.lists[IDLE_DEADLINE].length = <int64_t> (limits.idle_seconds * 1e9)
         self.lists[BODY_DEADLINE].length = <int64_t> (limits.body_seconds * 1e9)
-        self.write_rate = limits.write_rate
-        self.write_grace = limits.write_grace_seconds
-        self.write_patience = <int64_t> (limits.write_seconds * 1e9)
-        self.lists[WRITE_DEADLINE].length = min(self.write_patience, <int64_t> (max(0.1, min(self.write_grace, LOOK)) * 1e9))
-        self.client_connections = limits.client_connections
+        look = min(limits.write_seconds, max(0.1, min(limits.write_grace_seconds, LOOK)))
+        self.lists[WRITE_DEADLINE].length = <int64_t> (look * 1e9)
         self.paces = {}
         self.clients = {}
         look = min(limits.linger_idle_seconds, limits.linger_seconds)
@@ -334,7 +316,7 @@ cdef class Listener:
         key = client_key(address)
         number = self.clients.get(key, 0) + 1
         self.clients[key] = number
-        return number <= self.client_connections
+        return number <= self.limits.client_connections
 
     cdef int leave(self, str address) except -1:
         key = client_key(address)
@@ -367,7 +349,7 @@ cdef class Listener:
         """Too much is buffered: those that have taken the longest for their request's head are cut off."""
         cdef PyObject* at = self.lists[HEAD_DEADLINE].first
         cdef Link link
-        while at != NULL and self.buffered > self.max_buffered:
+        while at != NULL and self.buffered > self.limits.buffered_bytes:
             link = <Link> at
             at = link.following
             if link.holds():

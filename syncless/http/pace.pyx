@@ -88,13 +88,13 @@ cdef bint too_slow(Listener listener, int fd) except -1:
     Limits.write_grace_seconds."""
     cdef Pace pace = listener.paces.get(fd)
     cdef double waited
-    if pace is None or listener.write_rate == 0:
+    if pace is None or listener.limits.write_rate == 0:
         return False
     waited = (pace.waited + (monotonic_ns() - pace.since if pace.since else 0)) / 1e9
-    if waited <= listener.write_grace:
+    if waited <= listener.limits.write_grace_seconds:
         return False
     pace.look(fd)
-    return pace.taken < listener.write_rate * waited
+    return pace.taken < listener.limits.write_rate * waited
 
 
 cdef bint may_wait(Listener listener, int fd) except -1:
@@ -104,4 +104,4 @@ cdef bint may_wait(Listener listener, int fd) except -1:
     if pace is None:
         return False
     pace.look(fd)
-    return monotonic_ns() - pace.progress < listener.write_patience and not too_slow(listener, fd)
+    return monotonic_ns() - pace.progress < listener.limits.write_seconds * 1e9 and not too_slow(listener, fd)

@@ -394,14 +394,14 @@ cdef class Peer(Link):
         if self.writer is not None:
             loop.wake(self.writer, None)
         listener.connections -= 1
-        if listener.max_connections and listener.acceptor is not None:
+        if listener.limits.connections and listener.acceptor is not None:
             loop.push(listener.acceptor)         # there is room again
         Py_DECREF(self)                         # the reference of being open
         return 0
 
     cdef bint is_counted(self) noexcept:
         """Whether it counts for Limits.client_connections: the same from admit() to close()."""
-        return self.listener.client_connections and not self.trusted and not self.expects_proxy_header and self.remote_port >= 0
+        return self.listener.limits.client_connections and not self.trusted and not self.expects_proxy_header and self.remote_port >= 0
 
     cdef bint admit(self) except -1:
         """Counts it for its client's address. Whether there may be so many from there."""

@@ -68,9 +68,9 @@ cdef class Request(Response):
     cdef int renew_input(self) except -1:
         self.input = Input()
         self.body = self.input.body
-        self.body.max_bytes = self.listener.max_body
-        self.body.chunk_line = self.listener.chunk_line
-        self.body.trailers = self.listener.trailer_bytes
+        self.body.max_bytes = self.listener.limits.body_bytes
+        self.body.chunk_line = self.listener.limits.chunk_line
+        self.body.trailers = self.listener.limits.trailer_bytes
         return 0
 
     cdef int serve(self, Loop loop) except -1:
@@ -95,9 +95,9 @@ cdef class Request(Response):
         self.state = RUNNING
         start_locals(&self.locals)
         PyContext_Enter(context)
-        if self.listener.request_seconds:
-            alarm = Alarm(RequestTimeout(f"the request took longer than {self.listener.request_seconds} s"))
-            alarm.start(self.listener.request_seconds)
+        if self.listener.limits.request_seconds:
+            alarm = Alarm(RequestTimeout(f"the request took longer than {self.listener.limits.request_seconds} s"))
+            alarm.start(self.listener.limits.request_seconds)
         try:
             self.respond()
         except BaseException as error:
@@ -140,11 +140,11 @@ cdef class Request(Response):
     cdef int respond(self) except -1:
         cdef Py_ssize_t total
         if self.too_large:
-            raise BodyTooLarge(f"the body is larger than {self.listener.max_body} bytes")
+            raise BodyTooLarge(f"the body is larger than {self.listener.limits.body_bytes} bytes")
         result = self.listener.application(self.environ, self.start_response)
         if (type(result) is list or type(result) is tuple) and self.status is not None and not self.upgraded:
             # no close(), and the length is known without a question
-            if not self.body.finished and not self.body.drainable(self.listener.drain_bytes):
+            if not self.body.finished and not self.body.drainable(self.listener.limits.drain_bytes):
                 self.keep_alive = False             # the head says so
             if len(result) == 1:
                 only = <object> (PyList_GET_ITEM(result, 0) if type(result) is list else PyTuple_GET_ITEM(result, 0))
@@ -230,7 +230,7 @@ cdef class Request(Response):
         if isinstance(error, ClientError):
             headers += error.headers
         if status == 503:
-            headers.append(("Retry-After", f"{self.listener.retry_after:.0f}"))
+            headers.append(("Retry-After", f"{self.listener.limits.retry_seconds:.0f}"))
         self.accept_head(f"{status} {REASONS[status]}", headers, (None, error, None))
         self.keep_alive = False
         self.commit(len(body))
@@ -253,10 +253,10 @@ cdef class Request(Response):
         if not self.keep_alive:
             return 0
         self.keep_alive = False
-        if self.body.drainable(self.listener.drain_bytes):
+        if self.body.drainable(self.listener.limits.drain_bytes):
             self.listener.queue_flush(self.peer)
             try:
-                self.keep_alive = self.body.drain(self.listener.drain_bytes)
+                self.keep_alive = self.body.drain(self.listener.limits.drain_bytes)
             except ClientError:
                 pass
         return 0
