@@ -64,7 +64,10 @@ NATIVE = {
     "syncless.http.body": [],  # a request body: its framing and its limits
     "syncless.http.input": [],  # wsgi.input
     "syncless.http.loglines": [],  # a line for each response
-    "syncless.http.listener": [],  # what connections share: deadlines, buffers, flushing
+    "syncless.http.deadlines": [],  # of connections, a list for each kind
+    "syncless.http.buffers": [],  # memory for bytes: a pool and a budget
+    "syncless.http.flusher": [],  # what is sent at the end of a turn
+    "syncless.http.listener": [],  # what connections share
     "syncless.http.tls": [],  # plain bytes to ciphertext and back
     "syncless.http.pace": [],  # how fast a client takes its answer
     "syncless.http.peer": [],  # receiving, sending, closing

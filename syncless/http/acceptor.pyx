@@ -14,7 +14,10 @@ from syncless._core.poll.poller cimport READ
 from syncless._core.scheduler cimport Scheduler
 from syncless._core.timers cimport timer_init
 from syncless.http.connection cimport GREETING, QUEUED, READING, Connection
-from syncless.http.listener cimport GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, Link, Listener
+from syncless.http.deadlines cimport (
+    GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, DeadlineNode,
+)
+from syncless.http.listener cimport Listener
 
 from syncless._core.tasklet import TaskletExit
 
@@ -144,7 +147,7 @@ cdef class Acceptor(Watcher):
             if not connection.admit():
                 connection.close(loop, False)
                 continue
-            listener.set_deadline(connection, HEAD_DEADLINE if connection.phase == READING else GREETING_DEADLINE)
+            listener.deadlines.start(&connection.deadline, HEAD_DEADLINE if connection.phase == READING else GREETING_DEADLINE)
             loop.push(connection)
         loop.push(self)
         return 0
@@ -154,27 +157,27 @@ cdef class Acceptor(Watcher):
         one that has been idle for longest, else the oldest that has not sent a whole head. Returns whether
         there was one."""
         cdef Listener listener = self.listener
-        cdef PyObject* head = listener.lists[HEAD_DEADLINE].first
-        cdef PyObject* greeting = listener.lists[GREETING_DEADLINE].first
-        if listener.lists[LINGER_DEADLINE].first != NULL:
-            (<Connection> listener.lists[LINGER_DEADLINE].first).close(loop, False)
+        cdef DeadlineNode* head = listener.deadlines.lists[HEAD_DEADLINE].first
+        cdef DeadlineNode* greeting = listener.deadlines.lists[GREETING_DEADLINE].first
+        if listener.deadlines.lists[LINGER_DEADLINE].first != NULL:
+            (<Connection> listener.deadlines.lists[LINGER_DEADLINE].first.owner).close(loop, False)
             return True
         if self.close_oldest(loop, IDLE_DEADLINE):
             return True
-        if greeting != NULL and (head == NULL or listener.since(<Link> greeting) < listener.since(<Link> head)):
+        if greeting != NULL and (head == NULL or listener.deadlines.began(greeting) < listener.deadlines.began(head)):
             return self.close_oldest(loop, GREETING_DEADLINE) or self.close_oldest(loop, HEAD_DEADLINE)
         return self.close_oldest(loop, HEAD_DEADLINE) or self.close_oldest(loop, GREETING_DEADLINE)
 
     cdef bint close_oldest(self, Loop loop, int kind) except -1:
         """Closes the first connection of a list whose last answer is sent and from which nothing has come."""
         cdef Connection connection
-        cdef PyObject* link = self.listener.lists[kind].first
+        cdef DeadlineNode* node = self.listener.deadlines.lists[kind].first
         cdef int _
         for _ in range(ACCEPT_BATCH):
-            if link == NULL:
+            if node == NULL:
                 break
-            connection = <Connection> link
-            link = connection.following
+            connection = <Connection> node.owner
+            node = node.following
             if not connection.readable and connection.out.size == 0 and connection.out_body is None and connection.close_idle(loop):
                 return True
         return False

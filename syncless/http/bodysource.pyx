@@ -12,9 +12,10 @@ from libc.string cimport memcpy
 from syncless._core.clock cimport NEVER
 from syncless._core.loop cimport Loop, get_loop
 from syncless._core.poll.poller cimport READ
+from syncless.http.deadlines cimport BODY_DEADLINE, NO_DEADLINE, PING_DEADLINE
 from syncless.http.peer cimport Peer
 from syncless.http.request cimport Request
-from syncless.http.listener cimport BODY_DEADLINE, NO_DEADLINE, PING_DEADLINE, Listener
+from syncless.http.listener cimport Listener
 
 from syncless.http.errors import BodyTimeout, ClientGone
 
@@ -73,14 +74,14 @@ cdef class BodySource(Peer):
         self.timed_out = False
         self.reader = loop.current
         if self.writer is None:                 # else the write deadline stays
-            self.listener.set_deadline(self, self.reading_kind())
+            self.listener.deadlines.start(&self.deadline, self.reading_kind())
         started = loop.now
         try:
             loop.park("request body", request, NEVER)
         finally:
             self.reader = None
-            if self.deadline_kind == BODY_DEADLINE or self.deadline_kind == PING_DEADLINE:
-                self.listener.set_deadline(self, NO_DEADLINE)
+            if self.deadline.kind == BODY_DEADLINE or self.deadline.kind == PING_DEADLINE:
+                self.listener.deadlines.stop(&self.deadline)
         if self.timed_out:
             raise BodyTimeout(f"no byte of the request body came for {self.listener.limits.body_seconds:g} s")
         if self.request is not request:

@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t
 
 from syncless._core.loop cimport Loop
 from syncless.http.bodysource cimport BodySource
@@ -15,11 +15,6 @@ cdef enum Phase:
 
 
 cdef class Connection(BodySource):      # there may be many idle ones: flags are bytes, sizes 32 bits
-    cdef uint8_t phase
-    cdef uint8_t closing        # to be closed once all is sent
-    cdef uint8_t kept           # it has had an answer and was not closed
-    cdef uint8_t unread         # a part of a body was neither read by the application nor drained
-
     cdef bint just_came(self, Loop loop, int64_t age) noexcept
     cdef int greet(self, Loop loop) except -1
     cdef int answer(self, Loop loop, Request request, bint has_turn) except -1

@@ -30,6 +30,11 @@ from syncless._core.loop cimport Loop
 from syncless._core.poll.poller cimport HANGUP, READ, WRITE
 from syncless._core.scheduler cimport Scheduler
 from syncless.http.bodysource cimport BodySource
+from syncless.http.buffers cimport SCRATCH, Buffer
+from syncless.http.deadlines cimport (
+    BODY_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, PING_DEADLINE, QUEUE_DEADLINE,
+    WRITE_DEADLINE,
+)
 from syncless.http.environ cimport EnvironMaker, Memory
 from syncless.http.greeting cimport NOT_TLS, greet_peer
 from syncless.http.scanner cimport head
@@ -37,10 +42,7 @@ from syncless.http.linger cimport begin_lingering, discard, may_linger
 from syncless.http.pace cimport forget_pace, may_wait
 from syncless.http.peer cimport Peer
 from syncless.http.request cimport Request
-from syncless.http.listener cimport (
-    BODY_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, PING_DEADLINE, QUEUE_DEADLINE, SCRATCH, WRITE_DEADLINE,
-    Buffer, Listener,
-)
+from syncless.http.listener cimport Listener
 from syncless.http.tls cimport READY, WANTS_READ, WANTS_WRITE
 from syncless.http.upgrade cimport Upgrade
 
@@ -116,7 +118,7 @@ cdef class Connection(BodySource):
         if self.phase == LINGERING:
             return self.read_away(<Loop> loop)
         if self.phase == QUEUED:
-            self.listener.set_deadline(self, NO_DEADLINE)
+            self.listener.deadlines.stop(&self.deadline)
             self.phase = RUNNING_APP
             self.answer(<Loop> loop, self.request, True)
             if self.phase == READING:
@@ -132,13 +134,13 @@ cdef class Connection(BodySource):
         if outcome == READY or outcome == NOT_TLS:
             self.phase = READING
             self.readable = True                # the layer may have the first request already
-            self.listener.set_deadline(self, HEAD_DEADLINE)
+            self.listener.deadlines.start(&self.deadline, HEAD_DEADLINE)
             return self.process(loop) if outcome == READY else self.refuse(loop, 400, "This port speaks HTTPS, and the request is plain HTTP.")
         return self.close(loop, False)
 
     cdef int expired(self, Loop loop, int kind) except -1:
         if kind == WRITE_DEADLINE and may_wait(self.listener, self.fd):
-            self.listener.set_deadline(self, WRITE_DEADLINE)
+            self.listener.deadlines.start(&self.deadline, WRITE_DEADLINE)
             return 0
         if kind == BODY_DEADLINE or kind == PING_DEADLINE or (kind == WRITE_DEADLINE and self.writer is not None):
             self.timed_out = True
@@ -161,9 +163,9 @@ cdef class Connection(BodySource):
 
     cdef bint just_came(self, Loop loop, int64_t age) noexcept:
         """Whether it is younger than that (ns) and its first request may be on its way."""
-        if self.kept or self.deadline_kind == NO_DEADLINE:
+        if self.kept or self.deadline.kind == NO_DEADLINE:
             return False
-        return loop.now - self.listener.since(self) < age
+        return loop.now - self.listener.deadlines.began(&self.deadline) < age
 
     # -- reading and answering -----------------------------------------------------------------------------------------------
 
@@ -200,7 +202,7 @@ cdef class Connection(BodySource):
         self.unread = not request.body.finished
         self.finish_request(request)
         if self.phase == CLOSED:
-            listener.release(&self.out)          # what was still written to it
+            listener.buffers.release(&self.out)          # what was still written to it
             self.out_body = None
             return 0
         self.kept = True
@@ -208,7 +210,7 @@ cdef class Connection(BodySource):
             return self.close_when_sent(loop)
         self.unread = False
         if self.out.size or self.out_body is not None:
-            listener.queue_flush(self)
+            listener.flusher.add(self)
         return 0
 
     cdef int finish_request(self, Request request) except -1:
@@ -246,7 +248,7 @@ cdef class Connection(BodySource):
             return self.refuse_busy(loop)
         self.phase = QUEUED
         listener.queued += 1
-        listener.set_deadline(self, QUEUE_DEADLINE)
+        listener.deadlines.start(&self.deadline, QUEUE_DEADLINE)
         return 0
 
     cdef int refuse_busy(self, Loop loop) except -1:
@@ -262,10 +264,10 @@ cdef class Connection(BodySource):
         if self.phase != READING or self.closing or self.sending:
             return 0
         if self.inbox.size:
-            if self.deadline_kind != HEAD_DEADLINE:
-                self.listener.set_deadline(self, HEAD_DEADLINE)
-        elif self.deadline_kind != HEAD_DEADLINE:       # a new connection keeps the one of its first head
-            self.listener.set_deadline(self, IDLE_DEADLINE)
+            if self.deadline.kind != HEAD_DEADLINE:
+                self.listener.deadlines.start(&self.deadline, HEAD_DEADLINE)
+        elif self.deadline.kind != HEAD_DEADLINE:       # a new connection keeps the one of its first head
+            self.listener.deadlines.start(&self.deadline, IDLE_DEADLINE)
             if self.listener.starved:
                 self.listener.offer_room()
         return self.arm(loop, READ)
@@ -286,7 +288,7 @@ cdef class Connection(BodySource):
                 if used == 0:
                     got = self.receive_little()
                     if got > 0:
-                        if listener.buffered > listener.limits.buffered_bytes:
+                        if listener.buffers.held > listener.buffers.budget:
                             listener.shed_slow_heads()
                             if self.phase == CLOSED:
                                 return None
@@ -302,7 +304,7 @@ cdef class Connection(BodySource):
                 return request
             if not self.readable and not self.peer_shutdown:
                 return None
-            borrowed = listener.scratch
+            borrowed = listener.buffers.scratch
             if borrowed == NULL:                # a finaliser switched while another connection had it
                 got = self.receive_more()
                 if got > 0:
@@ -310,9 +312,9 @@ cdef class Connection(BodySource):
                 if got == 0:
                     self.close_when_sent(loop)
                 return None
-            listener.scratch = NULL
+            listener.buffers.scratch = NULL
             got = self.receive_raw(borrowed, SCRATCH) if self.layer is None else self.receive(borrowed, SCRATCH)
-            listener.scratch = borrowed
+            listener.buffers.scratch = borrowed
             if got <= 0:
                 if got == 0:
                     self.close_when_sent(loop)
@@ -320,18 +322,18 @@ cdef class Connection(BodySource):
             used = listener.environs.scan(borrowed, got, &listener.head_limits, self.fd, self.kept, &found)
             if used <= 0:
                 self.keep(borrowed, got)
-                if listener.buffered > listener.limits.buffered_bytes:
+                if listener.buffers.held > listener.buffers.budget:
                     listener.shed_slow_heads()
                     if self.phase == CLOSED:
                         return None
                 continue                        # scanned again where it is kept: refused there, or completed
-            listener.scratch = NULL
+            listener.buffers.scratch = NULL
             try:
                 request = self.prepare(borrowed, &found)
                 if got > used:
                     self.keep(borrowed + used, got - used)
             finally:
-                listener.scratch = borrowed
+                listener.buffers.scratch = borrowed
             return request
 
     cdef Request prepare(self, const char* data, head* found):
@@ -347,7 +349,7 @@ cdef class Connection(BodySource):
                 environs.spares[memory.index] = None
         if request is None or request.head_serial != environs.scanned or not request.reusable():
             request = self.fill_request(request, data, found)
-        listener.set_deadline(self, NO_DEADLINE)
+        listener.deadlines.stop(&self.deadline)
         self.phase = RUNNING_APP
         self.busy = True
         self.request = request
@@ -393,7 +395,7 @@ cdef class Connection(BodySource):
         return self.inbox.size > 0
 
     cdef int keep(self, const char* data, size_t size) except -1:
-        return self.listener.hold(&self.inbox, data, size)
+        return self.listener.buffers.hold(&self.inbox, data, size)
 
     # -- the end -------------------------------------------------------------------------------------------------------------
 
@@ -407,7 +409,7 @@ cdef class Connection(BodySource):
             f"HTTP/1.1 {status} {REASONS[status]}\r\n".encode() + self.listener.dates()
             + f"{later}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{shown}".encode()
         )
-        self.listener.append(&self.out, answer, len(answer))
+        self.listener.buffers.append(&self.out, answer, len(answer))
         if self.listener.log_access is not None:
             if environ is None:
                 environ = refused_request(self.first_bytes(REFUSED_BYTES), self.remote_addr)
@@ -419,10 +421,10 @@ cdef class Connection(BodySource):
         if self.unread:  # or one that sends all before it reads never takes a long answer
             self.read_away(loop)
         if self.sending:
-            self.listener.set_deadline(self, WRITE_DEADLINE)
+            self.listener.deadlines.start(&self.deadline, WRITE_DEADLINE)
             return 0
         if self.out.size or self.out_body is not None:
-            return self.listener.queue_flush(self)
+            return self.listener.flusher.add(self)
         return self.finish(loop)
 
     cdef int sent(self, Loop loop, bint late) except -1:
@@ -430,7 +432,7 @@ cdef class Connection(BodySource):
             return self.finish(loop)
         if self.phase == READING:
             if late:
-                self.listener.set_deadline(self, IDLE_DEADLINE)
+                self.listener.deadlines.start(&self.deadline, IDLE_DEADLINE)
             if self.inbox.size or self.readable or self.peer_shutdown:
                 loop.push(self)                 # the next request waited for this response to be sent
             elif self.listener.starved:
@@ -476,7 +478,7 @@ cdef class Connection(BodySource):
             self.listener.lingering -= 1
         if self.phase == QUEUED:
             self.finish_request(self.request)
-            if self.deadline_kind == QUEUE_DEADLINE:
+            if self.deadline.kind == QUEUE_DEADLINE:
                 self.listener.queued -= 1
             elif not self.listener.next_turn():  # it had been given the turn already
                 self.listener.active -= 1

@@ -9,12 +9,11 @@ the time to read. So such connections are counted, and the first to be closed fo
 tests/wsgi/test_linger.py.
 """
 
-from cpython.object cimport PyObject
-
 from syncless._core.loop cimport Loop
 from syncless._core.poll.poller cimport READ
+from syncless.http.deadlines cimport LINGER_DEADLINE, DeadlineNode
 from syncless.http.peer cimport Peer
-from syncless.http.listener cimport LINGER_DEADLINE, Listener
+from syncless.http.listener cimport Listener
 
 cdef extern from *:
     """
@@ -32,13 +31,13 @@ cdef enum:
 cdef int begin_lingering(Peer peer, Loop loop) except -1:
     """All is sent. Ends our half."""
     cdef Listener listener = peer.listener
-    cdef PyObject* oldest = listener.lists[LINGER_DEADLINE].first
+    cdef DeadlineNode* oldest = listener.deadlines.lists[LINGER_DEADLINE].first
     if listener.limits.linger_connections and listener.lingering >= listener.limits.linger_connections and oldest != NULL:
-        (<Peer> oldest).close(loop, False)
+        (<Peer> oldest.owner).close(loop, False)
     listener.lingering += 1                  # counted down where it is closed
-    listener.set_deadline(peer, LINGER_DEADLINE)
+    listener.deadlines.start(&peer.deadline, LINGER_DEADLINE)
     peer.heard = True
-    listener.release(&peer.inbox)
+    listener.buffers.release(&peer.inbox)
     peer.inbox_start = 0
     if peer.layer is not None:
         peer.layer.goodbye(peer.fd)
@@ -72,8 +71,8 @@ cdef bint may_linger(Peer peer) noexcept:
     cdef Listener listener = peer.listener
     peer.checks += 1
     if listener.stopping or not peer.heard or peer.checks >= listener.linger_checks \
-            or peer.lingered < listener.limits.body_rate * peer.checks * listener.lists[LINGER_DEADLINE].length / 1e9:
+            or peer.lingered < listener.limits.body_rate * peer.checks * listener.deadlines.lists[LINGER_DEADLINE].length / 1e9:
         return False
     peer.heard = False
-    listener.set_deadline(peer, LINGER_DEADLINE)
+    listener.deadlines.start(&peer.deadline, LINGER_DEADLINE)
     return True

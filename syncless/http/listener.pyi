@@ -2,7 +2,6 @@ from collections.abc import Callable
 from ssl import SSLContext
 from typing import Any, Protocol
 
-from syncless._core.scheduler import Runnable
 from syncless.http.body import ByteSource
 from syncless.http.limits import Limits
 from syncless.http.loglines import AccessLog
@@ -13,7 +12,6 @@ class _ErrorLog(Protocol):
     def flush(self) -> object: ...
 
 class Link(ByteSource): ...
-class Flusher(Runnable): ...
 
 class Listener:
     application: Callable[..., Any]

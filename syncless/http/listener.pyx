@@ -1,32 +1,22 @@
 """Listener: what the connections of one listening socket share. No state is global: several servers live in
 one process.
 
-Deadlines: connections stand in one list per kind of deadline, in the order of expiry, because all deadlines
-of a kind have the same length. Setting one is a relink; a single timer of the loop looks at the heads of the
-lists.
-
-Flushing: the responses of one turn of the loop are sent together at its end, at the latest after FLUSH_COUNT
-responses or FLUSH_AFTER ns: the application's code and data stay in the processor's caches, and so do the
-kernel's. A handler that takes longer than that holds up those that were finished before it in the same turn,
-so before a slow application is called everything is sent.
-"""
+What has a file of its own: deadlines, buffers, flusher."""
 
 import math
 import time
 from dataclasses import asdict
 from ipaddress import IPv6Address
 
-from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport int64_t, uint32_t
-from libc.string cimport memcpy
 
-from syncless._core.clock cimport monotonic_ns
 from syncless._core.loop cimport Loop, get_loop
-from syncless._core.scheduler cimport Runnable, Scheduler
-from syncless._core.timers cimport timer_init
+from syncless.http.buffers cimport Buffers
+from syncless.http.deadlines cimport (
+    BODY_DEADLINE, GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, PING_DEADLINE,
+    QUEUE_DEADLINE, WRITE_DEADLINE, DeadlineNode, Deadlines, init_node,
+)
 from syncless.http.environ cimport EnvironMaker
+from syncless.http.flusher cimport Flusher
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -46,16 +36,13 @@ cdef object client_key(str address):
 
 cdef enum:
     LOOK = 5                    # s after which a client that makes us wait is looked at, at the latest
-    FLUSH_COUNT = 8
-    FLUSH_AFTER = 500000        # ns
-    POOL = 64                   # send buffers kept
 
 
 cdef class Link(ByteSource):
     """A connection as the Listener sees it: something with a deadline that can be flushed."""
 
     def __cinit__(self):
-        self.deadline_kind = NO_DEADLINE
+        init_node(&self.deadline, self)
 
     cdef int expired(self, Loop loop, int kind) except -1:
         raise NotImplementedError
@@ -68,48 +55,17 @@ cdef class Link(ByteSource):
         return False
 
 
-cdef class Flusher(Runnable):
-    """Sends what is pending before the loop polls."""
-
-    cdef int turn(self, Scheduler loop) except -1:
-        return self.listener.flush_pending() if self.listener is not None else 0  # it may have ended meanwhile
+cdef int expire(Loop loop, object owner, int kind) except -1:
+    return (<Link> owner).expired(loop, kind)
 
 
-cdef void look_at_deadlines(void* owner) noexcept:
-    """The timer's callback: everything that is due expires, then the timer is set to the next."""
-    cdef Listener listener = <Listener> owner
-    cdef Loop loop = listener.loop
-    cdef int64_t now = monotonic_ns(), first = -1
-    cdef DeadlineList* deadlines
-    cdef int kind
-    for kind in range(DEADLINES):
-        deadlines = &listener.lists[kind]
-        while deadlines.first != NULL and (<Link> deadlines.first).deadline <= now:
-            link = <Link> deadlines.first
-            listener.set_deadline(link, NO_DEADLINE)
-            try:
-                link.expired(loop, kind)
-            except BaseException as error:
-                loop.report("a connection's deadline", error)
-        if deadlines.first != NULL and (first < 0 or (<Link> deadlines.first).deadline < first):
-            first = (<Link> deadlines.first).deadline
-    if first >= 0 and listener.timer.index < 0:
-        try:
-            loop.timers.add(&listener.timer, first)
-        except MemoryError as error:
-            loop.report("a connection's deadline", error)
+cdef int flush(Loop loop, object owner) except -1:
+    return (<Link> owner).flush(loop)
 
 
 cdef class Listener:
     """Listener(application, template, limits): made by Server. `template` is what every environ begins
     with."""
-
-    def __cinit__(self):
-        timer_init(&self.timer, look_at_deadlines, <void*> self)
-        self.scratch = <char*> PyMem_Malloc(SCRATCH)
-        self.pool = <char**> PyMem_Malloc(POOL * sizeof(char*))
-        if self.scratch == NULL or self.pool == NULL:
-            raise MemoryError
 
     def __init__(
         self, application, dict template not None, limits, AccessLog log_access, log_errors, *,
@@ -126,43 +82,35 @@ cdef class Listener:
         self.proxied = proxied
         self.forward = forward
         self.websocket = websocket
-        self.lists[HEAD_DEADLINE].length = <int64_t> (limits.head_seconds * 1e9)
-        self.lists[IDLE_DEADLINE].length = <int64_t> (limits.idle_seconds * 1e9)
-        self.lists[BODY_DEADLINE].length = <int64_t> (limits.body_seconds * 1e9)
-        look = min(limits.write_seconds, max(0.1, min(limits.write_grace_seconds, LOOK)))
-        self.lists[WRITE_DEADLINE].length = <int64_t> (look * 1e9)
         self.paces = {}
         self.clients = {}
+        self.loop = get_loop()
+        self.buffers = Buffers(limits.buffered_bytes)
+        self.flusher = Flusher(self.loop)
+        self.flusher.flush = flush
+        self.deadlines = Deadlines(self.loop)
+        self.deadlines.expire = expire
+        self.deadlines.allow(HEAD_DEADLINE, limits.head_seconds)
+        self.deadlines.allow(IDLE_DEADLINE, limits.idle_seconds)
+        self.deadlines.allow(BODY_DEADLINE, limits.body_seconds)
+        self.deadlines.allow(
+            WRITE_DEADLINE, min(limits.write_seconds, max(0.1, min(limits.write_grace_seconds, LOOK))))
         look = min(limits.linger_idle_seconds, limits.linger_seconds)
-        self.lists[LINGER_DEADLINE].length = <int64_t> (look * 1e9)
+        self.deadlines.allow(LINGER_DEADLINE, look)
         self.linger_checks = min(255, math.ceil(limits.linger_seconds / look)) if look else 0
-        self.lists[GREETING_DEADLINE].length = <int64_t> (limits.greeting_seconds * 1e9)
-        self.lists[QUEUE_DEADLINE].length = <int64_t> (limits.queue_seconds * 1e9)
-        self.lists[PING_DEADLINE].length = <int64_t> (limits.ping_seconds * 1e9)
+        self.deadlines.allow(GREETING_DEADLINE, limits.greeting_seconds)
+        self.deadlines.allow(QUEUE_DEADLINE, limits.queue_seconds)
+        self.deadlines.allow(PING_DEADLINE, limits.ping_seconds)
         self.environs = EnvironMaker(template, limits.remembered)
         self.log_access = log_access
         self.log_errors = log_errors
-        self.loop = get_loop()
         self.environs.clock = &self.loop.now
-        self.flusher = Flusher()
-        self.flusher.listener = self
         self.status_lines = {}
         self.date_at = -1
 
-    def __dealloc__(self):
-        cdef Py_ssize_t i
-        if self.timer.index >= 0:
-            self.loop.timers.remove(&self.timer)
-        for i in range(self.pool_count):
-            PyMem_Free(self.pool[i])
-        PyMem_Free(self.pool)
-        PyMem_Free(self.scratch)
-        PyMem_Free(self.pending)
-
     def close(self) -> None:
         """Ends what would keep the listener alive."""
-        self.loop.timers.remove(&self.timer)
-        self.flusher.listener = None
+        self.deadlines.close()
         self.spare_request = None
 
     @property
@@ -174,142 +122,7 @@ cdef class Listener:
     def stopping(self, bint value):
         self.stopping = value
 
-    # -- deadlines -----------------------------------------------------------------------------------------------------------
-
-    cdef void set_deadline(self, Link link, int kind) noexcept:
-        """Takes the link out of its list, if it is in one, and puts it at the end of another, unless `kind`
-        is NO_DEADLINE."""
-        cdef DeadlineList* deadlines
-        if link.deadline_kind != NO_DEADLINE:
-            deadlines = &self.lists[link.deadline_kind]
-            if link.previous != NULL:
-                (<Link> link.previous).following = link.following
-            else:
-                deadlines.first = link.following
-            if link.following != NULL:
-                (<Link> link.following).previous = link.previous
-            else:
-                deadlines.last = link.previous
-        link.deadline_kind = kind
-        if kind == NO_DEADLINE:
-            return
-        deadlines = &self.lists[kind]
-        link.deadline = self.loop.now + deadlines.length
-        link.following = NULL
-        link.previous = deadlines.last
-        if deadlines.last != NULL:
-            (<Link> deadlines.last).following = <PyObject*> link
-        else:
-            deadlines.first = <PyObject*> link
-        deadlines.last = <PyObject*> link
-        if self.timer.index < 0 or link.deadline < self.timer.when:
-            self.loop.timers.remove(&self.timer)
-            self.loop.timers.add(&self.timer, link.deadline)
-
-    cdef int64_t since(self, Link link) noexcept:
-        """When its present deadline was set, ns."""
-        return link.deadline - self.lists[link.deadline_kind].length
-
-    # -- flushing ------------------------------------------------------------------------------------------------------------
-
-    cdef int queue_flush(self, Link link) except -1:
-        cdef PyObject** grown
-        if link.flush_queued:
-            return 0
-        if self.pending_count == self.pending_capacity:
-            grown = <PyObject**> PyMem_Realloc(self.pending, (self.pending_capacity * 2 or 16) * sizeof(PyObject*))
-            if grown == NULL:
-                raise MemoryError
-            self.pending = grown
-            self.pending_capacity = self.pending_capacity * 2 or 16
-        if self.pending_count == 0:
-            self.loop.before_poll(self.flusher)
-            self.pending_since = self.loop.now
-        link.flush_queued = True
-        Py_INCREF(link)
-        self.pending[self.pending_count] = <PyObject*> link
-        self.pending_count += 1
-        if self.pending_count >= FLUSH_COUNT or self.loop.now - self.pending_since > FLUSH_AFTER:
-            self.flush_pending()
-        return 0
-
-    cdef int flush_pending(self) except -1:
-        cdef Link link
-        while self.pending_count:
-            self.pending_count -= 1
-            link = <Link> self.pending[self.pending_count]
-            Py_DECREF(link)
-            link.flush_queued = False
-            try:
-                link.flush(self.loop)
-            except BaseException as error:
-                self.loop.report("sending a response", error)
-        return 0
-
-    # -- buffers -------------------------------------------------------------------------------------------------------------
-
-    cdef char* take_block(self) except NULL:
-        """A block of BUFFER bytes."""
-        cdef char* block
-        self.buffers_out += 1
-        if self.pool_count:
-            self.pool_count -= 1
-            return self.pool[self.pool_count]
-        block = <char*> PyMem_Malloc(BUFFER)
-        if block == NULL:
-            raise MemoryError
-        return block
-
-    cdef void give_block(self, char* block) noexcept:
-        self.buffers_out -= 1
-        if self.pool_count < POOL:
-            self.pool[self.pool_count] = block
-            self.pool_count += 1
-        else:
-            PyMem_Free(block)
-
-    cdef int reserve(self, Buffer* buffer, size_t size) except -1:
-        """Makes room for `size` more bytes."""
-        cdef char* grown
-        cdef size_t room
-        if buffer.room - buffer.size >= size:
-            return 0
-        if size > 1 << 30:
-            raise MemoryError("more than a gigabyte in a buffer")
-        if buffer.data == NULL and size <= BUFFER:
-            buffer.data = self.take_block()
-            buffer.room = BUFFER
-            self.buffered += BUFFER
-            return 0
-        room = max(<size_t> buffer.room * 2, buffer.size + size)
-        if buffer.room == BUFFER or buffer.data == NULL:
-            grown = <char*> PyMem_Malloc(room)
-            if grown == NULL:
-                raise MemoryError
-            if buffer.data != NULL:
-                memcpy(grown, buffer.data, buffer.size)
-                self.give_block(buffer.data)
-            self.buffers_out += 1
-        else:
-            grown = <char*> PyMem_Realloc(buffer.data, room)
-            if grown == NULL:
-                raise MemoryError
-        self.buffered += room - buffer.room
-        buffer.data = grown
-        buffer.room = <uint32_t> room
-        return 0
-
-    cdef int hold(self, Buffer* buffer, const char* data, size_t size) except -1:
-        """As append(), with no more room than that takes where it is little: there may be many half-sent
-        heads."""
-        if buffer.data == NULL and size <= LITTLE:
-            buffer.data = <char*> PyMem_Malloc(size)
-            if buffer.data == NULL:
-                raise MemoryError
-            buffer.room = <uint32_t> size
-            self.buffered += size
-            self.buffers_out += 1
-        return self.append(buffer, data, size)
+    # -- who may be served --------------------------------------------------------------------------------
 
     cdef bint enter(self, str address) except -1:
         """Counts a connection of that client. Whether it may have so many."""
@@ -329,12 +142,12 @@ cdef class Listener:
 
     cdef bint next_turn(self) except -1:
         """A request has ended: the turn goes to the one that waits longest. Returns whether there is one."""
-        cdef PyObject* first = self.lists[QUEUE_DEADLINE].first
+        cdef DeadlineNode* first = self.deadlines.lists[QUEUE_DEADLINE].first
         if first == NULL:
             return False
         self.queued -= 1
-        self.set_deadline(<Link> first, NO_DEADLINE)
-        self.loop.push(<Link> first)
+        self.deadlines.stop(first)
+        self.loop.push(<object> first.owner)
         return True
 
     cdef int offer_room(self) except -1:
@@ -347,32 +160,14 @@ cdef class Listener:
 
     cdef int shed_slow_heads(self) except -1:
         """Too much is buffered: those that have taken the longest for their request's head are cut off."""
-        cdef PyObject* at = self.lists[HEAD_DEADLINE].first
+        cdef DeadlineNode* node = self.deadlines.lists[HEAD_DEADLINE].first
         cdef Link link
-        while at != NULL and self.buffered > self.limits.buffered_bytes:
-            link = <Link> at
-            at = link.following
+        while node != NULL and self.buffers.held > self.buffers.budget:
+            link = <Link> node.owner
+            node = node.following
             if link.holds():
                 link.expired(self.loop, NO_DEADLINE)
         return 0
-
-    cdef int append(self, Buffer* buffer, const char* data, size_t size) except -1:
-        if buffer.room - buffer.size < size:
-            self.reserve(buffer, size)
-        memcpy(buffer.data + buffer.size, data, size)
-        buffer.size += size
-        return 0
-
-    cdef void release(self, Buffer* buffer) noexcept:
-        if buffer.data != NULL:
-            self.buffered -= buffer.room
-            if buffer.room == BUFFER:
-                self.give_block(buffer.data)
-            else:
-                PyMem_Free(buffer.data)
-                self.buffers_out -= 1
-        buffer.data = NULL
-        buffer.size = buffer.room = 0
 
     # -- the unchanging parts of a response head -----------------------------------------------------------------------------
 
@@ -402,16 +197,8 @@ cdef class Listener:
 
     def census(self) -> dict:
         """What the server owns now; all zero once its connections are closed."""
-        cdef int kind
-        cdef Py_ssize_t waiting = 0
-        cdef PyObject* link
-        for kind in range(DEADLINES):
-            link = self.lists[kind].first
-            while link != NULL:
-                waiting += 1
-                link = (<Link> link).following
         return {
-            "connections": self.connections, "active": self.active, "queued": self.queued, "lingering": self.lingering, "deadlines": waiting,
-            "buffers": self.buffers_out, "buffered bytes": self.buffered, "remembered": self.environs.count,
-            "slow": self.slow, "clients": len(self.clients),
+            "connections": self.connections, "active": self.active, "queued": self.queued, "lingering": self.lingering,
+            "deadlines": self.deadlines.count(), "buffers": self.buffers.lent, "buffered bytes": self.buffers.held,
+            "remembered": self.environs.count, "slow": self.slow, "clients": len(self.clients),
         }

@@ -2,7 +2,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport BaseTasklet
-from syncless.http.listener cimport Buffer, Link, Listener
+from syncless.http.buffers cimport Buffer
+from syncless.http.listener cimport Link, Listener
 from syncless.http.tls cimport TlsLayer
 
 
@@ -13,11 +14,11 @@ cdef class Peer(Link):
     cdef int remote_port            # -1: the family has none
     cdef int fd                     # -1 once closed
     cdef uint32_t inbox_start       # of the inbox, used up
-    cdef uint32_t out_sent          # of the bytes in out
+    cdef uint32_t lingered          # bytes thrown away
     cdef Buffer inbox               # received and not used yet
     cdef Buffer out                 # bytes to be sent
     cdef bytes out_body             # sent after them, straight from the application's object
-    cdef Py_ssize_t body_sent       # of it
+    cdef size_t out_sent            # of both
     cdef BaseTasklet writer         # parked until more can be sent
     cdef uint8_t readable           # recv() may have something
     cdef uint8_t peer_shutdown  # the client sends no more; recv() is worth trying until it says so
@@ -30,7 +31,10 @@ cdef class Peer(Link):
     cdef uint8_t expects_proxy_header          # it begins with a PROXY header
     cdef uint8_t heard              # bytes came since the last look at a lingering client
     cdef uint8_t checks             # how often it was looked at
-    cdef uint32_t lingered          # bytes thrown away
+    cdef uint8_t phase              # see connection.pxd
+    cdef uint8_t closing        # to be closed once all is sent
+    cdef uint8_t kept           # it has had an answer and was not closed
+    cdef uint8_t unread         # a part of a body was neither read by the application nor drained
 
     cdef Py_ssize_t receive(self, char* into, size_t room) except -2
     cdef Py_ssize_t receive_raw(self, char* into, size_t room) except -2

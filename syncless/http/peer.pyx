@@ -21,8 +21,10 @@ from syncless._core.clock cimport NEVER
 from syncless._core.calls.filesystems cimport in_pool
 from syncless._core.loop cimport FdEntry, Loop, get_loop
 from syncless._core.poll.poller cimport WRITE
+from syncless.http.buffers cimport LITTLE, SCRATCH, Buffer
+from syncless.http.deadlines cimport NO_DEADLINE, WRITE_DEADLINE
 from syncless.http.pace cimport forget_pace, rested, sent_more, stalled, too_slow
-from syncless.http.listener cimport LITTLE, NO_DEADLINE, SCRATCH, WRITE_DEADLINE, Buffer, Link, Listener
+from syncless.http.listener cimport Link, Listener
 
 from syncless.http.errors import ClientGone
 
@@ -104,7 +106,7 @@ cdef class Peer(Link):
             return 0
         n = self.layer.receive(self.fd, into, room, self.peer_shutdown)
         if self.fd < 0:                         # closed while Python code ran; the inbox was left for `into`
-            self.listener.release(&self.inbox)
+            self.listener.buffers.release(&self.inbox)
             n = 0
         if n == 0:
             self.ended = True
@@ -149,17 +151,17 @@ cdef class Peer(Link):
         if self.inbox_start:
             self.compact()
         if self.inbox.room - self.inbox.size < 1024:
-            self.listener.reserve(&self.inbox, INBOX)
+            self.listener.buffers.reserve(&self.inbox, INBOX)
         n = self.receive(self.inbox.data + self.inbox.size, self.inbox.room - self.inbox.size)
         if n > 0:
             self.inbox.size += n
         elif self.inbox.size == 0:
-            self.listener.release(&self.inbox)
+            self.listener.buffers.release(&self.inbox)
         return n
 
     cdef Py_ssize_t receive_little(self) except -2:
         """The same with no more room than the bytes need: a half-sent head may stay for long."""
-        cdef char* borrowed = self.listener.scratch
+        cdef char* borrowed = self.listener.buffers.scratch
         cdef Py_ssize_t n
         if borrowed == NULL:                    # a finaliser switched while another connection had it
             return self.receive_more()
@@ -167,13 +169,13 @@ cdef class Peer(Link):
             return -1
         if self.inbox_start:
             self.compact()
-        self.listener.scratch = NULL
+        self.listener.buffers.scratch = NULL
         try:
             n = self.receive(borrowed, SCRATCH)
             if n > 0:
-                self.listener.hold(&self.inbox, borrowed, n)
+                self.listener.buffers.hold(&self.inbox, borrowed, n)
         finally:
-            self.listener.scratch = borrowed
+            self.listener.buffers.scratch = borrowed
         return n
 
     cdef int compact(self) except -1:
@@ -183,8 +185,8 @@ cdef class Peer(Link):
         if left <= LITTLE:
             self.inbox.data = NULL
             self.inbox.size = self.inbox.room = 0
-            self.listener.hold(&self.inbox, old.data + self.inbox_start, left)
-            self.listener.release(&old)
+            self.listener.buffers.hold(&self.inbox, old.data + self.inbox_start, left)
+            self.listener.buffers.release(&old)
         else:
             memmove(old.data, old.data + self.inbox_start, left)
             self.inbox.size = <uint32_t> left
@@ -195,7 +197,7 @@ cdef class Peer(Link):
         self.inbox_start += n
         if self.inbox_start >= self.inbox.size:
             self.inbox_start = 0
-            self.listener.release(&self.inbox)
+            self.listener.buffers.release(&self.inbox)
 
     # -- bytes that go -------------------------------------------------------------------------------------------------------
 
@@ -209,14 +211,17 @@ cdef class Peer(Link):
         """Sends what is in the out buffer, as far as the client takes it; the rest when it is ready."""
         cdef ssize_t n
         cdef size_t head_left, body_left
+        cdef const char* body
         cdef bint late
         if self.gone or self.writer is not None:
             return 0
         while True:
-            head_left = self.out.size - self.out_sent
-            body_left = 0
-            if self.out_body is not None:
-                body_left = PyBytes_GET_SIZE(self.out_body) - self.body_sent
+            body_left = 0 if self.out_body is None else PyBytes_GET_SIZE(self.out_body)
+            if self.out_sent < self.out.size:
+                head_left = self.out.size - self.out_sent
+            else:
+                head_left = 0
+                body_left -= self.out_sent - self.out.size
             if head_left + body_left == 0:
                 if self.layer is None:
                     break
@@ -225,13 +230,12 @@ cdef class Peer(Link):
                     break
                 if n < -1:
                     return self.close(loop, False)
-            elif self.layer is None:
-                n = syncless_send2(self.fd, self.out.data + self.out_sent, head_left,
-                                   PyBytes_AS_STRING(self.out_body) + self.body_sent if body_left else NULL, body_left)
             else:
-                n = self.layer.send(self.fd, self.out.data + self.out_sent, head_left,
-                                    PyBytes_AS_STRING(self.out_body) + self.body_sent if body_left else NULL, body_left)
-                if self.gone:
+                body = NULL
+                if body_left:
+                    body = PyBytes_AS_STRING(self.out_body) + PyBytes_GET_SIZE(self.out_body) - body_left
+                n = self.transmit(self.out.data + self.out_sent, head_left, body, body_left)
+                if self.gone:           # Python code ran in the TLS layer
                     return 0
             if n < 0:
                 if errno == EINTR:
@@ -242,17 +246,13 @@ cdef class Peer(Link):
                     if too_slow(self.listener, self.fd):
                         return self.close(loop, True)
                     if not self.busy:
-                        self.listener.set_deadline(self, WRITE_DEADLINE)
+                        self.listener.deadlines.start(&self.deadline, WRITE_DEADLINE)
                     return self.arm(loop, WRITE)
                 return self.close(loop, False)
             if self.sending:
                 sent_more(self.listener, self.fd, n)
-            if n > <ssize_t> head_left:
-                self.out_sent += head_left
-                self.body_sent += n - head_left
-            else:
-                self.out_sent += n
-        self.listener.release(&self.out)
+            self.out_sent += n
+        self.listener.buffers.release(&self.out)
         self.out_sent = 0
         self.out_body = None
         late = self.sending
@@ -299,7 +299,7 @@ cdef class Peer(Link):
                 done += n - ahead
             else:
                 self.out_sent += n
-        self.listener.release(&self.out)
+        self.listener.buffers.release(&self.out)
         self.out_sent = 0
         self.sending = False
         return 0
@@ -344,14 +344,16 @@ cdef class Peer(Link):
         self.arm(loop, WRITE)
         self.timed_out = False
         stalled(self.listener, self.fd)
-        self.listener.set_deadline(self, WRITE_DEADLINE)
+        self.listener.deadlines.start(&self.deadline, WRITE_DEADLINE)
         self.writer = loop.current
         try:
             loop.park("client to read", self, NEVER)
         finally:
             self.writer = None
-            if self.deadline_kind == WRITE_DEADLINE:
-                self.listener.set_deadline(self, self.reading_kind())
+            if self.deadline.kind == WRITE_DEADLINE:
+                self.listener.deadlines.stop(&self.deadline)
+                if self.reading_kind() != NO_DEADLINE:
+                    self.listener.deadlines.start(&self.deadline, self.reading_kind())
         rested(self.listener, self.fd)
         if self.timed_out or too_slow(self.listener, self.fd):
             self.gone = True
@@ -375,7 +377,7 @@ cdef class Peer(Link):
         self.gone = self.ended = True
         if self.layer is not None:
             self.layer.closed = True
-        listener.set_deadline(self, NO_DEADLINE)
+        listener.deadlines.stop(&self.deadline)
         loop.forget_fd(self.fd)
         listener.environs.forget(self.fd)
         if listener.slow:
@@ -387,9 +389,9 @@ cdef class Peer(Link):
         os_close(self.fd)
         self.fd = -1
         if self.layer is None or not self.layer.at_work:
-            listener.release(&self.inbox)
+            listener.buffers.release(&self.inbox)
         self.inbox_start = 0
-        listener.release(&self.out)
+        listener.buffers.release(&self.out)
         self.out_body = None
         if self.writer is not None:
             loop.wake(self.writer, None)

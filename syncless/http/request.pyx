@@ -131,7 +131,7 @@ cdef class Request(Response):
         self.headers = None
         self.body.end()
         self.recalled = None
-        self.listener.release(&self.head)
+        self.listener.buffers.release(&self.head)
         self._exception = failure                   # until it is used again
         if self.joiners.head != NULL or self.callbacks is not None:
             self.tell(loop)
@@ -254,7 +254,7 @@ cdef class Request(Response):
             return 0
         self.keep_alive = False
         if self.body.drainable(self.listener.limits.drain_bytes):
-            self.listener.queue_flush(self.peer)
+            self.listener.flusher.add(self.peer)
             try:
                 self.keep_alive = self.body.drain(self.listener.limits.drain_bytes)
             except ClientError:

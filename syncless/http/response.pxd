@@ -1,8 +1,9 @@
 from libc.stdint cimport int64_t
 
 from syncless._core.tasklet cimport Tasklet
+from syncless.http.buffers cimport Buffer
 from syncless.http.peer cimport Peer
-from syncless.http.listener cimport Buffer, Listener
+from syncless.http.listener cimport Listener
 
 
 cdef class StartResponse:

@@ -23,9 +23,10 @@ from libc.string cimport memcpy
 
 from syncless._core.calls.files cimport is_slow
 from syncless._core.tasklet cimport Tasklet
+from syncless.http.buffers cimport Buffer
 from syncless.http.scanner cimport HEAD_UNKNOWN, is_token, is_value, known_name
 from syncless.http.peer cimport Peer
-from syncless.http.listener cimport Buffer, Listener
+from syncless.http.listener cimport Listener
 
 cdef extern from "Python.h":
     int PyUnicode_KIND(object s)
@@ -123,7 +124,7 @@ cdef class Response(Tasklet):
             return 0
         if self.code < 200:
             raise ValueError(f"an application cannot answer with the interim status {status!r}")
-        listener.append(&self.head, PyBytes_AS_STRING(listener.last_line), PyBytes_GET_SIZE(listener.last_line))
+        listener.buffers.append(&self.head, PyBytes_AS_STRING(listener.last_line), PyBytes_GET_SIZE(listener.last_line))
         for i in range(PyList_GET_SIZE(headers)):
             item = <object> PyList_GET_ITEM(headers, i)
             if type(item) is not tuple or PyTuple_GET_SIZE(item) != 2:
@@ -160,7 +161,7 @@ cdef class Response(Tasklet):
                     served = True
                 elif hop_by_hop[known]:
                     continue                        # the server's own (RFC 9110, 7.6.1)
-            listener.reserve(&self.head, name_size + value_size + 4)
+            listener.buffers.reserve(&self.head, name_size + value_size + 4)
             at = self.head.data + self.head.size
             memcpy(at, name, name_size)
             at[name_size] = c":"
@@ -173,7 +174,7 @@ cdef class Response(Tasklet):
         if dated or served:
             first, _, second = block.partition(b"\r\n")
             block = (b"" if served else first + b"\r\n") + (b"" if dated else second)
-        listener.append(&self.head, PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block))
+        listener.buffers.append(&self.head, PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block))
         self.status = status
         return self.remember_head(status, headers)
 
@@ -231,31 +232,31 @@ cdef class Response(Tasklet):
             self.keep_alive = False
         if self.recalled is not None:
             if self.keep_alive and not self.http_1_0 and (self.length >= 0 or self.code == 204 or self.code == 304):
-                listener.append(out, PyBytes_AS_STRING(self.recalled), PyBytes_GET_SIZE(self.recalled))
+                listener.buffers.append(out, PyBytes_AS_STRING(self.recalled), PyBytes_GET_SIZE(self.recalled))
                 self.committed = True
                 return 0
-            listener.append(out, PyBytes_AS_STRING(self.recalled), PyBytes_GET_SIZE(self.recalled) - 2)
+            listener.buffers.append(out, PyBytes_AS_STRING(self.recalled), PyBytes_GET_SIZE(self.recalled) - 2)
         else:
-            listener.append(out, self.head.data, self.head.size)
-            listener.release(&self.head)
+            listener.buffers.append(out, self.head.data, self.head.size)
+            listener.buffers.release(&self.head)
         if self.length < 0 and self.code != 204 and self.code != 304:
             if known_length >= 0 and not (self.head_only and known_length == 0):
                 self.length = known_length
                 i = snprintf(number, 48, "Content-Length: %lld\r\n", <long long> known_length)
-                listener.append(out, number, i)
+                listener.buffers.append(out, number, i)
             elif self.head_only:
                 pass
             elif self.http_1_0:
                 self.keep_alive = False
             else:
                 self.chunked = True
-                listener.append(out, b"Transfer-Encoding: chunked\r\n", 28)
+                listener.buffers.append(out, b"Transfer-Encoding: chunked\r\n", 28)
         if not self.keep_alive:
-            listener.append(out, b"Connection: close\r\n\r\n", 21)
+            listener.buffers.append(out, b"Connection: close\r\n\r\n", 21)
         elif self.http_1_0:
-            listener.append(out, b"Connection: keep-alive\r\n\r\n", 26)
+            listener.buffers.append(out, b"Connection: keep-alive\r\n\r\n", 26)
         else:
-            listener.append(out, b"\r\n", 2)
+            listener.buffers.append(out, b"\r\n", 2)
         self.committed = True
         return 0
 
@@ -294,16 +295,15 @@ cdef class Response(Tasklet):
         bytes_ = PyBytes_AS_STRING(data)
         if self.chunked:
             i = snprintf(number, 24, "%zx\r\n", size)
-            self.listener.append(&peer.out, number, i)
+            self.listener.buffers.append(&peer.out, number, i)
         if size <= COPIED:
-            self.listener.append(&peer.out, bytes_, size)
+            self.listener.buffers.append(&peer.out, bytes_, size)
         elif self.complete and peer.out_body is None:
             peer.out_body = data
-            peer.body_sent = 0
         else:
             peer.send_all(bytes_, size)
         if self.chunked:
-            self.listener.append(&peer.out, b"\r\n", 2)
+            self.listener.buffers.append(&peer.out, b"\r\n", 2)
         if not last or peer.out.size > 65536:
             peer.send_all(NULL, 0)
         return 0
@@ -315,7 +315,7 @@ cdef class Response(Tasklet):
         if not self.committed:
             self.commit(0)
         if self.chunked:
-            self.listener.append(&self.peer.out, b"0\r\n\r\n", 5)
+            self.listener.buffers.append(&self.peer.out, b"0\r\n\r\n", 5)
         elif self.length > self.sent and not self.bodiless:
             raise RuntimeError(f"the body has {self.sent} bytes where its Content-Length says {self.length}")
         self.complete = True

@@ -1,0 +1,4 @@
+from syncless._core.loop import Loop
+
+class Deadlines:
+    def __new__(cls, loop: Loop) -> Deadlines: ...

@@ -1,0 +1,122 @@
+"""Deadlines of one server's connections: a node in each owner, a list for each kind, one timer for all.
+
+All deadlines of a kind have the same length, so each list is in the order of expiry, starting one is a relink,
+and only the first of each list can be due. Takes nodes; gives the owner of each that has passed to `expire`.
+Knows nothing of connections. Tested by tests/http/test_deadlines.py.
+"""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+
+from syncless._core.clock cimport monotonic_ns
+from syncless._core.loop cimport Loop
+from syncless._core.timers cimport timer_init
+
+
+cdef void init_node(DeadlineNode* node, owner) noexcept:
+    node.owner = <PyObject*> owner
+    node.kind = NO_DEADLINE
+
+
+cdef void look(void* owner) noexcept:
+    """The timer's callback."""
+    cdef Deadlines deadlines = <Deadlines> owner
+    cdef int64_t next_one = deadlines.expire_due(monotonic_ns())
+    if next_one >= 0:
+        try:
+            deadlines.due_by(next_one)
+        except MemoryError as error:
+            deadlines.loop.report("a connection's deadline", error)
+
+
+cdef class Deadlines:
+    def __cinit__(self, Loop loop not None):
+        self.loop = loop
+        timer_init(&self.timer, look, <void*> self)
+
+    def __dealloc__(self):
+        if self.timer.index >= 0:
+            self.loop.timers.remove(&self.timer)
+
+    cdef void allow(self, int kind, double seconds) noexcept:
+        """How long deadlines of a kind are. Set before the first of them is started."""
+        self.lists[kind].length = <int64_t> (seconds * 1e9)
+
+    cdef int start(self, DeadlineNode* node, int kind) except -1:
+        """Starts the time of that kind for the node, in place of the one that runs."""
+        cdef DeadlineList* row = &self.lists[kind]
+        self.stop(node)
+        node.kind = kind
+        node.when = self.loop.now + row.length
+        node.following = NULL
+        node.previous = row.last
+        if row.last != NULL:
+            row.last.following = node
+        else:
+            row.first = node
+        row.last = node
+        return self.due_by(node.when)
+
+    cdef void stop(self, DeadlineNode* node) noexcept:
+        cdef DeadlineList* row
+        if node.kind == NO_DEADLINE:
+            return
+        row = &self.lists[node.kind]
+        if node.previous != NULL:
+            node.previous.following = node.following
+        else:
+            row.first = node.following
+        if node.following != NULL:
+            node.following.previous = node.previous
+        else:
+            row.last = node.previous
+        node.kind = NO_DEADLINE
+
+    cdef int64_t began(self, DeadlineNode* node) noexcept:
+        """When the node's deadline was started, ns."""
+        return node.when - self.lists[node.kind].length
+
+    cdef Py_ssize_t count(self) noexcept:
+        """How many nodes are in the lists."""
+        cdef Py_ssize_t nodes = 0
+        cdef DeadlineNode* node
+        cdef int kind
+        for kind in range(DEADLINES):
+            node = self.lists[kind].first
+            while node != NULL:
+                nodes += 1
+                node = node.following
+        return nodes
+
+    cdef int due_by(self, int64_t when) except -1:
+        """The timer fires then at the latest."""
+        if self.timer.index < 0 or when < self.timer.when:
+            self.loop.timers.remove(&self.timer)
+            self.loop.timers.add(&self.timer, when)
+        return 0
+
+    cdef int64_t expire_due(self, int64_t now) noexcept:
+        """Stops and expires all that are due. Returns when the next one is, or -1."""
+        cdef DeadlineNode* node
+        cdef int64_t earliest = -1
+        cdef int kind
+        for kind in range(DEADLINES):
+            while True:
+                node = self.lists[kind].first
+                if node == NULL or node.when > now:
+                    break
+                owner = <object> node.owner         # it may let itself go meanwhile
+                self.stop(node)
+                try:
+                    self.expire(self.loop, owner, kind)
+                except BaseException as error:
+                    self.loop.report("a connection's deadline", error)
+        for kind in range(DEADLINES):
+            node = self.lists[kind].first
+            if node != NULL and (earliest < 0 or node.when < earliest):
+                earliest = node.when
+        return earliest
+
+    cdef void close(self) noexcept:
+        """No more expires. It is started by the next start()."""
+        self.loop.timers.remove(&self.timer)

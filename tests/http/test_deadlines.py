@@ -1,0 +1,187 @@
+"""http/deadlines: who expires when. No test waits: the time of a look is given."""
+
+import gc
+import weakref
+
+import pytest
+
+import syncless
+
+SECOND = 10**9
+
+
+@pytest.fixture
+def times(units):
+    made = units.Times(_0=1, _1=10, _2=0.5)
+    yield made
+    made.close()
+
+
+def test_deadlines_of_a_kind_expire_in_the_order_of_their_start(units, times):
+    seen = []
+    owners = [units.Owner(lambda kind, n=n: seen.append((n, kind))) for n in range(4)]
+    for owner in owners:
+        times.start(owner, 0)
+    assert times.listed(0) == owners and times.count == 4
+    times.start(owners[1], 0)  # again: now the last
+    assert times.listed(0) == [owners[0], owners[2], owners[3], owners[1]]
+    assert times.expire_due(owners[3].when) == owners[1].when or not times.count
+    times.expire_due(owners[1].when)
+    assert seen == [(0, 0), (2, 0), (3, 0), (1, 0)] and times.count == 0
+    assert all(owner.kind == -1 for owner in owners)
+
+
+def test_nothing_expires_before_its_time(units, times):
+    owner = units.Owner(lambda kind: pytest.fail("too early"))
+    times.start(owner, 1)
+    assert times.expire_due(owner.when - 1) == owner.when
+    assert times.began(owner) == owner.when - 10 * SECOND
+    times.stop(owner)
+    assert times.expire_due(owner.when + 1) == -1
+
+
+def test_stopped_node_leaves_list_whole_wherever_it_stands(units, times):
+    for place in range(3):
+        owners = [units.Owner() for _ in range(3)]
+        for owner in owners:
+            times.start(owner, 0)
+        times.stop(owners[place])
+        times.stop(owners[place])  # twice is once
+        del owners[place]
+        assert times.listed(0) == owners
+        for owner in owners:
+            times.stop(owner)
+        assert times.listed(0) == []
+
+
+def test_new_kind_takes_the_place_of_the_one_that_runs(units, times):
+    owner = units.Owner()
+    times.start(owner, 0)
+    times.start(owner, 1)
+    assert times.listed(0) == [] and times.listed(1) == [owner] and owner.kind == 1
+    times.stop(owner)
+
+
+def test_timer_is_set_to_the_earliest(units, times):
+    late, early = units.Owner(), units.Owner()
+    times.start(late, 1)
+    assert times.timer == late.when
+    times.start(early, 2)
+    assert times.timer == early.when
+    times.stop(early)
+    assert times.timer == early.when  # looking in vain costs less than finding the next
+    times.stop(late)
+
+
+def test_owner_may_start_another_deadline_inside_its_expiry(units, times):
+    owner = units.Owner(lambda kind: times.start(owner, 1))
+    times.start(owner, 0)
+    following = times.expire_due(owner.when)
+    assert times.listed(1) == [owner] and following == owner.when
+    times.stop(owner)
+
+
+def test_owner_may_stop_others_that_are_due(units, times):
+    expired = []
+
+    def stop_all(kind):
+        expired.append(kind)
+        for owner in owners:
+            times.stop(owner)
+
+    owners = [units.Owner(stop_all) for _ in range(3)]
+    for owner in owners:
+        times.start(owner, 0)
+    assert times.expire_due(owners[-1].when) == -1
+    assert expired == [0]
+
+
+def test_owner_may_let_itself_end_inside_its_expiry(units, times):
+    kept = {}
+    owner = kept["owner"] = units.Owner(lambda kind: kept.clear())
+    gone = weakref.ref(owner)
+    times.start(owner, 0)
+    when = owner.when
+    del owner
+    assert times.expire_due(when) == -1
+    gc.collect()
+    assert gone() is None
+
+
+def test_error_in_an_expiry_is_reported_and_others_expire(units, times, reports):
+    seen = []
+
+    def fail(kind):
+        raise LookupError("mine")
+
+    first, second = units.Owner(fail), units.Owner(seen.append)
+    times.start(first, 0)
+    times.start(second, 0)
+    times.expire_due(second.when)
+    assert seen == [0] and [type(error) for _, error in reports] == [LookupError]
+
+
+def test_expiry_that_starts_a_later_deadline_does_not_delay_others(units, times):
+    """Both in one look of the timer: what an expiry starts must not hide what is due before it."""
+    seen = []
+    patient = units.Owner(seen.append)
+    hasty = units.Owner(lambda kind: times.start(hasty, 1))  # ten seconds
+    times.start(patient, 0)
+    times.start(hasty, 2)
+    times.close()  # the timer has fired
+    assert times.expire_due(hasty.when) == patient.when
+    times.due_by(patient.when)  # as the timer's callback does
+    assert times.timer == patient.when and times.timer < hasty.when
+    times.stop(patient)
+    times.stop(hasty)
+
+
+def test_timer_fires_for_both_lists_in_turn(units):
+    times = units.Times(_0=0.03, _1=30, _2=0.01)
+    done = syncless.Event()
+    patient = units.Owner(lambda kind: done.set())
+    hasty = units.Owner(lambda kind: times.start(hasty, 1))
+    times.start(patient, 0)
+    times.start(hasty, 2)
+    with syncless.Timeout(15):
+        done.wait()
+    assert hasty.kind == 1
+    times.stop(hasty)
+    times.close()
+
+
+def test_shortage_of_memory_for_the_timer_is_raised_and_made_good_by_the_next_start(units):
+    testcapi = pytest.importorskip("_testcapi")
+
+    def heap_is_full(times):
+        """Its timer needs more memory than the loop's heap has now."""
+        owner = units.Owner()
+        testcapi.set_nomemory(0, 0)
+        try:
+            times.start(owner, 0)
+        except MemoryError:
+            return owner
+        finally:
+            testcapi.remove_mem_hooks()
+        times.stop(owner)
+        return None
+
+    filling = []
+    try:
+        while True:
+            times = units.Times(_0=1)
+            owner = heap_is_full(times)
+            if owner is not None:
+                break
+            filling.append(times)
+            assert len(filling) < 10_000
+        assert times.timer is None and times.listed(0) == [owner]
+        other = units.Owner()
+        times.start(other, 0)
+        assert times.timer is not None
+        times.stop(owner)
+        times.stop(other)
+        times.close()
+    finally:
+        for made in filling:
+            made.close()

@@ -1,0 +1,159 @@
+"""What the tests of units in C need to reach them from Python; built by the fixture `units`."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+
+from syncless._core.loop cimport Loop, get_loop
+from syncless.http.buffers cimport Buffer, Buffers
+from syncless.http.deadlines cimport DeadlineNode, Deadlines, init_node
+from syncless.http.flusher cimport Flusher
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject* o)
+
+
+cdef class Owner:
+    """Has a deadline; `when_due(kind)` is called at its expiry, `when_flushed()` by a flusher."""
+    cdef DeadlineNode node
+    cdef public object when_due, when_flushed
+    cdef object __weakref__
+
+    def __cinit__(self, when_due=None, when_flushed=None):
+        init_node(&self.node, self)
+        self.when_due = when_due
+        self.when_flushed = when_flushed
+
+    @property
+    def kind(self):
+        return self.node.kind
+
+    @property
+    def when(self):
+        return self.node.when
+
+
+cdef int expire(Loop loop, object owner, int kind) except -1:
+    (<Owner> owner).when_due(kind)
+    return 0
+
+
+cdef int flush(Loop loop, object owner) except -1:
+    (<Owner> owner).when_flushed()
+    return 0
+
+
+cdef class Times:
+    """Deadlines for Owners."""
+    cdef Deadlines deadlines
+
+    def __cinit__(self, **seconds):
+        self.deadlines = Deadlines(get_loop())
+        self.deadlines.expire = expire
+        for kind, length in seconds.items():
+            self.deadlines.allow(int(kind[1:]), length)
+
+    def start(self, Owner owner not None, int kind):
+        self.deadlines.start(&owner.node, kind)
+
+    def stop(self, Owner owner not None):
+        self.deadlines.stop(&owner.node)
+
+    def began(self, Owner owner not None):
+        return self.deadlines.began(&owner.node)
+
+    def expire_due(self, now):
+        return self.deadlines.expire_due(now)
+
+    def due_by(self, when):
+        self.deadlines.due_by(when)
+
+    def close(self):
+        self.deadlines.close()
+
+    def listed(self, int kind):
+        """The owners in the list of a kind, first to expire first."""
+        cdef DeadlineNode* node = self.deadlines.lists[kind].first
+        cdef DeadlineNode* before = NULL
+        owners = []
+        while node != NULL:
+            assert node.previous == before
+            owners.append(<object> node.owner)
+            before = node
+            node = node.following
+        assert self.deadlines.lists[kind].last == before
+        return owners
+
+    @property
+    def count(self):
+        return self.deadlines.count()
+
+    @property
+    def timer(self):
+        """When the timer fires, or None."""
+        return self.deadlines.timer.when if self.deadlines.timer.index >= 0 else None
+
+
+cdef class Bytes:
+    """A Buffer that gives its memory back when it ends."""
+    cdef Buffers buffers
+    cdef Buffer buffer
+
+    def __cinit__(self, Buffers buffers not None):
+        self.buffers = buffers
+
+    def __dealloc__(self):
+        self.buffers.release(&self.buffer)
+
+    def append(self, bytes data not None):
+        self.buffers.append(&self.buffer, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+    def hold(self, bytes data not None):
+        self.buffers.hold(&self.buffer, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+    def reserve(self, size_t size):
+        self.buffers.reserve(&self.buffer, size)
+
+    def release(self):
+        self.buffers.release(&self.buffer)
+
+    def pretend(self, unsigned size, unsigned room):
+        """The buffer says that so many bytes are used, and so many there; returns what it said before."""
+        before = self.buffer.size, self.buffer.room
+        self.buffer.size, self.buffer.room = size, room
+        return before
+
+    @property
+    def room(self):
+        return self.buffer.room
+
+    def __bytes__(self):
+        return PyBytes_FromStringAndSize(self.buffer.data, self.buffer.size)
+
+
+def owned(Buffers buffers not None):
+    """(buffers with memory, bytes of it, free blocks)."""
+    return buffers.lent, buffers.held, buffers.free_blocks
+
+
+def flusher():
+    made = Flusher(get_loop())
+    made.flush = flush
+    return made
+
+
+def add(Flusher flusher not None, Owner owner not None):
+    flusher.add(owner)
+
+
+def flush_all(Flusher flusher not None):
+    flusher.flush_all()
+
+
+def add_earlier(Flusher flusher not None, Owner owner not None, ns):
+    """As add(), so long ago."""
+    flusher.add(owner)
+    flusher.since -= ns
+
+
+def pending(Flusher flusher not None):
+    return flusher.count
