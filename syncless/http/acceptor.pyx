@@ -135,10 +135,10 @@ cdef class Acceptor(Watcher):
             connection.remote_addr = self.last_text
             connection.remote_port = port
             connection.readable = True
-            if listener.trusts is not None:
-                connection.trusted = listener.trusts(self.last_text)
-                connection.expects_proxy_header = connection.trusted and listener.proxied
-            connection.phase = GREETING if listener.tls is not None or connection.expects_proxy_header else READING
+            if listener.trusted is not None:
+                connection.trusted = listener.trusted(self.last_text)
+                connection.expects_proxy_header = connection.trusted and listener.proxy_protocol
+            connection.phase = GREETING if listener.certificates is not None or connection.expects_proxy_header else READING
             Py_INCREF(connection)               # given back by close()
             loop.forget_fd(fd)
             loop.entry(fd).watcher = <PyObject*> connection
@@ -193,10 +193,10 @@ cdef class Acceptor(Watcher):
         if now > self.complain_at:
             self.complain_at = now + COMPLAIN_EVERY
             try:
-                listener.log_errors.write(
+                listener.error_log.write(
                     f"syncless: cannot accept connections: {os.strerror(error)}; closing idle ones. Raise the limit (ulimit -n) or set "
                     "Limits.connections\n")
-                listener.log_errors.flush()
+                listener.error_log.flush()
             except Exception:
                 pass
         if (self.make_room(loop) or self.others_make_room(loop)) and error == EMFILE:

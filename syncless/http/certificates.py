@@ -33,18 +33,18 @@ class TLSSettings:
     """A PEM file of authorities: a client must show a certificate that one of them has signed."""
     ciphers: str | None = None
     """Suites of TLS 1.2 in OpenSSL's notation, instead of CIPHERS."""
-    minimum: str = "1.2"
+    tls_minimum: str = "1.2"
     """The oldest version of TLS: one of MINIMUM."""
-    password: str | None = None
+    key_password: str | None = None
     """Of the private keys."""
 
     def apply(self, context: ssl.SSLContext) -> None:
         """ValueError for what OpenSSL does not know; OSError names the file."""
-        if self.minimum not in MINIMUM:
+        if self.tls_minimum not in MINIMUM:
             raise ValueError(
-                f"the oldest version of TLS must be one of {', '.join(MINIMUM)}, not {self.minimum!r}"
+                f"the oldest version of TLS must be one of {', '.join(MINIMUM)}, not {self.tls_minimum!r}"
             )
-        context.minimum_version = MINIMUM[self.minimum]
+        context.minimum_version = MINIMUM[self.tls_minimum]
         try:
             context.set_ciphers(self.ciphers or ":".join(CIPHERS))
         except ssl.SSLError:
@@ -76,7 +76,7 @@ def server_context(certificate: Files, settings: TLSSettings | None = None) -> s
     )  # all of them are good: a client knows which is quick for it
     context.set_alpn_protocols(["http/1.1"])
     try:
-        context.load_cert_chain(certfile, keyfile, settings.password or _no_password)
+        context.load_cert_chain(certfile, keyfile, settings.key_password or _no_password)
     except ssl.SSLError as error:
         raise ValueError(
             f"{certfile}{' with ' + keyfile if keyfile else ''}: {error.reason or error}; it must be a PEM certificate and its key"

@@ -410,10 +410,10 @@ cdef class Connection(BodySource):
             + f"{later}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{shown}".encode()
         )
         self.listener.buffers.append(&self.out, answer, len(answer))
-        if self.listener.log_access is not None:
+        if self.listener.access_log is not None:
             if environ is None:
                 environ = refused_request(self.first_bytes(REFUSED_BYTES), self.remote_addr)
-            self.listener.log_access.log(environ, f"{status} {REASONS[status]}", len(body), loop.now, None)
+            self.listener.access_log.log(environ, f"{status} {REASONS[status]}", len(body), loop.now, None)
         return self.close_when_sent(loop)
 
     cdef int close_when_sent(self, Loop loop) except -1:

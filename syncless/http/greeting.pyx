@@ -26,14 +26,14 @@ cdef int greet_peer(Peer peer) except -2:
     while True:
         if peer.layer is not None:
             return peer.layer.handshake(peer.fd)
-        if listener.tls is None and not peer.expects_proxy_header:
+        if listener.certificates is None and not peer.expects_proxy_header:
             return READY
         if peer.inbox.size:
             data = peer.inbox.data + peer.inbox_start
             if not peer.expects_proxy_header:
                 if data[0] != HANDSHAKE_RECORD:
-                    return READY if listener.plain_too else NOT_TLS
-                peer.layer = TlsLayer(listener.tls())
+                    return READY if listener.plain_http else NOT_TLS
+                peer.layer = TlsLayer(listener.certificates())
                 peer.layer.feed(data, peer.inbox.size - peer.inbox_start)
                 peer.consume(peer.inbox.size)
                 continue
@@ -45,7 +45,7 @@ cdef int greet_peer(Peer peer) except -2:
                 peer.expects_proxy_header = False
                 if found.source is not None:
                     peer.remote_addr, peer.remote_port = found.source
-                    peer.trusted = listener.trusts(peer.remote_addr)
+                    peer.trusted = listener.trusted(peer.remote_addr)
                 peer.consume(found.size)
                 if not peer.admit():
                     return FAILED

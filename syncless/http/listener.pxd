@@ -29,15 +29,15 @@ cdef class Listener:
     cdef dict clients               # connections by client_key(); only if they are limited
     # requests that wait for their turn, in the order of QUEUE_DEADLINE's list
     cdef readonly Py_ssize_t queued
-    cdef object tls                 # None, or a callable that gives the SSLContext for a new connection
-    cdef bint plain_too             # HTTP on a TLS port, told by its first byte
-    cdef object trusts  # None, or called with an address: whether its PROXY header or forwarded fields count
-    cdef bint proxied               # trusted peers begin with a PROXY header
+    cdef object certificates        # None, or a callable that gives the SSLContext for a new connection
+    cdef bint plain_http            # HTTP on a TLS port, told by its first byte
+    cdef object trusted             # None, or called with an address: whether its PROXY header or fields count
+    cdef bint proxy_protocol        # trusted peers begin with a PROXY header
     cdef object forward             # called with the environ of a trusted peer's request
     cdef object websocket           # None, or makes what an application finds as environ["wsgi.websocket"]
     cdef EnvironMaker environs
-    cdef AccessLog log_access       # or None
-    cdef readonly object log_errors       # a text stream
+    cdef AccessLog access_log       # or None
+    cdef readonly object error_log  # a text stream
     cdef bint stopping
     cdef bint starved               # a connection waits in the backlog because there are too many
     cdef Loop loop

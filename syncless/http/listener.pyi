@@ -16,7 +16,7 @@ class Link(ByteSource): ...
 class Listener:
     application: Callable[..., Any]
     limits: dict[str, float]
-    log_errors: _ErrorLog
+    error_log: _ErrorLog
     connections: int
     active: int
     queued: int
@@ -28,13 +28,13 @@ class Listener:
         application: Callable[..., Any],
         template: dict[str, Any],
         limits: Limits,
-        log_access: AccessLog | None,
-        log_errors: _ErrorLog,
+        access_log: AccessLog | None,
+        error_log: _ErrorLog,
         *,
-        tls: Callable[[], SSLContext] | None = None,
-        plain_too: bool = False,
-        trusts: Callable[[str], bool] | None = None,
-        proxied: bool = False,
+        certificates: Callable[[], SSLContext] | None = None,
+        plain_http: bool = False,
+        trusted: Callable[[str], bool] | None = None,
+        proxy_protocol: bool = False,
         forward: Callable[[dict[str, Any]], None] | None = None,
         websocket: Callable[[Upgrade, dict[str, Any]], object] | None = None,
     ) -> None: ...

@@ -68,18 +68,18 @@ cdef class Listener:
     with."""
 
     def __init__(
-        self, application, dict template not None, limits, AccessLog log_access, log_errors, *,
-        tls=None, plain_too=False, trusts=None, proxied=False, forward=None, websocket=None,
+        self, application, dict template not None, limits, AccessLog access_log, error_log, *,
+        certificates=None, plain_http=False, trusted=None, proxy_protocol=False, forward=None, websocket=None,
     ):
         self.application = application
         self.limits = asdict(limits)
         self.head_limits.line = self.limits.request_line
         self.head_limits.headers = self.limits.header_count
         self.head_limits.total = self.limits.head_bytes
-        self.tls = tls
-        self.plain_too = plain_too
-        self.trusts = trusts
-        self.proxied = proxied
+        self.certificates = certificates
+        self.plain_http = plain_http
+        self.trusted = trusted
+        self.proxy_protocol = proxy_protocol
         self.forward = forward
         self.websocket = websocket
         self.paces = {}
@@ -102,8 +102,8 @@ cdef class Listener:
         self.deadlines.allow(QUEUE_DEADLINE, limits.queue_seconds)
         self.deadlines.allow(PING_DEADLINE, limits.ping_seconds)
         self.environs = EnvironMaker(template, limits.remembered)
-        self.log_access = log_access
-        self.log_errors = log_errors
+        self.access_log = access_log
+        self.error_log = error_log
         self.environs.clock = &self.loop.now
         self.status_lines = {}
         self.date_at = -1

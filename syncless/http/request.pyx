@@ -113,8 +113,8 @@ cdef class Request(Response):
                 self.fail(loop, failure)
             if not self.body.finished and not self.peer.gone:
                 self.drain()
-            if self.listener.log_access is not None:
-                self.listener.log_access.log(self.environ, self.status, self.sent, self.started, self.headers)
+            if self.listener.access_log is not None:
+                self.listener.access_log.log(self.environ, self.status, self.sent, self.started, self.headers)
         except TaskletExit:
             self.keep_alive = False                 # killed while the rest of the body was read away
         except BaseException as error:
@@ -241,8 +241,8 @@ cdef class Request(Response):
     cdef int log_failure(self, BaseException error) except -1:
         try:
             told = visible(''.join(traceback.format_exception(error)), "\n\t")
-            self.listener.log_errors.write(f"Error in {self.name}:\n{told}")
-            self.listener.log_errors.flush()
+            self.listener.error_log.write(f"Error in {self.name}:\n{told}")
+            self.listener.error_log.flush()
         except Exception:
             pass        # a full disk must not take the server down
         return 0

@@ -114,7 +114,7 @@ cdef class Response(Tasklet):
         if not isinstance(headers, list):
             raise TypeError(f"headers must be a list of (name, value), not {type(headers).__name__}")
         self.status = None
-        self.headers = headers if listener.log_access is not None and listener.log_access.wants_headers else None
+        self.headers = headers if listener.access_log is not None and listener.access_log.wants_headers else None
         self.head.size = 0
         self.recalled = None
         self.length = -1
@@ -282,7 +282,7 @@ cdef class Response(Tasklet):
             return 0
         if self.length >= 0 and self.sent + size > self.length:
             if self.sent < self.length or not self.complete:
-                self.listener.log_errors.write(f"{self.name}: the body is longer than its Content-Length of {self.length}; cut off\n")
+                self.listener.error_log.write(f"{self.name}: the body is longer than its Content-Length of {self.length}; cut off\n")
             size = <Py_ssize_t> (self.length - self.sent)
             self.keep_alive = False
             if size == 0:

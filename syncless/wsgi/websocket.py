@@ -302,7 +302,7 @@ class WebSocket:
             self.close(1000 if failure is None else 1011)
 
 
-def websocket_maker(limits: Limits, log_errors: Any) -> Callable[[Upgrade, dict[str, Any]], WebSocket | None]:
+def websocket_maker(limits: Limits, error_log: Any) -> Callable[[Upgrade, dict[str, Any]], WebSocket | None]:
     """What a Listener calls for each request that asks for a WebSocket."""
     told = False
 
@@ -313,10 +313,10 @@ def websocket_maker(limits: Limits, log_errors: Any) -> Callable[[Upgrade, dict[
         except ImportError:
             if not told:
                 told = True
-                log_errors.write(
+                error_log.write(
                     "syncless: a client asks for a WebSocket, which needs wsproto: pip install 'syncless[websocket]'\n"
                 )
-                log_errors.flush()
+                error_log.flush()
             return None
         return WebSocket(upgrade, environ, limits)
 
