@@ -18,7 +18,6 @@ from typing import Any, TextIO
 from weakref import WeakSet
 
 import syncless
-from syncless._core.loop import current_loop
 from syncless._core.outlet import Outlet, is_plain, standard
 from syncless._core.tasklet import Tasklet, sleep, spawn
 from syncless._core.wait.sync import Event
@@ -36,6 +35,7 @@ from syncless.http.trust import DEFAULT_FIELDS, Forwarding, Trust
 from syncless.tools.otherhubs import watch_hubs
 from syncless.tools.waiting import Waitable
 from syncless.wsgi.adapt import as_wsgi
+from syncless.wsgi.banner import announce
 from syncless.wsgi.client import client_gone
 from syncless.wsgi.websocket import websocket_maker
 
@@ -456,10 +456,7 @@ class Server:
             if started is not None:
                 started()
             if not quiet:
-                for url in self.urls:
-                    tell(
-                        f"syncless {syncless.__version__} serves on {url} (loop: {current_loop().backend}, pid {os.getpid()})"
-                    )
+                announce(self.urls)
             manager.ready("Serving")
             if manager.interval:
                 beating = spawn(beat)

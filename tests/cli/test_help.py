@@ -1,8 +1,6 @@
 """`syncless --help`, as somebody reads it in a terminal or through a pipe."""
 
 import dataclasses
-import os
-import pty
 import re
 import subprocess
 import sys
@@ -12,9 +10,8 @@ import pytest
 from syncless.cli.arguments import GROUPS, make_parser
 from syncless.cli.help import explained, measure
 from syncless.wsgi import Limits
+from tests.cli.terminal import ESCAPE, Terminal
 from tests.cli.test_loading import command, environment
-
-ESCAPE = re.compile(r"\033\[\d*m")
 
 
 def piped(**more):
@@ -27,22 +24,10 @@ def piped(**more):
 
 def on_terminal(**more):
     """What the command writes to a terminal."""
-    ours, theirs = pty.openpty()
-    variables = {"TERM": "xterm", "COLUMNS": "80", **more}
-    process = subprocess.Popen(
-        command("--help"), env=environment(**variables), stdin=theirs, stdout=theirs, stderr=theirs
-    )
-    os.close(theirs)
-    text = b""
-    try:
-        while data := os.read(ours, 65536):
-            text += data
-    except OSError:  # EIO: its last writer has closed it
-        pass
-    finally:
-        os.close(ours)
-    assert process.wait(60) == 0
-    return text.decode().replace("\r\n", "\n")
+    with Terminal(command("--help"), environment(**{"TERM": "xterm", "NO_COLOR": "", **more})) as terminal:
+        text = terminal.read()
+        assert terminal.process.wait(60) == 0
+    return text
 
 
 def test_options_stand_in_groups_with_an_example_at_the_end():

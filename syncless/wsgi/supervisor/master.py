@@ -22,12 +22,12 @@ from socket import socket
 from types import FrameType
 from typing import Any
 
-import syncless
 from syncless.http.addresses import show
 from syncless.http.limits import Limits
 from syncless.http.notices import complain, flush, ready, tell
 from syncless.http.systemd import ServiceManager
 from syncless.wsgi.adapt import as_wsgi
+from syncless.wsgi.banner import announce
 from syncless.wsgi.blocking import Patch
 from syncless.wsgi.server import LAST_CALL, Server
 from syncless.wsgi.supervisor.slot import Slot, Worker
@@ -138,10 +138,8 @@ class Master:
         """Says where it serves, now that it does."""
         self.manager.ready(self._status())
         if not self.quiet:
-            for listener, secure in self.listeners:
-                tell(
-                    f"syncless {syncless.__version__} serves on {show(listener.getsockname(), secure)} ({self._status()}, pid {self.pid})"
-                )
+            urls = [show(listener.getsockname(), secure) for listener, secure in self.listeners]
+            announce(urls, len(self.slots), self.patch)
 
     def _status(self) -> str:
         return f"{len(self.slots)} worker{'' if len(self.slots) == 1 else 's'}"
