@@ -15,10 +15,26 @@ cdef class Tasklet(BaseTasklet):
     cdef WaitQueue joiners
     cdef object __weakref__
 
-    cdef bint begin(self, Scheduler loop) except -1
-    cdef int _end(self, Scheduler loop, PyObject* returned) except -1
-    cdef int finish(self, Scheduler loop, object result, BaseException exception) except -1
+    # its life, in this order; a request and a tasklet of Stackless define some of it themselves
+    cdef int run_inline(self, Scheduler loop) except -1
+    cdef PyObject* execute(self, Scheduler loop) noexcept
+    cdef int finish(self, Scheduler loop) except -1
+    cdef int failed(self, Scheduler loop) except -1
     cdef int tell(self, Scheduler loop) except -1
+
+    cdef str label(self)
+
+
+cdef inline int begin_anew(Tasklet one) except -1:
+    """An object that has ended becomes another tasklet, which shows nothing of the last one. It must have no
+    result."""
+    one.serial = one.parent = one.switches = 0
+    one.cpu = 0
+    if one._name is not None:
+        one._name = None
+    if one.switch_hook is not None:
+        one.switch_hook = None
+    return 0
 
 
 cdef class MainTasklet(Tasklet):

@@ -10,6 +10,7 @@ import sys
 from cpython.contextvars cimport PyContext_CopyCurrent, PyContext_Enter, PyContext_Exit
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
+from cython cimport final
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport deadline_after, monotonic_ns
@@ -24,6 +25,7 @@ cdef extern from "Python.h":
     # NULL: an exception is set
     PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept
     void PyErr_SetObject(object kind, object exception)
+    PyObject* PyErr_Occurred()
 
 
 class TaskletExit(SystemExit):
@@ -83,18 +85,17 @@ cdef class Tasklet(BaseTasklet):
         loop.adopt(self)
         loop.push(self)
 
-    cdef int turn(self, Scheduler loop) except -1:
-        """At the base of a carrier: the whole life of the tasklet, waits included. Little is on the stack
-        meanwhile, see scheduler.pyx."""
-        cdef PyObject* result = NULL
-        if self.state != NEW:
-            return 0
-        if self.begin(loop):
-            result = PyObject_Call(<PyObject*> self.function, <PyObject*> self.args, NULL if self.kwargs is None else <PyObject*> self.kwargs)
-        return self._end(loop, result)
+    # -- its life ------------------------------------------------------------------------------------------------------------
 
-    cdef bint begin(self, Scheduler loop) except -1:
-        """Its turn has come for the first time. False, with an exception set, if one was thrown before."""
+    cdef int turn(self, Scheduler loop) except -1:
+        return self.run_inline(loop) if self.state == NEW else 0        # else it was killed meanwhile
+
+    @final
+    cdef int run_inline(self, Scheduler loop) except -1:
+        """At the base of a carrier: the life of a spawned tasklet, a request or a tasklet of Stackless, from
+        its first turn to its end, waits included. The loop has adopted it. Little is on the stack meanwhile,
+        see scheduler.pyx."""
+        cdef PyObject* returned
         loop.current = self
         self.state = RUNNING
         self.switches += 1
@@ -102,46 +103,46 @@ cdef class Tasklet(BaseTasklet):
             loop.observers.begins(self)
         start_locals(&self.locals)
         PyContext_Enter(self.context)
-        if self.pending is not None:
-            exception = next_pending(self)
-            PyErr_SetObject(type(exception), exception)
-            return False
-        return True
-
-    cdef int _end(self, Scheduler loop, PyObject* returned) except -1:
-        """Its function has returned, or an exception is set."""
-        cdef object result = None
-        cdef BaseException exception = None
-        if returned == NULL:
-            exception = raised()  # by no try block, which would add a line of this file to the traceback
+        returned = self.execute(loop) if self.pending is None else raise_first(self)
+        if returned == <PyObject*> None:
+            Py_DECREF(None)
         else:
-            result = <object> returned
-            Py_DECREF(result)
+            keep_outcome(self, returned)
         PyContext_Exit(self.context)
         end_locals(&self.locals)
         loop.current = None
         if loop.observers is not None:
             loop.observers.stops(self)
-        return self.finish(loop, result, exception)
+        return self.finish(loop)
 
-    cdef int finish(self, Scheduler loop, object result, BaseException exception) except -1:
+    cdef PyObject* execute(self, Scheduler loop) noexcept:
+        """What it does. Returns a new reference; NULL if it raises, and no line of this file is then in the
+        traceback."""
+        return PyObject_Call(<PyObject*> self.function, <PyObject*> self.args, NULL if self.kwargs is None else <PyObject*> self.kwargs)
+
+    cdef int finish(self, Scheduler loop) except -1:
+        """It has run, or will never run."""
         self.state = DONE
-        self._result = result
-        self._exception = exception
         loop.release(self)
-        if exception is not None and not isinstance(exception, TaskletExit):
-            if isinstance(exception, (KeyboardInterrupt, SystemExit)):
-                if loop.orphan is self:
-                    end_process(exception)
-                loop.throw(loop.main, exception)
-            else:
-                loop.report(self, exception)
+        if self._exception is not None:
+            self.failed(loop)
         if self.pending is not None:
             loop.drop_pending(self)
-        self.function = self.args = self.kwargs = self.context = None
-        self.tell(loop)
+        if self.function is not None:
+            self.function = self.args = self.kwargs = self.context = None
+        if self.joiners.head != NULL or self.callbacks is not None:
+            self.tell(loop)
         if loop.orphan is self:
-            end_process(exception)
+            end_process(self._exception)
+        return 0
+
+    cdef int failed(self, Scheduler loop) except -1:
+        """An exception has ended it. In a child after fork, one that is meant for the program ends the
+        process."""
+        if not isinstance(self._exception, (KeyboardInterrupt, SystemExit)):
+            loop.report(self, self._exception)
+        elif loop.orphan is not self and not isinstance(self._exception, TaskletExit):
+            loop.throw(loop.main, self._exception)
         return 0
 
     cdef int end_with_thread(self, Scheduler loop) except -1:
@@ -266,7 +267,8 @@ cdef class Tasklet(BaseTasklet):
         if self.state == DONE:
             return True
         if self.state == NEW:
-            self.finish(self.loop, None, exception)
+            self._exception = exception
+            self.finish(self.loop)
             return True
         if get_loop().current is self:
             raise exception
@@ -280,14 +282,17 @@ cdef class Tasklet(BaseTasklet):
         been raised."""
         take_back(self, exception)
 
+    cdef str label(self):
+        """Its name, if nobody gives it one."""
+        function = getattr(self.function, "__qualname__", None) or type(self.function or self).__name__
+        self._name = f"{function}-{self.serial}"
+        return self._name
+
     # -- what can be asked ---------------------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
-        if self._name is None:
-            label = getattr(self.function, "__qualname__", None) or type(self.function or self).__name__
-            self._name = f"{label}-{self.serial}"
-        return self._name
+        return self.label() if self._name is None else self._name
 
     @name.setter
     def name(self, str value not None):
@@ -315,7 +320,7 @@ cdef class Tasklet(BaseTasklet):
 
     @property
     def number(self) -> int:
-        """The how manieth tasklet of the process it is."""
+        """Serial number, unique in the process."""
         return self.serial
 
     @property
@@ -339,6 +344,23 @@ cdef class Tasklet(BaseTasklet):
     def __repr__(self):
         doing = f"waiting for {self.waiting_for}" if self.why != NULL else _states(self.state)
         return f"<{type(self).__name__} {self.name}: {doing}>"
+
+
+cdef int keep_outcome(Tasklet one, PyObject* returned) except -1:
+    """What it returned, or the exception that is set."""
+    if returned == NULL:
+        one._exception = raised() if PyErr_Occurred() else SystemError("a tasklet failed without an exception")
+    else:
+        one._result = <object> returned
+        Py_DECREF(one._result)
+    return 0
+
+
+cdef PyObject* raise_first(BaseTasklet tasklet) noexcept:
+    """It was thrown before the tasklet began."""
+    exception = next_pending(tasklet)
+    PyErr_SetObject(type(exception), exception)
+    return NULL
 
 
 cdef class MainTasklet(Tasklet):

@@ -27,6 +27,8 @@ cdef class Request(Response):
     cdef int renew_start(self) except -1
     cdef int renew_input(self) except -1
     cdef int respond(self) except -1
+    cdef int respond_in_time(self) except -1
+    cdef int conclude(self, Loop loop, BaseException failure) except -1
     cdef int fail(self, Loop loop, BaseException error) except -1
     cdef int end_in_child(self, BaseException failure) except -1
     cdef BaseException end_upgrade(self, BaseException failure)

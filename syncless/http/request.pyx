@@ -8,17 +8,17 @@ file sees it. An error in mid-stream resets the connection: it must never look l
 import traceback
 
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
-from cpython.contextvars cimport PyContext_Enter, PyContext_Exit, PyContext_New
+from cpython.contextvars cimport PyContext_New
 from cpython.list cimport PyList_GET_ITEM
 from cpython.object cimport PyObject, PyObject_Size
+from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM
 
-from syncless._core.cpython.compat cimport dict_version
+from syncless._core.cpython.compat cimport dict_version, raised
 from syncless._core.loop cimport Loop, get_loop
 from syncless._core.poll.poller cimport READ
-from syncless._core.scheduler cimport DONE, RUNNING
-from syncless._core.tasklet cimport end_process
-from syncless._core.cpython.threadlocal cimport end_locals, start_locals
+from syncless._core.scheduler cimport Scheduler
+from syncless._core.tasklet cimport begin_anew, end_process
 from syncless._core.timeout cimport Alarm
 from syncless.http.input cimport Input
 from syncless.http.response cimport Response, StartResponse, Write
@@ -53,6 +53,12 @@ cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
 
 
+# the result is negative if an exception is set
+ctypedef int (*Unchecked)(Request request) noexcept
+cdef Unchecked unchecked_respond = <Unchecked> Request.respond
+cdef Unchecked unchecked_in_time = <Unchecked> Request.respond_in_time
+
+
 cdef class Request(Response):
     def __init__(self, Listener listener not None):
         self.listener = listener
@@ -74,41 +80,62 @@ cdef class Request(Response):
         return 0
 
     cdef int serve(self, Loop loop) except -1:
-        """The whole life of a request."""
+        """The whole life of a request, in an object that may have been another before."""
         cdef object context = self.context
-        cdef BaseException failure = None
-        cdef Alarm alarm = None
         if context is None or Py_REFCNT(<PyObject*> context) > 2 or PyObject_Size(context) != 0:
             # the last request's, if it set no variable and nobody has it, is as good
             context = self.context = PyContext_New()
+        begin_anew(self)
         self.started = loop.now
         self.status = None
         self.committed = self.bodiless = self.chunked = self.complete = self.upgraded = self.interruptible = False
         self.length = -1
         self.sent = self.body_waited = self.body_received = 0
-        self._exception = None
         if Py_REFCNT(<PyObject*> self.start_response) > 1 or Py_REFCNT(<PyObject*> self.start.write) > 1:
             self.renew_start()                      # somebody keeps the last request's
         self.start.response = self.start.write.response = self
         loop.adopt(self)
-        loop.current = self
-        self.state = RUNNING
-        start_locals(&self.locals)
-        PyContext_Enter(context)
+        return self.run_inline(loop)
+
+    cdef PyObject* execute(self, Scheduler loop) noexcept:
+        cdef int outcome
         if self.listener.limits.request_seconds:
-            alarm = Alarm(RequestTimeout(f"the request took longer than {self.listener.limits.request_seconds} s"))
-            alarm.start(self.listener.limits.request_seconds)
+            outcome = unchecked_in_time(self)
+        else:
+            outcome = unchecked_respond(self)
+        if (
+            outcome < 0 or self.upgraded or not self.body.finished or self.listener.access_log is not None
+            or loop.orphan is self
+        ):
+            self.conclude(<Loop> loop, raised() if outcome < 0 else None)
+        self.start.response = self.start.write.response = None
+        if self.headers is not None:
+            self.headers = None
+        if self.recalled is not None:
+            self.recalled = None
+        if self.head.data != NULL:
+            self.listener.buffers.release(&self.head)
+        Py_INCREF(None)
+        return <PyObject*> None
+
+    cdef int failed(self, Scheduler loop) except -1:
+        return 0                                    # the client has been told
+
+    cdef int respond_in_time(self) except -1:
+        cdef Alarm alarm = Alarm(RequestTimeout(f"the request took longer than {self.listener.limits.request_seconds} s"))
+        alarm.start(self.listener.limits.request_seconds)
         try:
-            self.respond()
-        except BaseException as error:
-            failure = error
-        if alarm is not None:
+            return self.respond()
+        finally:
             alarm.cancel()
+
+    cdef int conclude(self, Loop loop, BaseException failure) except -1:
+        """The application has done its part, or has failed: what is left of the request."""
         if loop.orphan is self:
             self.end_in_child(failure)
-        if self.upgraded:
-            failure = self.end_upgrade(failure)
         try:
+            if self.upgraded:
+                failure = self.end_upgrade(failure)
             if failure is not None:
                 self.fail(loop, failure)
             if not self.body.finished and not self.peer.gone:
@@ -120,21 +147,7 @@ cdef class Request(Response):
         except BaseException as error:
             self.keep_alive = False
             loop.report(self, error)
-        PyContext_Exit(context)
-        end_locals(&self.locals)
-        loop.current = None
-        loop.release(self)
-        self.state = DONE
-        if self.pending is not None:
-            loop.drop_pending(self)
-        self.start.response = self.start.write.response = None
-        self.headers = None
-        self.body.end()
-        self.recalled = None
-        self.listener.buffers.release(&self.head)
-        self._exception = failure                   # until it is used again
-        if self.joiners.head != NULL or self.callbacks is not None:
-            self.tell(loop)
+        self._exception = failure                   # until the object is used again
         return 0
 
     cdef int respond(self) except -1:
@@ -286,8 +299,7 @@ cdef class Request(Response):
             if self.left():
                 raise ClientGone("the client has left")
 
-    @property
-    def name(self) -> str:
+    cdef str label(self):
         if self.environ is None:
             return "request"
         return visible(f"{self.environ.get('REQUEST_METHOD')} {self.environ.get('PATH_INFO')}")

@@ -176,21 +176,21 @@ cdef class tasklet(TracedTasklet):
             loop.adopt(self)
         return 0
 
-    cdef bint begin(self, Scheduler loop) except -1:
+    cdef int turn(self, Scheduler loop) except -1:
         self.inserted = False
-        return Tasklet.begin(self, loop)
+        return Tasklet.turn(self, loop)
 
-    cdef int finish(self, Scheduler loop, object result, BaseException exception) except -1:
+    cdef int finish(self, Scheduler loop) except -1:
         cdef BaseException raised = None
         # dropped when it may be bound again
         _function, _args, _kwargs, _context = self.function, self.args, self.kwargs, self.context
         _trace, _profile = self.trace, self.profile
         self.inserted = self.ready_to_run = False
         self.trace = self.profile = None
-        self.tempval = result                   # what it returned, for those who still have it
-        if not self.spawned and exception is not None and not isinstance(exception, TaskletExit):
-            raised, exception = exception, None
-        Tasklet.finish(self, loop, result, exception)
+        self.tempval = self._result             # what it returned, for those who still have it
+        if not self.spawned and self._exception is not None and not isinstance(self._exception, TaskletExit):
+            raised, self._exception = self._exception, None
+        Tasklet.finish(self, loop)
         if raised is not None:
             _uncaught(<Loop> loop, raised)
         return 0
@@ -376,7 +376,8 @@ cdef class tasklet(TracedTasklet):
                     refuse_switch(state)        # although it would not be one: it has not begun
                 if self.inserted:
                     take_out(<Loop> self.loop, self)
-                self.finish(self.loop, None, exception)
+                self._exception = exception
+                self.finish(self.loop)
                 return
         if not pending and self.loop is not state.loop and self.state != NEW:
             self.loop.throw(self, exception)
