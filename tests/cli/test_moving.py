@@ -1,0 +1,86 @@
+"""docs/gunicorn.md: our options in it exist, and no option of gunicorn, uvicorn or granian is missing."""
+
+import dataclasses
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from syncless.cli.arguments import make_parser, parse
+from syncless.wsgi import Limits
+
+PAGE = (pathlib.Path(__file__).parent.parent.parent / "docs" / "gunicorn.md").read_text()
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split(" | ")]
+    for line in PAGE.partition("## Options")[2].partition("## Signals")[0].splitlines()
+    if line.startswith("| ") and "**" not in line
+]
+COLUMNS = {"gunicorn": 1, "uvicorn": 2, "granian": 3, "syncless": 4}
+
+
+def named(peer):
+    """The options and settings in a column."""
+    cells = " ".join(row[COLUMNS[peer]] for row in ROWS)
+    return {word for code in re.findall(r"`([^`]+)`", cells) for word in code.split()}
+
+
+def test_each_row_has_all_columns():
+    assert len(ROWS) > 60 and all(len(row) == 5 for row in ROWS), [row for row in ROWS if len(row) != 5]
+
+
+def test_our_options_in_the_table_exist():
+    ours = {name for action in make_parser()._actions for name in action.option_strings}
+    assert {name for name in named("syncless") if name.startswith("-")} <= ours
+
+
+def test_our_limits_in_the_table_exist():
+    known = {field.name for field in dataclasses.fields(Limits)}
+    limits = set(re.findall(r"`(?:-l|--limit) (\w+)=", PAGE))
+    assert len(limits) > 20 and limits <= known | {"name"}
+    values = dict(re.findall(r"`-l (\w+)=(\d+)`", PAGE))
+    assert {name: float(value) for name, value in values.items()} == {
+        name: getattr(Limits, name) for name in values
+    }
+
+
+def test_commands_of_the_page_are_understood():
+    for line in re.findall(r"^syncless (.*?) *(?:#.*)?$", PAGE, re.MULTILINE):
+        options = parse(line.split())
+        assert options.application == "myproject.wsgi:application" and options.workers == 4
+
+
+def test_all_settings_of_gunicorn_are_in_the_table():
+    config = pytest.importorskip("gunicorn.config", reason="gunicorn is not installed")
+    table = named("gunicorn")
+    missing = [
+        setting.name for setting in config.KNOWN_SETTINGS if not table & {setting.name, *(setting.cli or ())}
+    ]
+    assert not missing
+
+
+def test_options_of_gunicorn_in_the_table_exist():
+    config = pytest.importorskip("gunicorn.config", reason="gunicorn is not installed")
+    known = {name for setting in config.KNOWN_SETTINGS for name in (setting.name, *(setting.cli or ()))}
+    wrong = (
+        {name for name in named("gunicorn") if name.startswith("-")}
+        - known
+        - {"-h", "--help", "-v", "--version"}
+    )
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("peer", "parameters"), [("uvicorn", "uvicorn.main:main"), ("granian", "granian.cli:cli")]
+)
+def test_all_options_of_others_are_in_the_table(peer, parameters):
+    pytest.importorskip(peer, reason=f"{peer} is not installed")
+    module, _, name = parameters.partition(":")
+    program = (
+        f"from {module} import {name} as main; print(*(name for one in main.params for name in one.opts))"
+    )
+    known = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert {name for name in known if name.startswith("--")} <= named(peer)
