@@ -406,7 +406,7 @@ cdef class Connection(BodySource):
         shown = "" if environ is not None and environ.get("REQUEST_METHOD") == "HEAD" else body
         later = f"Retry-After: {self.listener.limits.retry_seconds:.0f}\r\n" if status == 503 else ""
         answer = (
-            f"HTTP/1.1 {status} {REASONS[status]}\r\n".encode() + self.listener.dates()
+            f"HTTP/1.1 {status} {REASONS[status]}\r\n".encode() + self.listener.response_heads.dates()
             + f"{later}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{shown}".encode()
         )
         self.listener.buffers.append(&self.out, answer, len(answer))

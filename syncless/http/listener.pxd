@@ -9,6 +9,7 @@ from syncless.http.environ cimport EnvironMaker
 from syncless.http.flusher cimport Flusher
 from syncless.http.limits cimport LimitValues
 from syncless.http.loglines cimport AccessLog
+from syncless.http.responseheads cimport ResponseHeads
 from syncless.http.scanner cimport head_limits
 
 cdef class Link(ByteSource):
@@ -49,20 +50,7 @@ cdef class Listener:
     cdef Deadlines deadlines        # of its connections
     cdef Buffers buffers            # what they have received and what they send
     cdef Flusher flusher            # those that have something to send
-    # the head of responses: date and server, made anew each second
-    cdef int64_t date_at
-    cdef bytes date_block
-    cdef dict status_lines          # status -> (line, code)
-    cdef object last_status
-    cdef bytes last_line            # of last_status
-    cdef int last_code
-    # headers of the last response of one bytes block and what they became: see Request.accept_head()
-    cdef tuple head_items
-    cdef object head_status
-    cdef bytes head_date
-    cdef bytes head                 # with the empty line at its end
-    cdef int64_t head_length
-    cdef bint head_closes
+    cdef ResponseHeads response_heads   # what they have in common
     cdef object spare_request       # the last one that has ended, to be used again
     cdef Runnable acceptor          # while connections are accepted
 
@@ -71,5 +59,3 @@ cdef class Listener:
     cdef bint enter(self, str address) except -1
     cdef int leave(self, str address) except -1
     cdef bint next_turn(self) except -1
-    cdef int status_code(self, object status) except -1
-    cdef bytes dates(self)

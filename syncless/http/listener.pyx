@@ -1,10 +1,9 @@
 """Listener: what the connections of one listening socket share. No state is global: several servers live in
 one process.
 
-What has a file of its own: deadlines, buffers, flusher."""
+What has a file of its own: deadlines, buffers, flusher, responseheads, limits."""
 
 import math
-import time
 from dataclasses import asdict
 from ipaddress import IPv6Address
 
@@ -17,16 +16,7 @@ from syncless.http.deadlines cimport (
 )
 from syncless.http.environ cimport EnvironMaker
 from syncless.http.flusher cimport Flusher
-
-DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-
-
-def http_date(double when) -> str:
-    """The time (seconds since 1970) in the form of RFC 9110, 5.6.7; strftime() would follow the locale."""
-    t = time.gmtime(when)
-    return f"{DAYS[t.tm_wday]}, {t.tm_mday:02} {MONTHS[t.tm_mon - 1]} {t.tm_year} {t.tm_hour:02}:{t.tm_min:02}:{t.tm_sec:02} GMT"
-
+from syncless.http.responseheads cimport ResponseHeads
 
 cdef object client_key(str address):
     """What a client's connections are counted by: its address, or its IPv6 network, of which it has all
@@ -105,8 +95,7 @@ cdef class Listener:
         self.access_log = access_log
         self.error_log = error_log
         self.environs.clock = &self.loop.now
-        self.status_lines = {}
-        self.date_at = -1
+        self.response_heads = ResponseHeads(self.loop)
 
     def close(self) -> None:
         """Ends what would keep the listener alive."""
@@ -168,32 +157,6 @@ cdef class Listener:
             if link.holds():
                 link.expired(self.loop, NO_DEADLINE)
         return 0
-
-    # -- the unchanging parts of a response head -----------------------------------------------------------------------------
-
-    cdef int status_code(self, object status) except -1:
-        """The code of a status, whose line is in last_line then; ValueError if the application's status is no
-        status."""
-        if status is self.last_status:
-            return self.last_code
-        known = self.status_lines.get(status)
-        if known is None:
-            raw = status.encode("latin-1", "replace")
-            if len(raw) < 4 or not raw[:3].isdigit() or raw[3:4] != b" " or raw[:1] < b"1" or any(c < 32 or c == 127 for c in raw):
-                raise ValueError(f"status must be three digits, a space and a reason, not {status!r}")
-            known = b"HTTP/1.1 " + raw + b"\r\n", int(raw[:3])
-            if len(self.status_lines) < 128:
-                self.status_lines[status] = known
-        self.last_status = status
-        self.last_line, self.last_code = known
-        return self.last_code
-
-    cdef bytes dates(self):
-        """The Server and Date fields, made anew each second."""
-        if self.date_at < 0 or self.loop.now - self.date_at > 250000000:
-            self.date_at = self.loop.now
-            self.date_block = b"Server: syncless\r\nDate: " + http_date(time.time()).encode() + b"\r\n"
-        return self.date_block
 
     def census(self) -> dict:
         """What the server owns now; all zero once its connections are closed."""

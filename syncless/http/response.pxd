@@ -38,8 +38,6 @@ cdef class Response(Tasklet):
     cdef int64_t sent               # bytes of the body given to the buffer or beyond
 
     cdef int accept_head(self, object status, object headers, object exc_info) except -1
-    cdef bint recall_head(self, object status, list headers) except -1
-    cdef int remember_head(self, object status, list headers) except -1
     cdef int commit(self, int64_t known_length) except -1
     cdef int put(self, object data, bint last) except -1
     cdef int end(self) except -1

@@ -14,7 +14,7 @@ parts of one that goes on are sent at once and park the tasklet while the client
 
 cimport cython
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t
@@ -26,6 +26,7 @@ from syncless._core.tasklet cimport Tasklet
 from syncless.http.buffers cimport Buffer
 from syncless.http.scanner cimport HEAD_UNKNOWN, is_token, is_value, known_name
 from syncless.http.peer cimport Peer
+from syncless.http.responseheads cimport ResponseHeads
 from syncless.http.listener cimport Listener
 
 cdef extern from "Python.h":
@@ -34,7 +35,6 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object s)
 
 cdef enum:
-    REMEMBERED = 2048       # bytes: a head up to this size is kept for the next response
     COPIED = 16384          # a body up to this size is copied behind its head and both are one buffer
 
 # How known_name() numbers the fields that the server itself decides on.
@@ -91,6 +91,7 @@ cdef class Response(Tasklet):
         """What start_response() was told, checked and written as the response's head, but for what frames the
         body."""
         cdef Listener listener = self.listener
+        cdef ResponseHeads heads = listener.response_heads
         cdef bytes block
         cdef const char* name
         cdef const char* value
@@ -119,12 +120,16 @@ cdef class Response(Tasklet):
         self.recalled = None
         self.length = -1
         self.app_closes = False
-        self.code = listener.status_code(status)
-        if self.recall_head(status, headers):
+        self.code = heads.status_code(status)
+        if heads.is_last(status, headers):
+            self.recalled = heads.head
+            self.length = heads.length
+            self.app_closes = heads.closes
+            self.status = status
             return 0
         if self.code < 200:
             raise ValueError(f"an application cannot answer with the interim status {status!r}")
-        listener.buffers.append(&self.head, PyBytes_AS_STRING(listener.last_line), PyBytes_GET_SIZE(listener.last_line))
+        listener.buffers.append(&self.head, PyBytes_AS_STRING(heads.status_line), PyBytes_GET_SIZE(heads.status_line))
         for i in range(PyList_GET_SIZE(headers)):
             item = <object> PyList_GET_ITEM(headers, i)
             if type(item) is not tuple or PyTuple_GET_SIZE(item) != 2:
@@ -170,50 +175,13 @@ cdef class Response(Tasklet):
             at[name_size + value_size + 2] = c"\r"
             at[name_size + value_size + 3] = c"\n"
             self.head.size += name_size + value_size + 4
-        block = listener.dates()
+        block = heads.dates()
         if dated or served:
             first, _, second = block.partition(b"\r\n")
             block = (b"" if served else first + b"\r\n") + (b"" if dated else second)
         listener.buffers.append(&self.head, PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block))
         self.status = status
-        return self.remember_head(status, headers)
-
-    cdef bint recall_head(self, object status, list headers) except -1:
-        """Whether these are the very objects of the last response: strings and tuples do not change, so
-        neither does the head.
-
-        Applications whose headers are constants pay for checking and writing them once a second, when the
-        date changes.
-        """
-        cdef Listener listener = self.listener
-        cdef Py_ssize_t i
-        if status is not listener.head_status or listener.head_items is None or listener.dates() is not listener.head_date:
-            return False
-        if PyList_GET_SIZE(headers) != PyTuple_GET_SIZE(listener.head_items):
-            return False
-        for i in range(PyList_GET_SIZE(headers)):
-            if PyList_GET_ITEM(headers, i) != PyTuple_GET_ITEM(listener.head_items, i):
-                return False
-        self.recalled = listener.head
-        self.length = listener.head_length
-        self.app_closes = listener.head_closes
-        self.status = status
-        return True
-
-    cdef int remember_head(self, object status, list headers) except -1:
-        cdef Listener listener = self.listener
-        listener.head_items = None
-        if self.head.size > REMEMBERED:
-            return 0
-        listener.head = PyBytes_FromStringAndSize(NULL, self.head.size + 2)
-        memcpy(PyBytes_AS_STRING(listener.head), self.head.data, self.head.size)
-        memcpy(PyBytes_AS_STRING(listener.head) + self.head.size, b"\r\n", 2)
-        listener.head_length = self.length
-        listener.head_closes = self.app_closes
-        listener.head_status = status
-        listener.head_date = listener.date_block
-        listener.head_items = tuple(headers)
-        return 0
+        return heads.remember(status, headers, &self.head, self.length, self.app_closes)
 
     # -- what goes out -------------------------------------------------------------------------------------------------------
 

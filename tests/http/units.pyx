@@ -7,6 +7,7 @@ from syncless._core.loop cimport Loop, get_loop
 from syncless.http.buffers cimport Buffer, Buffers
 from syncless.http.deadlines cimport DeadlineNode, Deadlines, init_node
 from syncless.http.flusher cimport Flusher
+from syncless.http.responseheads cimport ResponseHeads
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
@@ -157,3 +158,32 @@ def add_earlier(Flusher flusher not None, Owner owner not None, ns):
 
 def pending(Flusher flusher not None):
     return flusher.count
+
+
+cdef class Heads:
+    """A listener's response heads, at a time that the test sets."""
+    cdef ResponseHeads heads
+
+    def __cinit__(self):
+        self.heads = ResponseHeads(get_loop())
+
+    def status(self, status):
+        code = self.heads.status_code(status)
+        return code, self.heads.status_line
+
+    def dates(self, double seconds_later=0):
+        self.heads.dated -= <long long> (seconds_later * 1e9)
+        return self.heads.dates()
+
+    def remember(self, status, list headers, bytes head, length=-1, closes=False):
+        cdef Buffer block
+        block.data = PyBytes_AS_STRING(head)
+        block.size = block.room = len(head)
+        self.heads.dates()
+        self.heads.remember(status, headers, &block, length, closes)
+
+    def last(self, status, list headers):
+        """(head, length, closes), or None."""
+        if not self.heads.is_last(status, headers):
+            return None
+        return self.heads.head, self.heads.length, bool(self.heads.closes)

@@ -1,0 +1,108 @@
+"""ResponseHeads: what the response heads of a listener have in common, made once.
+
+Status lines are kept; the Server and Date fields are made anew each second; and the last head is kept whole: an
+application whose headers are constants pays for checking and writing them once a second, when the date changes.
+Knows nothing of requests. Next to read: response.pyx, which writes heads.
+"""
+
+import time
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+
+from syncless._core.loop cimport Loop
+from syncless.http.buffers cimport Buffer
+
+DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+cdef enum:
+    DATE_AGE = 250000000    # ns: a Date is a quarter of a second too old at most
+    STATUS_LINES = 128      # that are kept
+    LARGEST = 2048          # bytes: a larger head is not kept
+
+
+def http_date(double when) -> str:
+    """The time (seconds since 1970) in the form of RFC 9110, 5.6.7; strftime() would follow the locale."""
+    t = time.gmtime(when)
+    day = f"{DAYS[t.tm_wday]}, {t.tm_mday:02} {MONTHS[t.tm_mon - 1]} {t.tm_year}"
+    return f"{day} {t.tm_hour:02}:{t.tm_min:02}:{t.tm_sec:02} GMT"
+
+
+cdef bytes status_line_of(object status):
+    raw = status.encode("latin-1", "replace")
+    if len(raw) < 4 or not raw[:3].isdigit() or raw[3:4] != b" " or raw[:1] < b"1":
+        return None
+    if any(c < 32 or c == 127 for c in raw):
+        return None
+    return b"HTTP/1.1 " + raw + b"\r\n"
+
+
+@cython.final
+cdef class ResponseHeads:
+    """ResponseHeads(loop).
+
+    status_code()  the code of a status; its line is in `status_line` then
+    dates()        the Server and Date fields
+    is_last()      whether the head for this status and these headers is the last one: `head`, `length` and
+                   `closes` are theirs then
+    remember()     makes a head the last one
+    """
+
+    def __init__(self, Loop loop not None):
+        self.loop = loop
+        self.dated = -1
+        self.status_lines = {}
+
+    cdef int status_code(self, object status) except -1:
+        """ValueError if the application's status is no status."""
+        if status is self.read_status:
+            return self.code
+        known = self.status_lines.get(status)
+        if known is None:
+            line = status_line_of(status)
+            if line is None:
+                raise ValueError(f"status must be three digits, a space and a reason, not {status!r}")
+            known = line, int(status[:3])
+            if len(self.status_lines) < STATUS_LINES:
+                self.status_lines[status] = known
+        self.read_status = status
+        self.status_line, self.code = known
+        return self.code
+
+    cdef bytes dates(self):
+        if self.dated < 0 or self.loop.now - self.dated > DATE_AGE:
+            self.dated = self.loop.now
+            self.date_block = b"Server: syncless\r\nDate: " + http_date(time.time()).encode() + b"\r\n"
+        return self.date_block
+
+    cdef bint is_last(self, object status, list headers) except -1:
+        """By identity: strings and tuples do not change, so neither does their head."""
+        cdef Py_ssize_t i
+        if status is not self.status or self.headers is None or self.dates() is not self.head_dates:
+            return False
+        if PyList_GET_SIZE(headers) != PyTuple_GET_SIZE(self.headers):
+            return False
+        for i in range(PyList_GET_SIZE(headers)):
+            if PyList_GET_ITEM(headers, i) != PyTuple_GET_ITEM(self.headers, i):
+                return False
+        return True
+
+    cdef int remember(self, object status, list headers, Buffer* head, int64_t length, bint closes) except -1:
+        """`head`: without the empty line at its end, and with the present dates()."""
+        self.headers = None
+        if head.size > LARGEST:
+            return 0
+        self.head = PyBytes_FromStringAndSize(NULL, head.size + 2)
+        memcpy(PyBytes_AS_STRING(self.head), head.data, head.size)
+        memcpy(PyBytes_AS_STRING(self.head) + head.size, b"\r\n", 2)
+        self.length = length
+        self.closes = closes
+        self.status = status
+        self.head_dates = self.date_block
+        self.headers = tuple(headers)
+        return 0
