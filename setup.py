@@ -60,6 +60,9 @@ NATIVE = {
         "syncless/http/head.c",
         "syncless/http/host.c",
     ],  # request heads and chunk lines, scanned without Python
+    "syncless.http.heads": [],  # request heads, read and remembered
+    "syncless.http.application": [],  # the seam between HTTP and what answers
+    "syncless.http.wsgiapp": [],  # a request for each head
     "syncless.http.environ": [],  # head -> environ
     "syncless.http.body": [],  # a request body: its framing and its limits
     "syncless.http.input": [],  # wsgi.input

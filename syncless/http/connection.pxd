@@ -22,8 +22,7 @@ cdef class Connection(BodySource):      # there may be many idle ones: flags are
     cdef int finish_request(self, Request request) except -1
     cdef int process(self, Loop loop) except -1
     cdef Request next_request(self, Loop loop)
-    cdef Request prepare(self, const char* data, head* found)
-    cdef Request fill_request(self, Request request, const char* data, head* found)
+    cdef Request begin_request(self, const char* data, head* found)
     cdef int keep(self, const char* data, size_t size) except -1
     cdef int refuse(self, Loop loop, int status, str explanation=*, dict environ=*) except -1
     cdef int refuse_busy(self, Loop loop) except -1

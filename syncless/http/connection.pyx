@@ -19,23 +19,20 @@ A connection is registered with the poller only when it has to wait, so one that
 once never is.
 """
 
-import sys
-
 cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t
 
-from syncless._core.cpython.compat cimport dict_version
 from syncless._core.loop cimport Loop
 from syncless._core.poll.poller cimport HANGUP, READ, WRITE
 from syncless._core.scheduler cimport Scheduler
+from syncless.http.application cimport Application
 from syncless.http.bodysource cimport BodySource
 from syncless.http.buffers cimport SCRATCH, Buffer
 from syncless.http.deadlines cimport (
     BODY_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, PING_DEADLINE, QUEUE_DEADLINE,
     WRITE_DEADLINE,
 )
-from syncless.http.environ cimport EnvironMaker, Memory
 from syncless.http.greeting cimport NOT_TLS, greet_peer
 from syncless.http.scanner cimport head
 from syncless.http.linger cimport begin_lingering, discard, may_linger
@@ -44,7 +41,6 @@ from syncless.http.peer cimport Peer
 from syncless.http.request cimport Request
 from syncless.http.listener cimport Listener
 from syncless.http.tls cimport READY, WANTS_READ, WANTS_WRITE
-from syncless.http.upgrade cimport Upgrade
 
 from syncless.http.accesslog import REFUSED_BYTES, refused_request
 from syncless.http.errors import EXPLANATIONS, REASONS, ClientGone
@@ -60,9 +56,6 @@ cdef extern from "Python.h":
 
 cdef enum:
     OUT_HIGH = 65536            # bytes waiting to be sent beyond which no further pipelined request is begun
-
-# the very object that is in the template: found without a comparison
-cdef str INPUT = sys.intern("wsgi.input")
 
 
 # its cycles with a Request end with the request; not being tracked makes it smaller and cheaper
@@ -215,8 +208,6 @@ cdef class Connection(BodySource):
 
     cdef int finish_request(self, Request request) except -1:
         """The request has ended, or will never begin."""
-        cdef EnvironMaker environs = self.listener.environs
-        cdef Memory* memory
         self.request = request.peer = None
         if self.listener.slow and not self.sending:
             forget_pace(self.listener, self.fd)
@@ -232,12 +223,7 @@ cdef class Connection(BodySource):
         # next request would find
         if Py_REFCNT(<PyObject*> request) == 1 and not has_weakrefs(<PyObject*> request):
             request._exception = None           # its traceback would keep the request's objects alive
-            if self.phase != CLOSED and request.head_serial:
-                memory = environs.memory_of(self.fd)
-                if memory != NULL and request.head_serial == memory.serial and request.reusable():
-                    environs.spares[memory.index] = request
-                    return 0
-            self.listener.spare_request = request
+            return (<Application> self.listener.application).take_back(request, -1 if self.phase == CLOSED else self.fd)
         request.environ = None
         return 0
 
@@ -284,7 +270,7 @@ cdef class Connection(BodySource):
         while True:
             if self.inbox.size:
                 data = self.inbox.data + self.inbox_start
-                used = listener.environs.scan(data, self.inbox.size - self.inbox_start, &listener.head_limits, self.fd, self.kept, &found)
+                used = listener.heads.scan(data, self.inbox.size - self.inbox_start, &listener.head_limits, self.fd, self.kept, &found)
                 if used == 0:
                     got = self.receive_little()
                     if got > 0:
@@ -299,7 +285,7 @@ cdef class Connection(BodySource):
                 if used < 0:
                     self.refuse(loop, -used)
                     return None
-                request = self.prepare(data, &found)
+                request = self.begin_request(data, &found)
                 self.consume(used)
                 return request
             if not self.readable and not self.peer_shutdown:
@@ -319,7 +305,7 @@ cdef class Connection(BodySource):
                 if got == 0:
                     self.close_when_sent(loop)
                 return None
-            used = listener.environs.scan(borrowed, got, &listener.head_limits, self.fd, self.kept, &found)
+            used = listener.heads.scan(borrowed, got, &listener.head_limits, self.fd, self.kept, &found)
             if used <= 0:
                 self.keep(borrowed, got)
                 if listener.buffers.held > listener.buffers.budget:
@@ -329,64 +315,20 @@ cdef class Connection(BodySource):
                 continue                        # scanned again where it is kept: refused there, or completed
             listener.buffers.scratch = NULL
             try:
-                request = self.prepare(borrowed, &found)
+                request = self.begin_request(borrowed, &found)
                 if got > used:
                     self.keep(borrowed + used, got - used)
             finally:
                 listener.buffers.scratch = borrowed
             return request
 
-    cdef Request prepare(self, const char* data, head* found):
-        """A Request from a scanned head: the connection's last one, if it had the same head and has left its
-        environ as it was."""
-        cdef Listener listener = self.listener
-        cdef EnvironMaker environs = listener.environs
-        cdef Memory* memory = environs.memory_of(self.fd)
-        cdef Request request = None
-        if memory != NULL:
-            request = <Request> environs.spares[memory.index]
-            if request is not None:
-                environs.spares[memory.index] = None
-        if request is None or request.head_serial != environs.scanned or not request.reusable():
-            request = self.fill_request(request, data, found)
-        listener.deadlines.stop(&self.deadline)
+    cdef Request begin_request(self, const char* data, head* found):
+        """The application's exchange for a scanned head."""
+        cdef Request request = (<Application> self.listener.application).exchange(self, data, found)
+        self.listener.deadlines.stop(&self.deadline)
         self.phase = RUNNING_APP
         self.busy = True
         self.request = request
-        request.peer = self
-        request.head_only = found.method_size == 4 and data[found.method] == c"H" and data[found.method + 1] == c"E" \
-            and data[found.method + 2] == c"A" and data[found.method + 3] == c"D"
-        request.http_1_0 = found.minor == 0
-        request.keep_alive = found.keep_alive
-        request.body.begin(self, found.content_length, found.chunked, found.expect_continue)
-        request.too_large = found.content_length > listener.limits.body_bytes
-        if found.websocket and found.minor and listener.websocket is not None:
-            request.handler = listener.websocket(Upgrade(request), request.environ)
-            if request.handler is not None:
-                request.environ["wsgi.websocket"] = request.handler
-        return request
-
-    cdef Request fill_request(self, Request request, const char* data, head* found):
-        """A Request, this one if there is one, with an environ of its own."""
-        cdef Listener listener = self.listener
-        cdef int64_t serial = listener.environs.scanned
-        cdef dict environ = listener.environs.make(data, found, self.fd, self.remote_addr, self.remote_port, self.trusted)
-        if request is None:
-            request = <Request> listener.spare_request
-            listener.spare_request = None
-        if request is None:
-            request = Request(listener)
-        request.environ = None
-        if Py_REFCNT(<PyObject*> request.input) > 1:
-            request.renew_input()               # the application keeps the last one
-        environ[INPUT] = request.input
-        if self.layer is not None:
-            environ.update(self.layer.environ)
-        if self.trusted:
-            listener.forward(environ)
-        request.environ = environ
-        request.environ_version = dict_version(environ)
-        request.head_serial = serial
         return request
 
     # -- bytes that come -----------------------------------------------------------------------------------------------------

@@ -1,7 +1,9 @@
 from typing import Any
 
+from syncless.http.heads import Heads
+
 class EnvironMaker:
     template: dict[str, Any]
-    def __init__(self, template: dict[str, Any], most: int = 0) -> None: ...
+    def __init__(self, template: dict[str, Any], heads: Heads) -> None: ...
 
 def environ_of(template: dict[str, Any], request: bytes) -> dict[str, Any]: ...

@@ -8,24 +8,19 @@ underscore, and `Proxy`, which would pass for the proxy settings of CGI programs
 import sys
 
 from cpython.dict cimport PyDict_Copy, PyDict_GetItem, PyDict_SetItem
-from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp
 
-from syncless.http.scanner cimport HEAD_BEFORE_HEADERS, HEAD_DROPPED, HEAD_UNKNOWN, head, head_header, head_limits, name_of, scan_fields, scan_line
+from syncless.http.heads cimport Heads, Memory, memory_of
+from syncless.http.scanner cimport HEAD_DROPPED, HEAD_UNKNOWN, head, head_header, head_limits, name_of
 
 cdef extern from "Python.h":
     str PyUnicode_DecodeLatin1(const char* s, Py_ssize_t size, const char* errors)
     int PyUnicode_KIND(object s)
     void* PyUnicode_DATA(object s)
     Py_ssize_t PyUnicode_GET_LENGTH(object s)
-
-cdef enum:
-    LOOKS = 8                   # memories that are looked at for one that can be taken away
-    SILENT = 1000000000         # ns after which a connection's memory may be another's
-
-cdef int64_t no_clock = 0
 
 cdef dict METHODS = {name: name for name in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH")}
 cdef str GET = "GET"
@@ -64,25 +59,9 @@ cdef inline int hex_digit(char c) noexcept:
 cdef class EnvironMaker:
     """make() gives a fresh environ: a copy of the template with what one request adds."""
 
-    def __cinit__(self):
-        self.clock = &no_clock
-
-    def __dealloc__(self):
-        cdef int i
-        for i in range(self.count):
-            PyMem_Free(self.memories[i].bytes)
-            PyMem_Free(self.memories[i])
-        PyMem_Free(self.memories)
-        PyMem_Free(self.by_fd)
-
-    def __init__(self, dict template not None, int most=0):
+    def __init__(self, dict template not None, Heads heads not None):
         cdef int i = 0
-        self.most = most
-        self.memories = <Memory**> PyMem_Malloc((most or 1) * sizeof(Memory*))
-        if self.memories == NULL:
-            raise MemoryError
-        self.remembered = []
-        self.spares = []
+        self.heads = heads
         self.template = dict(template)
         self.template[REQUEST_METHOD] = GET
         self.template[PATH_INFO] = "/"
@@ -142,167 +121,20 @@ cdef class EnvironMaker:
             self.last_path = path
         return path
 
-    # -- what is remembered of connections -----------------------------------------------------------------------------------
-
-    cdef inline Memory* memory_of(self, int fd) noexcept:
-        return self.by_fd[fd] if fd < self.fd_capacity else NULL
-
-    cdef Memory* claim(self, int fd, long size) noexcept:
-        """The descriptor's memory, with room for so many bytes of fields; NULL if it can have none.
-
-        Called while the bytes of a head are in use: objects that belong to an older memory stay where they
-        are, and leave when make() and prepare() put others in their place.
-        """
-        cdef Memory* memory = self.memory_of(fd)
-        cdef char* grown
-        if memory == NULL:
-            if not self.make_way(fd):
-                return NULL
-            if self.count < self.most:
-                memory = <Memory*> PyMem_Malloc(sizeof(Memory))
-                if memory == NULL:
-                    return NULL
-                memset(memory, 0, sizeof(Memory))
-                try:
-                    if len(self.remembered) == self.count:
-                        self.remembered.append(None)
-                        self.spares.append(None)
-                except MemoryError:
-                    PyMem_Free(memory)
-                    return NULL
-                memory.index = self.count
-                self.memories[self.count] = memory
-                self.count += 1
-            else:
-                memory = self.memories[self.hand]
-                self.by_fd[memory.fd] = NULL
-            memory.fd = fd
-            memory.size = memory.line_size = memory.serial = 0
-            self.by_fd[fd] = memory
-        if memory.room < size:
-            grown = <char*> PyMem_Realloc(memory.bytes, size)
-            if grown == NULL:
-                return NULL
-            memory.bytes = grown
-            memory.room = size
-        return memory
-
-    cdef bint make_way(self, int fd) noexcept:
-        """Whether there is a place for one memory more: a new one, or that of a connection that has been
-        silent for SILENT, at the hand."""
-        cdef Memory** grown
-        cdef int _, room
-        if fd >= self.fd_capacity:
-            room = max(fd + 1, self.fd_capacity * 2, 64)
-            grown = <Memory**> PyMem_Realloc(self.by_fd, room * sizeof(Memory*))
-            if grown == NULL:
-                return False
-            memset(grown + self.fd_capacity, 0, (room - self.fd_capacity) * sizeof(Memory*))
-            self.by_fd = grown
-            self.fd_capacity = room
-        if self.count < self.most:
-            return True
-        for _ in range(min(LOOKS, self.count)):
-            self.hand = (self.hand + 1) % self.count
-            if self.clock[0] - self.memories[self.hand].used > SILENT:
-                return True
-        return False
-
-    cdef void forget(self, int fd) noexcept:
-        """The connection is closed: what its client sent is not kept."""
-        cdef Memory* memory = self.memory_of(fd)
-        cdef Memory* last
-        if memory == NULL:
-            return
-        # they go last: that may run a finaliser
-        environ, spare = self.remembered[memory.index], self.spares[memory.index]
-        self.count -= 1
-        last = self.memories[self.count]
-        self.memories[memory.index] = last
-        self.remembered[memory.index] = self.remembered[self.count]
-        self.spares[memory.index] = self.spares[self.count]
-        self.remembered[self.count] = self.spares[self.count] = None
-        last.index = memory.index
-        self.by_fd[fd] = NULL
-        PyMem_Free(memory.bytes)
-        PyMem_Free(memory)
-        environ = spare = None
-
-    cdef long scan(self, const char* data, size_t size, const head_limits* limits, int fd, bint remember, head* found) noexcept:
-        """As head_scan() of head.h; header_count is -1 where the fields are those that were remembered for
-        the descriptor. `scanned` then says whether all of the head is.
-
-        `remember`: the connection has been used before, so it may well be used again.
-
-        A client sends the same fields with each request of a connection, whatever it asks for. Comparing them
-        with the last ones is faster than reading them again.
-        """
-        cdef Memory* memory = self.memory_of(fd)
-        cdef long used, line
-        if memory != NULL and memory.size > 0:
-            memory.used = self.clock[0]
-            line = memory.line_size
-            if line and line + memory.size <= <long> size and memcmp(data, memory.line, line) == 0 \
-                    and memcmp(data + line, memory.bytes, memory.size) == 0:
-                memcpy(found, memory.found, HEAD_BEFORE_HEADERS)
-                found.header_count = -1
-                self.scanned = memory.serial
-                return line + memory.size
-        self.scanned = 0
-        line = scan_line(data, size, limits, found)
-        if line <= 0:
-            return line
-        if memory != NULL and memory.size > 0 and memory.size <= <long> size - line and memory.minor == found.minor \
-                and line + memory.size <= limits.total and memcmp(data + line, memory.bytes, memory.size) == 0:
-            found.header_count = -1
-            found.content_length = -1
-            found.chunked = found.expect_continue = found.websocket = 0
-            found.keep_alive = memory.keep_alive
-            self.remember_line(memory, data, line, found)
-            return line + memory.size
-        used = scan_fields(data, size, line, limits, found)
-        if remember and used > 0 and found.content_length < 0 and not found.chunked and not found.expect_continue and not found.websocket \
-                and used - line <= MEMORY_BYTES:
-            memory = self.claim(fd, used - line)
-            if memory != NULL:
-                self.serials += 1
-                memory.claimed = self.serials
-                memory.used = self.clock[0]
-                memory.minor = found.minor
-                memory.keep_alive = found.keep_alive
-                memcpy(memory.bytes, data + line, used - line)
-                self.remember_line(memory, data, line, found)
-                memory.size = -(used - line)    # until make() has come: it may fail
-        return used
-
-    cdef void remember_line(self, Memory* memory, const char* line, long size, head* found) noexcept:
-        memory.serial = memory.line_size = 0
-        if size <= LINE_BYTES:
-            self.serials += 1
-            self.scanned = memory.serial = self.serials
-            memory.line_size = size
-            memcpy(memory.line, line, size)
-            memcpy(memory.found, found, HEAD_BEFORE_HEADERS)
-
     cdef dict make(self, const char* data, head* found, int fd, object remote_addr, int remote_port, bint trusted):
-        """The environ, without its wsgi.input, of a head that scan() found just now: no allocation may come
-        between, because it may run a finaliser that switches to another connection."""
-        cdef Memory* memory = self.memory_of(fd)
+        """The environ, without its wsgi.input, of a head that Heads.scan() found just now: no allocation may
+        come between, because it may run a finaliser that switches to another connection."""
+        cdef Memory* memory = memory_of(self.heads, fd)
         cdef int64_t claimed = memory.claimed if memory != NULL and memory.size < 0 else 0
         cdef dict environ
         if found.header_count < 0:
-            environ = PyDict_Copy(<dict> self.remembered[memory.index])
+            environ = PyDict_Copy(<dict> self.heads.made[memory.index])
         else:
             environ = self.fields(data, found, trusted)
             environ[REMOTE_ADDR] = remote_addr
             environ[REMOTE_PORT] = str(remote_port) if remote_port >= 0 else ""
             if claimed:
-                remembered = PyDict_Copy(environ)
-                # again: a finaliser may have switched, and the connection been closed meanwhile
-                memory = self.memory_of(fd)
-                if memory != NULL and memory.size < 0 and memory.claimed == claimed:
-                    memory.size = -memory.size
-                    self.remembered[memory.index] = remembered
+                self.heads.keep_made(fd, claimed, PyDict_Copy(environ))
         if found.method_size != 3 or memcmp(data + found.method, b"GET", 3) != 0:
             method = PyUnicode_DecodeLatin1(data + found.method, found.method_size, NULL)
             environ[REQUEST_METHOD] = METHODS.get(method, method)
@@ -362,15 +194,14 @@ cdef class EnvironMaker:
 
 def environ_of(dict template not None, bytes request not None) -> dict:
     """The environ of a request head, for tests."""
-    cdef EnvironMaker maker
+    cdef Heads heads = Heads()
     cdef head found
     cdef head_limits limits
     cdef long n
     limits.line = 8190
     limits.headers = 100
     limits.total = 32768
-    maker = EnvironMaker(template)
-    n = maker.scan(request, len(request), &limits, 0, False, &found)
+    n = heads.scan(request, len(request), &limits, 0, False, &found)
     if n <= 0:
         raise ValueError(f"no complete request head: {n}")
-    return maker.make(request, &found, 0, "127.0.0.1", 1, False)
+    return EnvironMaker(template, heads).make(request, &found, 0, "127.0.0.1", 1, False)

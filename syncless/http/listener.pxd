@@ -5,8 +5,8 @@ from syncless._core.scheduler cimport Runnable
 from syncless.http.body cimport ByteSource
 from syncless.http.buffers cimport Buffers
 from syncless.http.deadlines cimport DeadlineNode, Deadlines
-from syncless.http.environ cimport EnvironMaker
 from syncless.http.flusher cimport Flusher
+from syncless.http.heads cimport Heads
 from syncless.http.limits cimport LimitValues
 from syncless.http.loglines cimport AccessLog
 from syncless.http.responseheads cimport ResponseHeads
@@ -20,7 +20,7 @@ cdef class Link(ByteSource):
 
 
 cdef class Listener:
-    cdef readonly object application
+    cdef readonly object application        # an Application
     cdef readonly LimitValues limits
     cdef head_limits head_limits
     cdef int linger_checks          # after how many looks a lingering connection is closed in any case
@@ -34,9 +34,7 @@ cdef class Listener:
     cdef bint plain_http            # HTTP on a TLS port, told by its first byte
     cdef object trusted             # None, or called with an address: whether its PROXY header or fields count
     cdef bint proxy_protocol        # trusted peers begin with a PROXY header
-    cdef object forward             # called with the environ of a trusted peer's request
-    cdef object websocket           # None, or makes what an application finds as environ["wsgi.websocket"]
-    cdef EnvironMaker environs
+    cdef Heads heads                # the application's
     cdef AccessLog access_log       # or None
     cdef readonly object error_log  # a text stream
     cdef bint stopping
@@ -51,7 +49,6 @@ cdef class Listener:
     cdef Buffers buffers            # what they have received and what they send
     cdef Flusher flusher            # those that have something to send
     cdef ResponseHeads response_heads   # what they have in common
-    cdef object spare_request       # the last one that has ended, to be used again
     cdef Runnable acceptor          # while connections are accepted
 
     cdef int shed_slow_heads(self) except -1

@@ -1,11 +1,11 @@
 from collections.abc import Callable
 from ssl import SSLContext
-from typing import Any, Protocol
+from typing import Protocol
 
+from syncless.http.application import Application
 from syncless.http.body import ByteSource
 from syncless.http.limits import Limits
 from syncless.http.loglines import AccessLog
-from syncless.http.upgrade import Upgrade
 
 class _ErrorLog(Protocol):
     def write(self, text: str, /) -> object: ...
@@ -14,7 +14,7 @@ class _ErrorLog(Protocol):
 class Link(ByteSource): ...
 
 class Listener:
-    application: Callable[..., Any]
+    application: Application
     limits: dict[str, float]
     error_log: _ErrorLog
     connections: int
@@ -25,8 +25,7 @@ class Listener:
     stopping: bool
     def __init__(
         self,
-        application: Callable[..., Any],
-        template: dict[str, Any],
+        application: Application,
         limits: Limits,
         access_log: AccessLog | None,
         error_log: _ErrorLog,
@@ -35,8 +34,6 @@ class Listener:
         plain_http: bool = False,
         trusted: Callable[[str], bool] | None = None,
         proxy_protocol: bool = False,
-        forward: Callable[[dict[str, Any]], None] | None = None,
-        websocket: Callable[[Upgrade, dict[str, Any]], object] | None = None,
     ) -> None: ...
     def close(self) -> None: ...
     def census(self) -> dict[str, int]: ...

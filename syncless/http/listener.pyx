@@ -14,7 +14,6 @@ from syncless.http.deadlines cimport (
     BODY_DEADLINE, GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, PING_DEADLINE,
     QUEUE_DEADLINE, WRITE_DEADLINE, DeadlineNode, Deadlines, init_node,
 )
-from syncless.http.environ cimport EnvironMaker
 from syncless.http.flusher cimport Flusher
 from syncless.http.responseheads cimport ResponseHeads
 
@@ -54,14 +53,14 @@ cdef int flush(Loop loop, object owner) except -1:
 
 
 cdef class Listener:
-    """Listener(application, template, limits): made by Server. `template` is what every environ begins
-    with."""
+    """Listener(application, limits, ...): made by Server."""
 
     def __init__(
-        self, application, dict template not None, limits, AccessLog access_log, error_log, *,
-        certificates=None, plain_http=False, trusted=None, proxy_protocol=False, forward=None, websocket=None,
+        self, application, limits, AccessLog access_log, error_log, *,
+        certificates=None, plain_http=False, trusted=None, proxy_protocol=False,
     ):
         self.application = application
+        self.heads = application.heads
         self.limits = asdict(limits)
         self.head_limits.line = self.limits.request_line
         self.head_limits.headers = self.limits.header_count
@@ -70,8 +69,6 @@ cdef class Listener:
         self.plain_http = plain_http
         self.trusted = trusted
         self.proxy_protocol = proxy_protocol
-        self.forward = forward
-        self.websocket = websocket
         self.paces = {}
         self.clients = {}
         self.loop = get_loop()
@@ -91,16 +88,14 @@ cdef class Listener:
         self.deadlines.allow(GREETING_DEADLINE, limits.greeting_seconds)
         self.deadlines.allow(QUEUE_DEADLINE, limits.queue_seconds)
         self.deadlines.allow(PING_DEADLINE, limits.ping_seconds)
-        self.environs = EnvironMaker(template, limits.remembered)
         self.access_log = access_log
         self.error_log = error_log
-        self.environs.clock = &self.loop.now
         self.response_heads = ResponseHeads(self.loop)
 
     def close(self) -> None:
         """Ends what would keep the listener alive."""
         self.deadlines.close()
-        self.spare_request = None
+        self.application.close()
 
     @property
     def stopping(self) -> bool:
@@ -163,5 +158,5 @@ cdef class Listener:
         return {
             "connections": self.connections, "active": self.active, "queued": self.queued, "lingering": self.lingering,
             "deadlines": self.deadlines.count(), "buffers": self.buffers.lent, "buffered bytes": self.buffers.held,
-            "remembered": self.environs.count, "slow": self.slow, "clients": len(self.clients),
+            "remembered": self.heads.count, "slow": self.slow, "clients": len(self.clients),
         }

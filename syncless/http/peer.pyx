@@ -379,7 +379,7 @@ cdef class Peer(Link):
             self.layer.closed = True
         listener.deadlines.stop(&self.deadline)
         loop.forget_fd(self.fd)
-        listener.environs.forget(self.fd)
+        listener.heads.forget(self.fd)
         if listener.slow:
             forget_pace(listener, self.fd)
         if self.is_counted():

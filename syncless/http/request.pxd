@@ -7,6 +7,7 @@ from syncless.http.response cimport Response, StartResponse
 
 
 cdef class Request(Response):
+    cdef object call                # the application
     cdef dict environ
     cdef uint64_t environ_version   # as the application got it
     cdef int64_t head_serial        # of which remembered head it came, or 0

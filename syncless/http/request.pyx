@@ -60,8 +60,9 @@ cdef Unchecked unchecked_in_time = <Unchecked> Request.respond_in_time
 
 
 cdef class Request(Response):
-    def __init__(self, Listener listener not None):
+    def __init__(self, Listener listener not None, call):
         self.listener = listener
+        self.call = call
         self.renew_input()
         self.renew_start()
 
@@ -154,7 +155,7 @@ cdef class Request(Response):
         cdef Py_ssize_t total
         if self.too_large:
             raise BodyTooLarge(f"the body is larger than {self.listener.limits.body_bytes} bytes")
-        result = self.listener.application(self.environ, self.start_response)
+        result = self.call(self.environ, self.start_response)
         if (type(result) is list or type(result) is tuple) and self.status is not None and not self.upgraded:
             # no close(), and the length is known without a question
             if not self.body.finished and not self.body.drainable(self.listener.limits.drain_bytes):

@@ -32,6 +32,7 @@ from syncless.http.listener import Listener
 from syncless.http.notices import complain, tell
 from syncless.http.systemd import ServiceManager
 from syncless.http.trust import DEFAULT_FIELDS, Forwarding, Trust
+from syncless.http.wsgiapp import WSGIApplication
 from syncless.tools.otherhubs import watch_hubs
 from syncless.tools.waiting import Waitable
 from syncless.wsgi.adapt import as_wsgi
@@ -159,8 +160,13 @@ class Server:
             raise
         for listener, secure in zip(self._listeners, self._secure, strict=True):
             service = Listener(
-                self.application,
-                self._template(listener),
+                WSGIApplication(
+                    self.application,
+                    self._template(listener),
+                    self.limits.remembered,
+                    forward=self._forwarding,
+                    websocket=websocket_maker(self.limits, self._error_log),
+                ),
                 self.limits,
                 self._log.log if self._log else None,
                 self._error_log,
@@ -168,8 +174,6 @@ class Server:
                 plain_http=self._plain_http,
                 trusted=self._trust,
                 proxy_protocol=self._proxy_protocol,
-                forward=self._forwarding,
-                websocket=websocket_maker(self.limits, self._error_log),
             )
             self._services.append(service)
             self._acceptors.append(Acceptor(service, listener.fileno()))

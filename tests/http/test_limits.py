@@ -7,6 +7,7 @@ from dataclasses import asdict, fields
 import pytest
 
 import syncless.http
+from syncless.http.application import Application
 from syncless.http.limits import Limits
 from syncless.http.listener import Listener
 
@@ -16,13 +17,13 @@ NATIVE = re.findall(r"^    \w+ (\w+)$", (HTTP / "limits.pxd").read_text(), re.MU
 
 def test_listener_uses_each_limit_that_it_is_given():
     values = {field.name: number for number, field in enumerate(fields(Limits), start=1)}
-    listener = Listener(None, {}, Limits(**values), None, None)
+    listener = Listener(Application(), Limits(**values), None, None)
     assert listener.limits == {name: values[name] for name in NATIVE}
 
 
 def test_defaults_of_limits_fit_their_native_types():
     limits = Limits()
-    assert Listener(None, {}, limits, None, None).limits.items() <= asdict(limits).items()
+    assert Listener(Application(), limits, None, None).limits.items() <= asdict(limits).items()
 
 
 @pytest.mark.parametrize("name", NATIVE)

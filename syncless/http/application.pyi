@@ -1,0 +1,6 @@
+from syncless.http.heads import Heads
+
+class Application:
+    heads: Heads
+    def __init__(self, most: int = 0) -> None: ...
+    def close(self) -> None: ...

@@ -1,0 +1,52 @@
+from libc.stdint cimport int64_t
+
+from syncless._core.loop cimport Loop
+from syncless.http.scanner cimport HEAD_BEFORE_HEADERS, head, head_limits
+
+
+cdef enum:
+    MEMORY_BYTES = 2048
+    LINE_BYTES = 256
+
+cdef struct Memory:                     # the head of a connection's last request, and what came of its fields
+    int64_t serial                      # differs for each other head; 0: it is not remembered whole
+    int64_t claimed                     # a number of its own for each head of which something is to be made
+    int64_t used                        # when it last served, by the loop's clock
+    long size                           # bytes of its fields; 0: none; negative: nothing is made of them yet
+    long room                           # for so many of them
+    int fd                              # its connection's
+    int index                           # in Heads.memories, made and spares
+    int minor
+    char keep_alive
+    long line_size                      # of the request line; 0: it was too long
+    char line[LINE_BYTES]
+    char found[HEAD_BEFORE_HEADERS]     # what scan() found, but for the fields
+    char* bytes
+
+
+cdef class Heads:
+    cdef int most                       # memories there may be
+    cdef int count                      # of them
+    cdef int hand                       # the next that is looked at when one is wanted and there may be no more
+    cdef Memory** memories              # without gaps
+    cdef Memory** by_fd                 # the same; NULL: this descriptor has none
+    cdef int fd_capacity
+    cdef Loop loop                      # for its clock
+    cdef int64_t serials
+    cdef int64_t scanned                # the serial of the head that scan() found last; 0: it is not remembered
+    # what an application keeps with each memory; it leaves with it
+    cdef list made                      # of its fields
+    cdef list spares                    # exchanges that have ended, to answer the same head again
+
+    cdef long scan(
+        self, const char* data, size_t size, const head_limits* limits, int fd, bint remember, head* found
+    ) noexcept
+    cdef int keep_made(self, int fd, int64_t claimed, object made) except -1
+    cdef void forget(self, int fd) noexcept
+    cdef Memory* claim(self, int fd, long size) noexcept
+    cdef bint make_way(self, int fd) noexcept
+    cdef void remember_line(self, Memory* memory, const char* line, long size, head* found) noexcept
+
+
+cdef inline Memory* memory_of(Heads heads, int fd) noexcept:
+    return heads.by_fd[fd] if fd < heads.fd_capacity else NULL

@@ -1,0 +1,182 @@
+"""Heads: reads request heads, and remembers the last one of each connection that has been used before.
+
+Takes bytes, gives what the scanner found (head.h). A client sends the same fields with each request of a
+connection, whatever it asks for: comparing them with the last ones is faster than reading them again. Keeps
+for each remembered head what an Application has made of it, without knowing what that is.
+"""
+
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from libc.stdint cimport int64_t
+from libc.string cimport memcmp, memcpy, memset
+
+from syncless._core.loop cimport get_loop
+from syncless.http.scanner cimport HEAD_BEFORE_HEADERS, head, head_limits, scan_fields, scan_line
+
+cdef enum:
+    LOOKS = 8                   # memories that are looked at for one that can be taken away
+    SILENT = 1000000000         # ns after which a connection's memory may be another's
+
+
+cdef class Heads:
+    """Heads(most): remembers the heads of that many connections."""
+
+    def __init__(self, int most=0):
+        self.loop = get_loop()
+        self.most = most
+        self.memories = <Memory**> PyMem_Malloc((most or 1) * sizeof(Memory*))
+        if self.memories == NULL:
+            raise MemoryError
+        self.made = []
+        self.spares = []
+
+    def __dealloc__(self):
+        cdef int i
+        for i in range(self.count):
+            PyMem_Free(self.memories[i].bytes)
+            PyMem_Free(self.memories[i])
+        PyMem_Free(self.memories)
+        PyMem_Free(self.by_fd)
+
+    cdef long scan(
+        self, const char* data, size_t size, const head_limits* limits, int fd, bint remember, head* found
+    ) noexcept:
+        """As head_scan() of head.h; header_count is -1 where the fields are those that were remembered for
+        the descriptor. `scanned` then says whether all of the head is.
+
+        `remember`: the connection has been used before, so it may well be used again.
+        """
+        cdef Memory* memory = memory_of(self, fd)
+        cdef long used, line
+        if memory != NULL and memory.size > 0:
+            memory.used = self.loop.now
+            line = memory.line_size
+            if line and line + memory.size <= <long> size and memcmp(data, memory.line, line) == 0 \
+                    and memcmp(data + line, memory.bytes, memory.size) == 0:
+                memcpy(found, memory.found, HEAD_BEFORE_HEADERS)
+                found.header_count = -1
+                self.scanned = memory.serial
+                return line + memory.size
+        self.scanned = 0
+        line = scan_line(data, size, limits, found)
+        if line <= 0:
+            return line
+        if memory != NULL and memory.size > 0 and memory.size <= <long> size - line \
+                and memory.minor == found.minor and line + memory.size <= limits.total and memcmp(data + line, memory.bytes, memory.size) == 0:
+            found.header_count = -1
+            found.content_length = -1
+            found.chunked = found.expect_continue = found.websocket = 0
+            found.keep_alive = memory.keep_alive
+            self.remember_line(memory, data, line, found)
+            return line + memory.size
+        used = scan_fields(data, size, line, limits, found)
+        if remember and used > 0 and used - line <= MEMORY_BYTES and found.content_length < 0 \
+                and not found.chunked and not found.expect_continue and not found.websocket:
+            memory = self.claim(fd, used - line)
+            if memory != NULL:
+                self.serials += 1
+                memory.claimed = self.serials
+                memory.used = self.loop.now
+                memory.minor = found.minor
+                memory.keep_alive = found.keep_alive
+                memcpy(memory.bytes, data + line, used - line)
+                self.remember_line(memory, data, line, found)
+                memory.size = -(used - line)    # until keep_made(): making may fail
+        return used
+
+    cdef void remember_line(self, Memory* memory, const char* line, long size, head* found) noexcept:
+        memory.serial = memory.line_size = 0
+        if size <= LINE_BYTES:
+            self.serials += 1
+            self.scanned = memory.serial = self.serials
+            memory.line_size = size
+            memcpy(memory.line, line, size)
+            memcpy(memory.found, found, HEAD_BEFORE_HEADERS)
+
+    cdef Memory* claim(self, int fd, long size) noexcept:
+        """The descriptor's memory, with room for so many bytes of fields; NULL if it can have none.
+
+        Called while the bytes of a head are in use: objects that belong to an older memory stay where they
+        are, and leave when the application puts others in their place.
+        """
+        cdef Memory* memory = memory_of(self, fd)
+        cdef char* grown
+        if memory == NULL:
+            if not self.make_way(fd):
+                return NULL
+            if self.count < self.most:
+                memory = <Memory*> PyMem_Malloc(sizeof(Memory))
+                if memory == NULL:
+                    return NULL
+                memset(memory, 0, sizeof(Memory))
+                try:
+                    if len(self.made) == self.count:
+                        self.made.append(None)
+                        self.spares.append(None)
+                except MemoryError:
+                    PyMem_Free(memory)
+                    return NULL
+                memory.index = self.count
+                self.memories[self.count] = memory
+                self.count += 1
+            else:
+                memory = self.memories[self.hand]
+                self.by_fd[memory.fd] = NULL
+            memory.fd = fd
+            memory.size = memory.line_size = memory.serial = 0
+            self.by_fd[fd] = memory
+        if memory.room < size:
+            grown = <char*> PyMem_Realloc(memory.bytes, size)
+            if grown == NULL:
+                return NULL
+            memory.bytes = grown
+            memory.room = size
+        return memory
+
+    cdef bint make_way(self, int fd) noexcept:
+        """Whether there is a place for one memory more: a new one, or that of a connection that has been
+        silent for SILENT, at the hand."""
+        cdef Memory** grown
+        cdef int _, room
+        if fd >= self.fd_capacity:
+            room = max(fd + 1, self.fd_capacity * 2, 64)
+            grown = <Memory**> PyMem_Realloc(self.by_fd, room * sizeof(Memory*))
+            if grown == NULL:
+                return False
+            memset(grown + self.fd_capacity, 0, (room - self.fd_capacity) * sizeof(Memory*))
+            self.by_fd = grown
+            self.fd_capacity = room
+        if self.count < self.most:
+            return True
+        for _ in range(min(LOOKS, self.count)):
+            self.hand = (self.hand + 1) % self.count
+            if self.loop.now - self.memories[self.hand].used > SILENT:
+                return True
+        return False
+
+    cdef void forget(self, int fd) noexcept:
+        """The connection is closed: what its client sent is not kept."""
+        cdef Memory* memory = memory_of(self, fd)
+        cdef Memory* last
+        if memory == NULL:
+            return
+        # they go last: that may run a finaliser
+        made, spare = self.made[memory.index], self.spares[memory.index]
+        self.count -= 1
+        last = self.memories[self.count]
+        self.memories[memory.index] = last
+        self.made[memory.index] = self.made[self.count]
+        self.spares[memory.index] = self.spares[self.count]
+        self.made[self.count] = self.spares[self.count] = None
+        last.index = memory.index
+        self.by_fd[fd] = NULL
+        PyMem_Free(memory.bytes)
+        PyMem_Free(memory)
+        made = spare = None
+
+    cdef int keep_made(self, int fd, int64_t claimed, object made) except -1:
+        """What the application has made of the fields of the head with that number, unless it is gone."""
+        cdef Memory* memory = memory_of(self, fd)
+        if memory != NULL and memory.size < 0 and memory.claimed == claimed:
+            memory.size = -memory.size
+            self.made[memory.index] = made
+        return 0

@@ -1,0 +1,17 @@
+from collections.abc import Callable
+from typing import Any
+
+from syncless.http.application import Application
+from syncless.http.upgrade import Upgrade
+
+class WSGIApplication(Application):
+    def __init__(
+        self,
+        call: Callable[..., Any],
+        template: dict[str, Any],
+        most: int = 0,
+        *,
+        forward: Callable[[dict[str, Any]], None] | None = None,
+        websocket: Callable[[Upgrade, dict[str, Any]], object] | None = None,
+    ) -> None: ...
+    def close(self) -> None: ...

@@ -1,0 +1,97 @@
+"""WSGIApplication: makes a Request with its environ of each head, or gives the last one again.
+
+A request whose head is the same to the last byte as the connection's last one gets the same environ once
+more, if nobody can tell: see Request.reusable(). It is asked once, when the last request has ended; nobody
+can reach the environ after that.
+"""
+
+import sys
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+
+from syncless._core.cpython.compat cimport dict_version
+from syncless.http.application cimport Application
+from syncless.http.environ cimport EnvironMaker
+from syncless.http.heads cimport Memory, memory_of
+from syncless.http.peer cimport Peer
+from syncless.http.request cimport Request
+from syncless.http.scanner cimport head
+from syncless.http.upgrade cimport Upgrade
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject* o)
+
+# the very object that is in the template: found without a comparison
+cdef str INPUT = sys.intern("wsgi.input")
+
+
+cdef class WSGIApplication(Application):
+    """WSGIApplication(call, template, most): `template` is the part of the environ that all requests have."""
+
+    def __init__(self, call, dict template not None, int most=0, *, forward=None, websocket=None):
+        Application.__init__(self, most)
+        self.call = call
+        self.environs = EnvironMaker(template, self.heads)
+        self.forward = forward
+        self.websocket = websocket
+
+    cdef Request exchange(self, Peer connection, const char* data, head* found):
+        cdef Memory* memory = memory_of(self.heads, connection.fd)
+        cdef Request request = None
+        if memory != NULL:
+            request = <Request> self.heads.spares[memory.index]
+            if request is not None:
+                self.heads.spares[memory.index] = None
+        if request is None or request.head_serial != self.heads.scanned:
+            request = self.fill(request, connection, data, found)
+        request.peer = connection
+        request.head_only = found.method_size == 4 and data[found.method] == c"H" and data[found.method + 1] == c"E" \
+            and data[found.method + 2] == c"A" and data[found.method + 3] == c"D"
+        request.http_1_0 = found.minor == 0
+        request.keep_alive = found.keep_alive
+        request.body.begin(connection, found.content_length, found.chunked, found.expect_continue)
+        request.too_large = found.content_length > connection.listener.limits.body_bytes
+        if found.websocket and found.minor and self.websocket is not None:
+            request.handler = self.websocket(Upgrade(request), request.environ)
+            if request.handler is not None:
+                request.environ["wsgi.websocket"] = request.handler
+        return request
+
+    cdef Request fill(self, Request request, Peer connection, const char* data, head* found):
+        """A Request, this one if there is one, with an environ of its own."""
+        cdef int64_t serial = self.heads.scanned
+        cdef dict environ = self.environs.make(
+            data, found, connection.fd, connection.remote_addr, connection.remote_port, connection.trusted)
+        if request is None:
+            request = self.spare
+            self.spare = None
+        if request is None:
+            request = Request(connection.listener, self.call)
+        request.environ = None
+        if Py_REFCNT(<PyObject*> request.input) > 1:
+            request.renew_input()               # the application keeps the last one
+        environ[INPUT] = request.input
+        if connection.layer is not None:
+            environ.update(connection.layer.environ)
+        if connection.trusted:
+            self.forward(environ)
+        request.environ = environ
+        request.environ_version = dict_version(environ)
+        request.head_serial = serial
+        return request
+
+    cdef int take_back(self, Request request, int fd) except -1:
+        cdef Memory* memory
+        if fd >= 0 and request.head_serial:
+            memory = memory_of(self.heads, fd)
+            if memory != NULL and request.head_serial == memory.serial and request.reusable():
+                self.heads.spares[memory.index] = request
+                return 0
+        self.spare = request
+        request.environ = None
+        return 0
+
+    def close(self) -> None:
+        """Lets go of what is kept for requests to come."""
+        self.spare = None
