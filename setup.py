@@ -1,9 +1,10 @@
-"""Builds the native modules. What is compiled, from what and how stands in the two tables below.
+"""Builds the native modules. The two tables below say what is compiled, from which files and how.
 
 Everything else about the project (metadata, tool settings) is in ``pyproject.toml``. Cython runs at build
 time only; a failing native build fails loudly, because a syncless without its engine is no syncless.
 
-``SYNCLESS_BUILD=asan`` builds with AddressSanitizer and UndefinedBehaviorSanitizer, ``SYNCLESS_BUILD=debug`` with assertions on.
+``SYNCLESS_BUILD=asan`` builds with AddressSanitizer and UndefinedBehaviorSanitizer,
+``SYNCLESS_BUILD=debug`` with assertions.
 """
 
 import os

@@ -1,7 +1,8 @@
 """syncless: ordinary blocking Python code at event-loop speed.
 
-Tasklets take turns in one thread; whatever would block parks its tasklet and lets the others run. The public names are all here;
-``syncless.io.socket`` is the cooperative socket module, ``syncless.wsgi.serve`` the web server.
+Tasklets take turns in one thread: a call that would block parks its tasklet and lets the others run. All
+public names are here. ``syncless.io.socket`` is the cooperative socket module, ``syncless.wsgi.serve`` the
+web server.
 """
 
 from queue import Empty, Full

@@ -1,5 +1,5 @@
-"""Seeing what happens: the tasklets with their stacks and what they wait for, and who holds the loop for too
-long."""
+"""Tools that show what happens: tasklets with their stacks and waits, deadlocks, and code that holds the loop
+for too long."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _start_new_thread = _thread.start_new_thread
 
 
 def describe(tasklet: Tasklet, stack: bool = True, waits: Waits | None = None) -> str:
-    """A tasklet's name, what it does or waits for and since when, which tasklet holds that, and where it
-    stands."""
+    """A tasklet in words: its name, its state or what it waits for and since when, the holder of that, and
+    its stack."""
     waits = waits or Waits()
     seconds = tasklet.waiting_seconds
     doing = tasklet.status if seconds is None else f"waits for {tasklet.waiting_for}, since {seconds:.3f} s"
@@ -46,7 +46,7 @@ def _format_circles(circles: list[list[Tasklet]], waits: Waits) -> str:
 
 
 def format_tasklets(loop: Loop | None = None, stacks: bool = True) -> str:
-    """All live tasklets of a loop, by default this thread's, oldest first; then each circle of tasklets that
+    """All live tasklets of a loop (default: this thread's), oldest first, then each circle of tasklets that
     wait for one another."""
     waits = Waits()
     tasklets = (loop or current_loop()).tasklets()
@@ -55,24 +55,22 @@ def format_tasklets(loop: Loop | None = None, stacks: bool = True) -> str:
 
 
 def find_deadlocks() -> list[list[Tasklet]]:
-    """The circles of tasklets, of all threads, each of which waits for a lock that the next one holds, or for
-    its end.
+    """Circles of tasklets, in all threads, in which each tasklet waits for a lock that the next one holds, or
+    for its end.
 
-    A wait with a timeout does not count. A plain Lock could still be released by somebody else.
+    A wait with a timeout does not count. A plain Lock in a circle could still be released by another tasklet.
     """
     return Waits().circles()
 
 
 def format_tree(loop: Loop | None = None) -> str:
-    """The same without stacks, each below the tasklet that spawned it; those whose parent has ended stand at
-    the left."""
+    """All live tasklets without stacks, each below its parent, or at the left if the parent has ended."""
     tasklets = (loop or current_loop()).tasklets()
     alive = {tasklet.number for tasklet in tasklets}
     children: dict[int, list[Tasklet]] = {}
     for tasklet in tasklets:
-        children.setdefault(tasklet.parent_number if tasklet.parent_number in alive else 0, []).append(
-            tasklet
-        )
+        parent = tasklet.parent_number if tasklet.parent_number in alive else 0
+        children.setdefault(parent, []).append(tasklet)
     lines = []
     waits = Waits()
     todo = [(tasklet, 0) for tasklet in reversed(children.get(0, ()))]
@@ -92,8 +90,8 @@ _cpu_time: dict[Loop, CpuTime] = {}
 
 
 def measure_cpu(on: bool = True) -> None:
-    """Whether the processor time of this thread's tasklets is measured from now on, see Tasklet.cpu_seconds.
-    A system call per switch."""
+    """Measures the CPU time of this thread's tasklets from now on, or stops; see Tasklet.cpu_seconds. It
+    costs a system call per switch."""
     loop = current_loop()
     if on and loop not in _cpu_time:
         _cpu_time[loop] = CpuTime()
@@ -106,20 +104,18 @@ def _log_deadlock(tasklets: list[Tasklet]) -> None:
     waits = Waits()
     circles = [circle for circle in waits.circles() if not set(tasklets).isdisjoint(circle)]
     stacks = "".join(describe(tasklet, True, waits) for tasklet in tasklets)
-    logger.error(
-        "deadlock: these tasklets wait for one another:\n%s%s", stacks, _format_circles(circles, waits)
-    )
+    found = _format_circles(circles, waits)
+    logger.error("deadlock: these tasklets wait for one another:\n%s%s", stacks, found)
 
 
 def report_deadlocks(report: Callable[[list[Tasklet]], object] | None = _log_deadlock) -> None:
-    """Tells when tasklets wait for one another for ever, while others run, timers are set and servers listen.
+    """Reports tasklets that wait for one another for ever, even while others run and servers listen.
 
-    `report(tasklets)` is called once each time, by the loop of this thread; by default the logger
-    "syncless.debug" shows their names, what they wait for and their stacks. None: no more. Told are circles
-    of tasklets each of which waits for a lock that the next one holds, or for its end, see find_deadlocks();
-    and all tasklets of this thread, if they wait for one another's queues, events and channels and nothing
-    can wake them. That is not told while there is another thread, which may know better, except those of
-    run_in_thread.
+    This thread's loop calls `report(tasklets)` once for each deadlock. By default the logger "syncless.debug"
+    shows the tasklets' names, waits and stacks. None stops the reports. Two things are reported: the circles
+    of find_deadlocks(); and all tasklets of this thread, if they wait for one another's queues, events and
+    channels and nothing can wake them. The second is not reported while the program has another thread, which
+    might wake one, apart from those of run_in_thread.
     """
     loop = current_loop()
     before = loop.when_idle
@@ -130,10 +126,10 @@ def report_deadlocks(report: Callable[[list[Tasklet]], object] | None = _log_dea
 
 
 class _DeadlockReport:
-    """In the place of a loop's when_idle(), which it calls first."""
+    """Replaces a loop's when_idle(), and calls it first."""
 
     BUSY_SECONDS = 0.5
-    """So often a loop looks for circles that always has something to do."""
+    """How often a loop that always has something to do looks for circles."""
 
     def __init__(self, before: Callable[[Loop], object] | None, report: Callable[[list[Tasklet]], object]):
         self.before = before
@@ -169,15 +165,15 @@ def _log_bytecodes(bytecodes: int, tasklet: Tasklet, stack: str) -> None:
 
 
 class BytecodeWatchdog:
-    """Tells of each turn of a tasklet of this thread that takes more than so many bytecodes: repeatable,
-    whatever else the machine does::
+    """Reports each turn of a tasklet of this thread that executes more than `bytecodes` bytecodes. The count
+    is repeatable, however busy the machine is::
 
         with BytecodeWatchdog(100_000):
             run_the_tests()
 
-    `report(bytecodes, tasklet, stack)` is called where the limit is passed, once for each turn; by default
-    the logger "syncless.debug" warns. It makes Python code several times slower: it is for tests. Before
-    Python 3.12 a RuntimeError if a debugger or coverage traces the thread.
+    `report(bytecodes, tasklet, stack)` is called where the limit is passed, once for each turn. By default
+    the logger "syncless.debug" warns. It makes Python code several times slower, so it is for tests. Before
+    Python 3.12 it raises RuntimeError if a debugger or coverage traces the thread.
     """
 
     def __init__(
@@ -190,11 +186,11 @@ class BytecodeWatchdog:
         self.report(self._limit.limit, tasklet, "".join(traceback.format_stack(sys._getframe(1))))
 
     def start(self) -> None:
-        """In the calling thread, from now on."""
+        """Watches the calling thread from now on."""
         self._limit.start()
 
     def stop(self) -> None:
-        """In the same thread. Harmless if it does not watch."""
+        """To be called in the same thread. Harmless if it does not watch."""
         self._limit.stop()
 
     def __enter__(self) -> BytecodeWatchdog:
@@ -206,19 +202,19 @@ class BytecodeWatchdog:
 
 
 class Watchdog:
-    """A real thread that tells of whoever holds this thread's loop for more than so many milliseconds, while
-    it does::
+    """An OS thread that reports code that holds this thread's loop for longer than `milliseconds`, while it
+    does::
 
         with Watchdog(milliseconds=50):
             serve(app)
 
-    `report(seconds, stack)` is called in that thread, once each time; by default the logger "syncless.debug"
+    `report(seconds, stack)` is called in that thread, once each time. By default the logger "syncless.debug"
     warns.
     """
 
     def __init__(self, milliseconds: float = 100, report: Callable[[float, str], object] = _log):
         if milliseconds <= 0:
-            raise ValueError(f"a watchdog needs more than {milliseconds} ms")
+            raise ValueError(f"milliseconds must be positive, not {milliseconds}")
         self.seconds = milliseconds / 1000
         self.report = report
         self._stop: _thread.LockType | None = None
@@ -226,7 +222,7 @@ class Watchdog:
     def start(self) -> None:
         """Watches the loop of the calling thread."""
         if self._stop is not None:
-            raise RuntimeError("this watchdog watches already")
+            raise RuntimeError("this watchdog is already running")
         self._stop = _thread.allocate_lock()
         self._stop.acquire()
         _start_new_thread(self._watch, (current_loop(), _thread.get_ident(), self._stop))

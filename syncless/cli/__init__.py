@@ -1,7 +1,8 @@
-"""The command line: ``syncless APP`` serves an application, ``run`` runs a program patched, ``console`` is a
+"""The command line: ``syncless APP`` serves an application, ``run`` runs a patched program, ``console`` is a
 prompt.
 
-``syncless`` and ``python -m syncless`` are the same. Each command has a file; arguments.py has the options of the one that serves.
+``syncless`` and ``python -m syncless`` are the same. Each command has a file. arguments.py has the options of
+the serving command.
 """
 
 from __future__ import annotations

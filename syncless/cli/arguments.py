@@ -1,4 +1,4 @@
-"""The options of the command that serves, as argparse knows them; serve.py says what each becomes."""
+"""The options of the serving command, as argparse knows them; serving.py says what each becomes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def limit(text: str) -> tuple[str, float]:
     try:
         number = float(value) if isinstance(kinds[name], float) else int(value)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: {value!r} is no number") from None
+        raise argparse.ArgumentTypeError(f"{text!r}: {value!r} is not a number") from None
     return name, number
 
 
@@ -50,12 +50,13 @@ def sni(text: str) -> tuple[str, str | tuple[str, str]]:
 def make_parser() -> Parser:
     parser = Parser(
         prog="syncless",
-        argument_default=argparse.SUPPRESS,  # config.py has the defaults, and what comes before them
+        argument_default=argparse.SUPPRESS,  # config.py has the defaults, and the other sources of options
         add_help=False,
         usage="syncless [serve] [option ...] application\n"
         "       syncless run program.py [argument ...]\n"
         "       syncless console [PID]",
-        description="Serves a WSGI callable, a web.py or CherryPy application or a BaseHTTPRequestHandler class.",
+        description="Serves a WSGI callable, a web.py or CherryPy application, "
+        "or a BaseHTTPRequestHandler class.",
         epilog=EPILOG,
     )
     for title, add in GROUPS.items():
@@ -67,8 +68,8 @@ def _application(group: Group) -> None:
     group.add_argument(
         "application",
         nargs="?",
-        help="module:attribute or path/to/file.py:attribute, for example myproject.web:app; the attribute may be "
-        "left out if it is application or app, and may be a call of a factory: 'web:create_app()'",
+        help="module:attribute or path/to/file.py:attribute, for example myproject.web:app; the attribute "
+        "may be left out if it is application or app, and may be a call of a factory: 'web:create_app()'",
     )
     group.add_argument(
         "--factory", action="store_true", help="the attribute is a function that makes the application"
@@ -82,7 +83,8 @@ def _application(group: Group) -> None:
     group.add_argument(
         "--config",
         metavar="FILE",
-        help="read options from this TOML file (default: syncless.toml, or [tool.syncless] in pyproject.toml)",
+        help="read options from this TOML file "
+        "(default: syncless.toml, or [tool.syncless] in pyproject.toml)",
     )
     group.add_argument(
         "--print-config", action="store_true", help="print the options and where each comes from, and exit"
@@ -97,25 +99,25 @@ def _addresses(group: Group) -> None:
         "--bind",
         action="append",
         metavar="ADDRESS",
-        help="host:port, [ipv6]:port, :port (all addresses), unix:/path, unix:@abstract or fd:number, with "
-        "http:// or https:// before it where they differ; may be repeated (default: the sockets that systemd "
-        "hands over, else 127.0.0.1:8000; the system chooses port 0)",
+        help="host:port, [ipv6]:port, :port (all addresses), unix:/path, unix:@abstract or fd:number, "
+        "preceded by http:// or https:// if you need both; with port 0 the system chooses one; may be "
+        "repeated (default: the sockets that systemd hands over, else 127.0.0.1:8000)",
     )
     group.add_argument(
-        "--fd", type=int, action="append", metavar="N", help="serve on this inherited listening socket, too"
+        "--fd", type=int, action="append", metavar="N", help="also serve on this inherited listening socket"
     )
     group.add_argument(
         "--unix-mode", type=octal, metavar="MODE", help="permissions of UNIX sockets, octal (default 660)"
     )
     group.add_argument("--unix-owner", metavar="USER:GROUP", help="owner of UNIX sockets")
-    group.add_argument("--ipv6-only", action="store_true", help="[::] does not take IPv4 connections, too")
+    group.add_argument("--ipv6-only", action="store_true", help="[::] does not accept IPv4 connections")
     group.add_argument(
         "--reuse-port",
         action="store_true",
         help="let several processes listen on the same port (SO_REUSEPORT)",
     )
     group.add_argument(
-        "--no-defer-accept", action="store_true", help="accept connections before their request has come"
+        "--no-defer-accept", action="store_true", help="accept connections before their first request arrives"
     )
 
 
@@ -125,11 +127,11 @@ def _tls(group: Group) -> None:
         metavar="FILE",
         help="serve HTTPS with this PEM certificate chain (and private key, without --key)",
     )
-    group.add_argument("--key", metavar="FILE", help="its private key")
+    group.add_argument("--key", metavar="FILE", help="private key of the certificate")
     group.add_argument(
         "--key-password-file",
         metavar="FILE",
-        help="a file whose first line is the password of the private keys",
+        help="file whose first line is the password of the private keys",
     )
     group.add_argument(
         "--sni",
@@ -139,15 +141,17 @@ def _tls(group: Group) -> None:
         help="another certificate for clients that ask for NAME; may be repeated",
     )
     group.add_argument(
-        "--client-ca", metavar="FILE", help="clients must show a certificate of one of these PEM authorities"
+        "--client-ca",
+        metavar="FILE",
+        help="require client certificates signed by one of these PEM authorities",
     )
     group.add_argument(
         "--ciphers",
         metavar="LIST",
-        help="suites of TLS 1.2 in OpenSSL's notation (default: Mozilla's intermediate list)",
+        help="cipher suites of TLS 1.2 in OpenSSL's notation (default: Mozilla's intermediate list)",
     )
     group.add_argument("--tls-min", metavar="VERSION", help="oldest version of TLS, 1.2 or 1.3 (default 1.2)")
-    group.add_argument("--plain-http", action="store_true", help="answer plain HTTP on the HTTPS port, too")
+    group.add_argument("--plain-http", action="store_true", help="also answer plain HTTP on the HTTPS port")
 
 
 def _proxies(group: Group) -> None:
@@ -161,12 +165,12 @@ def _proxies(group: Group) -> None:
         "--trusted-field",
         action="append",
         metavar="NAME",
-        help="a field that it sets; name all of them (default x-forwarded-for)",
+        help="header field that the proxy sets; name all of them (default x-forwarded-for)",
     )
     group.add_argument(
         "--proxy-protocol",
         action="store_true",
-        help="trusted peers begin with a PROXY header (version 1 or 2)",
+        help="trusted peers begin each connection with a PROXY header (version 1 or 2)",
     )
 
 
@@ -176,15 +180,17 @@ def _logs(group: Group) -> None:
         metavar="FILE",
         nargs="?",
         const="-",
-        help="log each request in Apache's combined format; - or no FILE is stdout",
+        help="log each request in Apache's combined format; to stdout if FILE is - or missing",
     )
     group.add_argument(
         "--access-log-format", metavar="FORMAT", help="combined (default), common, json or Apache's atoms"
     )
     group.add_argument(
-        "--error-log", metavar="FILE", help="where errors go instead of stderr; SIGUSR1 opens log files anew"
+        "--error-log",
+        metavar="FILE",
+        help="write errors to this file instead of stderr; SIGUSR1 reopens log files",
     )
-    group.add_argument("-q", "--quiet", action="store_true", help="do not print where it listens")
+    group.add_argument("-q", "--quiet", action="store_true", help="do not print the addresses")
 
 
 def _processes(group: Group) -> None:
@@ -207,16 +213,16 @@ def _processes(group: Group) -> None:
         "--reload-path",
         action="append",
         metavar="PATH",
-        help="reload when any file below this path changes, too; may be repeated",
+        help="also reload when any file below this path changes; may be repeated",
     )
-    group.add_argument("--pid", metavar="FILE", help="write the process number there")
+    group.add_argument("--pid", metavar="FILE", help="write the process ID to this file")
 
 
 def _patch(group: Group) -> None:
     group.add_argument(
         "--no-patch",
         action="store_true",
-        help="leave the standard library as it is: a call that waits holds up all requests then",
+        help="do not patch the standard library; then a call that waits holds up all requests",
     )
     on = [area for area in AREAS if area not in OFF]
     group._group_actions.append(
@@ -268,16 +274,14 @@ example:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """All options: of the command line, the environment, the file, and their defaults. SystemExit, after a
-    message, if one is wrong."""
+    """All options: from the command line, the environment and the file, or their defaults. If one is wrong,
+    it prints a message and raises SystemExit."""
     parser = make_parser()
     known = Options(parser)
     given = vars(parser.parse_args(arguments))
-    if "application" not in given and given.get("access_log") not in (None, "-"):
-        given["application"], given["access_log"] = (
-            given["access_log"],
-            "-",
-        )  # the last word is the application
+    log = given.get("access_log")
+    if "application" not in given and log not in (None, "-"):  # then the last word is the application
+        given |= {"application": log, "access_log": "-"}
     if given.pop("no_patch", False):
         given["patch"] = False
     try:
@@ -295,9 +299,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     sources: dict[str, str] = {}
     for layer, source in layers:
         for dest, value in layer.items():
-            values[dest] = (
-                [*values.get(dest, ()), *value] if dest in ("limit", "areas", "sni") else value
-            )  # single ones
+            added_up = dest in ("limit", "areas", "sni")  # whose items may come from several sources
+            values[dest] = [*values.get(dest, ()), *value] if added_up else value
             sources[dest] = source
     options = argparse.Namespace(**{"check": False, "print_config": False, **values})
     if options.print_config:
@@ -309,7 +312,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if options.reload:
         if options.preload:
             parser.error(
-                "--reload and --preload exclude each other: what is imported before the workers start cannot be reloaded"
+                "--reload and --preload exclude each other: "
+                "a module imported before the workers start cannot be reloaded"
             )
         if importlib.util.find_spec("watchfiles") is None:
             parser.error("--reload needs watchfiles: pip install 'syncless[reload]'")

@@ -1,7 +1,8 @@
 """Where options come from besides the command line: a TOML file, and the environment.
 
-The place nearest to the user counts: the command line, then variables ``SYNCLESS_*``, then the file, then ``PORT`` and
-``WEB_CONCURRENCY``, which a platform sets for whatever runs on it, then the defaults. Keys are the names of the options, see arguments.py.
+The source nearest to the user wins: the command line, then ``SYNCLESS_*`` variables, then the file, then
+``PORT`` and ``WEB_CONCURRENCY``, which a platform sets for every program, then the defaults. Keys are the
+names of the options, see arguments.py.
 """
 
 from __future__ import annotations
@@ -24,25 +25,18 @@ from syncless.patches import AREAS
 from syncless.wsgi import Limits
 
 FILES = ("syncless.toml", "pyproject.toml")
-"""Looked for in the working directory where no file is named; the first that has options counts."""
-RESERVED = (
-    "SYNCLESS_BUILD",
-    "SYNCLESS_CONFIG",
-    "SYNCLESS_CONSOLE",
-    "SYNCLESS_LOOP",
-    "SYNCLESS_RESOLVER",
-    "SYNCLESS_TEST_",
-)
-"""Variables, or beginnings of them, that are read elsewhere."""
+"""Looked for in the working directory unless a file is named. The first file with options is used."""
+RESERVED = tuple(f"SYNCLESS_{name}" for name in ("BUILD", "CONFIG", "CONSOLE", "LOOP", "RESOLVER", "TEST_"))
+"""Prefixes of variables that are read elsewhere."""
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 COMMAND_ONLY = {"help", "version", "config", "check", "print_config", "no_patch"}
 
 Values = dict[str, Any]
-"""Option -> its value, in the form that the command line gives it."""
+"""Option -> value, in the form in which argparse gives it."""
 
 
 class ConfigError(ValueError):
-    """The file or a variable is wrong; the text says where, and what is meant most likely."""
+    """The file or a variable is wrong. The message says where, and what was probably meant."""
 
 
 class Options:
@@ -56,10 +50,10 @@ class Options:
     def defaults(self) -> Values:
         return {dest: default_of(action) for dest, action in self._actions.items()}
 
-    # -- a file --------------------------------------------------------------------------------------------------------------
+    # -- a file --
 
     def from_file(self, path: str | None) -> tuple[Values, str]:
-        """The options of that file, or of the first of FILES that there is and has any; and its name.
+        """The options of that file, or of the first file in FILES that has options; and its name.
         ConfigError, OSError."""
         for name in FILES if path is None else (path,):
             try:
@@ -82,7 +76,7 @@ class Options:
         for key, value in table.items():
             name = key.replace("-", "_")
             if name not in self.names:
-                raise ConfigError(f"{where}: there is no option {key!r}{nearest(name, self.names)}")
+                raise ConfigError(f"{where}: unknown option {key!r}{nearest(name, self.names)}")
             try:
                 values.update(self._convert(name, value))
             except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
@@ -93,18 +87,14 @@ class Options:
         if name == "limits":
             return {"limit": list(_limits(_table(value)).items())}
         if name == "certificates":
-            return {
-                "sni": [
-                    (host, tuple(files) if isinstance(files, list) else files)
-                    for host, files in _table(value).items()
-                ]
-            }
+            hosts = _table(value).items()
+            return {"sni": [(host, tuple(one) if isinstance(one, list) else one) for host, one in hosts]}
         if name == "patch":
             if isinstance(value, bool):
                 return {"patch": value}
             for area in _table(value):
                 if area not in AREAS:
-                    raise ValueError(f"there is no area {area!r}{nearest(area, AREAS)}")
+                    raise ValueError(f"unknown area {area!r}{nearest(area, AREAS)}")
             return {"areas": [(area, _is(bool, on)) for area, on in value.items()]}
         if name == "access_log" and isinstance(value, bool):
             return {"access_log": "-" if value else None}
@@ -115,7 +105,7 @@ class Options:
             return {name: [_scalar(action, one) for one in (value if isinstance(value, list) else [value])]}
         return {name: _scalar(action, value)}
 
-    # -- the environment -----------------------------------------------------------------------------------------------------
+    # -- the environment --
 
     def from_variables(self, environ: Mapping[str, str]) -> Values:
         """The options of SYNCLESS_*: lists separated by commas, true or false, SYNCLESS_LIMIT_name for
@@ -131,13 +121,13 @@ class Options:
                     limits |= _limits({name.removeprefix("limit_"): _number(text)})
                 elif name not in self.names or name in ("limits", "certificates"):
                     known = [f"SYNCLESS_{known.upper()}" for known in self.names]
-                    raise ConfigError(f"there is no variable {variable}{nearest(variable, known)}")
+                    raise ConfigError(f"unknown variable {variable}{nearest(variable, known)}")
                 else:
                     values.update(self._convert(name, self._parsed(name, text)))
+            except ConfigError:
+                raise
             except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
-                raise (
-                    error if isinstance(error, ConfigError) else ConfigError(f"{variable}: {error}")
-                ) from None
+                raise ConfigError(f"{variable}: {error}") from None
         if limits:
             values["limit"] = list(limits.items())
         return values
@@ -167,7 +157,7 @@ def from_platform(environ: Mapping[str, str]) -> Values:
 
 
 def default_of(action: argparse.Action) -> Any:
-    """What an option is if nobody sets it: False for a flag, [] for one that may be repeated."""
+    """The value of an option that is not set: False for a flag, [] for an option that may be repeated."""
     if action.nargs == 0 and not isinstance(action, argparse._AppendConstAction):
         return False
     if isinstance(action, (argparse._AppendAction, argparse._AppendConstAction)):
@@ -176,24 +166,19 @@ def default_of(action: argparse.Action) -> Any:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about a name that there is not."""
+    """The end of a message about an unknown name."""
     found = difflib.get_close_matches(name, list(known), 1, 0.5)
-    return f"; did you mean {found[0]!r}?" if found else f"; there are {', '.join(sorted(known))}"
+    return f"; did you mean {found[0]!r}?" if found else f"; choose from {', '.join(sorted(known))}"
 
 
 def _limits(table: Mapping[str, Any]) -> dict[str, Any]:
     kinds = {field.name: field.default for field in dataclasses.fields(Limits)}
     for name, value in table.items():
         if name not in kinds:
-            raise ValueError(f"there is no limit {name!r}{nearest(name, kinds)}")
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, (int, float))
-            or (isinstance(kinds[name], int) and isinstance(value, float))
-        ):
-            raise ValueError(
-                f"{name} is {'a whole number' if isinstance(kinds[name], int) else 'a number'}, not {value!r}"
-            )
+            raise ValueError(f"unknown limit {name!r}{nearest(name, kinds)}")
+        whole = isinstance(kinds[name], int)
+        if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+            raise ValueError(f"{name} must be {'a whole number' if whole else 'a number'}, not {value!r}")
     return dict(table)
 
 
@@ -209,7 +194,7 @@ def _table(value: Any) -> Mapping[str, Any]:
 
 
 def _is(kind: type, value: Any) -> Any:
-    words = {bool: "true or false", int: "a whole number", str: "a text", dict: "a table"}
+    words = {bool: "true or false", int: "a whole number", str: "a string", dict: "a table"}
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ValueError(f"write {words[kind]}, not {value!r}")
     return value
@@ -225,7 +210,7 @@ def _scalar(action: argparse.Action, value: Any) -> Any:
 
 
 def show(values: Mapping[str, Any], sources: Mapping[str, str]) -> str:
-    """The options as a syncless.toml, with where each comes from."""
+    """The options as a syncless.toml, each with its source."""
     lines, tables = [], []
     names = {"limit": "limits", "sni": "certificates", "areas": "patch"}
     for dest, value in values.items():
@@ -235,7 +220,7 @@ def show(values: Mapping[str, Any], sources: Mapping[str, str]) -> str:
                 rows = [f"{json.dumps(key)} = {json.dumps(one)}" for key, one in dict(value).items()]
                 tables.append("\n".join([f"\n[{name}]  # {source}", *rows]))
         elif dest == "patch" and values.get("areas"):
-            continue  # its table says it
+            continue  # the table [patch] says it
         elif value is None:
             lines.append(f"# {name} is not set")
         else:

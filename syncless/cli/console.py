@@ -10,8 +10,9 @@ from syncless.patches import patch_all
 
 USAGE = """usage: syncless console [PID | PATH]
 
-A Python prompt beside which tasklets run; with a process number, or the path of a UNIX socket, a prompt in that process: it was started
-with SYNCLESS_CONSOLE=1 in its environment (a server, or python -m syncless run), or has called syncless.console.listen().
+A Python prompt; tasklets run while it waits. With a process ID or the path of a UNIX socket it is a prompt in
+that process, which must have been started with SYNCLESS_CONSOLE=1 in its environment (a server, or a program
+by python -m syncless run), or have called syncless.console.listen().
 """
 
 

@@ -29,7 +29,7 @@ from syncless.wsgi.blocking import patch_process
 
 
 def serve_command(arguments: list[str]) -> int:
-    """Serves until it is told to stop; returns the exit status."""
+    """Serves until a signal stops it. Returns the exit status."""
     options = parse(arguments)
     here = options.check or not options.workers  # else the workers patch and import
     try:
@@ -85,7 +85,7 @@ def serve_command(arguments: list[str]) -> int:
 
 
 def settings_of(options: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of a `Server` that the options stand for. TypeError, ValueError."""
+    """The arguments of a `Server` for these options. TypeError, ValueError."""
     binds = [*options.bind, *(f"fd:{fd}" for fd in options.fd)] or [f"fd:{fd}" for fd in systemd_fds()]
     settings = {
         "bind": binds or ["127.0.0.1:8000"],

@@ -1,4 +1,4 @@
-"""The side of the terminal: lines are edited and completed here, and run there."""
+"""The side of the terminal: lines are edited and completed here, and run in the process."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from syncless.console.protocol import LINE_BYTES, ProtocolError, decode, encode
 from syncless.console.server import VARIABLE, socket_path
 
 HELD_SECONDS = 1.0
-"""After so long without a word the process is asked whether its loop runs; after as long again without an answer the user is told."""
+"""When the process has been silent for this long, it is asked whether its loop runs. After the same time
+without an answer, the user gets a notice."""
+GREETING = "A prompt in process {}; its tasklets go on. debug.print_tasklets() shows them. Ctrl-D leaves."
 
 
 class _Connection:
     def __init__(self, path: str, notice: Callable[[str], object]):
         self.notice = notice
         self._received = bytearray()
-        self._asked = self._told = False  # whether the loop runs; that it does not
+        self._asked = self._told = False  # asked whether the loop runs; told the user that it does not
         self.sock = socket.socket(socket.AF_UNIX)
         try:
             self.sock.connect(path)
@@ -41,7 +43,7 @@ class _Connection:
             message = decode(bytes(line))
             if self._told:
                 self._told = False
-                self.notice("it goes on")
+                self.notice("the process answers again")
             if "pong" not in message:
                 return message
             self._asked = False
@@ -57,15 +59,13 @@ class _Connection:
             self.ask({"ping": True})
         elif not self._told:
             self._told = True
-            self.notice(
-                "the process does not answer: code that does not give way holds its loop; waiting for it"
-            )
+            self.notice("the process does not answer: some code holds its loop; waiting for it")
 
     def close(self) -> None:
         self.sock.close()
 
     def run(self, source: str, output: TextIO) -> bool:
-        """Shows what it prints. Returns whether it is incomplete. Ctrl-C interrupts it there."""
+        """Runs the source and shows its output. Returns whether it is incomplete. Ctrl-C interrupts it."""
         self.ask({"source": source})
         while True:
             try:
@@ -114,7 +114,7 @@ def _alive(pid: int) -> bool:
 
 
 def attach(target: str, output: TextIO | None = None) -> int:
-    """A prompt in the process of that number, or in that which listens at the path. Returns an exit
+    """A prompt in the process with that ID, or in the process that listens at that path. Returns an exit
     status."""
     output = output or sys.stdout
     pid = int(target) if target.isdigit() else None
@@ -123,11 +123,11 @@ def attach(target: str, output: TextIO | None = None) -> int:
         connection = _Connection(path, lambda text: print(f"syncless: {text}", file=sys.stderr))
     except (OSError, RuntimeError) as error:
         if pid is not None and not _alive(pid):
-            reason = f"there is no process {pid}"
+            reason = f"no such process: {pid}"
         elif isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
             reason = (
-                f"{target} has no console of this user's: start it with {VARIABLE}=1 in the environment, "
-                "or have it call syncless.console.listen()"
+                f"{target} has no console that you can open: start it with {VARIABLE}=1 in its environment, "
+                "or let it call syncless.console.listen()"
             )
         else:
             reason = f"{target}: {error}"
@@ -143,10 +143,7 @@ def attach(target: str, output: TextIO | None = None) -> int:
         except ImportError:
             pass
     if interactive:
-        print(
-            f"A prompt in process {target}; its tasklets go on. debug.print_tasklets() shows them. Ctrl-D leaves.",
-            file=output,
-        )
+        print(GREETING.format(target), file=output)
     source = ""
     try:
         while True:

@@ -1,4 +1,4 @@
-"""A prompt in this process's own terminal, beside which tasklets run."""
+"""A prompt in this process's own terminal; tasklets run while it waits."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any
 import syncless
 from syncless import debug
 
-BANNER = "syncless {version}: tasklets run while the prompt waits. spawn(f, ...) starts one, tasklets() lists them. Ctrl-D leaves."
+BANNER = (
+    "syncless {version}: tasklets run while the prompt waits. "
+    "spawn(f, ...) starts one, tasklets() lists them. Ctrl-D leaves."
+)
 
 
 def interact(namespace: dict[str, Any] | None = None) -> None:
-    """Reads and runs statements until the end of the input. With the patch of input() (patch_all()), tasklets
-    go on meanwhile."""
+    """Reads and runs statements until the end of the input. Tasklets go on meanwhile if input() is patched
+    (patch_all())."""
     names: dict[str, Any] = {"__name__": "__console__", "syncless": syncless, "debug": debug}
     names.update({name: getattr(syncless, name) for name in ("sleep", "spawn", "tasklets")})
     names.update(namespace or {})

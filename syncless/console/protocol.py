@@ -1,8 +1,8 @@
-"""What passes between a console and who is attached to it: JSON objects, one per line.
+"""The messages between a console and an attached terminal: JSON objects, one per line.
 
-To the process: {"source": text}, {"complete": text}, {"interrupt": true}, {"ping": true}. From it: {"output":
-text} any number of times, then {"more": bool} for a source (true: it is incomplete, and nothing was run);
-{"completions": [...]} for a completion; {"pong": true} for a ping, at once if the loop is not held.
+To the process: {"source": text}, {"complete": text}, {"interrupt": true}, {"ping": true}. From the process:
+for a source {"output": text} any number of times, then {"more": bool} (true if it is incomplete and was not
+run); for a completion {"completions": [...]}; for a ping {"pong": true}, at once if the loop runs.
 """
 
 from __future__ import annotations

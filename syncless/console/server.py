@@ -1,5 +1,5 @@
-"""The side of the process that is looked into: a UNIX socket of its user's, a tasklet for each that is
-attached."""
+"""The side of the process: a UNIX socket that only its user can open, and a tasklet for each attached
+terminal."""
 
 from __future__ import annotations
 
@@ -21,39 +21,35 @@ from syncless.console.protocol import LINE_BYTES, ProtocolError, decode, encode
 from syncless.io import socket
 
 VARIABLE = "SYNCLESS_CONSOLE"
-"""Environment variable: 1 to listen at the usual place, or the path of the socket."""
+"""Environment variable: 1 to listen at the default path, or a path for the socket."""
 
 _attached: contextvars.ContextVar[_Session | None] = contextvars.ContextVar("syncless console", default=None)
 
 
 class ConsoleExists(RuntimeError):
-    """This process listens already."""
+    """This process already listens."""
 
 
 def _directory() -> str:
-    """Only its user can enter it. RuntimeError if somebody else has made it."""
+    """The folder of the sockets, which only its user can enter. RuntimeError if others can."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
-    path = (
-        os.path.join(runtime, "syncless")
-        if runtime
-        else os.path.join(tempfile.gettempdir(), f"syncless-{os.getuid()}")
-    )
+    path = f"{runtime}/syncless" if runtime else f"{tempfile.gettempdir()}/syncless-{os.getuid()}"
     os.makedirs(path, mode=0o700, exist_ok=True)
     found = os.stat(path, follow_symlinks=False)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise RuntimeError(
-            f"{path} is no directory that only this user can enter: remove it, or name a socket by {VARIABLE}"
+            f"{path} must be a directory that only you can enter: remove it, or name a socket in {VARIABLE}"
         )
     return path
 
 
 def socket_path(pid: int) -> str:
-    """Where the process of that number listens, if no other place was named."""
+    """The default path at which the process with that ID listens."""
     return os.path.join(_directory(), f"console-{pid}")
 
 
 class _Output:
-    """In the place of sys.stdout or sys.stderr: what a session's tasklets write goes to who is attached."""
+    """Replaces sys.stdout or sys.stderr, and sends the output of a session's tasklets to its terminal."""
 
     def __init__(self, original: Any):
         self._original = original
@@ -74,7 +70,7 @@ class _Output:
 
 
 def _take_streams() -> None:
-    """Before each statement: somebody may have put others in their place."""
+    """Called before each statement, because the program may have replaced the streams."""
     for name in ("stdout", "stderr"):
         if not isinstance(getattr(sys, name), _Output):
             setattr(sys, name, _Output(getattr(sys, name)))
@@ -88,7 +84,7 @@ def _give_back_streams() -> None:
 
 
 class _Session:
-    """One that is attached."""
+    """An attached terminal."""
 
     def __init__(self, sock: socket.socket, console: Console):
         self.sock = sock
@@ -111,7 +107,7 @@ class _Session:
         finally:
             self.gone = True
             while not self._outbox.empty():
-                self._outbox.get()  # whoever waits for room goes on
+                self._outbox.get()  # a tasklet that waits for room goes on
 
     def serve(self) -> None:
         delivery = spawn(self._deliver)
@@ -139,7 +135,7 @@ class _Session:
         elif "complete" in message:
             self.send({"completions": self._completions(str(message["complete"]))})
         elif self.running is not None:
-            self.send({"output": "the last statement still runs\n"})
+            self.send({"output": "the previous statement is still running\n"})
             self.send({"more": False})
         else:
             self._source(str(message.get("source", "")))
@@ -153,7 +149,7 @@ class _Session:
             while len(found) < 200 and (word := completer.complete(text, len(found))) is not None:
                 found.append(word)
         except Exception:
-            pass  # a property of the object that is asked failed
+            pass  # a property of the completed object failed
         return found
 
     def _source(self, source: str) -> None:
@@ -187,10 +183,9 @@ class _Session:
 
 def _same_user(sock: socket.socket) -> bool:
     if not hasattr(socket, "SO_PEERCRED"):
-        return True  # the directory's mode has decided
-    _, uid, _ = struct.unpack(
-        "3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    )
+        return True  # the mode of the directory keeps others out
+    ucred = struct.Struct("3i")
+    _, uid, _ = ucred.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, ucred.size))
     return uid in (os.getuid(), 0)
 
 
@@ -207,7 +202,7 @@ class Console:
         self._listener = socket.socket(socket.AF_UNIX)
         try:
             if os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode):
-                os.unlink(path)  # of a process that had the same number
+                os.unlink(path)  # left by a process that had the same ID
             before = os.umask(0o177)
             try:
                 self._listener.bind(path)
@@ -223,8 +218,8 @@ class Console:
 
     @property
     def namespace(self) -> dict[str, Any]:
-        """Where statements run now. That of __main__ is the program's own, as it is at that moment, with the
-        name debug if it has none."""
+        """The names with which statements run: by default those of __main__, and `debug` if it has no such
+        name."""
         if self._namespace is not None:
             return self._namespace
         names = sys.modules["__main__"].__dict__
@@ -246,7 +241,7 @@ class Console:
         self._sessions.pop(session).close()
 
     def close(self) -> None:
-        """Nobody can attach any more; who is attached is cut off."""
+        """Stops listening and disconnects all terminals."""
         global _console
         self._accepting.kill()
         for session in list(self._sessions):
@@ -268,22 +263,22 @@ class Console:
 def listen(path: str | None = None, namespace: dict[str, Any] | None = None) -> Console:
     """Lets ``python -m syncless console PID`` attach to this process.
 
-    `path` of the UNIX socket: by default one that the client finds by the process number. `namespace`: what
-    statements run with, by default `__main__` itself, whose names they see and change. What they print goes
-    to who is attached. ConsoleExists if this process listens already, OSError if it cannot.
+    `path` of the UNIX socket: by default a path that the client finds by the process ID. `namespace`: the
+    names with which statements run, by default those of `__main__`, which they see and change. Their output
+    goes to the attached terminal. ConsoleExists if this process already listens, OSError if it cannot.
     """
     global _console
     if _console is not None and _console.pid == os.getpid():
-        raise ConsoleExists(f"this process listens at {_console.path} already")
+        raise ConsoleExists(f"this process already listens at {_console.path}")
     _console = Console(path or socket_path(os.getpid()), namespace)
     return _console
 
 
 def listen_if_asked() -> Console | None:
-    """listen() if the environment variable SYNCLESS_CONSOLE is 1, or the path of a socket. If that fails it
-    says so on stderr.
+    """listen() if the environment variable SYNCLESS_CONSOLE is 1 or the path of a socket.
 
-    None if it is not asked, or fails, or if this process listens already.
+    If listen() fails, a message goes to stderr. Returns None then, and if the variable is not set, or if this
+    process already listens.
     """
     wanted = os.environ.get(VARIABLE, "")
     if wanted in ("", "0") or (_console is not None and _console.pid == os.getpid()):

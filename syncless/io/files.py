@@ -1,7 +1,7 @@
-"""Files for tasklets, without the patch: nothing here stops the loop, and what is in memory costs no thread.
+"""Files for tasklets, without the patch: no call here stops the loop, and data in memory costs no thread.
 
-Where a call is made is chosen by what its file system has shown so far; docs/files.md tells how. Everything
-else that waits for a disk can be called by `syncless.run_in_thread`.
+A call is made directly or in a thread, depending on how quickly its file system has answered so far;
+docs/files.md explains the rule. For any other call that waits for a disk, use `syncless.run_in_thread`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _close = FileFunction(os.close)
 
 
 class _Raw(io.FileIO):
-    """What open() makes its files of."""
+    """The raw file below each file that open() makes."""
 
     readinto = descriptors.file_readinto  # type: ignore[assignment]
     readall = descriptors.file_readall  # type: ignore[assignment]
@@ -41,37 +41,29 @@ def open(
     newline: str | None = None,
 ) -> IO[Any]:
     """The built-in open(), with the same arguments, errors and kinds of files. Reading and writing park the
-    tasklet.
+    tasklet, and so does opening a FIFO without a peer.
 
-    A FIFO without a peer parks it, too. One file belongs to one tasklet at a time; under the patch tasklets
-    may share it.
+    Only one tasklet at a time may use a file. Under the patch several may share it.
     """
     letters = set(mode)
     binary = "".join(letter for letter in mode if letter not in "bt")
-    if (
-        len(letters) != len(mode)
-        or not letters <= set("rwxabt+")
-        or len(letters & set("rwxa")) != 1
-        or {"b", "t"} <= letters
-    ):
+    known = letters <= set("rwxabt+") and len(letters) == len(mode)
+    if not known or len(letters & set("rwxa")) != 1 or {"b", "t"} <= letters:
         raise ValueError(f"invalid mode: {mode!r}")
     if "b" not in mode and buffering == 0:
         raise ValueError("can't have unbuffered text I/O")
     if "b" in mode and buffering == 1:
         raise ValueError("line buffering (buffering=1) is for text only")
     file = file if isinstance(file, int) else os.fspath(file)
-    raw = _Raw(
-        file, binary, opener=None if isinstance(file, int) else lambda path, flags: _open(path, flags, 0o666)
-    )
+    opener = None if isinstance(file, int) else lambda path, flags: _open(path, flags, 0o666)
+    raw = _Raw(file, binary, opener=opener)
     try:
         line_buffered = buffering == 1 and "b" not in mode
         size = io.DEFAULT_BUFFER_SIZE if buffering in (-1, 1) else buffering
         if size == 0:
             return raw
-        kind: Any = (
-            io.BufferedRandom if "+" in mode else io.BufferedReader if "r" in mode else io.BufferedWriter
-        )
-        buffered: Any = kind(raw, size)
+        kind: Any = io.BufferedReader if "r" in mode else io.BufferedWriter
+        buffered: Any = (io.BufferedRandom if "+" in mode else kind)(raw, size)
         if "b" in mode:
             return buffered  # type: ignore[no-any-return]
         text = io.TextIOWrapper(buffered, encoding, errors, newline, line_buffered or raw.isatty())
@@ -83,17 +75,17 @@ def open(
 
 
 def read_file(path: str | bytes | os.PathLike[Any]) -> bytes:
-    """What is in a file. OSError."""
+    """The contents of a file. OSError."""
     fd = _open(path, os.O_RDONLY | os.O_CLOEXEC)
     with _Raw(fd, "rb") as raw:
         return raw.readall() or b""
 
 
 def write_file(path: str | bytes | os.PathLike[Any], data: Any, *, durable: bool = False) -> int:
-    """Puts the file in the place of any other of that name, whole or not at all: it is written beside it
-    first. Returns its size in bytes.
+    """Writes a file under a temporary name beside it, then renames it, so that the file is never half
+    written. Returns its size in bytes.
 
-    `durable`: the data are on the disk before the name is. OSError leaves what there was.
+    `durable`: the data are on the disk before the file is renamed. An OSError leaves the old file unchanged.
     """
     beside = os.fsdecode(path) + f".{os.getpid()}.new"
     fd = _open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)

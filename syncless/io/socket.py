@@ -1,7 +1,7 @@
-"""The standard library's ``socket`` module, cooperative: what would block parks the tasklet instead.
+"""The standard library's ``socket`` module, cooperative: a call that would block parks the tasklet instead.
 
-``from syncless.io import socket`` and go on as with the standard module: the same names, signatures, timeouts and errors. Every
-object made here is a real ``socket.socket``, so whatever takes one takes these.
+Write ``from syncless.io import socket`` and use it like the standard module: it has the same names,
+signatures, timeouts and errors. Every object made here is a real ``socket.socket``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GLOBAL_DEFAULT_TIMEOUT: Any = _stdlib._GLOBAL_DEFAULT_TIMEOUT  # type: ignore[a
 _SENDFILE_CHUNK = 1 << 20
 _GiveUp: Any = _stdlib._GiveupOnSendfile  # type: ignore[attr-defined]
 
-# The standard library's own methods, whatever is put in their place later (syncless.patches).
+# The standard library's own methods, even if the patch replaces them later.
 
 
 class socket(_stdlib.socket):
@@ -50,16 +50,15 @@ class socket(_stdlib.socket):
     _real_close = sockets.real_close
 
     def accept(self) -> tuple[socket, Any]:
-        """accept() -> (socket, address); parks until somebody connects."""
-        accepted: tuple[socket, Any] = sockets.accept(
-            self, socket if isinstance(self, socket) else _stdlib.socket
-        )
+        """accept() -> (socket, address); parks until a peer connects."""
+        kind = socket if isinstance(self, socket) else _stdlib.socket
+        accepted: tuple[socket, Any] = sockets.accept(self, kind)
         if _stdlib.getdefaulttimeout() is None and self.gettimeout():
             accepted[0].setblocking(True)
         return accepted
 
     def _sendfile_use_sendfile(self, file: Any, offset: int = 0, count: int | None = None) -> int:
-        """What sendfile() does with a regular file; parks when the peer is slow."""
+        """sendfile() of a regular file; parks when the peer is slow."""
         self._check_sendfile_params(file, offset, count)  # type: ignore[attr-defined]
         if self.gettimeout() == 0:
             raise ValueError("non-blocking sockets are not supported")
@@ -69,7 +68,7 @@ class socket(_stdlib.socket):
         except (AttributeError, io.UnsupportedOperation, OSError) as error:
             raise _GiveUp(error) from None
         if is_slow(fileno):
-            raise _GiveUp("its file system is slow: it is read in a thread instead")
+            raise _GiveUp("its file system is slow, so a thread reads it")
         start = offset
         remaining = max(0, size - offset) if count is None else count
         try:
@@ -130,8 +129,7 @@ def create_connection(
     *,
     all_errors: bool = False,
 ) -> socket:
-    """A connected TCP socket: tries each address of the host in turn. `timeout` in seconds is for each
-    attempt."""
+    """A connected TCP socket. Tries each address of the host in turn; `timeout` is in seconds per attempt."""
     host, port = address
     errors: list[OSError] = []
     for family, kind, proto, _, target in getaddrinfo(host, port, 0, _stdlib.SOCK_STREAM):

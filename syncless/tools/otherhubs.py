@@ -21,10 +21,10 @@ _watched: set[str] = set()
 
 def _warn(library: str) -> None:
     warnings.warn(
-        f"the hub of {library} begins to run in the thread of syncless's loop: while it does, no request is answered here, "
-        f"no other tasklet runs, and SIGTERM is not heard. Let the program use threads, which are tasklets under the "
-        f"patch, instead of {library}: Flask-SocketIO and python-socketio with async_mode='threading', other libraries "
-        f"by their own setting, or uninstall {library}.",
+        f"the hub of {library} begins to run in the thread of syncless's loop. While it runs, no request is "
+        "answered, no other tasklet runs, and SIGTERM is not heard. Use threads, which are tasklets under "
+        f"the patch, instead of {library}: Flask-SocketIO and python-socketio by async_mode='threading', "
+        f"other libraries by a setting of their own, or uninstall {library}.",
         RuntimeWarning,
         stacklevel=3,
     )

@@ -30,8 +30,8 @@ def _told_by(objects: Sequence[Any], callback: Any) -> Iterator[None]:
     for item in objects:
         if not (hasattr(item, "add_done_callback") and hasattr(item, "remove_done_callback")):
             raise TypeError(
-                f"cannot wait for {type(item).__name__}, which has no add_done_callback() and remove_done_callback(); "
-                "spawn a tasklet that waits for it, and wait for the tasklet"
+                f"cannot wait for {type(item).__name__}, which has no add_done_callback() and "
+                "remove_done_callback(); spawn a tasklet that waits for it, and wait for the tasklet"
             )
     try:
         for item in objects:

@@ -99,21 +99,21 @@ def test_limits_of_all_places_are_put_together(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("worker = 2\n", "syncless.toml: there is no option 'worker'; did you mean 'workers'?"),
+        ("worker = 2\n", "syncless.toml: unknown option 'worker'; did you mean 'workers'?"),
         ("workers = 'two'\n", "syncless.toml: workers: write a whole number, not 'two'"),
         ("workers = true\n", "syncless.toml: workers: write a whole number, not True"),
         ("preload = 1\n", "syncless.toml: preload: write true or false, not 1"),
-        ("bind = 8000\n", "syncless.toml: bind: write a text, not 8000"),
+        ("bind = 8000\n", "syncless.toml: bind: write a string, not 8000"),
         ("limits = 5\n", "syncless.toml: limits: write a table, not 5"),
         (
             "[limits]\nhead_second = 5\n",
-            "syncless.toml: limits: there is no limit 'head_second'; did you mean 'head_seconds'?",
+            "syncless.toml: limits: unknown limit 'head_second'; did you mean 'head_seconds'?",
         ),
-        ("[limits]\nrequests = 1.5\n", "syncless.toml: limits: requests is a whole number, not 1.5"),
-        ("[limits]\nrequests = 'x'\n", "syncless.toml: limits: requests is a whole number, not 'x'"),
+        ("[limits]\nrequests = 1.5\n", "syncless.toml: limits: requests must be a whole number, not 1.5"),
+        ("[limits]\nrequests = 'x'\n", "syncless.toml: limits: requests must be a whole number, not 'x'"),
         (
             "[patch]\nsqlite = false\n",
-            "syncless.toml: patch: there is no area 'sqlite'; did you mean 'sqlite3'?",
+            "syncless.toml: patch: unknown area 'sqlite'; did you mean 'sqlite3'?",
         ),
         ("unix-mode = '9'\n", "syncless.toml: unix-mode: '9': write an octal number such as 660"),
         ("workers =\n", "syncless.toml: Invalid value"),
@@ -127,10 +127,10 @@ def test_wrong_files_say_where_and_what_is_meant(folder, capsys, text, message):
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
-        ("SYNCLESS_WORKRES", "2", "there is no variable SYNCLESS_WORKRES; did you mean 'SYNCLESS_WORKERS'?"),
+        ("SYNCLESS_WORKRES", "2", "unknown variable SYNCLESS_WORKRES; did you mean 'SYNCLESS_WORKERS'?"),
         ("SYNCLESS_WORKERS", "two", "SYNCLESS_WORKERS: "),
         ("SYNCLESS_PRELOAD", "2", "SYNCLESS_PRELOAD: write true or false, not '2'"),
-        ("SYNCLESS_LIMIT_NOTHING", "2", "SYNCLESS_LIMIT_NOTHING: there is no limit 'nothing'"),
+        ("SYNCLESS_LIMIT_NOTHING", "2", "SYNCLESS_LIMIT_NOTHING: unknown limit 'nothing'"),
         ("SYNCLESS_LIMIT_REQUESTS", "many", "SYNCLESS_LIMIT_REQUESTS: "),
         ("PORT", "http", "PORT and WEB_CONCURRENCY must be numbers"),
         ("SYNCLESS_CONFIG", "no-such.toml", "no-such.toml"),

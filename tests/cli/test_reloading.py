@@ -73,7 +73,7 @@ def test_saved_file_is_served(develop):
     server = develop()
     assert server.answers(b"one")
     server.write(APP.format(answer="another"))
-    assert server.answers(b"another") and "hello.py changed: the application is reloaded" in server.said
+    assert server.answers(b"another") and "hello.py changed: reloading the application" in server.said
 
 
 def test_broken_file_is_shown_and_the_old_code_goes_on(develop):
@@ -88,7 +88,8 @@ def test_broken_file_is_shown_and_the_old_code_goes_on(develop):
 def test_file_that_is_broken_from_the_start_is_waited_for(develop):
     server = develop(source="import no_such_module\n")
     assert (
-        eventually(lambda: "waits for a file to change" in server.said, 30) and "serves on" not in server.said
+        eventually(lambda: "waiting for a file to change" in server.said, 30)
+        and "serves on" not in server.said
     )
     server.write(APP.format(answer="mended"))
     assert server.answers(b"mended")

@@ -95,7 +95,7 @@ def test_others_go_on_and_a_statement_can_be_interrupted(served, client):
     client.send(source="import syncless; syncless.sleep(30)")
     syncless.sleep(0.02)
     client.send(source="1")
-    assert client.answer() == ("the last statement still runs\n", False)
+    assert client.answer() == ("the previous statement is still running\n", False)
     client.send(interrupt=True)
     output, more = client.answer()
     assert output.strip().endswith("KeyboardInterrupt") and not more
@@ -242,7 +242,7 @@ def test_clear_errors(tmp_path):
     ended = subprocess.Popen(["true"])
     ended.wait()
     done = attach(tmp_path, str(ended.pid))
-    assert done.returncode == 1 and f"there is no process {ended.pid}" in done.stderr
+    assert done.returncode == 1 and f"no such process: {ended.pid}" in done.stderr
     done = attach(tmp_path, "1", "2")
     assert done.returncode == 2 and "usage" in done.stderr
     assert "usage" in attach(tmp_path, "--help").stdout
@@ -367,4 +367,4 @@ def test_client_says_when_the_loop_is_held_and_goes_on(served, monkeypatch, held
     assert syncless.run_in_thread(console.attach, served.path, found) == 0
     assert found.getvalue() == "2\n"
     notices = [line.split(":")[1] for line in told.getvalue().splitlines()]
-    assert notices == ([" the process does not answer", " it goes on"] if held else [])
+    assert notices == ([" the process does not answer", " the process answers again"] if held else [])

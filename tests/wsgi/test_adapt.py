@@ -56,7 +56,7 @@ def test_names_that_lead_nowhere(name, message):
         (["--bind", "nonsense"], "is no address"),
         (["--bind", "127.0.0.1:70000"], "is no address"),
         (["--limit", "nonsense=1"], "NAME=VALUE with one of request_line"),
-        (["--limit", "backlog=x"], "'x' is no number"),
+        (["--limit", "backlog=x"], "'x' is not a number"),
         (["--limit", "backlog=-1"], "must be positive"),
         (["--nonsense"], "unrecognized"),
         (["--chdir", "/no/such/directory"], "/no/such/directory"),

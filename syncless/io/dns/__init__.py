@@ -1,11 +1,12 @@
-"""Host names without waiting and without threads: getaddrinfo and its kin, as the C library answers them.
+"""Host names without waiting and without threads: getaddrinfo and its kin, with the C library's answers.
 
-The order of sources is that of the system's nsswitch.conf. /etc/hosts is looked at here; name servers are
-asked by our own sockets, while dnspython builds and reads the messages; what only the C library knows (mDNS,
-systemd-resolved, NIS ...) is asked of it in a thread. Numeric addresses and names of /etc/hosts never touch
-the network or a thread.
+nsswitch.conf gives the order of the sources. /etc/hosts is read here. Name servers are asked through our own
+sockets, with messages that dnspython builds and reads. The sources that only the C library knows (mDNS,
+systemd-resolved, NIS ...) are asked through it, in a thread. Numeric addresses and names in /etc/hosts need
+neither the network nor a thread.
 
-``SYNCLESS_RESOLVER=thread`` in the environment, or `use("thread")`, asks the C library for everything, in a pool of threads.
+``SYNCLESS_RESOLVER=thread`` in the environment, or `use("thread")`, asks the C library for everything, in a
+pool of threads.
 """
 
 from __future__ import annotations
@@ -25,13 +26,10 @@ from syncless.io.dns.resolver import Resolver, error
 from syncless.io.dns.system import Host
 from syncless.io.dns.wire import AAAA, PTR, A
 
-# The C library's own, whatever is put in their place later (syncless.patches).
-_getaddrinfo, _gethostbyname, _gethostbyname_ex = (
-    _stdlib.getaddrinfo,
-    _stdlib.gethostbyname,
-    _stdlib.gethostbyname_ex,
-)
-_gethostbyaddr, _getnameinfo, _gethostname = _stdlib.gethostbyaddr, _stdlib.getnameinfo, _stdlib.gethostname
+# The C library's own functions, even if the patch replaces them later.
+_getaddrinfo, _getnameinfo, _gethostname = _stdlib.getaddrinfo, _stdlib.getnameinfo, _stdlib.gethostname
+_gethostbyname, _gethostbyname_ex = _stdlib.gethostbyname, _stdlib.gethostbyname_ex
+_gethostbyaddr = _stdlib.gethostbyaddr
 
 T = TypeVar("T")
 AddressInfo = list[tuple[Any, Any, int, str, Any]]
@@ -44,9 +42,9 @@ V4MAPPED, ALL, ADDRCONFIG = (
     int(getattr(_stdlib, name, 0)) for name in ("AI_V4MAPPED", "AI_ALL", "AI_ADDRCONFIG")
 )
 OURS = CANONNAME | V4MAPPED | ALL | ADDRCONFIG
-"""The flags that are heeded here and not left to the C library."""
+"""The flags that are handled here, not by the C library."""
 RESULTS = 1000
-"""Results of getaddrinfo that are kept."""
+"""Number of results of getaddrinfo that are kept."""
 HOST_NOT_FOUND, TRY_AGAIN = (1, "Unknown host"), (2, "Host name lookup failure")
 
 _resolver = Resolver("/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf", 53)
@@ -55,10 +53,10 @@ _results: dict[Any, tuple[float, tuple[int, int, int], AddressInfo]] = {}
 
 
 def use(resolver: Literal["dns", "thread"]) -> None:
-    """Who answers from now on: this module, or the C library in threads. ValueError for another word."""
+    """Chooses the resolver: this module ("dns"), or the C library in threads ("thread"). ValueError."""
     global _in_thread
     if resolver not in ("dns", "thread"):
-        raise ValueError(f"there is no resolver {resolver!r}; there are 'dns' and 'thread'")
+        raise ValueError(f"unknown resolver {resolver!r}; choose 'dns' or 'thread'")
     _in_thread = resolver == "thread"
 
 
@@ -69,8 +67,7 @@ def configure(
     resolv_conf: str = "/etc/resolv.conf",
     port: int = 53,
 ) -> None:
-    """Other files than the system's, and another port of the name servers than 53; forgets what it has
-    learnt."""
+    """Sets the paths of the system's files and the port of the name servers, and empties the caches."""
     global _resolver
     _resolver = Resolver(hosts, nsswitch, resolv_conf, port)
     _results.clear()
@@ -81,7 +78,7 @@ class _AskTheCLibrary(Exception):
 
 
 class _Found:
-    """What a source says of a name: addresses by family, the best source's first."""
+    """A source's answer for a name, with its addresses by family."""
 
     def __init__(
         self, canonical: str, aliases: Sequence[str], addresses: dict[int, list[str]], expires: float
@@ -108,24 +105,22 @@ def _in_hosts(name: str, families: tuple[int, ...]) -> _Found | None:
     first = lines[0].name
     aliases = [each for line in lines for each in (line.name, *line.aliases) if each != first]
     addresses = {family: [line.address for line in lines if line.family == family] for family in families}
-    if only_four:  # who asks for IPv4 only gets the loopback address for IPv6's, as from the C library
+    if only_four:  # like the C library, give 127.0.0.1 for ::1 when only IPv4 is asked for
         addresses = {AF_INET: ["127.0.0.1" if is_loopback(line) else line.address for line in lines]}
     return _Found(first, list(dict.fromkeys(aliases)), addresses, time.monotonic() + 3600)
 
 
 def _by_servers(name: str, families: tuple[int, ...]) -> _Found:
     found = _resolver.search(name, tuple(OF_FAMILY[family] for family in families))
-    addresses = {
-        family: [rdata.address for rdata in records.data]
-        for family, records in zip(families, found, strict=True)
-    }
+    by_family = zip(families, found, strict=True)
+    addresses = {family: [rdata.address for rdata in records.data] for family, records in by_family}
     best = next(records for records in found if records.data)
     return _Found(best.canonical, best.aliases, addresses, min(records.expires for records in found))
 
 
 def _first_that_knows(name: str, in_hosts: Callable[[], T | None], by_servers: Callable[[], T]) -> T:
-    """Asks one source after the other. What the last one said if none knows: gaierror; _AskTheCLibrary if
-    that must be asked."""
+    """Asks one source after the other. If none knows the name, it raises the last one's gaierror.
+    _AskTheCLibrary if the C library must be asked."""
     failure = error(_stdlib.EAI_NONAME)
     for source in _resolver.sources:
         if source.name == "files":
@@ -182,9 +177,9 @@ def getaddrinfo(
         return known[2].copy()
     name = _plain(host)
     if family not in (AF_UNSPEC, AF_INET, AF_INET6) or "\0" in name:
-        return list(_getaddrinfo(host, port, family, type, proto, flags))  # which says what is wrong
+        return list(_getaddrinfo(host, port, family, type, proto, flags))  # which reports the error
     if not isinstance(port, int) or port < 0 or proto or type not in (0, 1, 2):
-        # a service or combination that there is not is an error before any name is asked for
+        # an unknown service or combination is an error before any name is asked for
         _getaddrinfo("::" if family == AF_INET6 else "0.0.0.0", port, family, type, proto, flags & ~OURS)
     try:
         found, addresses = _addresses(name, family, flags)
@@ -303,17 +298,17 @@ def getfqdn(name: str = "") -> str:
 
 
 def query(name: str, rdtype: str | int = "A") -> list[Any]:
-    """The records of a name: dnspython's rdata objects of that type ("MX", "TXT", "SRV" ...), aliases
-    followed, the search list heeded.
+    """The records of a name: dnspython's rdata objects of that type ("MX", "TXT", "SRV" ...). Follows aliases
+    and uses the search list.
 
-    socket.gaierror: EAI_NONAME if there is no such name, EAI_NODATA if it has no such records, EAI_AGAIN if
-    no server has answered. ValueError for a type that there is not.
+    socket.gaierror: EAI_NONAME if the name does not exist, EAI_NODATA if it has no such records, EAI_AGAIN if
+    no server has answered. ValueError for an unknown type.
     """
     wire.load()
     try:
         number = int(wire.dns.rdatatype.RdataType.make(rdtype))
     except Exception as wrong:
-        raise ValueError(f"there is no record type {rdtype!r}") from wrong
+        raise ValueError(f"unknown record type {rdtype!r}") from wrong
     found = _resolver.search(_plain(name), (number,))[0].data
     return [data.rdata() if isinstance(data, wire.Address) else data for data in found]
 

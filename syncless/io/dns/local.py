@@ -1,5 +1,5 @@
-"""What this machine knows of itself: its address families, and the names for which a source must be asked
-that only the C library knows."""
+"""Facts about this machine: its address families, and the names for which the C library's own sources must
+be asked."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ def is_known_here(source: str, name: str) -> bool:
     if source.startswith("mdns"):
         return name.lower().rstrip(".").endswith(".local")
     if source == "myhostname":
-        return name.lower().rstrip(".") in (
-            *ALWAYS_KNOWN,
-            socket.gethostname().lower(),
-        ) or name.lower().endswith(".localhost")
+        name = name.lower()
+        known = (*ALWAYS_KNOWN, socket.gethostname().lower())
+        return name.rstrip(".") in known or name.endswith(".localhost")
     if source == "mymachines":
         return "." not in name
     return True
 
 
 def families_here() -> set[int]:
-    """The address families of which this machine has an address that is not loopback's (AI_ADDRCONFIG)."""
+    """The families in which this machine has an address other than loopback (AI_ADDRCONFIG)."""
     found = set()
     if any(not line.startswith("00000000000000000000000000000001") for line in _lines("/proc/net/if_inet6")):
         found.add(int(socket.AF_INET6))

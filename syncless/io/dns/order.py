@@ -1,5 +1,4 @@
-"""The order in which addresses of a host should be tried: RFC 6724, with the default policy table of its
-section 2.1."""
+"""The order in which to try the addresses of a host: RFC 6724, with the policy table of section 2.1."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ POLICY = [
 
 @lru_cache(1024)
 def as_v6(address: str) -> ipaddress.IPv6Address:
-    """The address itself, or the IPv4 address mapped (section 3.1 ff. speak of those)."""
+    """The address itself, or an IPv4 address mapped to IPv6 (as in section 3.1 and the following)."""
     plain = address.partition("%")[0]
     return ipaddress.IPv6Address(plain if ":" in plain else f"::ffff:{plain}")
 
@@ -51,13 +50,13 @@ def scope(address: str) -> int:
 
 
 def common_prefix(one: str, other: str) -> int:
-    """Bits that both addresses begin with; of an IPv6 source no more than 64 count (section 2.2)."""
+    """Number of leading bits that both addresses share, at most 64 (section 2.2)."""
     differing = (int(as_v6(one)) ^ int(as_v6(other))).bit_length()
     return min(64, 128 - differing)
 
 
 def source_of(address: str) -> str | None:
-    """The address of ours from which packets there would go, or None if there is no way. Nothing is sent."""
+    """Our address from which packets there would come, or None if there is no route. Sends nothing."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         probe = _socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
@@ -73,7 +72,7 @@ def source_of(address: str) -> str | None:
 
 
 def key(address: str) -> tuple[int, ...]:
-    """Smaller is better: the rules of section 6 but those about deprecated, home and native addresses."""
+    """Smaller is better: the rules of section 6 without those on deprecated, home and native addresses."""
     source = source_of(address)
     precedence, label = policy(address)
     if source is None:
@@ -85,5 +84,5 @@ def key(address: str) -> tuple[int, ...]:
 
 
 def ordered(addresses: list[str]) -> list[str]:
-    """The addresses, the best first; those that are equally good as the name server has them (rule 10)."""
+    """The addresses, best first; equally good ones stay in the name server's order (rule 10)."""
     return sorted(addresses, key=key) if len(addresses) > 1 else addresses

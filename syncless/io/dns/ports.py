@@ -1,15 +1,14 @@
-"""UDP sockets to name servers: each lookup has one of its own, and shares one when there are many.
+"""UDP sockets to name servers: each lookup has its own, and lookups share them when there are many.
 
-Takes a server's address and messages, gives each message that comes back to the lookup that asked. Knows
-nothing of a message but its number. Read transport.py next.
+Takes a server's address and messages. Gives each incoming message to the lookup that asked. Knows only the
+number of a message. Read transport.py next.
 
-Fact: a process may have few descriptors, often 256 or 1,024. Danger: a thousand names at once run out of
-them, and most lookups fail. Decision: while fewer than MOST_PORTS are open, each lookup opens a port of its
-own, which the kernel chooses at random. Beyond that, and when there is no descriptor left, it shares one,
-chosen at random. A port takes MOST_LOOKUPS in its life, so that it closes before an attacker has found it.
-Message numbers are random, and unique within a port. Price: one of the lookups of a port reads for all, and
-hands over when it has its answers (`test_lookups_beyond_the_bound_share_ports`,
-`test_killed_reader_hands_over`).
+Fact: a process may have few descriptors, often 256 or 1,024. Danger: a thousand names at once use them up,
+and most lookups fail. Decision: while fewer than MOST_PORTS ports are open, each lookup opens its own, which
+the kernel chooses at random. Beyond that, or when no descriptor is left, it shares one chosen at random. A
+port takes MOST_LOOKUPS in its life, so that it closes before an attacker has found it. Message numbers are
+random, and unique within a port. Price: one lookup of a port reads for all, and hands over when it has its
+answers (`test_lookups_beyond_the_bound_share_ports`, `test_killed_reader_hands_over`).
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from syncless.io.dns.wire import Question, renumbered
 
 LARGEST = 65535
 MOST_PORTS = 64
-"""Ports that are open at a time, all threads together; each thread may have one more for each server."""
+"""Ports open at a time in all threads together. Each thread may have one more for each server."""
 MOST_LOOKUPS = 128
-"""Lookups that a port takes in its life, as long as there is another one."""
+"""Lookups that a port takes in its life, unless it is the only port."""
 MOST_UNREAD = 16
-"""Messages that are kept for a lookup that does not read."""
+"""Messages kept for a lookup that does not read."""
 TOLERANCE_SECONDS = 0.05
-"""A timeout may be longer by that, rather than be set again for each message."""
+"""A timeout may be this much too long, so that it need not be set for each message."""
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 Address = tuple[str, int]
@@ -45,8 +44,7 @@ _random = random.SystemRandom()
 
 
 class Port:
-    """A UDP socket that is connected to a name server, so that answers of others do not get here. It belongs
-    to a thread."""
+    """A UDP socket connected to a name server, so it gets no messages of others. Belongs to one thread."""
 
     __slots__ = ("asked", "error", "lookups", "loop", "reading", "seconds", "server", "sock", "users")
 
@@ -54,14 +52,14 @@ class Port:
         self.server = server
         self.loop = loop
         self.lookups = 0
-        """How many have used it."""
+        """Number of lookups that have used it."""
         self.asked: dict[int, Conversation] = {}
         """Message number -> the conversation that waits for its answer."""
         self.users: list[Conversation] = []
         self.reading = False
         """True while a conversation waits in recv()."""
         self.error: OSError | None = None
-        """Why it is of no use any more."""
+        """The reason why it is no longer usable."""
         self.seconds = 0.0
         """The socket's timeout."""
         self.sock: Any = _socket.socket(
@@ -81,7 +79,7 @@ class Port:
         self.sock.close()
 
     def read(self, seconds: float) -> None:
-        """Waits for a message and gives it to the conversation that it belongs to, if there is one."""
+        """Waits for a message and gives it to its conversation, if there is one."""
         self.reading = True
         try:
             if not seconds <= self.seconds <= seconds + TOLERANCE_SECONDS:
@@ -101,7 +99,7 @@ class Port:
             owner.wake()
 
     def fail(self, error: OSError) -> None:
-        """The kernel tells of an unreachable server once; all who use the port hear it."""
+        """Tells all users of the port: the kernel reports an unreachable server only once."""
         self.error = error
         for user in self.users:
             user.wake()
@@ -115,8 +113,7 @@ class Port:
 
 
 class Conversation:
-    """What one lookup asks one name server, as long as the block lasts, and no longer than so many
-    seconds."""
+    """One lookup's questions to one name server, for as long as the block lasts, at most `seconds`."""
 
     __slots__ = ("_port", "_until", "_woken", "parked", "unread")
 
@@ -144,7 +141,7 @@ class Conversation:
             port.hand_over()
 
     def ask(self, question: Question) -> Question:
-        """Sends a question; returns it with the number that it was given. OSError."""
+        """Sends a question, and returns it with its number. OSError."""
         port = self._port
         while question.number in port.asked:
             question = renumbered(question)
@@ -157,11 +154,11 @@ class Conversation:
         return question
 
     def answered(self, number: int) -> None:
-        """Nothing more is wanted for this number."""
+        """Drops further messages with this number."""
         del self._port.asked[number]
 
     def receive(self) -> bytes:
-        """The next message for a number of ours. TimeoutError; OSError if there is no way to the server."""
+        """The next message with one of our numbers. TimeoutError; OSError if the server is unreachable."""
         port = self._port
         while not self.unread:
             if port.error is not None:
@@ -208,7 +205,7 @@ def _port_for(server: Address) -> Port:
 
 def _shared(server: Address, loop: Loop) -> Port | None:
     if _open:
-        port = _random.choice(_open)  # mostly there is one thread and one server
+        port = _random.choice(_open)  # usually there is one thread and one server
         if port.loop is loop and port.server == server and port.error is None and port.lookups < MOST_LOOKUPS:
             return port
     ports = [port for port in _open if port.loop is loop and port.server == server and port.error is None]
@@ -216,7 +213,7 @@ def _shared(server: Address, loop: Loop) -> Port | None:
 
 
 def _after_fork_in_child() -> None:
-    """The lookups of the parent are not here, and its answers are not for us."""
+    """Drops the ports of the parent, whose lookups do not run here."""
     for port in _open:
         port.sock.close()
     _open.clear()

@@ -1,4 +1,4 @@
-"""Names to records: the search list, a cache, and one query for all who ask the same at the same time."""
+"""Names to records: the search list, a cache, and one shared query for equal lookups at the same time."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from syncless.io.dns.wire import AAAA, CNAME, SOA, A
 
 CACHE_ENTRIES = 10_000
 LONGEST_SECONDS = 86_400
-"""What a record says it may be kept for is believed up to a day."""
+"""Longest time that a record is kept, whatever its TTL: a day."""
 LONGEST_NEGATIVE_SECONDS = 300
-"""The same for a name that there is not (RFC 2308)."""
+"""The same for a name that does not exist (RFC 2308)."""
 UNMARKED_NEGATIVE_SECONDS = 5
 """The same where the server does not say how long."""
 RESTING_SECONDS = 1.0
-"""A name that no server has answered is not asked for again at once."""
+"""A name that no server has answered is not asked for again this soon."""
 UNANSWERED_SECONDS = 30.0
-"""Nor is a type that no server answers, though they answer A: the wait for it is long."""
+"""The same for a type that no server answers although they answer A: waiting for it takes long."""
 
 _ERRORS = {
     socket.EAI_NONAME: "Name or service not known",
@@ -34,24 +34,24 @@ _ERRORS = {
 
 
 def error(code: int) -> socket.gaierror:
-    """The exception that the C library's code makes."""
+    """The exception for an error code of the C library."""
     return socket.gaierror(code, _ERRORS[code])
 
 
 class Records(NamedTuple):
-    """What name servers say of a name and a type."""
+    """The name servers' answer for a name and a type."""
 
     exists: bool
-    """False if there is no such name at all."""
+    """False if the name does not exist."""
     canonical: str
     """The name at the end of the aliases, without its last dot."""
     aliases: list[str]
     """The names that led there."""
     data: list[Any]
-    """dnspython's rdata; empty if the name has none of that type."""
+    """dnspython's rdata; empty if the name has no record of that type."""
     expires: float
     answered: bool = True
-    """False if no server has answered, although one has for another type of the same name."""
+    """False if no server has answered, although one has answered for another type of the name."""
 
 
 class _Pending:
@@ -77,7 +77,7 @@ class Resolver:
         self._pending: dict[tuple[str, tuple[int, ...]], _Pending] = {}
 
     def forget_others(self) -> None:
-        """In a child after fork: who was asking is not here."""
+        """In the child of a fork, where the parent's queries do not run."""
         self._pending.clear()
 
     @property
@@ -90,14 +90,14 @@ class Resolver:
 
     @property
     def generation(self) -> tuple[int, int, int]:
-        """Changes whenever one of the system's files has changed."""
+        """Changes whenever one of the system's files changes."""
         for watched in (self._hosts, self._sources, self._text):
             watched.get()
         return self._hosts.generation, self._sources.generation, self._text.generation
 
     @property
     def conf(self) -> ResolvConf:
-        """resolv.conf; what was learnt from other servers is forgotten when it changes."""
+        """resolv.conf. When it changes, the answers of earlier servers are dropped."""
         text = self._text.get()
         if self._conf[0] != self._text.generation:
             wire.load()
@@ -107,8 +107,8 @@ class Resolver:
         return self._conf[1]
 
     def candidates(self, name: str) -> Iterator[tuple[str, bool]]:
-        """The absolute names for which a name may stand, in the order of resolv.conf(5), and whether each is
-        the name as it is."""
+        """The absolute names to try for a name, in the order of resolv.conf(5), and whether each is the name
+        unchanged."""
         if name.endswith("."):
             yield name, True
             return
@@ -122,11 +122,10 @@ class Resolver:
             yield name + ".", True
 
     def search(self, name: str, types: tuple[int, ...]) -> list[Records]:
-        """The records of the first candidate that has any. socket.gaierror as the C library says why there
-        are none.
+        """The records of the first candidate that has any, or the C library's socket.gaierror.
 
         An alias ends the search, wherever it leads. If no server answers for a domain, the other domains are
-        left out. The answer to the name as it is counts most if that was asked first.
+        not tried. If the unchanged name was tried first, its answer decides the error.
         """
         codes: list[int] = []
         as_it_is_first = ended = no_data = server_failed = False
@@ -136,7 +135,7 @@ class Resolver:
             try:
                 found = self.lookup(candidate, types)
             except ValueError:
-                continue  # with this domain it would be too long
+                continue  # too long with this domain
             except NoAnswer as none:
                 codes.append(socket.EAI_AGAIN)
                 server_failed = server_failed or none.server_failed
@@ -145,9 +144,8 @@ class Resolver:
                 if any(records.data for records in found):
                     return found
                 aliases = any(records.aliases for records in found)
-                exists = all(records.exists for records in found) and not (
-                    aliases and AAAA in types
-                )  # as the C library has it
+                exists = all(records.exists for records in found)
+                exists = exists and not (aliases and AAAA in types)  # like the C library
                 codes.append(socket.EAI_NODATA if exists else socket.EAI_NONAME)
                 if aliases:
                     raise error(codes[-1])
@@ -160,17 +158,15 @@ class Resolver:
         raise error(socket.EAI_AGAIN if server_failed else codes[-1] if codes else socket.EAI_NONAME)
 
     def lookup(self, name: str, types: tuple[int, ...]) -> list[Records]:
-        """The records of an absolute name, for each of the types. NoAnswer; ValueError if it cannot be a
+        """The records of an absolute name, for each of the types. NoAnswer; ValueError for an impossible
         name."""
         key = name.lower(), types
         while True:
             now = time.monotonic()
             known = [self._cache.get((key[0], rdtype)) for rdtype in types]
-            if all(records is not None and records.expires > now for records in known) and any(
-                records.answered  # type: ignore[union-attr]
-                for records in known
-            ):
-                return known  # type: ignore[return-value]
+            fresh = [records for records in known if records is not None and records.expires > now]
+            if len(fresh) == len(types) and any(records.answered for records in fresh):
+                return fresh
             until, server_failed = self._failed.get(key, (0.0, False))
             if until > now:
                 raise NoAnswer(server_failed)
@@ -180,7 +176,7 @@ class Resolver:
             pending.done.wait()
             if pending.found is not None:
                 return pending.found
-            # it failed, which is remembered; or who asked was killed, and somebody else takes over
+            # it failed, which is remembered; or the asking tasklet was killed, and another takes over
 
     def _ask(self, key: tuple[str, tuple[int, ...]]) -> list[Records]:
         name, types = key
@@ -193,9 +189,8 @@ class Resolver:
             except NoAnswer as none:
                 self._remember(self._failed, key, (time.monotonic() + RESTING_SECONDS, none.server_failed))
                 raise
-            pending.found = [
-                records_of(answer, asked, name, rdtype) for answer, rdtype in zip(answers, types, strict=True)
-            ]
+            by_type = zip(answers, types, strict=True)
+            pending.found = [records_of(answer, asked, name, rdtype) for answer, rdtype in by_type]
             for rdtype, records in zip(types, pending.found, strict=True):
                 self._remember(self._cache, (name, rdtype), records)
             return pending.found
@@ -212,7 +207,7 @@ class Resolver:
 
 
 def records_of(answer: wire.Answer | None, asked: Any, text: str, rdtype: int) -> Records:
-    """What an answer says, its aliases followed."""
+    """The records in an answer, with aliases followed."""
     if answer is None:
         seconds = RESTING_SECONDS if rdtype == A else UNANSWERED_SECONDS
         return Records(True, text.removesuffix("."), [], [], time.monotonic() + seconds, answered=False)
@@ -223,30 +218,24 @@ def records_of(answer: wire.Answer | None, asked: Any, text: str, rdtype: int) -
         by_name: dict[Any, list[wire.Record]] = {}
         for record in answer.answers:
             by_name.setdefault(record.name, []).append(record)
-        while (
-            not data
-            and (alias := next((record for record in here if record.rdtype == CNAME), None)) is not None
-        ):
+        while not data:
+            alias = next((record for record in here if record.rdtype == CNAME), None)
+            if alias is None:
+                break
             aliases.append(_text(name))
             seconds = min(seconds, alias.seconds)
             name = alias.data.target
-            here = by_name.pop(name, [])  # no name comes twice: aliases without end lead to nothing
+            here = by_name.pop(name, [])  # each name only once, so endless aliases lead nowhere
             data = [record for record in here if record.rdtype == rdtype]
     if data:
         seconds = min(seconds, *(record.seconds for record in data))
     else:
-        marks = [
-            min(record.seconds, record.data.minimum) for record in answer.authority if record.rdtype == SOA
-        ]
+        marked = [record for record in answer.authority if record.rdtype == SOA]
+        marks = [min(record.seconds, record.data.minimum) for record in marked]
         seconds = min(seconds, LONGEST_NEGATIVE_SECONDS, *(marks or [UNMARKED_NEGATIVE_SECONDS]))
     canonical = _text(name) if aliases else text.removesuffix(".")
-    return Records(
-        answer.rcode == NOERROR,
-        canonical,
-        aliases,
-        [record.data for record in data],
-        time.monotonic() + seconds,
-    )
+    expires = time.monotonic() + seconds
+    return Records(answer.rcode == NOERROR, canonical, aliases, [record.data for record in data], expires)
 
 
 def _text(name: Any) -> str:

@@ -1,5 +1,7 @@
-"""What the system says about names: /etc/hosts, /etc/nsswitch.conf, /etc/resolv.conf. Each is read again when
-it has changed."""
+"""The system's files about names: /etc/hosts, /etc/nsswitch.conf and /etc/resolv.conf.
+
+Each is read again when it has changed.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,17 @@ from typing import Generic, NamedTuple, TypeVar
 T = TypeVar("T")
 
 LOOK_SECONDS = 0.05
-"""So often, at most, a file is looked at for changes."""
+"""A file is checked for changes at most this often."""
 
 
 class Watched(Generic[T]):
-    """What a file says, parsed again when the file has changed; `parse` gets its text, "" if it cannot be
-    read."""
+    """The parsed contents of a file, parsed again when it has changed. `parse` gets its text, or "" if it
+    cannot be read."""
 
     def __init__(self, path: str, parse: Callable[[str], T]):
         self.path = path
         self.generation = 0
-        """How often it has been read."""
+        """Number of times that it has been read."""
         self._parse = parse
         self._looked = 0.0
         self._stamp: tuple[int, ...] | None = None
@@ -51,7 +53,7 @@ class Watched(Generic[T]):
             with open(self.path, encoding="utf-8", errors="surrogateescape") as file:
                 return file.read()
         except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):  # which says nothing of the file
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # which says nothing about the file
                 raise
             return ""
 
@@ -76,10 +78,9 @@ class Hosts:
             if not names:
                 continue
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            number, percent, zone = address.partition("%")
             try:
-                address = socket.inet_ntop(
-                    family, socket.inet_pton(family, address.partition("%")[0])
-                ) + "".join(address.partition("%")[1:])
+                address = socket.inet_ntop(family, socket.inet_pton(family, number)) + percent + zone
             except (OSError, ValueError):
                 continue
             host = Host(family, address, names[0], tuple(names[1:]))
@@ -95,7 +96,7 @@ class Hosts:
 
 
 class Source(NamedTuple):
-    """An entry of the `hosts` line of nsswitch.conf(5), with what is to be done after it."""
+    """An entry of the `hosts` line of nsswitch.conf(5), with its actions."""
 
     name: str
     actions: dict[str, str]
@@ -103,7 +104,7 @@ class Source(NamedTuple):
 
 
 def parse_nsswitch(text: str) -> list[Source]:
-    """The sources of host names in their order; `files dns` where there is no such line."""
+    """The sources of host names in their order; `files dns` without such a line."""
     sources: list[Source] = []
     for line in text.splitlines():
         database, _, rest = line.partition("#")[0].partition(":")

@@ -21,24 +21,23 @@ from syncless.io.dns.system import ResolvConf
 
 NOERROR, FORMERR, SERVFAIL, NXDOMAIN = 0, 1, 2, 3
 MOST_CONNECTIONS = 16
-"""TCP connections to name servers that are open at a time."""
+"""TCP connections to name servers open at a time."""
 
 _turn = itertools.count()
 _connections = Semaphore(MOST_CONNECTIONS)
 
 
 class NoAnswer(Exception):
-    """No name server has answered in time, or with anything but a refusal."""
+    """No name server has answered in time, or all have refused."""
 
     def __init__(self, server_failed: bool = False):
         super().__init__("no name server has answered")
         self.server_failed = server_failed
-        """One has said SERVFAIL, which may be true of this name only."""
+        """A server has answered SERVFAIL, which may be true of this name only."""
 
 
 def _turns(conf: ResolvConf) -> Iterator[tuple[str, float]]:
-    """The servers in the order in which they are asked, and the seconds that each has, as in the C
-    library."""
+    """The servers in the order in which they are asked, and the seconds for each, like the C library."""
     servers = conf.nameservers
     if conf.rotate:
         first = next(_turn) % len(servers)
@@ -49,13 +48,11 @@ def _turns(conf: ResolvConf) -> Iterator[tuple[str, float]]:
 
 
 def exchange(questions: list[wire.Question], conf: ResolvConf, port: int) -> list[wire.Answer | None]:
-    """The answers to the questions, which are asked together. OSError if there are no descriptors left for
-    that.
+    """The answers to the questions, which are asked together. NoAnswer; OSError if no descriptor is left.
 
-    None stands for an answer that does not come while that to another question does: there are servers and
-    routers that refuse or drop questions for one of the address families. A question that is dropped is asked
-    once more before that is believed. If none of the answers has data, the first question must have been
-    answered, or refused. NoAnswer otherwise.
+    None means that this question got no answer although another one did: some servers and routers refuse or
+    drop questions for one address family. A dropped question is asked once more before that is believed. If
+    no answer has data, the first question must have been answered or refused.
     """
     found: dict[int, wire.Answer] = {}
     told: dict[int, wire.Answer] = {}
@@ -90,8 +87,7 @@ def _has_data(questions: list[wire.Question], answers: dict[int, wire.Answer]) -
 
 
 def _malformed(answer: wire.Answer | None) -> wire.Answer | None:
-    """A server that does not understand the question has answered it, if no other one does: there is no such
-    name."""
+    """A FORMERR counts as an answer if no server has a better one: the name does not exist."""
     return answer if answer is not None and answer.rcode == FORMERR else None
 
 
@@ -102,27 +98,25 @@ def _ask_server(
     found: dict[int, wire.Answer],
     refused: dict[int, wire.Answer],
 ) -> None:
-    """Asks one server. Its answers go to `found`; to `refused` those that say that it cannot or will not
-    answer."""
+    """Asks one server. Its answers go to `found`, its refusals and failures to `refused`."""
     heard: dict[int, wire.Answer] = {}
     try:
         _ask_by_udp(questions, server, seconds, heard)
     except OSError as error:  # too late, unreachable
         _raise_if_out_of_descriptors(error)
     for number, answer in heard.items():
-        if (
-            answer.truncated
-        ):  # asked again when the port is free, so that no lookup holds one and waits for another descriptor
+        if answer.truncated:
+            # the port is closed already: no lookup may hold one descriptor while it waits for another
             try:
                 answer = _ask_by_tcp(questions[number], server, time.monotonic() + seconds)
             except OSError as error:
                 _raise_if_out_of_descriptors(error)
-                continue  # the next server may
+                continue  # the next server may do better
         (found if answer.rcode in (NOERROR, NXDOMAIN) else refused)[number] = answer
 
 
 def _raise_if_out_of_descriptors(error: OSError) -> None:
-    """That is no fault of the server's."""
+    """Raises it on, because it is no fault of the server."""
     if error.errno in OUT_OF_DESCRIPTORS:
         raise error
 
@@ -139,7 +133,7 @@ def _ask_by_udp(
             data = conversation.receive()
             expected = waiting.get(int.from_bytes(data[:2], "big"))
             answer = wire.parse(data, expected[1]) if expected is not None else None
-            if expected is not None and answer is not None:  # else it is forged, or comes twice
+            if expected is not None and answer is not None:  # else it is forged, or a duplicate
                 number, sent = expected
                 heard[number] = answer
                 del waiting[sent.number]
@@ -147,14 +141,12 @@ def _ask_by_udp(
 
 
 def _ask_by_tcp(question: wire.Question, server: Address, until: float) -> wire.Answer:
-    """The whole answer where a datagram was too small for it (RFC 7766). OSError, TimeoutError at that
-    time."""
+    """The whole answer, if it was too large for a datagram (RFC 7766). OSError; TimeoutError at `until`."""
     if not _connections.acquire(timeout=until - time.monotonic()):
         raise TimeoutError(errno.ETIMEDOUT, "no connection was free")
     try:
-        sock = _socket.socket(
-            socket.AF_INET6 if ":" in server[0] else socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC
-        )
+        family = socket.AF_INET6 if ":" in server[0] else socket.AF_INET
+        sock = _socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         sockets.forget(sock.fileno())
         try:
             return _talk(sock, question, server, until)
@@ -189,7 +181,7 @@ def _receive(sock: Any, size: int, until: float) -> bytes:
 
 
 def _limit(sock: Any, until: float) -> None:
-    """Gives the next call the time that is left for the whole exchange."""
+    """Limits the next call to the time left for the whole exchange."""
     left = until - time.monotonic()
     if left <= 0:
         raise TimeoutError(errno.ETIMEDOUT, "the name server is too slow")
@@ -198,7 +190,7 @@ def _limit(sock: Any, until: float) -> None:
 
 def _after_fork_in_child() -> None:
     global _connections
-    _connections = Semaphore(MOST_CONNECTIONS)  # those that hold it are not here
+    _connections = Semaphore(MOST_CONNECTIONS)  # the holders are the parent's tasklets
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

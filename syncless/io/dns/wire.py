@@ -1,5 +1,5 @@
-"""DNS messages and resolv.conf, by dnspython. It is imported when the first name is asked for, in a thread,
-because that takes long."""
+"""DNS messages and resolv.conf, read and written by dnspython, which a thread imports when it is first
+needed, because the import takes long."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from syncless.io.dns.system import ResolvConf, options_of
 A, CNAME, SOA, PTR, AAAA = 1, 5, 6, 12, 28
 IN, OPT = 1, 41
 PAYLOAD = 1232
-"""Bytes of an answer by UDP that are asked for with EDNS: what passes everywhere without fragments."""
+"""Largest answer by UDP, in bytes, announced with EDNS: it passes everywhere without fragments."""
 
 dns: Any = None
 _loading = Lock()
@@ -40,14 +40,14 @@ def load() -> None:
 
 def _after_fork_in_child() -> None:
     global _loading
-    _loading = Lock()  # who held it is not here
+    _loading = Lock()  # its holder is a tasklet of the parent
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def read_resolv_conf(text: str) -> ResolvConf:
-    """Reads a resolv.conf; RES_OPTIONS and LOCALDOMAIN are heeded."""
+    """Parses resolv.conf, RES_OPTIONS and LOCALDOMAIN."""
     conf = ResolvConf()
     domains = os.environ.get("LOCALDOMAIN", "").split()
     if domains:
@@ -55,9 +55,7 @@ def read_resolv_conf(text: str) -> ResolvConf:
     read = dns.resolver.Resolver(configure=False)
     try:
         read.read_resolv_conf(io.StringIO(text))
-        conf.nameservers = [str(server) for server in read.nameservers][
-            :3
-        ]  # as many as the C library asks (MAXNS)
+        conf.nameservers = [str(server) for server in read.nameservers[:3]]  # like the C library (MAXNS)
     except dns.resolver.NoResolverConfiguration:
         pass
     domain = [read.domain] if read.domain is not None and read.domain != dns.name.root else []
@@ -74,18 +72,13 @@ def read_resolv_conf(text: str) -> ResolvConf:
 
 
 HEADER, RECORD, TYPE = struct.Struct("!HHHHHH"), struct.Struct("!HHIH"), struct.Struct("!HH")
-IS_ANSWER, AUTHORITATIVE, TRUNCATED, RECURSION_DESIRED, RECURSION_AVAILABLE = (
-    0x8000,
-    0x0400,
-    0x0200,
-    0x0100,
-    0x0080,
-)
+IS_ANSWER, AUTHORITATIVE, TRUNCATED = 0x8000, 0x0400, 0x0200
+RECURSION_DESIRED, RECURSION_AVAILABLE = 0x0100, 0x0080
 REFUSED = 5
 
 
 class Question(NamedTuple):
-    """One question, ready to be sent."""
+    """A question, ready to be sent."""
 
     number: int
     name: Any
@@ -96,16 +89,14 @@ class Question(NamedTuple):
 
 
 def ask(name: Any, types: tuple[int, ...], edns: bool) -> list[Question]:
-    """The same question for each of the types (RFC 1035 section 4.1); the name is put into bytes by
-    dnspython."""
+    """The question for each of the types (RFC 1035 section 4.1). dnspython encodes the name."""
     asked = name.to_wire()
     extra = b"\0" + RECORD.pack(OPT, PAYLOAD, 0, 0) if edns else b""  # RFC 6891 section 6.1.2
     questions = []
     numbers = struct.unpack(f"!{len(types)}H", os.urandom(2 * len(types)))
     for rdtype, number in zip(types, numbers, strict=True):
-        head = (
-            HEADER.pack(number, RECURSION_DESIRED, 1, 0, 0, 1 if edns else 0) + asked + TYPE.pack(rdtype, IN)
-        )
+        header = HEADER.pack(number, RECURSION_DESIRED, 1, 0, 0, 1 if edns else 0)
+        head = header + asked + TYPE.pack(rdtype, IN)
         questions.append(Question(number, name, rdtype, head + extra, len(head)))
     return questions
 
@@ -122,7 +113,7 @@ class Record(NamedTuple):
     name: Any
     rdtype: int
     seconds: int
-    """That it may be kept."""
+    """How long it may be kept (TTL)."""
     data: Any
     """dnspython's rdata; an Address for A and AAAA."""
 
@@ -133,7 +124,7 @@ class Address(NamedTuple):
     address: str
 
     def rdata(self) -> Any:
-        """The same as dnspython has it."""
+        """The same as dnspython's object."""
         return dns.rdata.from_text(IN, AAAA if ":" in self.address else A, self.address)
 
 
@@ -142,7 +133,7 @@ FAMILY_OF = {(A, IN, 4): socket.AF_INET, (AAAA, IN, 16): socket.AF_INET6}
 
 
 class Answer(NamedTuple):
-    """What a name server says."""
+    """A name server's answer."""
 
     rcode: int
     truncated: bool
@@ -155,10 +146,8 @@ TO_THE_QUESTION = b"\xc0\x0c"
 
 
 def parse(data: bytes, question: Question) -> Answer | None:
-    """What a message says, or None if it is not an answer to this question and no other (RFC 5452 section
-    9.1), or cannot be understood.
-
-    Names and records are read by dnspython.
+    """The answer in a message, or None if the message does not answer exactly this question (RFC 5452 section
+    9.1) or is malformed. dnspython reads names and records.
     """
     try:
         number, flags, asked, answers, authority, more = HEADER.unpack_from(data)
@@ -166,16 +155,13 @@ def parse(data: bytes, question: Question) -> Answer | None:
             return None
         if data[12 : question.end] != question.wire[12 : question.end]:
             name, size = dns.name.from_wire(data, 12)  # a server may have changed upper and lower case
-            if (
-                name != question.name
-                or data[12 + size : 16 + size] != question.wire[question.end - 4 : question.end]
-            ):
+            kind = data[12 + size : 16 + size]
+            if name != question.name or kind != question.wire[question.end - 4 : question.end]:
                 return None
         records, end = _records(data, question.end, answers, question.name)
         others = [] if records or flags & TRUNCATED else _records(data, end, authority, question.name)[0]
-        refers = (
-            not answers and not more and not flags & (AUTHORITATIVE | RECURSION_AVAILABLE | 15)
-        )  # to other servers: of no use here
+        # a referral to other servers is of no use here
+        refers = not answers and not more and not flags & (AUTHORITATIVE | RECURSION_AVAILABLE | 15)
         return Answer(REFUSED if refers else flags & 15, bool(flags & TRUNCATED), records, others)
     except Exception:  # a hostile server may send anything; dnspython raises more than its own exceptions
         return None
@@ -192,14 +178,12 @@ def _records(data: bytes, at: int, count: int, asked: Any) -> tuple[list[Record]
         rdtype, rdclass, seconds, length = RECORD.unpack_from(data, at)
         at += RECORD.size
         family = FAMILY_OF.get((rdtype, rdclass, length))
-        if family is not None:  # by far the most frequent ones, and four bytes or sixteen
-            found.append(
-                Record(name, rdtype, seconds, Address(socket.inet_ntop(family, data[at : at + length])))
-            )
+        rdata: Any
+        if family is not None:  # by far the most frequent kind, four or sixteen bytes long
+            rdata = Address(socket.inet_ntop(family, data[at : at + length]))
         else:
-            found.append(
-                Record(name, rdtype, seconds, dns.rdata.from_wire(rdclass, rdtype, data, at, length))
-            )
+            rdata = dns.rdata.from_wire(rdclass, rdtype, data, at, length)
+        found.append(Record(name, rdtype, seconds, rdata))
         at += length
     return found, at
 
@@ -208,10 +192,10 @@ _is_plain = re.compile(r"(?:[A-Za-z0-9_-]+\.)+").fullmatch
 
 
 def name_from(text: str) -> Any:
-    """An absolute name; ValueError if the text cannot be one."""
+    """An absolute name. ValueError if the text is not one."""
     try:
-        if _is_plain(text):  # half the time of from_text(), which looks for escapes and other alphabets
+        if _is_plain(text):  # twice as fast as from_text(), which looks for escapes and other alphabets
             return dns.name.Name(text.encode().split(b"."))
         return dns.name.from_text(text)
     except (dns.exception.DNSException, UnicodeError) as error:
-        raise ValueError(f"{text!r} is no domain name: {error}") from None
+        raise ValueError(f"{text!r} is not a domain name: {error}") from None
