@@ -158,7 +158,8 @@ def main() -> int:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="two minutes, to see that it works: one of each kind if none is named; figures mean little and are not kept",
+        help="two minutes, to see that it works: by default one experiment of each kind; the figures mean "
+        "little and are not kept",
     )
     parser.add_argument(
         "--readme",
@@ -168,9 +169,9 @@ def main() -> int:
     options = parser.parse_args()
     unknown = [name for name in options.experiments if name not in choices]
     if unknown:
-        parser.error(f"there is no experiment {unknown[0]!r}; choose from {', '.join(choices)}")
+        parser.error(f"unknown experiment {unknown[0]!r}; choose from {', '.join(choices)}")
     if len(CORES) < 2:
-        say("There is one core only: server and load share it, so the figures say little.")
+        say("The machine has only one core, which server and load share, so the figures mean little.")
     scale = (
         Scale(1, 3000, 1, 500) if options.quick else Scale(options.seconds, options.requests, options.rounds)
     )
@@ -181,13 +182,8 @@ def main() -> int:
             continue
         if name in CALLS:
             libraries, parts = CALLS[name]
-            result = run_calls(
-                name,
-                libraries,
-                parts[:1] if name == "engine" and options.quick else parts,
-                scale,
-                20 if options.quick else 1,
-            )
+            some = parts[:1] if name == "engine" and options.quick else parts
+            result = run_calls(name, libraries, some, scale, 20 if options.quick else 1)
         else:
             result = run_experiment(EXPERIMENTS[name], scale, options.peers)
         result.update(
@@ -196,9 +192,8 @@ def main() -> int:
             machine=machine(),
             versions=versions(),
         )
-        say(
-            f"{name}: done after {time.monotonic() - started:.0f} s, {len(chosen) - chosen.index(name) - 1} experiments left"
-        )
+        left = len(chosen) - chosen.index(name) - 1
+        say(f"{name}: done after {time.monotonic() - started:.0f} s, {left} experiments left")
         if options.quick:
             print(report.table(result), end="\n\n", flush=True)
         else:

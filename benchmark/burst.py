@@ -126,7 +126,8 @@ def burst(server: Running, number: int) -> Load:
         "lost": number - len(found),
     }
     raw = (
-        f"{number} at once; {connected} were connected, {len(found)} answered, {left} not yet after {seconds:.1f} s\n"
+        f"{number} at once; {connected} were connected, {len(found)} answered, "
+        f"{left} not yet after {seconds:.1f} s\n"
         f"answers in each second: {dict(sorted(Counter(map(int, found)).items()))}"
     )
     return Load(len(found), seconds, number - len(found), latency, raw)

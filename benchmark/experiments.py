@@ -316,7 +316,8 @@ EXPERIMENTS = {
         ),
         Experiment(
             "burst",
-            "1,000 connections at once while the server is busy for a moment, with a listen backlog of 5, 100, 1024",
+            "1,000 connections at once while the server is busy for a moment, "
+            "with a listen backlog of 5, 100, 1024",
             "hello",
             BACKLOGS,
             lambda server, scale: burst(server, 1000),

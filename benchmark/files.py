@@ -1,9 +1,10 @@
-"""What files cost when what is asked for is in memory, and how long others wait beside 200 MB.
+"""The cost of file operations on data in memory, and how long others pause while 200 MB are read or written.
 
-Unpatched (whose pauses are those of threads), patched by us, gevent, eventlet; asyncio and uvloop, which have
-no files, by the threads of asyncio.to_thread(); Go.
+Unpatched (with the pauses of threads), patched by syncless, gevent, eventlet; asyncio and uvloop, which have
+no files, with asyncio.to_thread(); Go.
 
-``python -m benchmark.files LIBRARY time DIVISOR`` prints one JSON object: nanoseconds of CPU per operation, milliseconds for the pauses.
+``python -m benchmark.files LIBRARY time DIVISOR`` prints one JSON object: nanoseconds of CPU per operation,
+milliseconds for the pauses.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Instructions per request, counted by valgrind's callgrind: the same on a busy machine as on a quiet one.
 
-``python -m benchmark.instructions [LOAD ...] [--tree DIR]``. Each load runs twice in a server of its own, once with twice the requests; the
-difference divided by the further requests is what one of them costs. The client sends one piece at a time and reads the answer, so each
-piece has a poll of its own: the figures are higher than those of a server that finds many requests ready, but they are exact.
-``--tree`` counts another built checkout, to compare a change with what was before it.
+``python -m benchmark.instructions [LOAD ...] [--tree DIR]``. Each load runs twice, each time in a new server,
+the second time with twice the requests. The difference divided by the additional requests is the cost of one.
+The client sends one piece at a time and reads the answer, so each piece needs a poll. The figures are higher
+than those of a server that finds many requests ready, but they are exact. ``--tree`` counts another built
+checkout, to compare a change with the state before it.
 """
 
 from __future__ import annotations
@@ -23,14 +24,37 @@ HERE = pathlib.Path(__file__).parent
 REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: wrk\r\nAccept: */*\r\n\r\n"
 WARM = 300  # requests before the first that counts: caches fill, type slots specialise
 ENGINE = {
-    "switch": "from syncless import sleep, spawn\ndef turns(n):\n    for _ in range(n):\n        sleep(0)\n"
-    "a = spawn(turns, COUNT); b = spawn(turns, COUNT); a.join(); b.join()",
-    "channel": "from syncless import Channel, spawn\nc = Channel()\ndef put(n):\n    for i in range(n):\n        c.send(i)\n"
-    "t = spawn(put, COUNT)\nfor _ in range(COUNT):\n    c.receive()\nt.join()",
-    "spawn": "from syncless import spawn\nfor _ in range(COUNT):\n    spawn(int).join()",
-    "timeout": "from syncless import Timeout, sleep\nfor _ in range(COUNT):\n    with Timeout(5):\n        sleep(0)",
+    "switch": """
+from syncless import sleep, spawn
+def turns(n):
+    for _ in range(n):
+        sleep(0)
+a = spawn(turns, COUNT); b = spawn(turns, COUNT); a.join(); b.join()
+""",
+    "channel": """
+from syncless import Channel, spawn
+c = Channel()
+def put(n):
+    for i in range(n):
+        c.send(i)
+t = spawn(put, COUNT)
+for _ in range(COUNT):
+    c.receive()
+t.join()
+""",
+    "spawn": """
+from syncless import spawn
+for _ in range(COUNT):
+    spawn(int).join()
+""",
+    "timeout": """
+from syncless import Timeout, sleep
+for _ in range(COUNT):
+    with Timeout(5):
+        sleep(0)
+""",
 }
-"""Programs that do COUNT times one thing of the engine."""
+"""Programs that do one operation of the engine COUNT times."""
 
 
 def exchange(client: socket.socket, pieces: int) -> None:
@@ -74,7 +98,7 @@ LOADS: dict[str, Callable[[int, int], None]] = {
 
 
 def collected(command: list[str], tree: pathlib.Path) -> subprocess.Popen[str]:
-    """The command under callgrind, with what makes runs differ turned off."""
+    """The command under callgrind, with hash randomisation and other causes of variation turned off."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(tree),

@@ -1,8 +1,9 @@
-"""Looking up names: ours beside the C library in threads, gevent's and eventlet's resolvers on dnspython,
+"""Looking up names: syncless beside the C library in threads, gevent's and eventlet's resolvers on dnspython,
 asyncio, uvloop and Go.
 
-``python -m benchmark.names LIBRARY time DIVISOR`` prints one JSON object. Each runs in a mount and network namespace of its own, where
-/etc/resolv.conf names a server on 127.0.0.1 that answers any name; so it must be run as root.
+``python -m benchmark.names LIBRARY time DIVISOR`` prints one JSON object. Each library runs in its own mount
+and network namespace, where /etc/resolv.conf names a server on 127.0.0.1 that answers any name. So it must be
+run as root.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Tables from results/*.json, in Markdown. ``python -m benchmark report`` prints them; ``--readme`` puts them
-into the README."""
+"""Tables from results/*.json, in Markdown. ``python -m benchmark report`` prints them; ``--readme`` writes
+them into the README."""
 
 from __future__ import annotations
 
 import json
 import pathlib
 import statistics
+from collections.abc import Callable
 from typing import Any
 
 from benchmark.engine import OPERATIONS, THREADS
@@ -21,6 +22,7 @@ README = pathlib.Path(__file__).parent.parent / "README.md"
 PAGE = README.parent / "docs" / "benchmarks.md"
 PLOTS = PAGE.parent / "plots"
 README_NAMES = ("2009", "keepalive", "wsgi-hello", "engine")
+WSGI = [f"wsgi-{each}" for each in ("hello", "json", "big", "sleep", "pipelined", "logged")]
 CHAPTERS: tuple[tuple[str, list[str]], ...] = (
     (
         "Hello against Node: the experiment of 2009",
@@ -30,33 +32,16 @@ CHAPTERS: tuple[tuple[str, list[str]], ...] = (
     ("A slow operation behind a request", ["slowlog", "slowlog-10000"]),
     ("A timer after the answer: uWSGI", ["calllater"]),
     ("Several cores: Go", ["cores-hello-1", "cores-hello-2", "cores-fib-1", "cores-fib-2"]),
-    (
-        "WSGI servers",
-        [
-            "wsgi-hello",
-            "wsgi-json",
-            "wsgi-big",
-            "wsgi-sleep",
-            "wsgi-pipelined",
-            "wsgi-logged",
-            "idle",
-            "accesslog",
-            "halfsent",
-            "sleep",
-            "flask",
-            "django",
-        ],
-    ),
+    ("WSGI servers", [*WSGI, "idle", "accesslog", "halfsent", "sleep", "flask", "django"]),
     ("The engine, and what the patch costs", ["engine", "names", "files", "patched"]),
 )
 INTRODUCTION = """# Benchmarks
 
-Written by `python -m benchmark report --readme` from the results in `benchmark/results/`. How they were measured, what the numbers do not
-say, and how to add a peer: [benchmark/README.md](../benchmark/README.md). Where another is better, the table says so."""
-BEGIN, END = (
-    "<!-- benchmark tables, written by `python -m benchmark report --readme` -->",
-    "<!-- end of benchmark tables -->",
-)
+Written by `python -m benchmark report --readme` from the results in `benchmark/results/`.
+[benchmark/README.md](../benchmark/README.md) says how they were measured, what the numbers do not say, and
+how to add a peer. Where a peer is better, the table says so."""
+BEGIN = "<!-- benchmark tables, written by `python -m benchmark report --readme` -->"
+END = "<!-- end of benchmark tables -->"
 
 
 def middle(rounds: list[dict[str, Any]], key: str) -> float:
@@ -64,26 +49,49 @@ def middle(rounds: list[dict[str, Any]], key: str) -> float:
 
 
 def ratio(result: dict[str, Any], peer: str, our: str = "syncless") -> float:
-    """Our CPU per request as a part of the peer's: the median over the rounds, as both ran in each."""
+    """Our CPU time per request divided by the peer's: the median over the rounds, as both ran in each."""
     ours, theirs = result["peers"][our]["rounds"], result["peers"][peer]["rounds"]
     return statistics.median(a["cpu_us"] / b["cpu_us"] for a, b in zip(ours, theirs))  # noqa: B905
 
 
 def needs_of(result: dict[str, Any], peer: str) -> str:
-    """What the rows of ours that it is compared with need of a peer's CPU."""
+    """The CPU ratios of our rows that are compared with this peer."""
     experiment = EXPERIMENTS[result["name"]]
     found = [our for our in experiment.compared(peer) if "rounds" in result["peers"].get(our, {})]
     named = [f"{our.rpartition(', ')[2]}: " if our != found[0] else "" for our in found]
-    return "; ".join(
-        f"{name}{ratio(result, peer, our):.2f} of it" for name, our in zip(named, found, strict=True)
-    )
+    pairs = zip(named, found, strict=True)
+    return "; ".join(f"{name}{ratio(result, peer, our):.2f}" for name, our in pairs)
+
+
+def goal_of(result: dict[str, Any], peer: str) -> str:
+    """The largest CPU ratio that we want, and whether it is exceeded."""
+    target = EXPERIMENTS[result["name"]].targets.get(peer)
+    if target is None:
+        return ""
+    missed = needs_of(result, peer) != "" and ratio(result, peer) > target
+    return f"{target:.2f}" + (" (missed)" if missed else "")
+
+
+def median_of(peer: dict[str, Any], figure: Callable[[dict[str, Any], dict[str, Any]], float]) -> float:
+    """The median of figure(round, its latencies)."""
+    return statistics.median(figure(r, r["latency_ms"]) for r in peer["rounds"])
+
+
+def latency_of(peer: dict[str, Any], key: str) -> float:
+    return median_of(peer, lambda _, latency: latency[key])
+
+
+COLUMNS = (
+    *("server", "CPU µs per request (least..most)", "requests/s", "p50 / p99 / worst, ms"),
+    *("CPU ratio, syncless : peer", "target, at most"),
+)
 
 
 def experiment_table(result: dict[str, Any]) -> str:
     lines = [
         f"**{result['title']}**",
         "",
-        "| server | CPU µs per request (least..most) | requests/s | p50 / p99 / worst, ms | syncless needs | at most |",
+        f"| {' | '.join(COLUMNS)} |",
         "|---|---|---|---|---|---|",
     ]
     for name, peer in result["peers"].items():
@@ -92,53 +100,40 @@ def experiment_table(result: dict[str, Any]) -> str:
             continue
         rounds = peer["rounds"]
         cpu = [r["cpu_us"] for r in rounds]
-        latency = " / ".join(
-            f"{statistics.median(r['latency_ms'][key] for r in rounds):.3g}" for key in ("p50", "p99", "max")
-        )
-        ours = name == "syncless"
-        needs = needs_of(result, name)
-        target = EXPERIMENTS[result["name"]].targets.get(name)
-        goal = (
-            ""
-            if target is None
-            else f"{target:.2f}" + ("" if needs == "" or ratio(result, name) <= target else " (missed)")
-        )
-        shown = f"**{name}**" if ours else name
-        lines.append(
-            f"| {shown} {peer['version'] if not ours else ''} | {statistics.median(cpu):.2f} ({min(cpu):.2f}..{max(cpu):.2f}) | "
-            f"{middle(rounds, 'rate'):,.0f} | {latency} | {needs} | {goal} |"
-        )
+        latency = " / ".join(f"{latency_of(peer, key):.3g}" for key in ("p50", "p99", "max"))
+        shown = f"**{name}** " if name == "syncless" else f"{name} {peer['version']}"
+        cells = [
+            shown,
+            f"{statistics.median(cpu):.2f} ({min(cpu):.2f}..{max(cpu):.2f})",
+            f"{middle(rounds, 'rate'):,.0f}",
+            latency,
+            needs_of(result, name),
+            goal_of(result, name),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    ran = {name: peer for name, peer in result["peers"].items() if "rounds" in peer}
     if result["name"] == "idle":
-        for name, peer in result["peers"].items():
-            if "rounds" in peer:
-                each = statistics.median(r["latency_ms"]["bytes per idle connection"] for r in peer["rounds"])
-                kept = statistics.median(
-                    r["latency_ms"]["cpu_us alone"] / r["cpu_us"] for r in peer["rounds"]
-                )
-                lines.append(
-                    f"\n{name}: {each:,.0f} bytes of private memory for each idle connection; the active ones are {kept:.2f} times as fast "
-                    "as without them (CPU)."
-                )
+        for name, peer in ran.items():
+            each = latency_of(peer, "bytes per idle connection")
+            kept = median_of(peer, lambda r, ms: ms["cpu_us alone"] / r["cpu_us"])
+            lines.append(
+                f"\n{name}: {each:,.0f} bytes of private memory for each idle connection; "
+                f"the active connections are {kept:.2f} times as fast as without them (CPU)."
+            )
     if result["name"] == "halfsent":
-        for name, peer in result["peers"].items():
-            if "rounds" in peer:
-                each = statistics.median(
-                    r["latency_ms"]["bytes per half-sent request"] for r in peer["rounds"]
-                )
-                times = statistics.median(
-                    r["latency_ms"]["p50"] / r["latency_ms"]["alone"] for r in peer["rounds"]
-                )
-                goal = " (at most 2)" if name == "syncless" else ""
-                lines.append(
-                    f"\n{name}: a hello takes {times:.2f} times as long as without them{goal}; {each:,.0f} bytes for each of them."
-                )
+        for name, peer in ran.items():
+            each = latency_of(peer, "bytes per half-sent request")
+            times = median_of(peer, lambda _, ms: ms["p50"] / ms["alone"])
+            goal = " (at most 2)" if name == "syncless" else ""
+            lines.append(
+                f"\n{name}: a hello takes {times:.2f} times as long as without half-sent requests{goal}; "
+                f"{each:,.0f} bytes for each half-sent request."
+            )
     for key, text in EXTRAS.items():
-        for name, peer in result["peers"].items():
-            if (
-                "rounds" in peer
-                and key in peer["rounds"][0]["latency_ms"]
-                and (key != "worst connect" or result["name"] in CONNECTING)
-            ):
+        if key == "worst connect" and result["name"] not in CONNECTING:
+            continue
+        for name, peer in ran.items():
+            if key in peer["rounds"][0]["latency_ms"]:
                 values = [measured["latency_ms"][key] for measured in peer["rounds"]]
                 lines.append(f"\n{name}: {text.format(statistics.median(values), min(values), max(values))}")
     if result["name"] == "accesslog":
@@ -147,7 +142,8 @@ def experiment_table(result: dict[str, Any]) -> str:
             pairs = zip(logged["rounds"], result["peers"]["syncless"]["rounds"])  # noqa: B905
             more = statistics.median(a["cpu_us"] - b["cpu_us"] for a, b in pairs)
             lines.append(
-                f"\nThe access log costs {more:.2f} µs of CPU per request (at most 1.0), the writing thread included."
+                f"\nThe access log costs {more:.2f} µs of CPU per request (at most 1.0), "
+                "including its writing thread."
             )
     return "\n".join(lines)
 
@@ -159,23 +155,22 @@ EXTRAS = {
     "under way": "{0:,.0f} lines were under way at once.",
     "readings per request": "{0:.0f} reading(s) per request were done.",
 }
-"""What some loads tell besides latencies -> how it is put."""
+"""Further figures of some loads -> a sentence for each."""
 CONNECTING = ("2009", "backlog", "burst", "connections")
 
 
 def models_table(result: dict[str, Any]) -> str:
+    measured = f"seconds until all have their answers, the least of {result['rounds']} rounds"
     lines = [
-        f"**Ten clients at once** (seconds until all have their answers, the least of {result['rounds']} rounds)",
+        f"**Ten clients at once** ({measured})",
         "",
         "| model | " + " | ".join(f"each {text}" for text in TASKS.values()) + " |",
         "|---|" + "---|" * len(TASKS),
     ]
     for name, text in MODELS.items():
         values = result["libraries"][name]
-        cells = [
-            f"{min(values[task]):.1f}" if task in values else f"absent: {result['absent'].get(name)}"
-            for task in TASKS
-        ]
+        absent = f"absent: {result['absent'].get(name)}"
+        cells = [f"{min(values[task]):.1f}" if task in values else absent for task in TASKS]
         lines.append(f"| {text} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -189,26 +184,23 @@ def engine_table(result: dict[str, Any]) -> str:
         "",
         "| operation | "
         + " | ".join(f"{name} {versions.get(name, '')}".strip() for name in shown)
-        + " | syncless needs | at most |",
+        + " | ratio, syncless : peer | target, at most |",
         "|---|" + "---|" * len(shown) + "---|---|",
     ]
     for name, operation in OPERATIONS.items():
-        middles = {
-            library: statistics.median(values[name])
-            for library, values in libraries.items()
-            if name in values
-        }
+        measured = {library: values[name] for library, values in libraries.items() if name in values}
+        middles = {library: statistics.median(values) for library, values in measured.items()}
         cells = [f"{middles[library]:,.0f}" if library in middles else "" for library in shown]
         needs = goal = ""
         if operation.peer in middles:
             part = middles["syncless"] / middles[operation.peer]
-            needs = f"{part:.2f} of {operation.peer}'s"
+            needs = f"{part:.2f} (to {operation.peer})"
             goal = f"{operation.most:.2f}" + ("" if part <= operation.most else " (missed)")
         lines.append(f"| {operation.text} | {' | '.join(cells)} | {needs} | {goal} |")
     lines += [f"\n{library}: absent: {reason}" for library, reason in result["absent"].items()]
     lines.append(
-        f"\nThreads: {THREADS:,} sleep in place of 10,000 and 100,000, because more cannot be had everywhere. "
-        "Names and files are in tables of their own. Empty: it has no such operation."
+        f"\nThreads: {THREADS:,} sleep in place of 10,000 and 100,000, because some systems allow no more. "
+        "Names and files have tables of their own. Empty: the library has no such operation."
     )
     return "\n".join(lines)
 
@@ -218,66 +210,52 @@ def patched_table(result: dict[str, Any]) -> str:
     lines = [
         f"**Calls where nothing has to wait, and between two threads** ({measured})",
         "",
-        "| call | unpatched | syncless | gevent | syncless, of unpatched | of gevent |",
+        "| call | unpatched | syncless | gevent | syncless : unpatched | syncless : gevent |",
         "|---|---|---|---|---|---|",
     ]
     for name, text in CALLS.items():
-        before, ours, theirs = (
-            min(result["libraries"][library][name]) for library in ("unpatched", "syncless", "gevent")
-        )
-        lines.append(
-            f"| {text} | {before:,.0f} | {ours:,.0f} | {theirs:,.0f} | {ours / before:.2f} | {ours / theirs:.2f} |"
-        )
+        least = {library: min(values[name]) for library, values in result["libraries"].items()}
+        before, ours, theirs = (least[library] for library in ("unpatched", "syncless", "gevent"))
+        figures = f"{before:,.0f} | {ours:,.0f} | {theirs:,.0f}"
+        lines.append(f"| {text} | {figures} | {ours / before:.2f} | {ours / theirs:.2f} |")
     return "\n".join(lines)
 
 
 def files_table(result: dict[str, Any]) -> str:
     libraries = result["libraries"]
+    measured = f"CPU ns, the least of {result['rounds']} rounds; of pauses the median"
     lines = [
-        f"**Files in memory** (CPU ns, the least of {result['rounds']} rounds; pauses the medians; gevent {result['versions']['gevent']})",
+        f"**Files in memory** ({measured}; gevent {result['versions']['gevent']})",
         "",
-        f"| call | {' | '.join(libraries)} | syncless, of unpatched | of gevent |",
+        f"| call | {' | '.join(libraries)} | syncless : unpatched | syncless : gevent |",
         "|---|" + "---|" * (len(libraries) + 2),
     ]
     for name, text in FILES.items():
-        best = statistics.median if name in PAUSES else min
+        best, form = (statistics.median, "{:,.1f} ms") if name in PAUSES else (min, "{:,.0f}")
         found = {library: best(values[name]) for library, values in libraries.items() if name in values}
-        cells = [
-            "-"
-            if library not in found
-            else f"{found[library]:,.1f} ms"
-            if name in PAUSES
-            else f"{found[library]:,.0f}"
-            for library in libraries
-        ]
-        ratios = [
-            f"{found['syncless'] / found[peer]:.2f}" if peer in found else ""
-            for peer in ("unpatched", "gevent")
-        ]
+        cells = [form.format(found[library]) if library in found else "-" for library in libraries]
+        peers = ("unpatched", "gevent")
+        ratios = [f"{found['syncless'] / found[peer]:.2f}" if peer in found else "" for peer in peers]
         lines.append(f"| {text} | {' | '.join(cells)} | {' | '.join(ratios)} |")
     lines.append(
-        "\nUnpatched: the pauses are those of threads. asyncio, uvloop: by `asyncio.to_thread()`, since they have no files."
+        "\nUnpatched: the pauses are those of threads. asyncio and uvloop have no files and use "
+        "`asyncio.to_thread()`."
     )
     lines += [f"\n{library}: absent: {reason}" for library, reason in result["absent"].items()]
     return "\n".join(lines)
 
 
 def names_table(result: dict[str, Any]) -> str:
-    libraries, lines = (
-        result["libraries"],
-        [
-            f"**Looking up names** (medians of {result['rounds']} rounds)",
-            "",
-            "| | " + " | ".join(result["libraries"]) + " |",
-        ],
-    )
-    lines.append("|---|" + "---|" * len(libraries))
+    libraries = result["libraries"]
+    lines = [
+        f"**Looking up names** (medians of {result['rounds']} rounds)",
+        "",
+        "| | " + " | ".join(libraries) + " |",
+        "|---|" + "---|" * len(libraries),
+    ]
     for name, (text, unit) in NAMES.items():
-        cells = [
-            statistics.median(values[name]) if name in values else float("inf")
-            for values in libraries.values()
-        ]
-        shown = ["-" if value == float("inf") else f"{value:,.2f} {unit}" for value in cells]
+        found = [values.get(name) for values in libraries.values()]
+        shown = [f"{statistics.median(values):,.2f} {unit}" if values else "-" for values in found]
         lines.append(f"| {text} | {' | '.join(shown)} |")
     lines += [f"\n{library}: absent: {reason}" for library, reason in result["absent"].items()]
     return "\n".join(lines)
@@ -295,8 +273,7 @@ def table(result: dict[str, Any]) -> str:
 
 
 def shown(name: str) -> str:
-    """The table of an experiment's last results, with its plot if there is one, and where they come from;
-    empty if there are none."""
+    """The table of an experiment's last results, with its plot and its origin. Empty without results."""
     path = RESULTS / f"{name}.json"
     if not path.exists():
         return ""
@@ -304,14 +281,15 @@ def shown(name: str) -> str:
     machine = result["machine"]
     plot = f"![{name}](plots/{name}.svg)\n\n" if (PLOTS / f"{name}.svg").exists() else ""
     return (
-        f"{table(result)}\n\n{plot}<small>`{result['command']}`, {result['date']}, {machine['cpu']}, {machine['cores']} cores, "
+        f"{table(result)}\n\n{plot}"
+        f"<small>`{result['command']}`, {result['date']}, {machine['cpu']}, {machine['cores']} cores, "
         f"{machine['system']} {machine['kernel']}, Python {result['versions']['python']}; "
         f"raw: `benchmark/results/{name}.json`</small>"
     )
 
 
 def tables(names: list[str] | None = None) -> str:
-    """Those of some experiments, by default of all."""
+    """The tables of some experiments, by default of all."""
     parts = [shown(name) for name in names or [name for _, names in CHAPTERS for name in names]]
     return "\n\n".join(filter(None, parts)) or "There are no results yet: `make bench` makes them."
 
@@ -331,12 +309,9 @@ def write_page() -> None:
 
 
 def readme_tables() -> str:
-    """What the README's first screens have room for."""
-    return "\n\n".join(
-        shown(name).replace("](plots/", "](docs/plots/")
-        for name in README_NAMES
-        if (RESULTS / f"{name}.json").exists()
-    )
+    """The few tables for which the README has room."""
+    found = [name for name in README_NAMES if (RESULTS / f"{name}.json").exists()]
+    return "\n\n".join(shown(name).replace("](plots/", "](docs/plots/") for name in found)
 
 
 def write_readme() -> None:
@@ -344,5 +319,5 @@ def write_readme() -> None:
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise SystemExit(f"README.md has no place for the tables: the lines {BEGIN!r} and {END!r}")
+        raise SystemExit(f"README.md has no place for the tables: it needs the lines {BEGIN!r} and {END!r}")
     README.write_text(f"{before}{BEGIN}\n\n{readme_tables()}\n\n{END}{after}")

@@ -1,4 +1,4 @@
-"""The demo application of ``make serve``: a front page that says what this is, and routes to try."""
+"""The demo application of ``make serve``: a front page that explains syncless, and routes to try."""
 
 import html
 import time
@@ -9,7 +9,8 @@ from syncless.wsgi import serve
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>syncless</title>
 <style>
-body {{ font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 3rem auto; padding: 0 1rem; color: #222 }}
+body {{ font: 16px/1.5 system-ui, sans-serif; color: #222 }}
+body {{ max-width: 46rem; margin: 3rem auto; padding: 0 1rem }}
 code, pre, td {{ font-family: ui-monospace, monospace; font-size: 14px }}
 table {{ border-collapse: collapse }} td, th {{ padding: .2rem 1rem .2rem 0; text-align: left }}
 a {{ color: #0645ad }}
@@ -18,11 +19,13 @@ a {{ color: #0645ad }}
 
 FRONT = """
 <h1>syncless</h1>
-<p>Ordinary blocking Python code at event-loop speed. This page comes from a WSGI application; each request runs in a
-<em>tasklet</em>, and whatever waits lets the others run. One thread, no callbacks, no <code>async</code>.</p>
+<p>Ordinary blocking Python code at event-loop speed. This page comes from a WSGI application. Each request
+runs in a <em>tasklet</em>, and a request that waits lets the others run. One thread, no callbacks, no
+<code>async</code>.</p>
 <ul>
 <li><a href="/hello">/hello</a>: the shortest answer</li>
-<li><a href="/slow?seconds=2">/slow?seconds=2</a>: sleeps, and holds up nobody: open it twice, and this page meanwhile</li>
+<li><a href="/slow?seconds=2">/slow?seconds=2</a>: sleeps without holding up other requests: open it twice,
+and this page meanwhile</li>
 <li><a href="/stream">/stream</a>: a line every half second, sent as it is made</li>
 <li><a href="/upload">/upload</a>: send a file and have its bytes counted while they arrive</li>
 <li><a href="/tasklets">/tasklets</a>: the live list of tasklets and what each waits for</li>
@@ -31,7 +34,9 @@ FRONT = """
 
 UPLOAD = """
 <h1>Upload</h1>
-<form method="post" enctype="application/octet-stream"><p><input type="file" id="file"> <button>Send</button></p></form>
+<form method="post" enctype="application/octet-stream">
+<p><input type="file" id="file"> <button>Send</button></p>
+</form>
 <pre id="result"></pre>
 <script>
 document.querySelector("form").onsubmit = async (event) => {
@@ -67,7 +72,7 @@ def slow(environ):
     except ValueError:
         return "400 Bad Request", "text/plain; charset=utf-8", [b"seconds must be a number\n"]
     syncless.sleep(seconds)
-    return text(f"slept {seconds:g} s, and held up nobody\n")
+    return text(f"slept {seconds:g} s without holding up other requests\n")
 
 
 def stream(environ):
@@ -94,14 +99,18 @@ def tasklets(environ):
     for tasklet in syncless.tasklets():
         waited = tasklet.waiting_seconds
         rows.append(
-            f"<tr><td>{html.escape(tasklet.name)}</td><td>{tasklet.status}</td><td>{tasklet.waiting_for or ''}</td>"
-            f"<td>{'' if waited is None else f'{waited:.3f} s'}</td></tr>"
+            f"<tr><td>{html.escape(tasklet.name)}</td><td>{tasklet.status}</td>"
+            f"<td>{tasklet.waiting_for or ''}</td><td>{'' if waited is None else f'{waited:.3f} s'}</td></tr>"
         )
     return page(
         "<h1>Tasklets</h1><table><tr><th>name</th><th>state</th><th>waits for</th><th>since</th></tr>"
         + "".join(rows)
         + '</table><p>Open <a href="/slow?seconds=10">/slow?seconds=10</a> in another tab and reload.</p>'
     )
+
+
+def missing(environ):
+    return "404 Not Found", "text/plain; charset=utf-8", [b"There is nothing here. The front page is /\n"]
 
 
 ROUTES = {
@@ -115,15 +124,7 @@ ROUTES = {
 
 
 def app(environ, start_response):
-    route = ROUTES.get(environ["PATH_INFO"])
-    if route is None:
-        status, kind, body = (
-            "404 Not Found",
-            "text/plain; charset=utf-8",
-            [b"There is nothing here. The front page is /\n"],
-        )
-    else:
-        status, kind, body = route(environ)
+    status, kind, body = ROUTES.get(environ["PATH_INFO"], missing)(environ)
     start_response(status, [("Content-Type", kind)])
     return body
 

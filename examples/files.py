@@ -44,8 +44,7 @@ def listing(path, wanted, start_response):
     with os.scandir(path) as entries:
         names = sorted(entry.name + ("/" if entry.is_dir() else "") for entry in entries)
     base = "/" + wanted.strip("/") + "/" if wanted.strip("/") else "/"
-    lines = [f'<li><a href="{quote(base + name)}">{escape(name)}</a>' for name in names]
+    lines = "".join(f'<li><a href="{quote(base + name)}">{escape(name)}</a>' for name in names)
+    title = escape(base)
     start_response("200 OK", [("Content-Type", "text/html; charset=utf-8")])
-    return [
-        f"<!doctype html><title>{escape(base)}</title><h1>{escape(base)}</h1><ul>{''.join(lines)}</ul>".encode()
-    ]
+    return [f"<!doctype html><title>{title}</title><h1>{title}</h1><ul>{lines}</ul>".encode()]

@@ -13,17 +13,23 @@ PAGE = b"""<!doctype html>
 <meta charset="utf-8">
 <title>syncless chat</title>
 <style>
-  body { font: 16px/1.5 system-ui, sans-serif; max-width: 40em; margin: 2em auto; padding: 0 1em; color: #222 }
+  body { font: 16px/1.5 system-ui, sans-serif; color: #222 }
+  body { max-width: 40em; margin: 2em auto; padding: 0 1em }
   #lines { border: 1px solid #ccc; border-radius: 6px; min-height: 15em; padding: .5em 1em; margin: 1em 0 }
   #lines p { margin: .2em 0 } .system { color: #888 }
-  form { display: flex; gap: .5em } input { flex: 1; font: inherit; padding: .4em } button { font: inherit; padding: .4em 1em }
+  form { display: flex; gap: .5em }
+  input { flex: 1; font: inherit; padding: .4em } button { font: inherit; padding: .4em 1em }
 </style>
 <h1>syncless chat</h1>
 <div id="lines" aria-live="polite"></div>
-<form><input id="text" autocomplete="off" placeholder="your name, then what you want to say" autofocus><button>Send</button></form>
+<form>
+<input id="text" autocomplete="off" placeholder="your name, then what you want to say" autofocus>
+<button>Send</button>
+</form>
 <script>
   const lines = document.getElementById("lines"), text = document.getElementById("text");
-  const socket = new WebSocket((location.protocol === "https:" ? "wss://" : "ws://") + location.host + "/room", "chat");
+  const scheme = location.protocol === "https:" ? "wss://" : "ws://";
+  const socket = new WebSocket(scheme + location.host + "/room", "chat");
   function show(line, kind) {
     const p = document.createElement("p");
     p.textContent = line;

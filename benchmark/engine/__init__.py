@@ -1,7 +1,8 @@
 """The engine beside others: what a switch, a spawn, a wake-up cost. Each library runs in processes of its
 own, in turn.
 
-``python -m benchmark.engine LIBRARY time|schedule|memory DIVISOR`` prints one JSON object: CPU ns per operation, or bytes per tasklet.
+``python -m benchmark.engine LIBRARY time|schedule|memory DIVISOR`` prints one JSON object: CPU ns per
+operation, or bytes per tasklet.
 """
 
 from __future__ import annotations

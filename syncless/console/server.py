@@ -184,8 +184,8 @@ class _Session:
 def _same_user(sock: socket.socket) -> bool:
     if not hasattr(socket, "SO_PEERCRED"):
         return True  # the mode of the directory keeps others out
-    ucred = struct.Struct("3i")
-    _, uid, _ = ucred.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, ucred.size))
+    credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, uid, _ = struct.unpack("3i", credentials)
     return uid in (os.getuid(), 0)
 
 

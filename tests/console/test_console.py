@@ -142,7 +142,7 @@ def test_only_the_same_user_and_only_once(served, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     (tmp_path / "syncless").mkdir(mode=0o777)
     (tmp_path / "syncless").chmod(0o777)
-    with pytest.raises(RuntimeError, match="only this user"):
+    with pytest.raises(RuntimeError, match="only you"):
         console.socket_path(1)
     (tmp_path / "syncless").chmod(0o700)
     assert console.socket_path(1) == str(tmp_path / "syncless" / "console-1")

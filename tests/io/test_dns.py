@@ -265,7 +265,7 @@ def test_resolv_conf(monkeypatch):
     question = wire.ask(wire.name_from("a.example"), (1,), True)[0]
     asked = wire.dns.message.from_wire(question.wire)
     assert asked.edns == 0 and asked.payload == wire.PAYLOAD and str(asked.question[0]) == "a.example. IN A"
-    with pytest.raises(ValueError, match="no domain name"):
+    with pytest.raises(ValueError, match="not a domain name"):
         wire.name_from("a" * 64)
 
 

@@ -69,7 +69,7 @@ def test_wrong_arguments(arguments, message):
 
 def test_help_and_version():
     done = run("--help")
-    assert done.returncode == 0 and "head_seconds=30.0" in done.stdout and "module:attribute" in done.stdout
+    assert done.returncode == 0 and "head_seconds (30 s)" in done.stdout and "module:attribute" in done.stdout
     assert run("--version").stdout.startswith("syncless ")
 
 
