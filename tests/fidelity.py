@@ -1,9 +1,10 @@
-"""The interpreter's own tests under patch_all(), beside the unpatched baseline: what passes without the patch
-must pass with it.
+"""The interpreter's own tests under patch_all(), beside the unpatched baseline: a test that passes without
+the patch must pass with it.
 
-``python -m tests.fidelity [MODULE ...]`` runs each module of Lib/test twice, in processes of their own, and prints per module what differs.
-`make fidelity` runs all of fidelity_modules.json. What is known to differ stands in fidelity_known.json with a reason; anything else is
-exit status 1. A test that hangs or ends its process is one that fails; the module goes on behind it.
+``python -m tests.fidelity [MODULE ...]`` runs each module of Lib/test twice, in separate processes, and
+prints the differences per module. `make fidelity` runs all of fidelity_modules.json. fidelity_known.json has
+the known differences with their reasons; for any other the exit status is 1. A test that hangs or ends its
+process counts as failed, and the module goes on behind it.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from typing import Any, NamedTuple
 KNOWN: dict[str, dict[str, Any]] = json.loads(
     (pathlib.Path(__file__).parent / "fidelity_known.json").read_text()
 )
-"""Test -> {"reason": ..., "hangs": true where it must not even be begun, "baseline": true where it cannot be run without the patch either}.
-A name that ends with a dot stands for all tests below it."""
+"""Test -> {"reason": ..., "hangs": true if it must not be started, "baseline": true if it cannot be run
+without the patch either}. A name that ends with a dot stands for all tests below it."""
 
 MODULES: dict[str, list[str]] = json.loads(
     (pathlib.Path(__file__).parent / "fidelity_modules.json").read_text()
@@ -70,11 +71,14 @@ class Result(unittest.TestResult):
         if error is not None:
             tell("fails", test.id(), (self.errors + self.failures)[-1][1])
 
+def is_named(name, test):
+    return test == name or name.endswith(".") and test.startswith(name)
+
 def chosen(suite):
     for test in suite:
         if isinstance(test, unittest.TestSuite):
             yield from chosen(test)
-        elif not any(test.id() == name or name.endswith(".") and test.id().startswith(name) for name in skipped):
+        elif not any(is_named(name, test.id()) for name in skipped):
             yield test
 
 whole = unittest.defaultTestLoader.loadTestsFromName("test." + module)
@@ -170,9 +174,8 @@ def main() -> int:
     )
     options = parser.parse_args()
     modules = options.modules or [*MODULES["quick"], *([] if options.quick else MODULES["slow"])]
-    print(
-        f"| Python {sys.version.split()[0]} | passes unpatched | patched, too | known differences | new differences | seconds |"
-    )
+    columns = ("passes unpatched", "also patched", "known differences", "new differences", "seconds")
+    print(f"| Python {sys.version.split()[0]} | {' | '.join(columns)} |")
     print("|---|---|---|---|---|---|")
 
     def both(module: str) -> tuple[Outcome, Outcome]:
@@ -200,9 +203,8 @@ def main() -> int:
                 flush=True,
             )
     if all_before:
-        print(
-            f"\n{all_kept} of {all_before} ({100 * all_kept / all_before:.1f} %) pass as they do without the patch."
-        )
+        share = f"{all_kept} of {all_before} ({100 * all_kept / all_before:.1f} %)"
+        print(f"\n{share} pass as they do without the patch.")
     if options.verbose:
         for test, trace in sorted(new.items()):
             print(f"\n=== {test}\n{trace}")

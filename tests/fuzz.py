@@ -1,10 +1,12 @@
-"""Invariant: whatever bytes come, and however they are split, each client gets the same well-formed answers
-and nobody else notices.
+"""Invariant: whatever bytes come, and however they are split, each client gets the same well-formed answers,
+and other clients notice nothing.
 
-``python -m tests.fuzz --seconds 60 --seed 1`` runs a server and hostile clients in one process and stops at the first violation, with the
-bytes that caused it and the seed that brings them back. `make fuzz` does so for ten minutes. In words, after every input:
+``python -m tests.fuzz --seconds 60 --seed 1`` runs a server and hostile clients in one process. It stops at
+the first violation, and prints the bytes that caused it and the seed that brings them back. `make fuzz` does
+so for ten minutes. After every input:
 
-- the answers are complete HTTP messages with statuses that the server may give, or the connection ends; never half a message;
+- the answers are complete HTTP messages with statuses that the server may give, or the connection ends;
+  there is never half a message;
 - the same bytes give the same answers whole, byte by byte and split at random;
 - nothing is reported as an error of the server, and a new client is served;
 - at the end no connection, buffer, deadline or tasklet is left.
@@ -55,9 +57,10 @@ WORDS += [
     b"Connection: keep-alive\r\n",
     b"\xff" * 9,
 ]
-WORDS += [
-    b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
-]
+WORDS.append(
+    b"Upgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+)
 WORDS += [
     b"x" * 300,
     b"99999999999999999999",
@@ -138,7 +141,7 @@ def late():
     raise RuntimeError("on purpose, in mid-stream")
 
 
-# -- input -------------------------------------------------------------------------------------------------------------------------
+# -- input -----------------------------------------------------------------------------------------
 
 
 def a_request(choose: random.Random) -> bytes:
@@ -198,7 +201,7 @@ def some_input(choose: random.Random) -> bytes:
     return mutated(data, choose)
 
 
-# -- output ------------------------------------------------------------------------------------------------------------------------
+# -- output ----------------------------------------------------------------------------------------
 
 
 def answers(data: bytes, ended_by_reset: bool) -> list[tuple[int, bytes]]:
@@ -327,9 +330,8 @@ class Fuzzer:
             # what both have
             shared = min(len(again), len(whole))
             if [status for status, _ in again[: shared - 1]] != [status for status, _ in whole[: shared - 1]]:
-                raise Violation(
-                    f"split at {[len(piece) for piece in split][:20]} it says {again[:9]!r}, whole {whole[:9]!r}"
-                )
+                sizes = [len(piece) for piece in split][:20]
+                raise Violation(f"split at {sizes} it says {again[:9]!r}, whole {whole[:9]!r}")
             if len(again) != len(whole) and not self.resets(whole, again):
                 raise Violation(
                     f"split it gives {len(again)} answers, whole {len(whole)}: {again!r} {whole!r}"
@@ -399,9 +401,8 @@ class Fuzzer:
                     self.look_around()
                 if time.monotonic() - told > 10:
                     told = time.monotonic()
-                    say(
-                        f"{self.inputs} inputs, {self.server.requests} requests, {told - started:.0f} of {seconds:.0f} s"
-                    )
+                    passed = f"{told - started:.0f} of {seconds:.0f} s"
+                    say(f"{self.inputs} inputs, {self.server.requests} requests, {passed}")
             self.at_the_end()
         except BaseException as error:
             raise Violation(f"seed {self.seed}, input {self.inputs}: {error}\n{data!r}") from error

@@ -1,16 +1,17 @@
 """Invariant: after minutes of good and bad clients, kills and reloads nothing is lost and nothing is left.
 
-``python -m tests.soak --seconds 180`` starts a server (HTTP and HTTPS on one port, WebSockets, access log) and clients of every kind, and
-meanwhile reloads certificates, renames log files and kills requests. At the end:
+``python -m tests.soak --seconds 180`` starts a server (HTTP and HTTPS on one port, WebSockets, access log)
+and clients of every kind. Meanwhile it reloads certificates, renames log files and kills requests. At the
+end:
 
-- every request of a client that behaves was answered, rightly;
+- every request of a well-behaved client was answered correctly;
 - the server owns no connection, buffer, deadline or running request but the one that asks;
-- its memory is what it was after the first quarter, give or take some megabytes;
+- its memory is within some megabytes of that after the first quarter;
 - each answered request has its line in the access logs;
-- it stops on SIGTERM with exit status 0 and has nothing to complain of.
+- it stops on SIGTERM with exit status 0 and no complaint.
 
-For a quarter of the time more, behind nginx and then HAProxy if they are installed, clients POST to two
-workers that are reloaded, recycled and killed: reloading and recycling lose nothing, a killed worker loses
+For another quarter of the time, behind nginx and then HAProxy if they are installed, clients POST to two
+workers that are reloaded, recycled and killed. Reloading and recycling lose nothing; a killed worker loses
 the requests that were in it.
 """
 
@@ -38,7 +39,8 @@ from syncless.wsgi import Server, serving
 from tests.proxied import COMMANDS, Proxied, missing
 
 GROWTH = 8 << 20 if "ASAN_OPTIONS" not in os.environ else 1 << 40
-"""Bytes of private memory that may come on top after the first quarter: allocators keep some pages. AddressSanitizer keeps all of them."""
+"""Bytes by which private memory may grow after the first quarter: allocators keep some pages, and
+AddressSanitizer keeps all."""
 
 
 def application(environ, start_response):
@@ -103,7 +105,7 @@ def serve(folder: str) -> None:
     )
 
 
-# -- clients -----------------------------------------------------------------------------------------------------------------------
+# -- clients ---------------------------------------------------------------------------------------
 
 
 class Soak:
@@ -161,9 +163,9 @@ class Soak:
         for number in range(self.choose.randint(1, 20)):
             path = self.choose.choice(("/", "/sleep", "/echo", "/stream", "/big" if number % 7 == 0 else "/"))
             body = os.urandom(self.choose.choice((0, 10, 5000, 200_000))) if path == "/echo" else b""
-            head = f"POST {path} HTTP/1.1\r\nHost: a\r\nX-Count: yes\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            head = f"POST {path} HTTP/1.1\r\nHost: a\r\nX-Count: yes\r\nContent-Length: {len(body)}\r\n\r\n"
             try:
-                client.sendall(head + body)
+                client.sendall(head.encode() + body)
                 status, answer, buffer = self.read_answer(client, buffer)
             except (ConnectionError, OSError) as error:
                 if number and isinstance(
@@ -284,7 +286,7 @@ class Soak:
                 syncless.sleep(0.01)
             self.counts["reloads"] += 1
 
-    # -- the end -------------------------------------------------------------------------------------------------------------------
+    # -- the end -----------------------------------------------------------------------------------
 
     def memory(self) -> int:
         total = 0
@@ -335,30 +337,22 @@ class Soak:
         assert logged["yes 200"] >= self.counts["good"], (
             f"{self.counts['good']} were answered, {logged['yes 200']} are logged"
         )
-        say(
-            f"memory has changed by {grown:,} bytes; {logged['yes 200']:,} lines in {self.counts['reloads'] + 1} log files"
-        )
+        files = f"{self.counts['reloads'] + 1} log files"
+        say(f"memory has changed by {grown:,} bytes; {logged['yes 200']:,} lines in {files}")
         return self.counts
 
 
 def soak_behind(kind: str, seconds: float, say=print) -> Counter[str]:
     """Reloads without end, recycles each worker after some thousand requests, and at last kills one."""
     with tempfile.TemporaryDirectory() as folder:
-        with Proxied(
-            kind,
-            pathlib.Path(folder) / "proxied",
-            "-l",
-            "worker_requests=3000",
-            "-l",
-            "worker_requests_jitter=2000",
-        ) as running:
+        limits = ("-l", "worker_requests=3000", "-l", "worker_requests_jitter=2000")
+        with Proxied(kind, pathlib.Path(folder) / "proxied", *limits) as running:
             ends = time.monotonic() + seconds
             while time.monotonic() < ends:
                 running.reload()
                 syncless.sleep(running.choose.random())
-            assert not running.lost, (
-                f"{kind}: {len(running.lost)} of {running.counts['answered']} requests were lost: {running.lost[:3]}"
-            )
+            lost = f"{len(running.lost)} of {running.counts['answered']} requests"
+            assert not running.lost, f"{kind}: {lost} were lost: {running.lost[:3]}"
             victim = min(running.workers())
             os.kill(victim, signal.SIGKILL)
             running.until(
@@ -369,9 +363,8 @@ def soak_behind(kind: str, seconds: float, say=print) -> Counter[str]:
                 f"{kind}: a killed worker has lost {len(running.lost)} requests"
             )
         counts = ", ".join(f"{count:,} {what}" for what, count in sorted(running.counts.items()))
-        say(
-            f"behind {kind}: {counts}, {len(running.pids)} workers, {len(running.lost)} lost by the one that was killed"
-        )
+        lost = f"{len(running.lost)} lost by the killed one"
+        say(f"behind {kind}: {counts}, {len(running.pids)} workers, {lost}")
         return running.counts
 
 

@@ -173,7 +173,8 @@ def test_a_server_is_asked_by_its_number(tmp_path):
         asked = syncless.run_in_thread(
             subprocess.run,
             [sys.executable, "-m", "syncless", "console", str(server.pid)],
-            input="import sys\nfor name in ('a', 'b'):\n    print(name)\n\nprint('syncless.wsgi' in sys.modules)",
+            input="import sys\nfor name in ('a', 'b'):\n    print(name)\n\n"
+            "print('syncless.wsgi' in sys.modules)",
             env=environment(tmp_path),
             capture_output=True,
             text=True,
@@ -212,7 +213,8 @@ def test_statements_see_and_change_the_names_of_the_program(tmp_path):
         asked = syncless.run_in_thread(
             subprocess.run,
             [sys.executable, "-m", "syncless", "console", str(program.pid)],
-            input="early\n'rest' in dir()\ncount += 1\nlater = [tell() for _ in 'a']\ndebug.__name__\nrest.set()",
+            input="early\n'rest' in dir()\ncount += 1\n"
+            "later = [tell() for _ in 'a']\ndebug.__name__\nrest.set()",
             env=environment(tmp_path),
             capture_output=True,
             text=True,

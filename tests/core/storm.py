@@ -1,8 +1,8 @@
 """A storm: tasklets use every primitive, while others throw exceptions at them and nested time limits ring,
 often at once.
 
-``python -m tests.core.storm FIRST LAST`` runs the storms of those seeds and prints what went wrong, with the seed. Under virtual_clock.c
-the same seed makes the same storm on any machine.
+``python -m tests.core.storm FIRST LAST`` runs the storms of those seeds and prints each failure with its
+seed. Under virtual_clock.c the same seed makes the same storm on any machine.
 
 Held to be true, at each wait and at the end:
 

@@ -1,4 +1,5 @@
-"""A Python whose objects have another layout is refused by name. Each program lies about one kind of object."""
+"""A Python whose objects have another layout is refused by name. Each program lies about one kind of
+object."""
 
 import subprocess
 import sys
@@ -60,6 +61,8 @@ LIES = {
 @pytest.mark.parametrize("kind", LIES)
 def test_unknown_layout_is_refused_by_name(kind):
     program = "import textwrap; exec(textwrap.dedent('''" + LIES[kind] + "'''))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd="/")
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd="/"
+    )
     told = f"ImportError: this Python's {kind} have an unknown layout; syncless supports CPython 3.10 to 3.13"
     assert done.returncode == 1 and told in done.stderr, done.stderr

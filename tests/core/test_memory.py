@@ -18,7 +18,8 @@ def megabytes():
 
 def waits(depth, event):
     kept = [str(number) for number in range(50)]
-    sorted([0], key=lambda _: waits(depth - 1, event) or 0) if depth else event.wait()     # each depth is a piece of C stack
+    # each depth is a piece of C stack
+    sorted([0], key=lambda _: waits(depth - 1, event) or 0) if depth else event.wait()
 
 dice = random.Random(1)
 before, after = megabytes(), []

@@ -19,7 +19,7 @@ from tests.core.model import CHANNELS, modelled
 
 HERE = pathlib.Path(__file__).parent
 GAP = 0.001
-"""Milliseconds that two events of a program are apart at least, or it is not used: times are rounded to nanoseconds."""
+"""Smallest distance of two events in a program, in milliseconds: times are rounded to nanoseconds."""
 
 PART = 2500
 """Seeds that a process compares."""

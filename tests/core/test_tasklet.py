@@ -336,7 +336,11 @@ def test_exit_and_interrupt_reach_the_main_tasklet(raised, code):
 
 
 def test_the_process_ends_with_its_main_tasklet():
-    program = "import syncless\nfor i in range(5): syncless.spawn(syncless.sleep, 100)\nsyncless.sleep(0.01)\nprint('end')"
+    program = (
+        "import syncless\n"
+        "for i in range(5): syncless.spawn(syncless.sleep, 100)\n"
+        "syncless.sleep(0.01)\nprint('end')"
+    )
     done = subprocess.run(
         [sys.executable, "-X", "dev", "-c", program], capture_output=True, timeout=20, text=True
     )

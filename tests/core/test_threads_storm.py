@@ -115,7 +115,7 @@ class Storm:
         self.steady_done, self.censuses, self.errors = [], [], []
         self.ready, self.over = threading.Barrier(THREADS), Event()
 
-    # -- what a tasklet does ---------------------------------------------------------------------------------------------------
+    # -- what a tasklet does -----------------------------------------------------------------------
 
     def hold(self, name, guard):
         with guard:
@@ -221,7 +221,7 @@ class Storm:
             tasklet.kill()
         self.censuses.append(syncless.current_loop().census())
 
-    # -- the whole -------------------------------------------------------------------------------------------------------------
+    # -- the whole ---------------------------------------------------------------------------------
 
     def run(self):
         threads = [threading.Thread(target=self.thread, args=(number,)) for number in range(THREADS)]

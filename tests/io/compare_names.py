@@ -1,8 +1,9 @@
 """Our answers beside the C library's, with the same configuration: run by test_dns.py in a mount and network
 namespace of its own.
 
-``unshare --mount --net python -m tests.io.compare_names FOLDER``: FOLDER/{hosts,nsswitch.conf,resolv.conf} become those of /etc, and a name
-server listens on 127.0.0.1:53. Prints JSON: how many calls were compared, and those that differ.
+``unshare --mount --net python -m tests.io.compare_names FOLDER``: FOLDER/{hosts,nsswitch.conf,resolv.conf}
+become those of /etc, and a name server listens on 127.0.0.1:53. Prints JSON: the number of calls that were
+compared, and the calls that differ.
 """
 
 import fcntl

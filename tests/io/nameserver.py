@@ -1,7 +1,7 @@
 """A name server for the tests, in tasklets: answers from a table, and misbehaves where the name asks for it.
 
-``python -m tests.io.nameserver PORT`` runs one for ever that answers any name, after 0.1 s if it begins with "slow";
-``python -m tests.io.nameserver PORT zone`` one that answers from the table.
+``python -m tests.io.nameserver PORT`` runs one for ever that answers any name, after 0.1 s if the name begins
+with "slow". ``python -m tests.io.nameserver PORT zone`` runs one that answers from the table.
 """
 
 import socket as stdlib

@@ -228,7 +228,7 @@ def test_sources_that_only_the_c_library_knows(server, files, monkeypatch):
     assert len(asked) >= 2 and server.asked == []
     dns.use("thread")
     assert dns.getaddrinfo("inhosts.example", 80)[0][3] == "C"
-    with pytest.raises(ValueError, match="'dns' and 'thread'"):
+    with pytest.raises(ValueError, match="choose 'dns' or 'thread'"):
         dns.use("other")
 
 
@@ -347,7 +347,8 @@ class SlowDisk:
         if name == "dns":
             time.sleep(2)
 sys.meta_path.insert(0, SlowDisk)
-dns.configure(hosts=sys.argv[1] + "/hosts", nsswitch=sys.argv[1] + "/nsswitch", resolv_conf=sys.argv[1] + "/resolv", port=int(sys.argv[2]))
+hosts, nsswitch, resolv_conf = (f"{sys.argv[1]}/{name}" for name in ("hosts", "nsswitch", "resolv"))
+dns.configure(hosts=hosts, nsswitch=nsswitch, resolv_conf=resolv_conf, port=int(sys.argv[2]))
 stalls, last = [], time.perf_counter()
 def tick():
     global last

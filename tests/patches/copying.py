@@ -117,9 +117,8 @@ def beside_a_lock(psycopg2, connect):
     COPY."""
     holder, copier, third, watcher = (connect() for _ in range(4))
     cursor = holder.cursor()
-    cursor.execute(
-        "DROP TABLE IF EXISTS locked, other; CREATE TABLE locked (number int); CREATE TABLE other (number int)"
-    )
+    cursor.execute("DROP TABLE IF EXISTS locked, other")
+    cursor.execute("CREATE TABLE locked (number int); CREATE TABLE other (number int)")
     holder.commit()
     cursor.execute("LOCK TABLE locked")
 

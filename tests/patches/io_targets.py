@@ -180,7 +180,10 @@ def eventfd():
 def lock_of_another(take, mine):
     """A child has the lock for a while."""
     path = fresh("lock")
-    program = f"import fcntl, os, time; file = open({path!r}, 'w'); {take}; print('mine', flush=True); time.sleep({WAIT})"
+    program = (
+        f"import fcntl, os, time; file = open({path!r}, 'w'); {take}; "
+        f"print('mine', flush=True); time.sleep({WAIT})"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as child:
@@ -197,8 +200,8 @@ def database_of_another():
     with sqlite3.connect(path) as made:
         made.execute("CREATE TABLE t (n)")
     program = (
-        f"import sqlite3, time; c = sqlite3.connect({path!r}, isolation_level=None); c.execute('BEGIN EXCLUSIVE'); "
-        f"print('mine', flush=True); time.sleep({WAIT}); c.execute('COMMIT')"
+        f"import sqlite3, time; c = sqlite3.connect({path!r}, isolation_level=None); "
+        f"c.execute('BEGIN EXCLUSIVE'); print('mine', flush=True); time.sleep({WAIT}); c.execute('COMMIT')"
     )
     try:
         with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as child:
@@ -210,10 +213,15 @@ def database_of_another():
         os.unlink(path)
 
 
+def counting(first, last):
+    """A common table expression of SQL that takes long."""
+    return f"WITH RECURSIVE n(i) AS (SELECT {first} UNION ALL SELECT i + 1 FROM n WHERE i < {last})"
+
+
 def long_statement():
     connection = sqlite3.connect(":memory:")
     last = int(200_000 * SCALE)
-    total = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {last}) SELECT max(i) = {last} FROM n"
+    total = f"{counting('1', last)} SELECT max(i) = {last} FROM n"
     started = time.monotonic()
     while time.monotonic() - started < WAIT:
         found = connection.execute(total).fetchone()
@@ -224,12 +232,11 @@ def slow_rows():
     """Each takes a third of WAIT and more."""
     connection = sqlite3.connect(":memory:")
     last = int(1_500_000 * SCALE)
-    total = f"(WITH RECURSIVE n(i) AS (SELECT x.n UNION ALL SELECT i + 1 FROM n WHERE i < {last}) SELECT max(i) = {last} FROM n)"
+    total = f"({counting('x.n', last)} SELECT max(i) = {last} FROM n)"
+    four = "SELECT 1 AS n UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4"
     started, found = time.monotonic(), []
     while time.monotonic() - started < WAIT:
-        cursor = connection.execute(
-            f"SELECT {total} FROM (SELECT 1 AS n UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4) AS x"
-        )
+        cursor = connection.execute(f"SELECT {total} FROM ({four}) AS x")
         found = [cursor.fetchone(), next(cursor), *cursor.fetchmany(1), *cursor.fetchall()]
     return found
 

@@ -12,8 +12,8 @@ import time
 import syncless
 
 WAITS = 0.3, 0.3, 0.3, 1.0, 3.0, 9.0
-"""Seconds that the programs under test wait, one attempt after the other: a page that must come from the disk is not counted by the
-kernel, and may be there the next time."""
+"""Seconds that the programs under test wait, one attempt after the other. The kernel does not count a page
+that must come from the disk; the next time it may be in memory."""
 WAIT = float(os.environ.get("SYNCLESS_TEST_WAIT", WAITS[0]))
 """The length of the waits in this program, in seconds."""
 WORST = 0.05

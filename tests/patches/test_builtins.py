@@ -9,7 +9,8 @@ def test_functions_in_the_place_of_builtins_are_builtins():
     assert (
         run_python("""
 import inspect, pickle, sys
-import _thread, builtins, fcntl, os, posix, select, signal, socket, sqlite3, threading, time, types, zlib, hashlib, bz2, lzma
+import _thread, builtins, bz2, fcntl, hashlib, lzma, os, posix, select, signal, socket
+import sqlite3, threading, time, types, zlib
 modules = (_thread, builtins, fcntl, os, posix, select, signal, socket, threading, time, zlib)
 before = {(module, name): value for module in modules for name, value in vars(module).items()
           if isinstance(value, types.BuiltinFunctionType)}
@@ -28,7 +29,7 @@ for (module, name), new in changed.items():
     taken = type("Taker", (), {"taken": new})
     assert taken().taken is new, what
     builtin = inspect.isbuiltin(new)
-    assert builtin or not hasattr(type(new), "__get__"), what       # the latter decide for each call where it is made
+    assert builtin or not hasattr(type(new), "__get__"), what   # the latter choose a thread for each call
     for key in ("__name__", "__qualname__", "__doc__", *(["__module__"] if builtin else [])):
         assert getattr(new, key) == getattr(old, key), (what, key)
     assert signature(new) == signature(old), (what, signature(new), signature(old))
@@ -60,8 +61,8 @@ def outcome(function, *arguments):
         return function(*arguments)
     except Exception as error:
         return type(error).__name__, str(error)
-for timeout in (1e30, 2**31, 2**31 - 2000.5, 2**40, 2**63, 2**64, -1e30, -2**40, -(2**70), float("nan"), float("inf"),
-                float("-inf"), "x", b"", [], 0, 0.0, False, object, -1 - 0j):
+for timeout in (1e30, 2**31, 2**31 - 2000.5, 2**40, 2**63, 2**64, -1e30, -2**40, -(2**70), float("nan"),
+                float("inf"), float("-inf"), "x", b"", [], 0, 0.0, False, object, -1 - 0j):
     with select.epoll() as epoll:
         right = sys.stdout.fileno()
         poll = select.poll()

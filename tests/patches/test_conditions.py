@@ -55,13 +55,14 @@ print("done")
 """)
 
 
-def test_whoever_waits_is_woken_and_room_is_kept():
+def test_waiters_are_woken_and_capacity_is_kept():
     run_program("""
 import queue, threading, time
 early, early_event = queue.Queue(2), threading.Event()
 from syncless.patches import patch_all
 patch_all()
-for items, event in ((early, early_event), (queue.Queue(2), threading.Event()), (queue.LifoQueue(2), threading.Event())):
+for items in (early, queue.Queue(2), queue.LifoQueue(2)):
+    event = early_event if items is early else threading.Event()
     got, put = [], []
     def consume():
         while (item := items.get(timeout=20)) is not None:
@@ -76,7 +77,8 @@ for items, event in ((early, early_event), (queue.Queue(2), threading.Event()), 
             assert len(items.queue) <= 2
             if number % 7 == 0:
                 time.sleep(0)
-    threads = [threading.Thread(target=consume)] + [threading.Thread(target=produce, args=(first,)) for first in (0, 100, 200)]
+    threads = [threading.Thread(target=consume)]
+    threads += [threading.Thread(target=produce, args=(first,)) for first in (0, 100, 200)]
     for thread in threads: thread.start()
     for thread in threads[1:]: thread.join()
     items.join()
@@ -86,7 +88,7 @@ for items, event in ((early, early_event), (queue.Queue(2), threading.Event()), 
     assert event.wait(20)
     event.clear()
     assert not event.wait(0)
-    # whoever holds the lock keeps the others out
+    # the holder of the lock keeps others out
     with items.mutex:
         thread = threading.Thread(target=items.put, args=("late",))
         thread.start()
@@ -110,7 +112,12 @@ def test_a_loop_that_never_waits_lets_others_run():
 import queue, threading
 from syncless.patches import patch_all
 patch_all()
-for step in (lambda: items.put(items.get()), lambda: items.put_nowait(items.get_nowait()), lambda: event.set() or event.wait()):
+steps = (
+    lambda: items.put(items.get()),
+    lambda: items.put_nowait(items.get_nowait()),
+    lambda: event.set() or event.wait(),
+)
+for step in steps:
     items, event, stop = queue.Queue(), threading.Event(), []
     items.put(0)
     thread = threading.Thread(target=stop.append, args=(True,))
@@ -142,7 +149,8 @@ def program():
                 seen.append(attempt(condition.wait, *arguments))
             for arguments in ((), (0,), (-1,), (2.5,), ("all",)):
                 seen.append(attempt(condition.notify, *arguments))
-            seen.append((attempt(condition.notify_all), condition.wait_for(lambda: False, 0.001), condition.wait_for(lambda: 5)))
+            seen.append(attempt(condition.notify_all))
+            seen += [condition.wait_for(lambda: False, 0.001), condition.wait_for(lambda: 5)]
             assert not condition._waiters
         assert condition.acquire(False)
         condition.release()
@@ -315,7 +323,8 @@ if hasattr(queue.Queue, "shutdown"):                    # Python 3.13
     for kind in (queue.Queue, queue.LifoQueue):
         empty, full = kind(), kind(1)
         full.put(0)
-        waiting = [syncless.spawn(refused, empty.get, timeout=20), syncless.spawn(refused, empty.get), syncless.spawn(refused, full.put, 1)]
+        waiting = [syncless.spawn(refused, empty.get, timeout=20)]
+        waiting += [syncless.spawn(refused, empty.get), syncless.spawn(refused, full.put, 1)]
         syncless.sleep(0)
         empty.shutdown()
         full.shutdown()

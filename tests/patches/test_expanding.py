@@ -21,16 +21,20 @@ PROGRAM = """
         try: zlib.decompress(wrong)
         except zlib.error: pass
         else: raise AssertionError
-    for make, module, none in ((zlib.decompressobj, zlib, 0), (bz2.BZ2Decompressor, bz2, -1), (lzma.LZMADecompressor, lzma, -1)):
+    for make, module, none in ((zlib.decompressobj, zlib, 0), (bz2.BZ2Decompressor, bz2, -1),
+                               (lzma.LZMADecompressor, lzma, -1)):
         packed = module.compress(large) + b"more"
         unpacker = make()
-        assert threads(unpacker.decompress, packed) == (1, large) and unpacker.eof and unpacker.unused_data == b"more"
+        assert threads(unpacker.decompress, packed) == (1, large)
+        assert unpacker.eof and unpacker.unused_data == b"more"
         unpacker = make()
         assert threads(unpacker.decompress, packed, max_length=1000) == (0, bytes(1000)) and not unpacker.eof
         rest = getattr(unpacker, "unconsumed_tail", b"")
         assert threads(unpacker.decompress, rest, none) == (1, bytes(5_000_000 - 1000)) and unpacker.eof
         unpacker, found = make(), b""
-        for at in range(0, len(packed), 7): found += b"" if unpacker.eof else unpacker.decompress(packed[at : at + 7])
+        for at in range(0, len(packed), 7):
+            if not unpacker.eof:
+                found += unpacker.decompress(packed[at : at + 7])
         assert found == large
 """
 

@@ -82,17 +82,20 @@ def test_types_and_errors_are_the_same(tmp_path):
     import builtins, io, os, pathlib, pickle, sys, inspect
     path = sys.argv[1] + "/file"
     with open(path, "w") as file:
-        assert type(file) is io.TextIOWrapper and type(file.buffer) is io.BufferedWriter and type(file.buffer.raw) is io.FileIO
+        kinds = [type(each) for each in (file, file.buffer, file.buffer.raw)]
+        assert kinds == [io.TextIOWrapper, io.BufferedWriter, io.FileIO]
         assert file.write("hello") == 5
     with open(path, "rb", buffering=0) as file:
-        assert type(file) is io.FileIO and file.read(2) == b"he" and file.tell() == 2 and file.readall() == b"llo"
+        assert type(file) is io.FileIO
+        assert file.read(2) == b"he" and file.tell() == 2 and file.readall() == b"llo"
         try: file.write(b"x")
         except io.UnsupportedOperation: pass
         else: raise AssertionError
     for call, error in (
-        (lambda: open("/nonexistent/file"), FileNotFoundError), (lambda: open(sys.argv[1]), IsADirectoryError),
-        (lambda: open(path, "x"), FileExistsError), (lambda: open(path, "q"), ValueError), (lambda: os.listdir(path), NotADirectoryError),
-        (lambda: os.mkdir(sys.argv[1]), FileExistsError), (lambda: file.read(), ValueError), (lambda: open("a\\0b"), ValueError),
+        (lambda: open("/nonexistent/file"), FileNotFoundError), (lambda: open(path, "q"), ValueError),
+        (lambda: open(sys.argv[1]), IsADirectoryError), (lambda: open(path, "x"), FileExistsError),
+        (lambda: os.listdir(path), NotADirectoryError), (lambda: os.mkdir(sys.argv[1]), FileExistsError),
+        (lambda: file.read(), ValueError), (lambda: open("a\\0b"), ValueError),
         (lambda: os.close(9999), OSError), (lambda: os.fsync(9999), OSError), (lambda: os.stat(), TypeError),
         (lambda: io.FileIO(), TypeError), (lambda: open(9999), OSError),
     ):
@@ -100,9 +103,11 @@ def test_types_and_errors_are_the_same(tmp_path):
             try: call()
             except error as caught: assert type(caught) is error, caught
             else: raise AssertionError(call)
-    assert os.stat in os.supports_dir_fd and os.listdir in os.supports_fd and os.stat in os.supports_follow_symlinks
+    assert os.stat in os.supports_dir_fd and os.listdir in os.supports_fd
+    assert os.stat in os.supports_follow_symlinks
     assert pickle.loads(pickle.dumps(os.stat)) is os.stat and os.stat.__name__ == "stat"
-    assert str(inspect.signature(os.stat)).startswith("(path") and "stat" in repr(os.stat) and callable(os.stat)
+    assert str(inspect.signature(os.stat)).startswith("(path")
+    assert "stat" in repr(os.stat) and callable(os.stat)
     assert pathlib.Path(path).read_text() == "hello"
     with open(path, opener=lambda name, flags: os.open(name, flags)) as file:
         assert file.read() == "hello"
@@ -197,14 +202,15 @@ def test_everything_is_given_back():
     import _io, builtins, fcntl, io, mmap, os, sqlite3, tempfile, zlib, hashlib
     def state():
         found = {}
-        for owner in (_io.FileIO, _io.BufferedReader, _io.BufferedWriter, _io.BufferedRandom, os.DirEntry, mmap.mmap, sqlite3.Connection,
-                      sqlite3.Cursor, tempfile._TemporaryFileCloser):
+        closer = tempfile._TemporaryFileCloser
+        for owner in (_io.FileIO, _io.BufferedReader, _io.BufferedWriter, _io.BufferedRandom, os.DirEntry,
+                      mmap.mmap, sqlite3.Connection, sqlite3.Cursor, closer):
             found.update({(owner.__qualname__, name): value for name, value in vars(owner).items()})
         for module in (os, builtins, fcntl, sqlite3, zlib, hashlib):
             found.update({(module.__name__, name): value for name, value in vars(module).items()})
         for name in ("supports_dir_fd", "supports_effective_ids", "supports_fd", "supports_follow_symlinks"):
             found[name] = frozenset(getattr(os, name))
-        defaults = {name: getattr(value, "__defaults__", None) for name, value in vars(tempfile._TemporaryFileCloser).items()}
+        defaults = {name: getattr(value, "__defaults__", None) for name, value in vars(closer).items()}
         return found, defaults
     before, defaults = state()
     with patched(cpu=True):
@@ -230,8 +236,10 @@ def test_sqlite_in_several_tasklets(tmp_path):
     with sqlite3.connect(path) as made: made.execute("CREATE TABLE t (n)")
     made.close()
     def work(number):
-        arguments = (30.0, 0, None, True) if sys.version_info < (3, 12) else ()     # deprecated since
-        connection = sqlite3.connect(path, *arguments, **({} if arguments else {"timeout": 30, "isolation_level": None}))
+        if sys.version_info < (3, 12):      # deprecated since
+            connection = sqlite3.connect(path, 30.0, 0, None, True)
+        else:
+            connection = sqlite3.connect(path, timeout=30, isolation_level=None)
         for turn in range(5):
             connection.execute("INSERT INTO t VALUES (?)", (number,))
         connection.close()
@@ -274,8 +282,8 @@ def test_wrong_uses_of_locks(tmp_path):
             try: fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError: pass
             else: raise AssertionError
-    for call in (lambda: fcntl.flock(file, fcntl.LOCK_EX), lambda: fcntl.flock("x", 2), lambda: fcntl.flock(9999, 2)):
-        try: call()
+    for wrong in (file, "x", 9999):
+        try: fcntl.flock(wrong, fcntl.LOCK_EX)
         except (ValueError, TypeError, OSError, AttributeError): pass
         else: raise AssertionError
     assert fcntl.fcntl(0, fcntl.F_GETFD) >= 0

@@ -75,7 +75,10 @@ def test_other_libraries_derive_keys_in_threads(when):
     for name in ("bcrypt", "argon2", "cryptography"):
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed: pip install --group clients")
-    imports = "import bcrypt, argon2; from cryptography.hazmat.primitives.kdf import pbkdf2, scrypt, argon2 as argon"
+    imports = (
+        "import bcrypt, argon2; "
+        "from cryptography.hazmat.primitives.kdf import pbkdf2, scrypt, argon2 as argon"
+    )
     check(
         COUNT
         + """

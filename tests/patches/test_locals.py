@@ -18,7 +18,8 @@ class Thing: pass
 
 import syncless
 from syncless.patches import patch_all, unpatch
-parked = syncless.spawn(lambda: (syncless.sleep(0.05), early.value)[1])     # waits already when the patch is made
+# it waits already when the patch is made
+parked = syncless.spawn(lambda: (syncless.sleep(0.05), early.value)[1])
 syncless.sleep(0)
 patch_all()
 late = threading.local()
@@ -34,7 +35,8 @@ def work(number):
     del thing
     for _ in range(3):
         time.sleep(0.001 * (number % 3))
-        assert early.value == late.value == number and counted.count == 5 + number and things[number]() is late.thing
+        assert early.value == late.value == number
+        assert counted.count == 5 + number and things[number]() is late.thing
     seen.append(number)
 threads = [threading.Thread(target=work, args=(number,)) for number in range(50)]
 for thread in threads: thread.start()

@@ -98,5 +98,11 @@ assert modules["lazy"].sleep is time.sleep is original[0] and not is_changed()
 
 def test_package_py():
     pytest.importorskip("py.error", reason="a package whose modules make names on demand: pip install py")
-    program = "import sys, py\nfrom syncless.patches import patch_all\npatch_all()\nimport time\nprint(py.path.local('/').check())"
+    program = """
+import sys, py
+from syncless.patches import patch_all
+patch_all()
+import time
+print(py.path.local('/').check())
+"""
     assert run_python(program) == "True\n"

@@ -19,8 +19,8 @@ import concurrent.futures, socket, subprocess, sys, threading, time
 {imports}
 listener = socket.create_server(("127.0.0.1", 0))
 sock, peer = socket.socketpair()
-names = dict(globals(), address=listener.getsockname(), f=lambda number: number + 1, slow=lambda: time.sleep(30), done=lambda tasklet: None,
-             app=lambda environ, start_response: [])
+names = dict(globals(), address=listener.getsockname(), f=lambda number: number + 1,
+             slow=lambda: time.sleep(30), done=lambda tasklet: None, app=lambda environ, start_response: [])
 for line in {lines!r}:
     names.setdefault("event", {event} if {event_needs!r} in sys.modules else None)
     started = time.monotonic()

@@ -11,8 +11,20 @@ import syncless
 
 START = {"gevent": "gevent.spawn(int).join()", "eventlet": "eventlet.spawn(int).wait()"}
 PROGRAMS = {
-    "patched": "from syncless.patches import patch_all\npatch_all()\nimport {library}\nprint('imported', flush=True)\n{start}",
-    "imported before": "import {library}\nfrom syncless.patches import patch_all\npatch_all()\nprint('imported', flush=True)\n{start}",
+    "patched": """
+from syncless.patches import patch_all
+patch_all()
+import {library}
+print('imported', flush=True)
+{start}
+""",
+    "imported before": """
+import {library}
+from syncless.patches import patch_all
+patch_all()
+print('imported', flush=True)
+{start}
+""",
     "in a thread": """
 from syncless.patches import patch_all
 patch_all()

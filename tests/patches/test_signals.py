@@ -83,9 +83,11 @@ signal.signal(signal.SIGUSR1, early)
 from syncless.patches import patch_all, unpatch
 patch_all()
 def late(number, frame): pass
-assert signal.getsignal(signal.SIGUSR1) is early and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+assert signal.getsignal(signal.SIGUSR1) is early
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 assert signal.signal(signal.SIGUSR1, late) is early and signal.getsignal(signal.SIGUSR1) is late
-assert signal.signal(signal.SIGUSR2, signal.SIG_IGN) is signal.SIG_DFL and signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN
+assert signal.signal(signal.SIGUSR2, signal.SIG_IGN) is signal.SIG_DFL
+assert signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN
 unpatch()
 assert signal.getsignal(signal.SIGUSR1) is late and signal.signal(signal.SIGUSR1, signal.SIG_DFL) is late
 assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -212,7 +214,8 @@ assert seen == one * 2, seen
 assert signal.getsignal(signal.SIGUSR1) is mine and signal.signal(signal.SIGUSR1, signal.SIG_IGN) is mine
 def fork():
     if (child := os.fork()) == 0:
-        os._exit(5 if signal.signal(signal.SIGUSR1, mine) is signal.SIG_IGN else 1)  # it is the main thread there
+        # this tasklet is the main thread of the child
+        os._exit(5 if signal.signal(signal.SIGUSR1, mine) is signal.SIG_IGN else 1)
     seen.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 syncless.spawn(fork).join()
 print(seen[-1])

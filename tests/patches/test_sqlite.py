@@ -84,27 +84,36 @@ for place in (":memory:", path):
     connection = sqlite3.connect(place, isolation_level=None)
     connection.execute("PRAGMA synchronous=off"); connection.execute("PRAGMA journal_mode=memory")
     connection.execute("CREATE TABLE t (n INTEGER, s TEXT)"); connection.execute("BEGIN")
-    connection.executemany("INSERT INTO t VALUES (?, ?)", ((n, str(n)) for n in range(5000))); connection.commit()
+    connection.executemany("INSERT INTO t VALUES (?, ?)", ((n, str(n)) for n in range(5000)))
+    connection.commit()
     for _ in range(5):      # in memory they are executed in threads first, and directly later
         cursor = connection.cursor()
         cursor.execute("SELECT n FROM t ORDER BY n")
-        tell(cursor.fetchone); tell(cursor.fetchmany); tell(cursor.fetchmany, 3); tell(cursor.fetchmany, size=100)
-        tell(next, cursor); tell(lambda: [row for row, _ in zip(cursor, range(2000))][-1]); tell(lambda: cursor.fetchmany(5)[0])
-        cursor.row_factory = sqlite3.Row; tell(lambda: dict(cursor.fetchone())); tell(lambda: len(cursor.fetchall()))
-        tell(cursor.fetchone); tell(cursor.fetchall); tell(cursor.fetchmany, 2); tell(lambda: list(cursor)); tell(next, cursor, "end")
+        tell(cursor.fetchone); tell(cursor.fetchmany); tell(cursor.fetchmany, 3)
+        tell(cursor.fetchmany, size=100)
+        tell(next, cursor); tell(lambda: [row for row, _ in zip(cursor, range(2000))][-1])
+        tell(lambda: cursor.fetchmany(5)[0])
+        cursor.row_factory = sqlite3.Row; tell(lambda: dict(cursor.fetchone()))
+        tell(lambda: len(cursor.fetchall()))
+        tell(cursor.fetchone); tell(cursor.fetchall); tell(cursor.fetchmany, 2)
+        tell(lambda: list(cursor)); tell(next, cursor, "end")
         cursor = connection.execute("SELECT n FROM t WHERE n < ?", (3,))
         tell(lambda: cursor.description); tell(cursor.fetchone)
         cursor.row_factory = lambda cursor, row: row[0] * 10
         tell(list, cursor)
         tell(cursor.execute, "SELECT nothing"); tell(cursor.fetchone)
-        cursor.execute("SELECT n FROM t LIMIT 7"); tell(cursor.fetchmany, 0) if sys.version_info < (3, 14) else None
+        cursor.execute("SELECT n FROM t LIMIT 7")
+        tell(cursor.fetchmany, 0) if sys.version_info < (3, 14) else None
         cursor.execute("SELECT n FROM t LIMIT 7")
         tell(lambda: connection.execute("SELECT 1").fetchone()); tell(lambda: len(cursor.fetchall()))
-        cursor.execute("SELECT n FROM t"); cursor.close(); tell(cursor.fetchone); tell(cursor.execute, "SELECT 1")
-        broken = connection.execute("SELECT CAST(CASE n WHEN 3 THEN x'ff' ELSE s END AS TEXT) FROM t WHERE n < 6")
+        cursor.execute("SELECT n FROM t"); cursor.close(); tell(cursor.fetchone)
+        tell(cursor.execute, "SELECT 1")
+        text = "CAST(CASE n WHEN 3 THEN x'ff' ELSE s END AS TEXT)"
+        broken = connection.execute(f"SELECT {text} FROM t WHERE n < 6")
         for _ in range(8): tell(broken.fetchone)
         tell(lambda: connection.execute("INSERT INTO t VALUES (-1, 'x') RETURNING n").fetchall())
-        tell(lambda: connection.execute("DELETE FROM t WHERE n < 0").rowcount); tell(lambda: connection.total_changes)
+        tell(lambda: connection.execute("DELETE FROM t WHERE n < 0").rowcount)
+        tell(lambda: connection.total_changes)
         tell(connection.execute); tell(connection.execute, 5); tell(connection.execute, "SELECT ?", (1, 2))
         tell(connection.execute, "SELECT 1; SELECT 2")
     for row in connection.execute("SELECT n FROM t WHERE n < 100"):
@@ -112,14 +121,17 @@ for place in (":memory:", path):
     tell(lambda: connection.execute("SELECT count(*) FROM t WHERE s = 'seen'").fetchone())
     tell(connection.executescript, 5); tell(connection.executemany, "SELECT 1", [()])
     left = connection.execute("SELECT n FROM t"); left.fetchone()
-    connection.close(); tell(left.fetchone); tell(left.fetchall); tell(left.execute, "SELECT 1"); tell(connection.execute, "SELECT 1")
+    connection.close(); tell(left.fetchone); tell(left.fetchall); tell(left.execute, "SELECT 1")
+    tell(connection.execute, "SELECT 1")
     tell(connection.commit); tell(connection.close); del left, cursor, broken       # or it is closed later
     connection = sqlite3.connect(place)
-    connection.execute("CREATE TABLE IF NOT EXISTS u (n)"); connection.executemany("INSERT INTO u VALUES (?)", [(n,) for n in range(2000)])
+    connection.execute("CREATE TABLE IF NOT EXISTS u (n)")
+    connection.executemany("INSERT INTO u VALUES (?)", [(n,) for n in range(2000)])
     left = connection.execute("SELECT n FROM u ORDER BY n"); left.fetchone(); connection.rollback()
     tell(lambda: sys.version_info >= (3, 11) or left.fetchone())
     with connection: connection.execute("INSERT INTO u VALUES (1)")
-    tell(lambda: connection.execute("SELECT count(*) FROM u").fetchone()); tell(lambda: connection.in_transaction)
+    tell(lambda: connection.execute("SELECT count(*) FROM u").fetchone())
+    tell(lambda: connection.in_transaction)
     connection.close()
 print(json.dumps(told, default=lambda found: type(found).__name__))
 """
@@ -204,7 +216,8 @@ def test_rows_are_not_lost_when_the_wait_for_them_is_broken_off():
     check("""
     import sqlite3, syncless
     connection = sqlite3.connect(":memory:")
-    total = "(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < x.n) SELECT max(i) FROM n)"
+    counted = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < x.n)"
+    total = f"({counted} SELECT max(i) FROM n)"
     rows = "SELECT 1 AS n UNION ALL SELECT 100000 UNION ALL SELECT 2000000 UNION ALL SELECT 3"
     cursor = connection.execute(f"SELECT {total} FROM ({rows}) AS x")
     assert cursor.fetchone() == (1,)

@@ -21,7 +21,8 @@ from syncless.wsgi import Server
 from tests.waiting import eventually
 
 COMBINED = re.compile(
-    r'^127\.0\.0\.1 - - \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] "(?P<request>[^"]*)" (?P<status>\d{3}|-) (?P<size>\d+|-) '
+    r"^127\.0\.0\.1 - - \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] "
+    r'"(?P<request>[^"]*)" (?P<status>\d{3}|-) (?P<size>\d+|-) '
     r'"(?P<referer>[^"]*)" "(?P<agent>[^"]*)"$'
 )
 

@@ -181,7 +181,10 @@ def ask(address):
     client = socket.socket(socket.AF_UNIX) if isinstance(address, str) else socket.socket()
     client.settimeout(20)
     client.connect(address)
-    return client, lambda: client.sendall(b"GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n") or client.recv(1000)[-6:]
+    def get():
+        client.sendall(b"GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
+        return client.recv(1000)[-6:]
+    return client, get
 
 with Server(app, bind=["127.0.0.1:0", "unix:socket"], access_log="log") as server:
     clients = [ask(address) for address in server.addresses]

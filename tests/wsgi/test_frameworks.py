@@ -81,7 +81,8 @@ def multipart(size):
     digest = hashlib.sha256()
     head = (
         b'--cut\r\nContent-Disposition: form-data; name="field"\r\n\r\nvalue\r\n'
-        b'--cut\r\nContent-Disposition: form-data; name="file"; filename="a b.bin"\r\nContent-Type: application/octet-stream\r\n\r\n'
+        b'--cut\r\nContent-Disposition: form-data; name="file"; filename="a b.bin"\r\n'
+        b"Content-Type: application/octet-stream\r\n\r\n"
     )
     for _ in range(size):
         digest.update(MEGABYTE)

@@ -284,7 +284,8 @@ def test_an_application_may_answer_a_bad_body_itself(start):
 
     client = start.client(start(app))
     client.send(
-        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+        b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
     )
     status, _, body = client.response()
     assert (status, body) == (422, b"mine") and client.at_end()

@@ -23,7 +23,7 @@ def hello(environ, start_response):
     return [b"hello"]
 
 
-# -- connections -------------------------------------------------------------------------------------------------------------------
+# -- connections -----------------------------------------------------------------------------------
 
 
 def test_the_oldest_idle_connection_makes_room(start):
@@ -66,7 +66,7 @@ def test_nobody_at_work_is_closed_for_others(start):
     assert [client.response()[2] for client in (*busy, late)] == [b"hello"] * 3
 
 
-# -- requests ----------------------------------------------------------------------------------------------------------------------
+# -- requests --------------------------------------------------------------------------------------
 
 
 def test_too_many_requests_are_queued_and_then_refused(start):
@@ -202,7 +202,7 @@ def test_stopping_at_once_with_a_queue(start):
     assert answers[0][0] == 503 and answers[1:] == [None, None]
 
 
-# -- memory ------------------------------------------------------------------------------------------------------------------------
+# -- memory ----------------------------------------------------------------------------------------
 
 
 def test_half_sent_heads_cost_little(start):
@@ -255,7 +255,7 @@ def test_heads_that_come_in_pieces_between_others_leave_no_room_behind(start):
         assert client.response()[2] == b"hello"
 
 
-# -- bodies ------------------------------------------------------------------------------------------------------------------------
+# -- bodies ----------------------------------------------------------------------------------------
 
 
 def echo(environ, start_response):
@@ -309,7 +309,7 @@ def test_the_pace_counts_only_while_the_application_waits(start):
     assert client.response()[2] == b"abcdef"
 
 
-# -- requests that take too long ---------------------------------------------------------------------------------------------------
+# -- requests that take too long -------------------------------------------------------------------
 
 
 def test_a_deadline_for_each_request(start):
@@ -395,7 +395,7 @@ def test_the_deadline_does_not_outlive_its_request(start):
     assert client.get()[2] == b"hello"
 
 
-# -- clients that leave ------------------------------------------------------------------------------------------------------------
+# -- clients that leave ----------------------------------------------------------------------------
 
 
 def test_the_application_can_ask_whether_its_client_is_still_there(start):

@@ -26,8 +26,9 @@ def asked(client, headers=""):
 
 
 FORGED = (
-    "X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: evil\r\nX-Forwarded-Port: 1\r\nX-Real-IP: 6.6.6.6\r\n"
-    "Forwarded: for=6.6.6.6;proto=https\r\nX-Forwarded-Prefix: /evil\r\nX-Forwarded: 6.6.6.6\r\nX_Forwarded_For: 6.6.6.6\r\n"
+    "X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: evil\r\n"
+    "X-Forwarded-Port: 1\r\nX-Real-IP: 6.6.6.6\r\nForwarded: for=6.6.6.6;proto=https\r\n"
+    "X-Forwarded-Prefix: /evil\r\nX-Forwarded: 6.6.6.6\r\nX_Forwarded_For: 6.6.6.6\r\n"
 )
 
 

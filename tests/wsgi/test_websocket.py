@@ -420,7 +420,10 @@ const big = "\\u00fc".repeat(200000);
 socket.binaryType = "arraybuffer";
 socket.onopen = () => { log.push("open " + socket.extensions); socket.send("hello"); };
 socket.onmessage = event => {
-  if (typeof event.data !== "string") { log.push("binary " + new Uint8Array(event.data).join()); socket.close(1000, "done"); }
+  if (typeof event.data !== "string") {
+    log.push("binary " + new Uint8Array(event.data).join());
+    socket.close(1000, "done");
+  }
   else if (event.data === "hello") { log.push("hello"); socket.send(big); }
   else { log.push("big " + (event.data === big)); socket.send(new Uint8Array([1, 2, 255])); }
 };
@@ -435,15 +438,15 @@ socket.onclose = event => {
 def browse(url):
     """A headless browser on its way to the page; stop it by terminate()."""
     folder = tempfile.mkdtemp()
-    options = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync"
-    options += " --disable-component-update --disable-dev-shm-usage"
+    options = "--headless --no-sandbox --no-first-run"
+    for off in ("gpu", "quic", "background-networking", "sync", "component-update", "dev-shm-usage"):
+        options += f" --disable-{off}"
+    without_sanitizer = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     return subprocess.Popen(
         [BROWSER, *options.split(), f"--user-data-dir={folder}", "--remote-debugging-port=0", url],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={
-            name: value for name, value in os.environ.items() if name != "LD_PRELOAD"
-        },  # a sanitizer is not for the browser
+        env=without_sanitizer,
     ), folder
 
 

@@ -154,9 +154,8 @@ def test_remembered_fields_are_those_of_the_same_connection_and_bytes(start, rem
         start_response("200 OK", [])
         seen = environ.pop("HTTP_COOKIE", "none")
         environ["HTTP_COOKIE"] = "spoilt"
-        return [
-            f"{environ['PATH_INFO']} {environ['SERVER_PROTOCOL']} {environ.get('HTTP_X', '-')} {seen}".encode()
-        ]
+        shown = [environ["PATH_INFO"], environ["SERVER_PROTOCOL"], environ.get("HTTP_X", "-"), seen]
+        return [" ".join(shown).encode()]
 
     server = start(app, remembered=remembered)
     first, second = start.client(server), start.client(server)
