@@ -45,7 +45,11 @@ NATIVE = {
     "syncless._core.calls.filesystems": [],  # which file systems answer at once
     "syncless._core.calls.files": [],  # open, stat and their kin, directly or in a thread
     "syncless.patches.native.fileobjects": [],  # io.FileIO and the buffered files
-    "syncless._core.cpython.locks": [],  # the interpreter's locks, made cooperative in place
+    "syncless._core.cpython.locks": [],  # what the interpreter's locks are, and who holds them
+    "syncless._core.cpython.typeslots": [],  # changes to types that Python code cannot change
+    "syncless.patches.native.waiters": [],  # wait queues of objects that have no room for one
+    "syncless.patches.native.locks": [],  # Lock and RLock, cooperative in place
+    "syncless.patches.native.simplequeues": [],  # SimpleQueue
     "syncless.patches.native.conditions": [],  # Condition, Event, Queue: the ways that are taken often
     "syncless._core.cpython.standins": [],  # built-in functions in the place of others
     "syncless.patches.native.pollobjects": [],  # what select.poll() watches

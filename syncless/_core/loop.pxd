@@ -62,5 +62,6 @@ cdef int wait_in(WaitQueue* queue, const char* why, object on, int64_t deadline)
 cdef object loops                   # WeakValueDictionary: thread id -> Loop
 cdef Loop get_loop()
 cdef Loop peek_loop()
+cpdef bint may_park() noexcept
 cdef Loop loop_of(object where)
 cdef int take_turns() except -1

@@ -444,6 +444,13 @@ cdef Loop peek_loop():
     return None
 
 
+cpdef bint may_park() noexcept:
+    """Whether the caller is a tasklet, which parks; False at the base of the loop, and in a thread without a
+    loop, which blocks."""
+    cdef Loop loop = peek_loop()
+    return loop is not None and loop.current is not None
+
+
 cdef Loop get_loop():
     """This thread's loop, made at the first call."""
     global syncless_tls_loop

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from syncless._core.calls.files import parks_now
+from syncless._core.calls.files import may_use_threads
 from syncless._core.threads import ThreadPool
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
@@ -30,7 +30,7 @@ def _sized(original: Callable[..., Any], index: int) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         data = args[index] if len(args) > index else b""
-        if isinstance(data, (bytes, bytearray, memoryview)) and len(data) >= ABOVE and parks_now():
+        if isinstance(data, (bytes, bytearray, memoryview)) and len(data) >= ABOVE and may_use_threads():
             return _pool.run(original, *args, **kwargs)
         return original(*args, **kwargs)
 
@@ -47,7 +47,7 @@ def _expands(original: Callable[..., Any], unlimited: int) -> Callable[..., Any]
     @functools.wraps(original)
     def decompress(self: Any, data: Any, max_length: int = unlimited) -> Any:
         small = isinstance(data, (bytes, bytearray, memoryview)) and len(data) < ABOVE
-        if not parks_now() or (small and 0 <= max_length <= ABOVE and max_length != unlimited):
+        if not may_use_threads() or (small and 0 <= max_length <= ABOVE and max_length != unlimited):
             return original(self, data, max_length)
         if not small or max_length > 0:
             return _pool.run(original, self, data, max_length)
@@ -65,7 +65,7 @@ def _decompress(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def decompress(data: Any, /, wbits: int = zlib.MAX_WBITS, bufsize: int = zlib.DEF_BUF_SIZE) -> Any:
         small = not isinstance(data, (bytes, bytearray, memoryview)) or len(data) * EXPANSION < ABOVE
-        if small or not parks_now():
+        if small or not may_use_threads():
             return original(data, wbits, bufsize)
         if len(data) < ABOVE:
             unpacker = zlib.decompressobj(wbits)
@@ -83,7 +83,7 @@ def _decompress(original: Callable[..., Any]) -> Callable[..., Any]:
 def _long(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return _pool.run(original, *args, **kwargs) if parks_now() else original(*args, **kwargs)
+        return _pool.run(original, *args, **kwargs) if may_use_threads() else original(*args, **kwargs)
 
     return call
 

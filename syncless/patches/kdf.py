@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from syncless._core.calls.files import parks_now
+from syncless._core.calls.files import may_use_threads
 from syncless._core.threads import ThreadPool
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
@@ -42,7 +42,7 @@ def _long(original: Callable[..., Any], is_short: Callable[..., bool] | None = N
 
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not parks_now():
+        if not may_use_threads():
             return original(*args, **kwargs)
         if is_short is not None:
             try:
@@ -121,7 +121,7 @@ def _crypt(patcher: Patcher, module: Any) -> None:
     def crypt(word: Any, salt: Any, /) -> Any:
         if not (isinstance(word, str) and isinstance(salt, str) and salt[:1] == "$" and salt[:3] != "$1$"):
             return original(word, salt)
-        if "\0" in word + salt or not parks_now():
+        if "\0" in word + salt or not may_use_threads():
             return original(word, salt)
         return _pool.run(in_thread, word.encode(), salt.encode())
 

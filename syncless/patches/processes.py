@@ -21,7 +21,7 @@ import sys
 from typing import Any
 
 from syncless._core.calls import descriptors
-from syncless._core.calls.files import DescriptorFunction, FileFunction, OpenFunction, parks_now
+from syncless._core.calls.files import DescriptorFunction, FileFunction, OpenFunction, may_use_threads
 from syncless._core.loop import wait_readable
 from syncless._core.threads import run_in_thread
 from syncless.patches.registry import Patcher
@@ -124,7 +124,7 @@ def _may_vfork(programs: Any, directory: Any) -> bool:
 
 def fork_exec(*args: Any) -> int:
     """_posixsubprocess.fork_exec, by fork() where vfork() would wait for a disk."""
-    if parks_now() and len(args) > 5 and not _may_vfork(args[1], args[4]):
+    if may_use_threads() and len(args) > 5 and not _may_vfork(args[1], args[4]):
         if sys.version_info >= (3, 11):
             args = (*args[:-1], False)  # allow_vfork
         elif args[-1] is None:

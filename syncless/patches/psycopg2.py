@@ -29,7 +29,7 @@ from operator import attrgetter, methodcaller
 from types import SimpleNamespace
 from typing import Any
 
-from syncless._core.calls.files import parks_now
+from syncless._core.calls.files import may_use_threads
 from syncless._core.loop import wait_readable, wait_writable
 from syncless._core.threads import ThreadPool
 from syncless.patches.registry import Patcher
@@ -111,7 +111,7 @@ class Psycopg2:
 
     def blocking(self, connection: Any, function: Callable[..., Any], *args: Any) -> Any:
         """function(*args) in a thread, with this connection in blocking mode."""
-        if not parks_now():
+        if not may_use_threads():
             return self._blocking(connection, function, args)
         return _pool.run(self._blocking, connection, function, args)
 

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from syncless._core.calls.files import parks_now
+from syncless._core.calls.files import may_use_threads
 from syncless._core.loop import wait_readable
 from syncless._core.threads import ThreadPool
 from syncless._core.wait.sync import Lock
@@ -45,7 +45,7 @@ def _edits() -> bool:
 
 def cooperative_input(prompt: Any = "", /) -> str:
     """input, cooperative. When several tasklets ask at the same time, they are served one after the other."""
-    if not parks_now():
+    if not may_use_threads():
         return _input(prompt)
     with _one_at_a_time:
         if not _edits():
@@ -101,7 +101,7 @@ def _key_by_key(library: Any, readline: Any, prompt: str) -> str:
 def _key(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def method(self: Any, *args: Any) -> Any:
-        return _keys.run(original, self, *args) if parks_now() else original(self, *args)
+        return _keys.run(original, self, *args) if may_use_threads() else original(self, *args)
 
     return method
 

@@ -1,7 +1,7 @@
 """_thread, and with it threading, queue, concurrent.futures and all else that uses its locks and threads.
 
 A thread started from now on is a tasklet of the thread that starts it. Locks, RLocks and SimpleQueues, old
-and new, park instead of blocking (see _core/cpython/locks.pyx), except in OS threads without a loop, where
+and new, park instead of blocking (see patches/native/locks.pyx), except in OS threads without a loop, where
 they are unchanged. So everything built on them waits cooperatively by itself. Condition, Event and Queue get
 shorter ways to do so (see patches/native/conditions.pyx).
 """
@@ -16,13 +16,12 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any
 
-from syncless._core.cpython import locks
 from syncless._core.cpython.threadlocal import separate_thread_locals
-from syncless._core.loop import current_loop
+from syncless._core.loop import current_loop, may_park
 from syncless._core.tasklet import MainTasklet, Tasklet, current, spawn
 from syncless._core.threads import thread_count
 from syncless._core.wait.sync import Event
-from syncless.patches.native import conditions
+from syncless.patches.native import conditions, locks, simplequeues
 from syncless.patches.native.threadends import watch_threads
 from syncless.patches.registry import Patcher, instances_of
 
@@ -48,7 +47,11 @@ RLOCK = {
     "_release_save": locks.rlock_release_save,
     "_acquire_restore": locks.rlock_acquire_restore,
 }
-SIMPLE_QUEUE = {"put": locks.queue_put, "put_nowait": locks.queue_put_nowait, "get": locks.queue_get}
+SIMPLE_QUEUE = {
+    "put": simplequeues.simple_queue_put,
+    "put_nowait": simplequeues.simple_queue_put_nowait,
+    "get": simplequeues.simple_queue_get,
+}
 CONDITION = {
     "__enter__": conditions.condition_enter,
     "__exit__": conditions.condition_exit,
@@ -164,7 +167,7 @@ def join_handle(self: Any, timeout: float | None = None) -> None:
     joiners."""
     waits = timeout is None or timeout < 0
     cannot_wait = self.is_done() or self.ident in (0, locks.get_ident())
-    if cannot_wait or timeout == 0 or not locks.parks():
+    if cannot_wait or timeout == 0 or not may_park():
         _join_handle(self, timeout)
         return
     ended = _ends.get(id(self))

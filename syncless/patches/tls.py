@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-from syncless._core.calls.files import parks_now
+from syncless._core.calls.files import may_use_threads
 from syncless._core.threads import Share
 from syncless.patches.native import tlscalls
 from syncless.patches.registry import Patcher
@@ -63,7 +63,7 @@ def _loads(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not parks_now():
+        if not may_use_threads():
             return original(self, *args, **kwargs)
         return _files.run(original, self, *args, **kwargs)
 

@@ -11,7 +11,7 @@ import functools
 import warnings
 from typing import Any
 
-from syncless._core.cpython.locks import parks
+from syncless._core.loop import may_park
 from syncless.tools.imports import when_executed
 
 # library -> module, class, and the method that each of its hubs calls when it begins to run
@@ -36,7 +36,7 @@ def _watch(library: str, kind: str, method: str, module: Any) -> None:
 
     @functools.wraps(original)
     def watched(self: Any, *args: Any, **named: Any) -> Any:
-        if parks():
+        if may_park():
             setattr(hub, method, original)  # once is enough
             _warn(library)
         return original(self, *args, **named)

@@ -22,7 +22,7 @@ from posix.types cimport off_t
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.calls.filesystems cimport Kind, Trial, fresh_ns, in_pool, look, never, of_device
 from syncless._core.cpython.layouts cimport SynclessFileIO, require
-from syncless._core.loop cimport Loop, peek_loop, take_turns
+from syncless._core.loop cimport get_loop, may_park, take_turns
 from syncless._core.poll.poller cimport READ, WRITE
 
 import _io
@@ -167,8 +167,7 @@ cdef Py_ssize_t transfer(
     """One read or write that has had an effect; parks until it can have one. Tells whether it was of a file,
     if that had to be found out. `more`: bytes were written before, so an error is left to the next call, as
     the kernel leaves it, and 0 is returned."""
-    cdef Loop loop = peek_loop()
-    cdef bint parks = loop is not None and loop.current is not None
+    cdef bint parks = may_park()
     cdef iovec piece = whole[0]
     cdef Kind kind
     cdef ssize_t n
@@ -202,7 +201,7 @@ cdef Py_ssize_t transfer(
         if errno == EINTR:
             PyErr_CheckSignals()
         elif errno == EAGAIN and parks and not syncless_never_blocks(fd):
-            loop.wait_foreign_fd(fd, WRITE if writing else READ, NEVER)
+            get_loop().wait_foreign_fd(fd, WRITE if writing else READ, NEVER)
             if more and syncless_has_failed(fd):
                 return 0
             piece = whole[0]
@@ -355,9 +354,8 @@ def sendfile(int out_fd, int in_fd, offset, Py_ssize_t count) -> int:
 cdef SynclessFileIO* opened(object self) except? NULL:
     """The file's fields, or NULL if its own method is to be called: it is closed, no FileIO, or nothing can
     be parked."""
-    cdef Loop loop = peek_loop()
     cdef SynclessFileIO* file
-    if loop is None or loop.current is None or not isinstance(self, file_type):
+    if not may_park() or not isinstance(self, file_type):
         return NULL
     file = <SynclessFileIO*> <PyObject*> self
     return file if file.fd >= 0 else NULL

@@ -12,7 +12,7 @@ from syncless._core.clock cimport monotonic_ns
 from syncless._core.calls.filesystems cimport (
     FileSystem, Kind, Trial, any_slow, in_pool, in_pool_of, look_at, never, of_descriptor, of_path, pools_all, tried,
 )
-from syncless._core.loop cimport Loop, peek_loop
+from syncless._core.loop cimport may_park
 
 from syncless._core.calls.filesystems import forget_directories
 from syncless._core.threads import ThreadPool
@@ -25,9 +25,9 @@ cdef enum:
     ENTRY_NS = 2_000_000
 
 
-cdef bint parks() noexcept:
-    cdef Loop loop = peek_loop()
-    return loop is not None and loop.current is not None and not never()
+cpdef bint may_use_threads() noexcept:
+    """Whether this is a tasklet whose file calls may be made in threads."""
+    return may_park() and not never()
 
 
 cdef class FileFunction:
@@ -50,7 +50,7 @@ cdef class FileFunction:
         self.__wrapped__ = original         # inspect.signature looks there
 
     def __call__(self, *args, **kwargs):
-        if not parks():
+        if not may_use_threads():
             return self.original(*args, **kwargs)
         return self.call(args, kwargs)
 
@@ -107,7 +107,7 @@ cdef class EntryMethod(FileFunction):
     def __call__(self, *args, **kwargs):
         cdef int64_t started
         cdef FileSystem system
-        if not parks():
+        if not may_use_threads():
             return self.original(*args, **kwargs)
         if any_slow():
             return self.call(args, kwargs)
@@ -124,7 +124,7 @@ cdef class SlowFunction(FileFunction):
     """One that waits for a disk by its nature: fsync. Always in a thread."""
 
     def __call__(self, *args, **kwargs):
-        if not parks():
+        if not may_use_threads():
             return self.original(*args, **kwargs)
         return in_pool(args[0] if args and type(args[0]) is int and args[0] <= INT_MAX else -1, self.original, args, kwargs)
 
@@ -150,16 +150,11 @@ cdef class ChangeDirectory(FileFunction):
             forget_directories()
 
 
-def parks_now() -> bool:
-    """Whether this is a tasklet whose file calls may be made in threads."""
-    return parks()
-
-
 cpdef bint is_slow(int fd) except -1:
     """Whether a descriptor is of a file system that does not answer at once, so that a thread is to be
     asked."""
     cdef FileSystem system
-    if not any_slow() or not parks():
+    if not any_slow() or not may_use_threads():
         return False
     system = of_descriptor(fd)
     return system is not None and (system.slow > 0 or pools_all())
@@ -168,7 +163,7 @@ cpdef bint is_slow(int fd) except -1:
 cdef object tried_on(int fd, object key, object function, tuple args, dict kwargs):
     """function(*args, **kwargs), directly or in a thread, by the file system of the descriptor. `key`: what
     is on trial."""
-    cdef FileSystem system = of_descriptor(fd) if parks() else None
+    cdef FileSystem system = of_descriptor(fd) if may_use_threads() else None
     if system is None:
         return function(*args, **kwargs)
     return tried(system.trial_of(key), function, args, kwargs)

@@ -27,7 +27,7 @@ from posix.unistd cimport close
 
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.layouts cimport require, socket
-from syncless._core.loop cimport Loop, get_loop, peek_loop, take_turns
+from syncless._core.loop cimport Loop, get_loop, may_park, peek_loop, take_turns
 from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.scheduler cimport TIMED_OUT
 
@@ -434,10 +434,9 @@ def real_close(self, _ss=None):
 
     One with SO_LINGER waits until the peer has taken all: in a thread.
     """
-    cdef Loop loop = peek_loop()
     cdef int fd = (<socket> self).sock_fd
     forget(fd)
-    if fd >= 0 and loop is not None and loop.current is not None and syncless_lingers(fd):
+    if fd >= 0 and may_park() and syncless_lingers(fd):
         lingering.run(native_close, self)
     else:
         native_close(self)

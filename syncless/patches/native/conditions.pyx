@@ -18,12 +18,14 @@ from queue import Empty, Full
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
-from syncless._core.loop cimport peek_loop, take_turns
+from syncless._core.cpython.locks cimport is_lock, is_rlock, lock_is_free
+from syncless._core.loop cimport may_park, peek_loop, take_turns
 from syncless._core.scheduler cimport BaseTasklet, next_pending
-from syncless._core.cpython.locks cimport (
-    give_lock, is_lock, is_rlock, lock_is_free, may_park, new_held_lock, owns_rlock, take_lock, take_rlock, take_turns_at_times,
+from syncless.patches.native.locks cimport (
+    give_lock, new_held_lock, owns_rlock, take_lock, take_rlock, take_turns_at_times,
 )
-from syncless._core.cpython.locks import rlock_acquire_restore, rlock_release, rlock_release_save
+
+from syncless.patches.native.locks import rlock_acquire_restore, rlock_release, rlock_release_save
 
 cdef object condition_type = threading.Condition
 cdef object event_type = threading.Event

@@ -19,9 +19,10 @@ from libc.limits cimport INT_MAX
 from libc.stdint cimport uintptr_t
 from libc.string cimport strerror
 
-from syncless._core.calls.files cimport opened, parks, tried_on
+from syncless._core.calls.files cimport may_use_threads, opened, tried_on
 from syncless._core.calls.filesystems cimport FileSystem, in_pool, of_descriptor, tried
 from syncless._core.cpython.layouts cimport SynclessFileIO, buffered_owner_at, require
+from syncless._core.cpython.typeslots cimport initproc, iternextfunc, newfunc, set_init, set_new, set_next
 from syncless._core.loop cimport Loop, peek_loop
 from syncless._core.scheduler cimport BaseTasklet
 
@@ -29,31 +30,6 @@ from syncless._core.wait.sync import Event
 
 require("io.FileIO objects")
 require("buffered files")
-
-cdef extern from *:
-    """
-    static initproc syncless_set_init(PyObject *type, initproc init) {
-        initproc old = ((PyTypeObject *) type)->tp_init;
-        ((PyTypeObject *) type)->tp_init = init;
-        return old;
-    }
-    static newfunc syncless_set_new(PyObject *type, newfunc new_) {
-        newfunc old = ((PyTypeObject *) type)->tp_new;
-        ((PyTypeObject *) type)->tp_new = new_;
-        return old;
-    }
-    static iternextfunc syncless_set_next(PyObject *type, iternextfunc next) {
-        iternextfunc old = ((PyTypeObject *) type)->tp_iternext;
-        ((PyTypeObject *) type)->tp_iternext = next;
-        return old;
-    }
-    """
-    ctypedef int (*initproc)(object self, object args, PyObject* kwargs) except -1
-    ctypedef PyObject* (*iternextfunc)(PyObject* self) except? NULL
-    ctypedef PyObject* (*newfunc)(PyTypeObject* type, PyObject* args, PyObject* kwargs) except NULL
-    newfunc syncless_set_new(object type, newfunc new)
-    initproc syncless_set_init(object type, initproc init)
-    iternextfunc syncless_set_next(object type, iternextfunc next)
 
 cdef extern from "Python.h":
     PyObject* PyObject_CallFunctionObjArgs(object function, ...) except NULL
@@ -86,7 +62,7 @@ cdef int cooperative_init(object self, object args, PyObject* named) except -1:
     """FileIO(file, mode, closefd, opener)."""
     cdef dict kwargs
     cdef tuple positional = args
-    if not parks():
+    if not may_use_threads():
         return original_init(self, args, named)
     kwargs = <dict> named if named != NULL else {}
     name = positional[0] if len(positional) else kwargs.get("file")
@@ -126,7 +102,7 @@ cdef PyObject* cooperative_map(PyTypeObject* type, PyObject* args, PyObject* kwa
     if len(positional) and isinstance(positional[0], int) and 0 <= positional[0] <= INT_MAX:
         system = of_descriptor(positional[0])
     whole = <object> <PyObject*> type, positional, <object> kwargs if kwargs != NULL else {}
-    if system is None or not parks():
+    if system is None or not may_use_threads():
         made = run_map(*whole)
     else:
         made = tried(system.trial_of(run_map), run_map, whole, {})
@@ -139,7 +115,7 @@ def map_close(original):
     """A method that closes a mmap, and with it a descriptor of its own."""
     def method(self, *args):
         cdef FileSystem system = mapped.pop(<uintptr_t> <PyObject*> self, None)
-        if system is None or not parks():
+        if system is None or not may_use_threads():
             return original(self, *args)
         return tried(system.trial_of(map_close), original, (self, *args), {})
     method.__name__, method.__qualname__, method.__doc__ = original.__name__, original.__qualname__, original.__doc__
@@ -169,7 +145,7 @@ cdef class Sync:
 
 def map_flush(self, offset=0, size=None, /):
     """mmap.flush, cooperative."""
-    if not parks():
+    if not may_use_threads():
         return original_flush(self, offset) if size is None else original_flush(self, offset, size)
     length = len(self)
     if size is None:
@@ -257,15 +233,15 @@ def set_slots(bint cooperative) -> None:
     of a buffered file."""
     global original_init, original_next, original_map
     if cooperative and original_init == NULL:
-        original_init = syncless_set_init(_io.FileIO, cooperative_init)
-        original_map = syncless_set_new(mmap.mmap, cooperative_map)
+        original_init = set_init(_io.FileIO, cooperative_init)
+        original_map = set_new(mmap.mmap, cooperative_map)
         for kind in BUFFERED:
             if hasattr(kind, "__next__") and kind is not _io.BufferedWriter:
-                original_next = syncless_set_next(kind, cooperative_next)
+                original_next = set_next(kind, cooperative_next)
     elif not cooperative and original_init != NULL:
-        syncless_set_init(_io.FileIO, original_init)
-        syncless_set_new(mmap.mmap, original_map)
+        set_init(_io.FileIO, original_init)
+        set_new(mmap.mmap, original_map)
         for kind in BUFFERED:
             if kind is not _io.BufferedWriter:
-                syncless_set_next(kind, original_next)
+                set_next(kind, original_next)
         original_init = NULL

@@ -10,7 +10,7 @@ handle (patches/threads.py). Guarded by tests/patches/test_threads.py.
 from cpython.object cimport PyObject
 
 from syncless._core.cpython cimport threadend
-from syncless._core.cpython.locks cimport wake_first
+from syncless.patches.native.waiters cimport wake_first
 
 
 cdef void thread_ended(PyObject* lock) noexcept:

@@ -29,7 +29,7 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import Any
 
-from syncless._core.calls.files import FileFunction, parks_now
+from syncless._core.calls.files import FileFunction, may_use_threads
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
 from syncless.patches.sqlite.databases import Connection, connections, database_of, known_of
@@ -82,7 +82,7 @@ class Connections:
 
     def end_transaction(self, original: Any, connection: Any, *args: Any) -> Any:
         """commit, rollback and __exit__."""
-        if not parks_now():
+        if not may_use_threads():
             return original(connection, *args)
         known = known_of(connection)
         if ROLLBACK_RESETS and original.__name__ != "commit":
@@ -94,7 +94,7 @@ class Connections:
         return found
 
     def back_up(self, original: Any, connection: Any, *args: Any, **kwargs: Any) -> None:
-        if not parks_now():
+        if not may_use_threads():
             return original(connection, *args, **kwargs)  # type: ignore[no-any-return]
         known = known_of(connection)
         self.threads.run(known, known.database.entering, partial(original, **kwargs), connection, *args)
@@ -103,7 +103,7 @@ class Connections:
     def close(self, original: Any, connection: Any) -> None:
         known = known_of(connection)
         forget_rows(known)
-        if parks_now():
+        if may_use_threads():
             self.threads.run(known, known.database.holding, original, connection)
         else:
             original(connection)

@@ -15,7 +15,7 @@ from itertools import islice
 from time import perf_counter as now
 from typing import Any
 
-from syncless._core.calls.files import parks_now
+from syncless._core.calls.files import may_use_threads
 from syncless.patches.sqlite.databases import Connection, known_of
 from syncless.patches.sqlite.threads import Threads
 
@@ -111,7 +111,7 @@ class Rows:
                 self._fetch(cursor, ahead)
 
     def _now_or_in_thread(self, ahead: _Ahead, function: Callable[..., Any], *args: Any) -> Any:
-        if not parks_now():
+        if not may_use_threads():
             return function(*args)
         return self.threads.run(ahead.known, ahead.known.database.holding, function, *args)
 
@@ -157,7 +157,7 @@ class Rows:
         if size is None:
             original = self.rest
         if ahead is None:
-            if not parks_now() or getattr(cursor, "description", None) is None:
+            if not may_use_threads() or getattr(cursor, "description", None) is None:
                 return original(cursor, *sized)  # type: ignore[no-any-return]
             known = known_of(cursor.connection)
             found: list[Any] = self.threads.run(known, known.database.holding, original, cursor, *sized)

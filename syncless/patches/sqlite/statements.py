@@ -10,7 +10,7 @@ import re
 from time import perf_counter as now
 from typing import Any
 
-from syncless._core.calls.files import parks_now
+from syncless._core.calls.files import may_use_threads
 from syncless.patches.sqlite.databases import Connection, known_of
 from syncless.patches.sqlite.rows import SECONDS, Rows, forget_rows_of
 from syncless.patches.sqlite.threads import Threads
@@ -41,7 +41,7 @@ class Statements:
         forget_rows_of(cursor)
         connection = getattr(cursor, "connection", None)
         sql = args[0] if args else None
-        if connection is None or type(sql) is not str or not parks_now():
+        if connection is None or type(sql) is not str or not may_use_threads():
             return original(cursor, *args)
         known = known_of(connection)
         if known.alone:
@@ -54,7 +54,7 @@ class Statements:
         """executemany and executescript."""
         forget_rows_of(cursor)
         connection = getattr(cursor, "connection", None)
-        if connection is None or not parks_now():
+        if connection is None or not may_use_threads():
             return original(cursor, *args)
         known = known_of(connection)
         if known.alone and args and type(args[0]) is str:

@@ -1,0 +1,3 @@
+from typing import Any
+
+def set_in_type(type: type, name: str, value: Any) -> Any: ...

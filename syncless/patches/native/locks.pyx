@@ -1,0 +1,268 @@
+"""The interpreter's Lock and RLock, as functions that stand in the place of their methods: a tasklet that would
+block parks.
+
+A thread without a loop blocks as it always did, so locks go on working between tasklets and OS threads. A
+release wakes the first waiter, which tries again, because an OS thread may have been faster.
+
+Fact: the types are immutable from Python, and modules hold locks that were made before anything is patched.
+Decision: the type's own dictionary is changed (cpython/typeslots.pyx), so that every lock, old or new, is
+cooperative; and owners are told apart by tasklet where the interpreter tells them apart by thread.
+"""
+
+import _thread
+import threading
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint32_t, uintptr_t
+
+from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
+from syncless._core.cpython.layouts cimport PyThread_type_lock, SynclessLock, SynclessRLock
+from syncless._core.cpython.locks cimport forget_holder, note_holder
+from syncless._core.loop cimport Loop, may_park, peek_loop, take_turns, wait_in
+from syncless._core.scheduler cimport WOKEN, BaseTasklet
+from syncless.patches.native.waiters cimport Waiters, join_waiters, leave_waiters, wake_first
+
+cdef extern from "pythread.h":
+    int PyThread_acquire_lock(PyThread_type_lock lock, int wait)
+    void PyThread_release_lock(PyThread_type_lock lock)
+    unsigned long PyThread_get_thread_ident()
+
+cdef object lock_type = _thread.LockType
+cdef object rlock_type = _thread.RLock
+cdef object original_lock_acquire = _thread.LockType.acquire
+cdef object original_rlock_acquire = _thread.RLock.acquire
+cdef double longest = threading.TIMEOUT_MAX
+
+
+cdef unsigned long ident() noexcept:
+    """The OS thread's, or in a tasklet other than main the tasklet's own."""
+    cdef Loop loop = peek_loop()
+    if loop is None or loop.current is None or loop.current is loop.main:
+        return PyThread_get_thread_ident()
+    return <unsigned long> <uintptr_t> <PyObject*> loop.current
+
+
+def get_ident() -> int:
+    """threading.get_ident(): a number that no other tasklet or thread has that is alive now."""
+    return ident()
+
+
+cdef int64_t check_timeout(bint blocking, object timeout) except -2:
+    """The deadline for the arguments of acquire(); errors as the interpreter raises them."""
+    cdef double seconds = timeout
+    if not blocking and seconds != -1:
+        raise ValueError("can't specify a timeout for a non-blocking call")
+    if seconds < 0 and seconds != -1:
+        raise ValueError("timeout value must be a non-negative number")
+    if seconds > longest:
+        raise OverflowError("timeout value is too large")
+    return NEVER if seconds == -1 else deadline_after(seconds)
+
+
+cdef enum:
+    TURN = 64           # locks that are taken before others may have their turn
+
+cdef int taken = 0
+
+
+cdef int take_turns_at_times() except -1:
+    """Programs that take locks and never wait, such as a loop around Queue.get_nowait(), must not keep the
+    others from running."""
+    global taken
+    taken += 1
+    if taken >= TURN:
+        taken = 0
+        take_turns()
+    return 0
+
+
+ctypedef bint (*attempt_t)(object lock) noexcept
+
+
+cdef bint acquire_in_turn(object self, attempt_t attempt, int64_t deadline) except -1:
+    """Parks until the attempt succeeds (True) or the deadline has passed (False)."""
+    cdef BaseTasklet me = peek_loop().current
+    cdef Waiters waiters = join_waiters(self)
+    try:
+        while not attempt(self):                # an OS thread may have been faster
+            if wait_in(&waiters.queue, "lock", self, deadline) != WOKEN:
+                return False
+        return True
+    except BaseException:
+        if me.handed_over:
+            wake_first(self)                    # killed when its turn had come: it goes to the next
+        raise
+    finally:
+        leave_waiters(self, waiters)
+
+
+# -- Lock --------------------------------------------------------------------------------------------------------------------------
+
+
+cdef bint try_lock(object self) noexcept:
+    cdef SynclessLock* lock = <SynclessLock*> <PyObject*> self
+    cdef Loop loop
+    if not PyThread_acquire_lock(lock.lock, 0):
+        return False
+    lock.locked = 1
+    loop = peek_loop()
+    if loop is not None and loop.current is not None:
+        note_holder(self, <uint32_t> loop.current.serial)
+    return True
+
+
+cdef object new_held_lock():
+    lock = _thread.allocate_lock()
+    try_lock(lock)
+    forget_holder(lock)                         # it is not held, but waited for
+    return lock
+
+
+cdef object seconds_to(int64_t deadline):
+    """For the interpreter's own acquire()."""
+    return -1 if deadline == NEVER else max(0.0, (deadline - monotonic_ns()) / 1e9)
+
+
+cdef bint take_lock(object self, int64_t deadline) except -1:
+    """Waits for a Lock until then; returns whether it has got it."""
+    if try_lock(self):
+        return True
+    return acquire_in_turn(self, try_lock, deadline) if may_park() else original_lock_acquire(self, True, seconds_to(deadline))
+
+
+cdef int give_lock(object self) except -1:
+    """release() of what is a Lock."""
+    cdef SynclessLock* lock = <SynclessLock*> <PyObject*> self
+    if not lock.locked:
+        raise RuntimeError("release unlocked lock")
+    forget_holder(self)
+    lock.locked = 0
+    PyThread_release_lock(lock.lock)
+    return wake_first(self)
+
+
+def lock_acquire(self, blocking=True, timeout=-1):
+    """acquire(blocking=True, timeout=-1) -> bool"""
+    cdef int64_t deadline
+    if type(self) is not lock_type:
+        raise TypeError(f"descriptor 'acquire' for '_thread.lock' objects doesn't apply to a '{type(self).__name__}' object")
+    if blocking is True and timeout == -1:
+        deadline = NEVER
+    else:
+        deadline = check_timeout(bool(blocking), timeout)
+    take_turns_at_times()
+    if not blocking or timeout == 0:
+        if try_lock(self):
+            return True
+        take_turns()
+        return False
+    return take_lock(self, deadline)
+
+
+def lock_release(self):
+    """release()"""
+    if type(self) is not lock_type:
+        raise TypeError(f"descriptor 'release' for '_thread.lock' objects doesn't apply to a '{type(self).__name__}' object")
+    give_lock(self)
+
+
+def lock_exit(self, *exc_info):
+    """Releases the lock."""
+    lock_release(self)
+
+
+# -- RLock -------------------------------------------------------------------------------------------------------------------------
+
+
+cdef SynclessRLock* rlock_of(object self) except NULL:
+    if not isinstance(self, rlock_type):
+        raise TypeError(f"descriptor for '_thread.RLock' objects doesn't apply to a '{type(self).__name__}' object")
+    return <SynclessRLock*> <PyObject*> self
+
+
+cdef bint try_rlock(object self) noexcept:
+    cdef SynclessRLock* lock = <SynclessRLock*> <PyObject*> self
+    cdef unsigned long me = ident()
+    if lock.count > 0 and lock.owner == me:
+        lock.count += 1
+        return True
+    if not PyThread_acquire_lock(lock.lock, 0):
+        return False
+    lock.owner = me
+    lock.count = 1
+    return True
+
+
+cdef bint owns_rlock(object self) noexcept:
+    """Whether the calling tasklet holds what is an RLock."""
+    cdef SynclessRLock* lock = <SynclessRLock*> <PyObject*> self
+    return lock.count > 0 and lock.owner == ident()
+
+
+cdef bint take_rlock(object self, int64_t deadline) except -1:
+    """As take_lock()."""
+    if try_rlock(self):
+        return True
+    return acquire_in_turn(self, try_rlock, deadline) if may_park() else original_rlock_acquire(self, True, seconds_to(deadline))
+
+
+def rlock_acquire(self, blocking=True, timeout=-1):
+    """acquire(blocking=True, timeout=-1) -> bool; the tasklet that has it may acquire it again"""
+    cdef int64_t deadline = NEVER if blocking is True and timeout == -1 else check_timeout(bool(blocking), timeout)
+    rlock_of(self)
+    take_turns_at_times()
+    if not blocking or timeout == 0:
+        if try_rlock(self):
+            return True
+        take_turns()
+        return False
+    return take_rlock(self, deadline)
+
+
+def rlock_release(self):
+    """release()"""
+    cdef SynclessRLock* lock = rlock_of(self)
+    if lock.count == 0 or lock.owner != ident():
+        raise RuntimeError("cannot release un-acquired lock")
+    lock.count -= 1
+    if lock.count == 0:
+        lock.owner = 0
+        PyThread_release_lock(lock.lock)
+        wake_first(self)
+
+
+def rlock_exit(self, *exc_info):
+    """Releases the lock."""
+    rlock_release(self)
+
+
+def rlock_is_owned(self):
+    """For threading.Condition."""
+    rlock_of(self)
+    return owns_rlock(self)
+
+
+def rlock_recursion_count(self):
+    """For the interpreter's own tests."""
+    cdef SynclessRLock* lock = rlock_of(self)
+    return lock.count if lock.owner == ident() else 0
+
+
+def rlock_release_save(self):
+    """For threading.Condition."""
+    cdef SynclessRLock* lock = rlock_of(self)
+    if lock.count == 0:
+        raise RuntimeError("cannot release un-acquired lock")
+    state = (lock.count, lock.owner)
+    lock.count = 0
+    lock.owner = 0
+    PyThread_release_lock(lock.lock)
+    wake_first(self)
+    return state
+
+
+def rlock_acquire_restore(self, state):
+    """For threading.Condition."""
+    cdef SynclessRLock* lock = rlock_of(self)
+    rlock_acquire(self)
+    lock.count, lock.owner = state

@@ -1,0 +1,12 @@
+from syncless._core.scheduler cimport WaitQueue
+
+
+cdef class Waiters:
+    """The tasklets that wait for one object."""
+    cdef WaitQueue queue
+    cdef Py_ssize_t count           # of those that have not left, be they in the queue or about to try
+
+
+cdef Waiters join_waiters(object thing)
+cdef int leave_waiters(object thing, Waiters waiters) except -1
+cdef int wake_first(object thing) except -1
