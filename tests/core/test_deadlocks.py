@@ -126,15 +126,23 @@ def test_waits_that_end_are_not_reported(told):
 
 def test_circle_across_threads_is_found(told):
     first, second, done = Lock(), Lock(), Event()
-    theirs = []
+    theirs, both_hold = [], (Event(), Event())
+
+    def take_second_when_both_hold_one(number):
+        locks = (first, second)
+        with locks[number]:
+            both_hold[number].set()
+            both_hold[1 - number].wait()
+            with locks[1 - number]:
+                pass
 
     def body():
-        theirs.append(named("theirs", take_both, second, first))
+        theirs.append(named("theirs", take_second_when_both_hold_one, 1))
         done.wait()
         theirs[0].kill()
 
     thread = threading.Thread(target=body)
-    ours = named("ours", take_both, first, second)
+    ours = named("ours", take_second_when_both_hold_one, 0)
     thread.start()
     assert eventually(lambda: told)
     assert {tasklet.name for tasklet in told[0]} == {"ours", "theirs"}
