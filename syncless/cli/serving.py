@@ -16,6 +16,7 @@ from syncless.cli.arguments import parse
 from syncless.cli.reloading import until_it_starts, watched
 from syncless.http.addresses import systemd_fds
 from syncless.http.notices import flush
+from syncless.http.program.blocking import patch_process
 from syncless.wsgi import (
     ApplicationFailed,
     ApplicationNotFound,
@@ -25,7 +26,6 @@ from syncless.wsgi import (
     as_wsgi,
     serve,
 )
-from syncless.wsgi.blocking import patch_process
 
 
 def serve_command(arguments: list[str]) -> int:

@@ -10,12 +10,11 @@ from syncless.http.errors import (
     UpgradeRequired,
 )
 from syncless.http.limits import Limits
+from syncless.http.program.loading import ApplicationFailed, ApplicationNotFound
+from syncless.http.program.master import WorkersFailed
 from syncless.wsgi.adapt import as_wsgi
 from syncless.wsgi.client import client_gone, current_request, while_client_stays
-from syncless.wsgi.loading import ApplicationFailed, ApplicationNotFound
-from syncless.wsgi.server import Server
-from syncless.wsgi.serving import serve
-from syncless.wsgi.supervisor import WorkersFailed
+from syncless.wsgi.server import Server, serve
 from syncless.wsgi.websocket import WebSocket, WebSocketClosed
 
 __all__ = [

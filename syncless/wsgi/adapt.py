@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import quote
 
-from syncless.wsgi.loading import load
+from syncless.http.program.loading import load
 
 WSGIApplication = Callable[..., Iterable[bytes]]
 

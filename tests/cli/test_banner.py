@@ -10,7 +10,7 @@ import pytest
 
 import syncless
 from syncless._core.loop import current_loop
-from syncless.wsgi.banner import loop_name, patched_areas
+from syncless.http.program.banner import loop_name, patched_areas
 from tests.cli.terminal import Terminal
 from tests.cli.test_loading import HELLO, command, environment
 from tests.waiting import eventually
@@ -105,7 +105,7 @@ def test_areas_that_workers_patch_are_told(patch, said):
 def test_few_areas_are_named():
     program = (
         "from syncless.patches import patch_time, patch_socket; patch_time(); patch_socket()\n"
-        "from syncless.wsgi.banner import patched_areas; print(patched_areas(None))"
+        "from syncless.http.program.banner import patched_areas; print(patched_areas(None))"
     )
     done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True)
     assert done.stdout == "time, socket\n", done

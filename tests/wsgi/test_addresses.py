@@ -10,7 +10,8 @@ import sys
 import pytest
 
 import syncless
-from syncless.http.addresses import Bind, owner_ids, parse_bind, show
+from syncless.http.addresses import Bind, parse_bind, show
+from syncless.http.sockets import owner_ids
 from syncless.io import socket
 
 

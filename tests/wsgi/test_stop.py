@@ -10,9 +10,9 @@ import time
 import pytest
 
 import syncless
+from syncless.http.program import running
 from syncless.io import socket
 from syncless.wsgi import Server
-from syncless.wsgi import server as server_module
 from tests.waiting import eventually
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -110,9 +110,9 @@ def test_connections_that_wait_to_be_accepted_are_answered_when_server_stops(sta
 @pytest.mark.parametrize("defer_accept", [True, False])
 def test_stopping_loses_no_connection_that_has_been_made(defer_accept, monkeypatch):
     """And makes no more of them."""
-    monkeypatch.setattr(server_module, "LAST_CALL", 1.0)
+    monkeypatch.setattr(running, "LAST_CALL", 1.0)
     server, ready = Server(slow, port=0, defer_accept=defer_accept), syncless.Event()
-    running = syncless.spawn(server.run, quiet=True, started=ready.set)
+    serving = syncless.spawn(server.run, quiet=True, started=ready.set)
     ready.wait()
     address = server.address
     with blocking.create_connection(address) as client:
@@ -123,7 +123,7 @@ def test_stopping_loses_no_connection_that_has_been_made(defer_accept, monkeypat
             with pytest.raises(TimeoutError):
                 late.connect(address)
         client.sendall(GET)
-        running.join()
+        serving.join()
         assert client.recv(1000).startswith(b"HTTP/1.1 200")
     with pytest.raises(ConnectionRefusedError):
         blocking.create_connection(address)

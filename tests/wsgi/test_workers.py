@@ -15,10 +15,10 @@ import types
 
 import pytest
 
+from syncless.http.program import master
+from syncless.http.program.slot import Slot
+from syncless.http.program.worker import most_requests
 from syncless.wsgi import Limits
-from syncless.wsgi.supervisor import master
-from syncless.wsgi.supervisor.slot import Slot
-from syncless.wsgi.supervisor.worker import most_requests
 from tests.waiting import eventually
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -304,7 +304,7 @@ def test_a_worker_that_wants_to_be_replaced_is_in_the_end(program):
 
 def test_a_worker_that_is_not_ready_opens_its_logs_anew_when_it_is(program, tmp_path, monkeypatch):
     # its log is open then
-    late = "import syncless.wsgi.server as server\nserver.listen_if_asked = lambda: time.sleep(1.5)\n"
+    late = "import syncless.http.program.running as running\nrunning.listen_if_asked = lambda: time.sleep(1.5)\n"
     monkeypatch.setitem(globals(), "APP", APP + late)
     running = program("--workers", "1", "--access-log", "log")
     assert eventually((tmp_path / "log").exists)

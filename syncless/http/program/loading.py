@@ -13,7 +13,7 @@ from typing import Any
 
 DEFAULTS = ("application", "app")
 """Attributes that are looked for where the name has none."""
-OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+OURS = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..")) + os.sep
 
 
 class ApplicationNotFound(ImportError):

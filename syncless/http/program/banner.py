@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 
 import syncless
 from syncless.http.notices import tell
-from syncless.wsgi.blocking import Patch, is_patched
+from syncless.http.program.blocking import Patch, is_patched
 
 
 def announce(urls: Sequence[str], workers: int = 0, patch: Patch | None = None) -> None:

@@ -21,9 +21,9 @@ from typing import Any
 from syncless._core.tasklet import sleep, spawn
 from syncless.http.addresses import Bind
 from syncless.http.limits import Limits
-from syncless.wsgi.blocking import Patch, StallWarning, patch_process, warn_of_blocking_modules
-from syncless.wsgi.loading import ApplicationFailed, ApplicationNotFound
-from syncless.wsgi.server import Server
+from syncless.http.program.blocking import Patch, StallWarning, patch_process, warn_of_blocking_modules
+from syncless.http.program.loading import ApplicationFailed, ApplicationNotFound
+from syncless.http.server import Server
 
 READY, REPLACE_ME, CANNOT_START = b"r", b"x", b"!"
 """What a worker says through its pipe; the reason why it cannot start comes behind the last."""
@@ -37,6 +37,7 @@ BEAT = struct.Struct("d")
 class Work:
     """The orders of a master to one worker."""
 
+    server_type: type[Server]
     application: Any
     options: Mapping[str, Any]
     """For its Server."""
@@ -65,7 +66,9 @@ class Work:
             listener.close()  # one of the first has been detached
         try:
             patch_process(self.patch)
-            server = Server(self.application, **{**self.options, "bind": binds, "multiprocess": True})
+            server = self.server_type(
+                self.application, **{**self.options, "bind": binds, "multiprocess": True}
+            )
         except (ApplicationNotFound, ApplicationFailed, OSError, TypeError, ValueError) as error:
             reason = (
                 f"{self.application} raised an error:\n{error}"

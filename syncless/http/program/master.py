@@ -25,13 +25,13 @@ from typing import Any
 from syncless.http.addresses import show
 from syncless.http.limits import Limits
 from syncless.http.notices import complain, flush, ready, tell
-from syncless.http.systemd import ServiceManager
-from syncless.wsgi.adapt import as_wsgi
-from syncless.wsgi.banner import announce
-from syncless.wsgi.blocking import Patch
-from syncless.wsgi.server import LAST_CALL, Server
-from syncless.wsgi.supervisor.slot import Slot, Worker
-from syncless.wsgi.supervisor.worker import BEAT, CANNOT_START, LONGEST_REASON, READY, REPLACE_ME, Work
+from syncless.http.program.banner import announce
+from syncless.http.program.blocking import Patch
+from syncless.http.program.running import LAST_CALL
+from syncless.http.program.slot import Slot, Worker
+from syncless.http.program.systemd import ServiceManager
+from syncless.http.program.worker import BEAT, CANNOT_START, LONGEST_REASON, READY, REPLACE_ME, Work
+from syncless.http.server import Server
 
 GIVE_UP_AFTER = 3
 """Workers that die before any has been ready."""
@@ -68,9 +68,10 @@ class Master:
 
     def __init__(
         self,
+        server_type: type[Server],
         application: Any,
-        host: str = "127.0.0.1",
-        port: int = 8000,
+        host: str,
+        port: int,
         *,
         workers: int,
         preload: bool,
@@ -80,16 +81,18 @@ class Master:
     ):
         if workers < 1 or workers > CLOCKS // 4:
             raise ValueError(f"workers must be from 1 to {CLOCKS // 4}, not {workers}")
-        self.application = as_wsgi(application) if preload else application
+        self.server_type = server_type
+        self.application = server_type.adapt(application) if preload else application
         self.preloaded = preload
         self.quiet = quiet
         self.patch = patch
         self.options = options
         # made only to check the arguments, and for the sockets: it never starts
-        self.pattern = Server(
+        pattern = server_type(
             self.application if callable(self.application) else _nothing, host, port, **options
         )
-        self.limits: Limits = self.pattern.limits
+        self.sockets = pattern.sockets
+        self.limits: Limits = pattern.limits
         self.slots = [Slot() for _ in range(workers)]
         self.leaving: list[Worker] = []
         self.stopping = False
@@ -110,7 +113,7 @@ class Master:
 
     def run(self) -> None:
         """Supervises until it is told to stop. OSError if it cannot listen; WorkersFailed."""
-        self.listeners = self.pattern.listen()
+        self.listeners = self.sockets.open()
         self.manager = ServiceManager()
         ready()
         self._wakers = wake, _ = os.pipe()
@@ -260,7 +263,7 @@ class Master:
                 if superfluous is not None:
                     self._retire(superfluous)
             own = self._own(slot)
-            self.pattern.begin_no_more(own)
+            self.sockets.begin_no_more(own)
             for listener, _ in own:
                 listener.close()  # here: the worker accepts what waits in it before it ends
 
@@ -298,7 +301,7 @@ class Master:
             worker.killed_at = now + 2
 
     def _begin_no_more(self) -> None:
-        self.pattern.begin_no_more({id(pair[0]): pair for pair in self._open_sockets()}.values())
+        self.sockets.begin_no_more({id(pair[0]): pair for pair in self._open_sockets()}.values())
 
     def _open_sockets(self) -> Iterable[tuple[socket, bool]]:
         yield from self.listeners
@@ -317,9 +320,9 @@ class Master:
 
     def _refuse(self) -> None:
         for slot in self.slots:
-            self.pattern.close_listeners(self._own(slot))
+            self.sockets.close(self._own(slot))
             slot.listeners = []
-        self.pattern.close_listeners(self.listeners)
+        self.sockets.close(self.listeners)
         self.listeners = []
 
     def _own(self, slot: Slot) -> list[tuple[socket, bool]]:
@@ -420,7 +423,7 @@ class Master:
         that were opened first."""
         if not self.options.get("reuse_port") or slot is self.slots[0]:
             return self.listeners
-        return [(self.pattern.listen_again(listener), secure) for listener, secure in self.listeners]
+        return [(self.sockets.open_again(listener), secure) for listener, secure in self.listeners]
 
     def _start(self, slot: Slot) -> Worker:
         slot.listeners = slot.listeners or self._open_for(slot)
@@ -459,6 +462,7 @@ class Master:
 
     def _work(self, slot: Slot, pipe: int, clock: int) -> Work:
         return Work(
+            server_type=self.server_type,
             application=self.application,
             options=self.options,
             patch=self.patch,

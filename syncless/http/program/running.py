@@ -1,0 +1,137 @@
+"""One process that serves, from its start to the signal that stops it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Protocol
+
+import syncless
+from syncless._core.tasklet import spawn
+from syncless._core.wait.sync import Event
+from syncless.console import listen_if_asked
+from syncless.http.notices import complain, tell
+from syncless.http.program.banner import announce
+from syncless.http.program.systemd import ServiceManager
+from syncless.tools.waiting import Waitable
+
+LAST_CALL = 0.1
+"""Seconds for which a process that is told to stop accepts what is on its way: a request follows its connection by a round trip."""
+
+
+class Serving(Protocol):
+    """A Server, as this file sees it."""
+
+    @property
+    def urls(self) -> list[str]: ...
+    def start(self) -> Any: ...
+    def stop(self, grace: float | None = None) -> None: ...
+    def stop_after(self, last_call: float, grace: float | None = None) -> None: ...
+    def hurry(self) -> None: ...
+    def census(self) -> dict[str, int]: ...
+    def reopen_logs(self) -> None: ...
+    def reload_certificates(self) -> None: ...
+
+
+def run(server: Serving, *, quiet: bool, started: Callable[[], None] | None, worker: bool) -> None:
+    """Starts the server, calls ``started``, and serves until SIGTERM or SIGINT; a second one hurries the stop.
+    A ``worker`` leaves SIGINT and the service manager to its master."""
+    asked = Event()
+    hurry = Event()
+    manager = ServiceManager({}) if worker else ServiceManager()
+    with _obeying(server, asked, hurry, manager, worker):
+        try:
+            server.start()
+            with _beside(manager):
+                if started is not None:
+                    started()
+                if not quiet:
+                    announce(server.urls)
+                manager.ready("Serving")
+                asked.wait()
+                manager.stopping()
+                if not quiet:
+                    active = server.census()["active"]
+                    tell(f"syncless stops: {active} request{'' if active == 1 else 's'} in flight")
+                stopping = spawn(server.stop_after, LAST_CALL)
+                stopping.name = "graceful stop"
+                both: list[Waitable] = [stopping, hurry]
+                syncless.wait(both, count=1)
+                if hurry.is_set():
+                    server.hurry()
+                stopping.join()
+        except BaseException:
+            server.stop(0)
+            raise
+
+
+@contextmanager
+def _beside(manager: ServiceManager) -> Iterator[None]:
+    """What goes on beside the server: the console, if it is asked for, and the service manager's watchdog."""
+    console = listen_if_asked()
+
+    def beat() -> None:
+        while True:
+            manager.alive()
+            syncless.sleep(manager.interval / 2)
+
+    beating = spawn(beat) if manager.interval else None
+    if beating is not None:
+        beating.name = "watchdog of the service manager"
+    try:
+        yield
+    finally:
+        if console is not None:
+            console.close()
+        if beating is not None:
+            beating.kill()
+
+
+@contextmanager
+def _obeying(
+    server: Serving, asked: Event, hurry: Event, manager: ServiceManager, worker: bool
+) -> Iterator[None]:
+    """Obeys signals, in the main thread: SIGTERM and SIGINT set `asked`, then `hurry`; SIGUSR1 and SIGHUP open
+    files anew."""
+    process = os.getpid()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != process:  # a child that an application has forked is no server
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        else:
+            (hurry if asked.is_set() else asked).set()
+
+    def open_anew(what: str, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except (OSError, ValueError) as error:
+            complain(f"cannot open the {what} again, the old ones stay: {error}")
+
+    def reopen(number: int, frame: FrameType | None) -> None:
+        open_anew("log files", server.reopen_logs)
+
+    def reload(number: int, frame: FrameType | None) -> None:
+        manager.reloading()
+        open_anew("certificates", server.reload_certificates)
+        manager.ready("Serving")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers: dict[int, Any] = {
+        signal.SIGTERM: stop,
+        signal.SIGINT: signal.SIG_IGN if worker else stop,  # Ctrl-C reaches all processes of a terminal
+        signal.SIGUSR1: reopen,
+        signal.SIGHUP: reload,
+    }
+    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, old in previous.items():
+            signal.signal(number, old)

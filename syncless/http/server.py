@@ -1,0 +1,322 @@
+"""Server: listening sockets, their listeners, the logs and certificates, starting and stopping.
+
+Knows no kind of application: a subclass says by `adapt` what can be served, and by `application_at` what answers
+the requests of a listener. Next to read: acceptor.pyx and connection.pyx, which do the work while it serves;
+program/, which makes a process of it.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from socket import AF_UNIX, socket
+from types import TracebackType
+from typing import Any, NamedTuple, TextIO, TypeVar
+
+from syncless._core.tasklet import sleep
+from syncless._core.wait.sync import Event
+from syncless.http.acceptor import Acceptor, close_connections
+from syncless.http.addresses import Bind, parse_bind, show
+from syncless.http.application import Application
+from syncless.http.certificates import Certificates, Files, TLSSettings, make_certificates
+from syncless.http.limits import Limits
+from syncless.http.listener import Listener
+from syncless.http.program.running import run
+from syncless.http.serverlogs import Logs
+from syncless.http.sockets import Opened, SocketOptions, Sockets, owner_ids
+from syncless.http.trust import DEFAULT_FIELDS, Forwarding, Trust
+from syncless.tools.otherhubs import watch_hubs
+
+Self = TypeVar("Self", bound="Server")
+
+
+class Place(NamedTuple):
+    """A socket on which a server listens, and what serves there."""
+
+    sock: socket
+    tls: bool
+    listener: Listener
+    acceptor: Acceptor
+
+
+class Server:
+    """A web server in this thread's loop; several may run in one process.
+
+    ``start()`` binds and begins to serve while other tasklets go on, ``stop()`` ends gracefully,
+    ``with Server(application) as server:`` does both. All arguments are those of `serve`.
+    """
+
+    def __init__(
+        self,
+        application: Any,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        bind: str | Bind | Iterable[str | Bind] | None = None,
+        access_log: bool | str | os.PathLike[str] | TextIO | None = None,
+        access_log_format: str | Mapping[str, str] = "combined",
+        error_log: str | os.PathLike[str] | TextIO | None = None,
+        limits: Limits | None = None,
+        ssl_context: ssl.SSLContext | Callable[[], ssl.SSLContext] | None = None,
+        certfile: str | None = None,
+        keyfile: str | None = None,
+        certificates: Mapping[str, Files] | None = None,
+        client_ca: str | None = None,
+        ciphers: str | None = None,
+        tls_minimum: str = "1.2",
+        key_password: str | None = None,
+        plain_http: bool = False,
+        trusted: str | Iterable[str] = (),
+        trusted_fields: Iterable[str] = DEFAULT_FIELDS,
+        proxy_protocol: bool = False,
+        unix_mode: int | None = None,
+        unix_owner: str | None = None,
+        ipv6_only: bool = False,
+        defer_accept: bool = True,
+        reuse_port: bool = False,
+        multiprocess: bool = False,
+        **overrides: float,
+    ):
+        self.application = self.adapt(application)
+        self.limits = _limits_of(limits, overrides)
+        binds = [bind] if isinstance(bind, (str, Bind)) else list(bind or ())
+        wanted = [parse_bind(text) if isinstance(text, str) else text for text in binds]
+        wanted = wanted or [Bind(host=host, port=port)]
+        settings = TLSSettings(client_ca, ciphers, tls_minimum, key_password)
+        self.certificates: Certificates | None = make_certificates(
+            ssl_context, certfile, keyfile, certificates, settings
+        )
+        if self.certificates is None and (plain_http or any(each.tls for each in wanted)):
+            raise ValueError(
+                "TLS is asked for, but there is no certificate: give certfile, certificates or ssl_context"
+            )
+        self.plain_http = plain_http
+        self.multiprocess = multiprocess
+        peers = [trusted] if isinstance(trusted, str) else list(trusted)
+        self.trusted = Trust(peers) if peers else None
+        if proxy_protocol and self.trusted is None:
+            raise ValueError("proxy_protocol needs `trusted`, the addresses of the proxies that speak it")
+        self.proxy_protocol = proxy_protocol
+        self.forwarding = Forwarding(self.trusted, trusted_fields) if self.trusted else None
+        if unix_owner is not None:
+            owner_ids(unix_owner)  # a wrong name is told now
+        options = SocketOptions(
+            self.limits.backlog,
+            reuse_port,
+            max(1, int(self.limits.head_seconds)) if defer_accept else 0,
+            ipv6_only,
+            unix_mode,
+            unix_owner,
+        )
+        self.sockets = Sockets(wanted, options, self.certificates is not None)
+        self.logs = Logs(access_log, access_log_format, error_log)
+        self._places: list[Place] = []
+        self._stopping: list[Listener] = []
+        """Listeners that accept no more and have connections still."""
+        self._stopped = Event()
+        self._hurried = False
+        self._process = os.getpid()
+
+    # -- what a kind of application says ------------------------------------------------------------------
+
+    @staticmethod
+    def adapt(application: Any) -> Any:
+        """What answers requests, from what the user gives. TypeError if it is nothing that can be served."""
+        raise NotImplementedError
+
+    def application_at(self, address: Any) -> Application:
+        """Answers the requests of a listener, whose socket has this address (getsockname())."""
+        raise NotImplementedError
+
+    # -- starting -----------------------------------------------------------------------------------------
+
+    def start(self: Self) -> Self:
+        """Binds and begins to accept. OSError, with the address in it, if that is not possible."""
+        if self._places or self._stopping:
+            raise RuntimeError("this server has been started already")
+        watch_hubs()
+        self.logs.open()
+        try:
+            opened = self.sockets.open()
+        except BaseException:
+            self.logs.close()
+            raise
+        for sock, tls in opened:
+            listener = self._listener(sock, tls)
+            self._places.append(Place(sock, tls, listener, Acceptor(listener, sock.fileno())))
+        self._process = os.getpid()
+        self._stopped.clear()
+        self._hurried = False  # not in stop(), before which a second signal may come
+        return self
+
+    def _listener(self, sock: socket, tls: bool) -> Listener:
+        return Listener(
+            self.application_at(sock.getsockname()),
+            self.limits,
+            self.logs.access,
+            self.logs.errors,
+            certificates=self.certificates if tls else None,
+            plain_http=self.plain_http,
+            trusted=self.trusted,
+            proxy_protocol=self.proxy_protocol,
+        )
+
+    def reopen_logs(self) -> None:
+        """Opens log files anew, by their paths: after they were renamed (logrotate). `serve` does it on
+        SIGUSR1."""
+        self.logs.reopen()
+
+    def reload_certificates(self) -> None:
+        """Reads the certificate files again, for new connections; open ones go on. `serve` does it on SIGHUP.
+        If a file is bad its error is raised and the old certificates stay."""
+        if self.certificates is not None:
+            self.certificates.reload()
+
+    # -- what it is doing ---------------------------------------------------------------------------------
+
+    @property
+    def addresses(self) -> list[Any]:
+        """The addresses in use, in the order of `bind`; ephemeral ports as the system chose them."""
+        return [
+            os.fsdecode(sock.getsockname()) if sock.family == AF_UNIX else sock.getsockname()[:2]
+            for sock, *_ in self._places
+        ]
+
+    @property
+    def address(self) -> Any:
+        """The first address in use."""
+        return self.addresses[0]
+
+    @property
+    def port(self) -> int:
+        """The port of the first address."""
+        return int(self.address[1])
+
+    @property
+    def url(self) -> str:
+        """Where to point a browser."""
+        return self.urls[0]
+
+    @property
+    def urls(self) -> list[str]:
+        """All addresses in use as text."""
+        return [show(address, place.tls) for address, place in zip(self.addresses, self._places, strict=True)]
+
+    @property
+    def listeners(self) -> list[Listener]:
+        """What serves now, one for each socket."""
+        return self._stopping or [place.listener for place in self._places]
+
+    @property
+    def requests(self) -> int:
+        """Requests begun since the start."""
+        return sum(listener.requests for listener in self.listeners)
+
+    def census(self) -> dict[str, int]:
+        """What the server owns now: connections, running requests, deadlines, buffers."""
+        total: dict[str, int] = {}
+        for listener in self.listeners:
+            for key, value in listener.census().items():
+                total[key] = total.get(key, 0) + value
+        return total
+
+    # -- stopping -----------------------------------------------------------------------------------------
+
+    def stop(self, grace: float | None = None) -> None:
+        """Stops: accepts what is connected already and no more, lets requests in flight end for `grace`
+        seconds (Limits.stop_seconds), then interrupts them with TaskletExit. Idle connections are closed
+        after Limits.stop_idle_seconds, or their next answer. Returns when all connections are closed.
+        """
+        self.stop_after(0.0, grace)
+
+    def stop_after(self, last_call: float, grace: float | None = None) -> None:
+        """As stop(), but accepts connections that are on their way for `last_call` seconds."""
+        if not self._places:
+            return
+        if self._process != os.getpid():
+            self._leave_to_parent()
+            return
+        places, self._places = self._places, []
+        self._stopping = [place.listener for place in places]
+        for listener in self._stopping:
+            listener.stopping = True
+        opened: Opened = [(place.sock, place.tls) for place in places]
+        self.sockets.begin_no_more(opened)
+        if last_call:
+            sleep(last_call)
+        for place in places:
+            place.acceptor.accept_rest()
+            place.acceptor.close()
+        self.sockets.close(opened)
+        try:
+            self._wait_closed(self.limits.stop_seconds if grace is None else grace, False)
+            self._wait_closed(2.0, True)
+        finally:
+            for listener in self._stopping:
+                listener.close()
+            self._stopping = []
+            self.logs.close()
+            self._stopped.set()
+
+    def hurry(self) -> None:
+        """A stop that is going on waits for no request any more: it interrupts them."""
+        self._hurried = True
+
+    def _leave_to_parent(self) -> None:
+        """In a child after fork, whose connections are closed already: listening sockets, their files and the
+        logs are the parent's."""
+        for place in self._places:
+            place.acceptor.close()
+            place.sock.close()
+            place.listener.close()
+        self._places = []
+        self.logs.leave_to_parent()
+        self._stopped.set()
+
+    def _wait_closed(self, seconds: float, interrupt: bool) -> None:
+        interrupted = interrupt
+        waited = 0.0
+        pause = 0.001
+        while True:
+            if interrupt or waited >= min(seconds, self.limits.stop_idle_seconds):
+                for listener in self._stopping:
+                    close_connections(listener, interrupt)
+            interrupt = False  # a request is interrupted once
+            if (
+                not any(listener.connections for listener in self._stopping)
+                or waited >= seconds
+                or (self._hurried and not interrupted)
+            ):
+                return
+            sleep(pause)
+            waited += pause
+            pause = min(pause * 2, 0.05)
+
+    def wait(self) -> None:
+        """Waits until the server has stopped."""
+        self._stopped.wait()
+
+    def run(
+        self, *, quiet: bool = False, started: Callable[[], None] | None = None, worker: bool = False
+    ) -> None:
+        """Starts, and serves until a signal says stop: what `serve` does in one process. A worker leaves
+        SIGINT to its master."""
+        run(self, quiet=quiet, started=started, worker=worker)
+
+    def __enter__(self: Self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _limits_of(limits: Limits | None, overrides: Mapping[str, float]) -> Limits:
+    """TypeError for the name of an override that is no limit, and so no argument either."""
+    for name in overrides:
+        if not hasattr(Limits, name):
+            raise TypeError(f"there is no argument or limit {name!r}; the limits are in syncless.wsgi.Limits")
+    return replace(limits or Limits(), **overrides)  # type: ignore[arg-type]
