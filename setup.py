@@ -23,6 +23,7 @@ NATIVE = {
     "syncless._core.poll.select": [],
     "syncless._core.timers": [],  # a heap of deadlines
     "syncless._core.cpython.threadlocal": [],  # threading.local per tasklet
+    "syncless._core.hooks": [],  # what the engine calls and must not import
     "syncless._core.observers": [],  # who is told of each switch
     "syncless._core.readyqueue": [],  # whose turn is next
     "syncless._core.thrown": [],  # exceptions on their way to a tasklet

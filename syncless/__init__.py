@@ -7,13 +7,12 @@ web server.
 
 from queue import Empty, Full
 
+from syncless._core.exits import TaskletExit, TaskletKilled
 from syncless._core.local import local
 from syncless._core.loop import current_loop, wait_readable, wait_writable
 from syncless._core.scheduler import set_error_handler
 from syncless._core.tasklet import (
     Tasklet,
-    TaskletExit,
-    TaskletKilled,
     current,
     park,
     sleep,

@@ -10,7 +10,7 @@ from cpython.ref cimport Py_DECREF
 
 from syncless._core.scheduler cimport DONE, NEW, READY, BaseTasklet, Meeting, Scheduler, next_pending
 
-from syncless._core import scheduler as _scheduler
+from syncless._core.exits import TaskletExit
 
 cdef enum:
     LAST_TURNS = 64         # that tasklets get to end in
@@ -32,7 +32,7 @@ cdef int end_tasklets(Scheduler loop) except -1:
                 continue
             if tasklet.serial not in told or turn >= LAST_TURNS and tasklet.state == READY:
                 told.add(tasklet.serial)
-                loop.throw(tasklet, _scheduler.exit_type())
+                loop.throw(tasklet, TaskletExit())
         let_them_run(loop)
     retire(loop)
     for tasklet in loop.tasklets():

@@ -4,30 +4,37 @@ import weakref
 
 from cpython.object cimport PyObject
 
-from syncless._core.loop cimport Loop, get_loop
+from syncless._core.loop cimport get_loop
 from syncless._core.scheduler cimport BaseTasklet
+from syncless._core.tasklet cimport Tasklet
 
 cdef extern from "Python.h":
     object _PyObject_GenericGetAttrWithDict(object self, object name, PyObject* values, int suppress)
     int _PyObject_GenericSetAttrWithDict(object self, object name, PyObject* value, PyObject* values) except -1
 
 
-class _Forget:
-    """As a done callback: what the tasklet had in one local goes."""
+class _Forget(weakref.ref):
+    """As a done callback: what the tasklet had in a local goes. If the local goes before, so does this."""
 
-    __slots__ = ("one",)
-
-    def __init__(self, one):
-        self.one = weakref.ref(one)
+    __slots__ = ("tasklet",)
 
     def __call__(self, tasklet):
-        one = self.one()
+        one = weakref.ref.__call__(self)
         if one is not None:
             _forget(one, tasklet)
 
 
 def _forget(local one, BaseTasklet tasklet):
     one.everybody.pop(tasklet.serial, None)
+
+
+def _gone(forget):
+    cdef list callbacks = (<Tasklet> forget.tasklet).callbacks
+    cdef Py_ssize_t i
+    if callbacks is not None:
+        for i in range(len(callbacks) - 1, -1, -1):
+            if callbacks[i] is forget:
+                del callbacks[i]
 
 
 cdef class local:
@@ -59,15 +66,10 @@ cdef class local:
 
     cdef dict begin(self, BaseTasklet tasklet):
         cdef dict values = {}
-        cdef Loop loop = <Loop> tasklet.loop
         self.everybody[tasklet.serial] = values
-        if tasklet is not loop.main:
-            tasklet.add_done_callback(_Forget(self))
-        elif loop.locals is None:
-            loop.locals = weakref.WeakSet((self,))      # a main tasklet does not end, but its thread does
-            loop.forget_locals = _forget
-        else:
-            loop.locals.add(self)
+        forget = _Forget(self, _gone)
+        forget.tasklet = tasklet
+        tasklet.add_done_callback(forget)
         return values
 
     cdef dict values(self):

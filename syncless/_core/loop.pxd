@@ -45,8 +45,6 @@ cdef class Loop(Scheduler):
     cdef int arm_for_wait(self, int fd, int bits) except -1
     cdef int disarm_after_wait(self, int fd) noexcept
     cdef int forget_fd(self, int fd) except -1
-    cdef object locals              # the syncless.local in which the main tasklet has values, or None
-    cdef object forget_locals
     cdef int observe(self, Observer observer) except -1
     cdef int unobserve(self, Observer observer) except -1
 

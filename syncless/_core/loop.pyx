@@ -25,6 +25,7 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
+from syncless._core cimport hooks
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.cpython.compat cimport Py_IsFinalizing, in_main_interpreter
 from syncless._core.ending cimport end_carriers, end_tasklets
@@ -33,7 +34,7 @@ from syncless._core.poll.epoll cimport EpollPoller
 from syncless._core.poll.select cimport SelectPoller
 from syncless._core.poll.poller cimport READ, WRITE, Poller, PollEvent
 from syncless._core.scheduler cimport (
-    DONE, RUNNING, WOKEN, BaseTasklet, Runnable, Scheduler, WaitQueue, failed, queue_add, queue_remove, unchecked_park,
+    DONE, WOKEN, BaseTasklet, Runnable, Scheduler, WaitQueue, failed, queue_add, queue_remove, unchecked_park,
     wake_all,
 )
 from syncless._core.timers cimport next_deadline
@@ -362,12 +363,18 @@ cdef class Loop(Scheduler):
         if syncless_tls_loop == mine:  # not in a child after a fork, which clears away the other threads
             end_tasklets(self)
             syncless_tls_loop = NULL
-        if self.locals is not None:
-            for one in list(self.locals):
-                self.forget_locals(one, self.main)
         end_carriers(self)
         self.poller.close()
         return 0
+
+    def interrupt(self, exception) -> bool:
+        """Raises the exception at the present or next wait of the main tasklet. False if one of its type is
+        under way there already."""
+        pending = self.main.pending
+        if any([type(other) is type(exception) for other in (pending if type(pending) is list else [pending])]):
+            return False
+        self.throw(self.main, exception)
+        return True
 
     # -- what can be asked ---------------------------------------------------------------------------------------------------
 
@@ -427,10 +434,6 @@ cdef Poller _open_poller():
     return poller
 
 
-# set by tasklet.pyx: what stands for the code that was running when the loop was made
-main_tasklet_type = None
-
-
 cdef Loop peek_loop():
     """This thread's loop, or None if it has not used syncless yet, or runs code of a subinterpreter.
 
@@ -460,10 +463,7 @@ cdef Loop get_loop():
         return <Loop> syncless_tls_loop
     loop = Loop()
     loop._start()
-    loop.main = main_tasklet_type()
-    loop.main.state = RUNNING
-    loop.adopt(loop.main)
-    loop.current = loop.main
+    hooks.new_main(loop)
     owner = _LoopOwner()
     owner.loop = loop
     (<dict> PyThreadState_GetDict())["syncless"] = owner

@@ -2,7 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 from syncless._core.readyqueue import ReadyQueue
-from syncless._core.tasklet import MainTasklet, Tasklet
+from syncless._core.tasklet import Tasklet
 
 class Runnable: ...
 
@@ -13,7 +13,7 @@ class Meeting: ...
 class StandIn(BaseTasklet): ...
 
 class Scheduler(ReadyQueue):
-    main: MainTasklet
+    main: Tasklet
     parked_count: int
     def tasklets(self) -> list[Tasklet]: ...
 

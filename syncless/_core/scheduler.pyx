@@ -47,6 +47,7 @@ from syncless._core.cpython.threadlocal cimport drop_locals, exchange_locals
 from syncless._core.timers cimport TimerHeap, timer_init
 
 from syncless._core import outlet
+from syncless._core.exits import TaskletExit
 
 from syncless._core.cpython import chunkcache
 
@@ -77,7 +78,6 @@ cdef int wake_all(WaitQueue* queue) except -1:
 
 
 error_handler = None  # called with (where, exception) for one that nobody caught; None: print to stderr
-exit_type = None                # TaskletExit; set by tasklet.pyx
 
 cdef class Runnable:
     cdef int turn(self, Scheduler loop) except -1:
@@ -265,7 +265,7 @@ cdef class Scheduler(ReadyQueue):
         meant for the program."""
         while tasklet.pending is not None:
             exception = next_pending(tasklet)
-            if isinstance(exception, (KeyboardInterrupt, SystemExit)) and not isinstance(exception, exit_type):
+            if isinstance(exception, (KeyboardInterrupt, SystemExit)) and not isinstance(exception, TaskletExit):
                 self.throw(self.main, exception)
         return 0
 

@@ -1,5 +1,6 @@
 from cpython.object cimport PyObject
 
+from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport BaseTasklet, Scheduler, WaitQueue
 
 
@@ -13,6 +14,7 @@ cdef class Tasklet(BaseTasklet):
     cdef BaseException _exception
     cdef list callbacks
     cdef WaitQueue joiners
+    cdef readonly bint is_main      # it stands for code that was not spawned
     cdef object __weakref__
 
     # its life, in this order; a request and a tasklet of Stackless define some of it themselves
@@ -37,10 +39,6 @@ cdef inline int begin_anew(Tasklet one) except -1:
     return 0
 
 
-cdef class MainTasklet(Tasklet):
-    pass
-
-
+cdef int become_main(Loop loop, Tasklet main) except -1
 cdef void end_process(BaseException exception) noexcept
 cdef int refuse_spawn() except -1
-cdef bint interrupt(BaseTasklet main, object exception) except -1

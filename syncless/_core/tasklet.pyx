@@ -19,21 +19,14 @@ from syncless._core.scheduler cimport DONE, NEW, RUNNING, WOKEN, BaseTasklet, Sc
 from syncless._core.cpython.compat cimport raised
 from syncless._core.cpython.threadlocal cimport end_locals, start_locals
 
-from syncless._core import loop as _loop_module, scheduler as _scheduler_module
+from syncless._core cimport hooks
+from syncless._core.exits import TaskletExit, TaskletKilled
 
 cdef extern from "Python.h":
     # NULL: an exception is set
     PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept
     void PyErr_SetObject(object kind, object exception)
     PyObject* PyErr_Occurred()
-
-
-class TaskletExit(SystemExit):
-    """Ends the tasklet in which it is raised, quietly (Stackless Python's name). Raised by Tasklet.kill()."""
-
-
-class TaskletKilled(Exception):
-    """Raised by Tasklet.result() when the tasklet was killed and so has no result."""
 
 
 class _Link:
@@ -363,25 +356,29 @@ cdef PyObject* raise_first(BaseTasklet tasklet) noexcept:
     return NULL
 
 
-cdef class MainTasklet(Tasklet):
-    """Stands for the code of a thread that was not spawned. It is running whenever no other tasklet is."""
+cdef int become_main(Loop loop, Tasklet main) except -1:
+    """It stands for the code of the loop's thread that was not spawned, and is running whenever no other tasklet
+    is. If another has done that before, which must be running, it goes on with what belongs to that."""
+    cdef Tasklet before = loop.main
+    main.is_main = True
+    main.state = RUNNING
+    main._name = "main"
+    if before is not None:
+        main.pending, before.pending = before.pending, None
+        main.serial = before.serial
+        main.switches = before.switches
+        main.cpu = before.cpu
+        main.locals = before.locals
+        main.switch_hook = before.switch_hook
+        main.callbacks = before.callbacks
+        loop.release(before)
+    loop.main = loop.current = main
+    loop.adopt(main)
+    return 0
 
-    def __init__(self):
-        self._name = "main"
 
-    def interrupt(self, exception) -> bool:
-        """Raises the exception at the present or next wait of the main tasklet. False if one of its type is
-        under way there already."""
-        return interrupt(self, exception)
-
-
-cdef bint interrupt(BaseTasklet main, object exception) except -1:
-    """MainTasklet.interrupt(), also for the main tasklet of syncless.stackless."""
-    several = list(main.pending) if type(main.pending) is list else [main.pending]
-    if any([type(other) is type(exception) for other in several]):
-        return False
-    main.loop.throw(main, exception)
-    return True
+def _new_main(Loop loop):
+    become_main(loop, <Tasklet> hooks.main_type.__new__(hooks.main_type))
 
 
 cdef void end_process(BaseException exception) noexcept:
@@ -403,17 +400,8 @@ cdef int refuse_spawn() except -1:
     raise RuntimeError("the thread of this loop has ended: nothing can be spawned in it any more")
 
 
-_loop_module.main_tasklet_type = MainTasklet
-_scheduler_module.exit_type = TaskletExit
-
-cdef object make = Tasklet
-
-
-def set_maker(maker) -> None:
-    """maker(function, *args, **kwargs) makes what spawn() returns: a Tasklet of some kind, in the ready
-    queue."""
-    global make
-    make = maker
+hooks.main_type = hooks.new_tasklet = Tasklet
+hooks.new_main = _new_main
 
 
 def spawn(function, *args, **kwargs) -> Tasklet:
@@ -422,7 +410,7 @@ def spawn(function, *args, **kwargs) -> Tasklet:
 
     It starts when the present tasklet waits or ends.
     """
-    return make(function, *args, **kwargs)
+    return hooks.new_tasklet(function, *args, **kwargs)
 
 
 def spawn_in(where, function, *args, **kwargs) -> Tasklet:

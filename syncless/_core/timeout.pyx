@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t
 from syncless._core.clock cimport NEVER, deadline_after
 from syncless._core.loop cimport Loop, get_loop
 from syncless._core.scheduler cimport BaseTasklet, take_back
-from syncless._core.tasklet cimport MainTasklet
+from syncless._core.tasklet cimport Tasklet
 from syncless._core.thrown cimport Thrown
 from syncless._core.timers cimport Timer, timer_init
 
@@ -28,7 +28,7 @@ cdef int stop_throwing(BaseTasklet target, Thrown thrown) except -1:
 
 cdef BaseTasklet stand_in_for(BaseTasklet target):
     """Another may stand for the main tasklet by now, see syncless.stackless."""
-    return target.loop.main if isinstance(target, MainTasklet) else target
+    return target.loop.main if isinstance(target, Tasklet) and (<Tasklet> target).is_main else target
 
 
 cdef void time_is_over(void* owner) noexcept:

@@ -19,7 +19,7 @@ from syncless.http.deadlines cimport (
 )
 from syncless.http.listener cimport Listener
 
-from syncless._core.tasklet import TaskletExit
+from syncless._core.exits import TaskletExit
 
 cdef extern from *:
     """

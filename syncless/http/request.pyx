@@ -24,7 +24,7 @@ from syncless.http.input cimport Input
 from syncless.http.response cimport Response, StartResponse, Write
 from syncless.http.listener cimport Listener
 
-from syncless._core.tasklet import TaskletExit
+from syncless._core.exits import TaskletExit
 from syncless.http.errors import EXPLANATIONS, REASONS, BodyTooLarge, ClientError, ClientGone, RequestTimeout
 from syncless.http.filewrapper import FileWrapper
 from syncless.http.notices import visible

@@ -15,6 +15,7 @@ from typing import Any
 
 from syncless._core.calls import messages, sockets
 from syncless._core.calls.files import is_slow
+from syncless._core.hooks import set_lookup
 from syncless.io.dns import getaddrinfo, getfqdn, gethostbyaddr, gethostbyname, gethostbyname_ex, getnameinfo
 from syncless.io.names import resolved
 
@@ -97,7 +98,7 @@ class socket(_stdlib.socket):
         return sock
 
 
-messages.set_lookup(resolved)
+set_lookup(resolved)
 SocketType = socket
 
 

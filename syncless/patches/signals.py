@@ -29,7 +29,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from syncless._core.loop import current_loop
-from syncless._core.tasklet import MainTasklet, Tasklet, current
+from syncless._core.tasklet import Tasklet, current
 from syncless._core.wait.sync import Event
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
@@ -64,14 +64,13 @@ class Handler:
         while _came:
             _came.pop().set()
         tasklet = current()
-        if tasklet is None or isinstance(tasklet, MainTasklet):
+        if tasklet is None or tasklet.is_main:
             self.function(number, frame)
             return
         try:
             self.function(number, frame)
         except BaseException as error:
-            main = current_loop().main
-            if not main.interrupt(error):
+            if not current_loop().interrupt(error):
                 raise
 
 
@@ -168,7 +167,7 @@ def pthread_sigmask(how: int, mask: Any, /) -> set[Any]:
     """signal.pthread_sigmask: signals go to the main tasklet, so the mask of any other tasklet is only
     noted."""
     tasklet = current()
-    if tasklet is None or isinstance(tasklet, MainTasklet):
+    if tasklet is None or tasklet.is_main:
         return set(_pthread_sigmask(how, mask))
     named = {signal.Signals(number) if number in _named_signals else number for number in mask}
     before: set[Any] = _masks.get(tasklet) or set(_pthread_sigmask(signal.SIG_BLOCK, []))

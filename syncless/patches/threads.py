@@ -18,7 +18,7 @@ from typing import Any
 
 from syncless._core.cpython.threadlocal import separate_thread_locals
 from syncless._core.loop import current_loop, may_park
-from syncless._core.tasklet import MainTasklet, Tasklet, current, spawn
+from syncless._core.tasklet import Tasklet, current, spawn
 from syncless._core.threads import thread_count
 from syncless._core.wait.sync import Event
 from syncless.patches.native import conditions, locks, simplequeues
@@ -248,7 +248,7 @@ def dummy_init(self: Any, *args: Any) -> None:
     """threading._DummyThread: if it represents a tasklet, it is forgotten when the tasklet ends."""
     _dummy_init(self, *args)
     tasklet = this_tasklet()
-    if not isinstance(tasklet, MainTasklet):
+    if not tasklet.is_main:
         number = locks.get_ident()
         tasklet.add_done_callback(lambda _: threading._active.pop(number, None))  # type: ignore[attr-defined]
 

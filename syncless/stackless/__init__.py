@@ -9,12 +9,11 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from syncless._core.tasklet import TaskletExit
+from syncless._core.exits import TaskletExit
 from syncless.stackless._channel import channel, get_channel_callback, set_channel_callback
 from syncless.stackless._schedule import (
     atomic,
     enable_softswitch,
-    get_schedule_callback,
     get_thread_info,
     getcurrent,
     getcurrentid,
@@ -24,10 +23,10 @@ from syncless.stackless._schedule import (
     run,
     schedule,
     schedule_remove,
-    set_schedule_callback,
     switch_trap,
 )
 from syncless.stackless._tasklet import bomb, set_error_handler, tasklet
+from syncless.stackless._thread import get_schedule_callback, set_schedule_callback
 
 vars(builtins)["TaskletExit"] = TaskletExit  # as in Stackless, whose programs name it without an import
 

@@ -10,7 +10,7 @@ from syncless._core.wait.select cimport Case
 from syncless.stackless._tasklet cimport bomb, exception_of, tasklet
 from syncless.stackless._thread cimport IN_CHANNEL, Thread, here, leave as give_way, pause, push_first
 
-from syncless._core.wait.select import set_case_maker
+from syncless._core.hooks import set_case_maker
 
 cdef object channel_callback = None
 

@@ -1,16 +1,12 @@
-"""schedule() and run(), the callback at each switch, and what can be asked of a thread."""
+"""schedule() and run(), and what can be asked of a thread."""
 
 from syncless._core.cpython.bytecodes cimport BytecodeLimit
-from syncless._core.observers cimport Observer
 from syncless._core.scheduler cimport READY, BaseTasklet, pass_turn
 from syncless.stackless._preempt cimport preemption
 from syncless.stackless._tasklet cimport tasklet
 from syncless.stackless._thread cimport IN_RUN, Thread, here, leave, other_threads, pause, run_queue, running, threads
 
-from syncless.stackless._thread import set_newcomer_hook
-
 cdef object ABSENT = object()
-cdef object schedule_callback = None
 
 
 def schedule(retval=ABSENT):
@@ -122,56 +118,6 @@ def switch_trap(delta=0):
     return before
 
 
-cdef class _Teller(Observer):
-    """Calls the schedule callback at each switch of a thread."""
-    cdef object left                    # who ran last
-
-    cdef int stops(self, object one) except -1:
-        self.left = one
-        return 0
-
-    cdef int begins(self, object one) except -1:
-        cdef Thread state = here()
-        before, self.left = self.left, None
-        if before is not None and before is not one and schedule_callback is not None:
-            state.switch_trap += 1              # it must not switch
-            try:
-                schedule_callback(before, one)
-            except BaseException as error:
-                state.loop.report("the schedule callback", error)
-            finally:
-                state.switch_trap -= 1
-        return 0
-
-
-def _tell_of_switches(Thread state):
-    """In each thread of Stackless, while there is a schedule callback."""
-    if schedule_callback is None and state.teller is not None:
-        state.loop.unobserve(state.teller)
-        state.teller = None
-    elif schedule_callback is not None and state.teller is None:
-        state.teller = _Teller()
-        (<_Teller> state.teller).left = state.loop.current
-        state.loop.observe(state.teller)
-
-
-def set_schedule_callback(callback):
-    """callback(before, next) at each switch, in the tasklet that goes on; None: no more. It must not switch.
-    Returns the last one."""
-    global schedule_callback
-    if callback is not None and not callable(callback):
-        raise TypeError("schedule callback must be callable")
-    here()
-    before, schedule_callback = schedule_callback, callback
-    for state in threads.values():
-        _tell_of_switches(state)
-    return before
-
-
-def get_schedule_callback():
-    return schedule_callback
-
-
 class atomic:
     """with atomic(): the tasklet must not be preempted."""
 
@@ -188,6 +134,3 @@ class atomic:
 def enable_softswitch(flag):
     """Greenlets switch on the C stack, always. Returns False."""
     return False
-
-
-set_newcomer_hook(_tell_of_switches)

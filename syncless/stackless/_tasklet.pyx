@@ -3,66 +3,18 @@ between them."""
 
 from cpython.contextvars cimport PyContext_CopyCurrent
 
+from syncless._core cimport hooks
 from syncless._core.loop cimport Loop, get_loop, loop_of
 from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Scheduler, keep_pending
-from syncless._core.tasklet cimport Tasklet, interrupt, refuse_spawn
+from syncless._core.tasklet cimport Tasklet, refuse_spawn
 from syncless.stackless._thread cimport (
     PAUSED, Thread, here, pause, refuse_switch, run_now, run_queue, running, take_out, threads, throw_first,
 )
 from syncless.stackless._tracing cimport TracedTasklet
 
-from syncless._core import loop as _loop_module
-from syncless._core.tasklet import TaskletExit, set_maker
-from syncless.stackless._thread import set_main_adopter
+from syncless._core.exits import TaskletExit
 
 cdef object error_handler = None
-
-
-# -- the main tasklet --------------------------------------------------------------------------------------------------------------
-
-
-def _adopt_main(Loop loop):
-    """In place of a main tasklet that came before this module; only while it runs, because others may hold on
-    to it else."""
-    if not isinstance(loop.main, tasklet) and loop.current is loop.main:
-        main = _main(loop.main)
-        loop.release(loop.main)
-        loop.main = main
-        loop.adopt(main)
-        loop.current = main
-    return isinstance(loop.main, tasklet)
-
-
-cdef tasklet _main(Tasklet before):
-    """What stands for the code that was not spawned."""
-    cdef tasklet main = MainTasklet.__new__(MainTasklet)
-    main.state = RUNNING
-    main.spawned = True
-    main._name = "main"
-    if before is not None:
-        main.pending, before.pending = before.pending, None
-        main.serial = before.serial
-        main.switches = before.switches
-        main.cpu = before.cpu
-        main.locals = before.locals
-        main.switch_hook = before.switch_hook
-        main.callbacks = before.callbacks
-    return main
-
-
-class MainTasklet(tasklet):
-    """The main tasklet of a thread that comes to syncless after this module."""
-
-    def __init__(self):
-        _become_main(self)          # while its loop is being made
-
-    def interrupt(self, exception) -> bool:
-        return interrupt(self, exception)
-
-
-def _become_main(tasklet self):
-    self._name = "main"
-    self.spawned = True
 
 
 # -- tasklets ----------------------------------------------------------------------------------------------------------------------
@@ -233,10 +185,6 @@ cdef class tasklet(TracedTasklet):
         return self.loop is not None and self.loop.current is self
 
     @property
-    def is_main(self):
-        return self.loop is not None and self.loop.main is self
-
-    @property
     def restorable(self):
         """Never: greenlets cannot be pickled."""
         return False
@@ -347,9 +295,9 @@ cdef class tasklet(TracedTasklet):
     def kill(self, pending=False, *, exception=TaskletExit, block=True, timeout=None):
         """Raises TaskletExit in it, now, or when its turn comes (`pending`). Nothing happens if it is
         dead."""
-        if isinstance(pending, (type, BaseException)) or self.spawned and not isinstance(pending, bool):
+        if isinstance(pending, (type, BaseException)) or (self.spawned or self.is_main) and not isinstance(pending, bool):
             exception, pending = pending, False                 # as syncless.Tasklet has it
-        if self.spawned:
+        if self.spawned or self.is_main:
             return Tasklet.kill(self, exception, block and not pending, timeout)
         self.throw(exception, None, None, pending)
 
@@ -490,6 +438,5 @@ def set_error_handler(handler):
     return before
 
 
-_loop_module.main_tasklet_type = MainTasklet
-set_maker(_spawn)
-set_main_adopter(_adopt_main)
+hooks.main_type = tasklet
+hooks.new_tasklet = _spawn

@@ -14,8 +14,11 @@ from threading import active_count
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 
+from syncless._core cimport hooks
 from syncless._core.loop cimport Loop, get_loop
+from syncless._core.observers cimport Observer
 from syncless._core.scheduler cimport NEW, PARKED, READY, BaseTasklet, failed, keep_pending, pass_turn, unchecked_pass_turn
+from syncless._core.tasklet cimport Tasklet, become_main
 
 cdef const char* PAUSED = "nobody: it is paused"
 cdef const char* IN_CHANNEL = "channel"
@@ -23,21 +26,7 @@ cdef const char* IN_RUN = "run()"
 
 cdef dict threads = {}                  # thread id -> Thread
 cdef Thread latest = None               # the one that was asked for last
-cdef object adopt_main = None           # makes the main tasklet of a loop one of Stackless
-cdef object welcome = None              # called with a new Thread
-
-
-def set_main_adopter(function) -> None:
-    """function(loop) is called at a thread's first call; it returns whether its main tasklet is one of
-    Stackless now."""
-    global adopt_main
-    adopt_main = function
-
-
-def set_newcomer_hook(function) -> None:
-    """function(thread) is called once for each Thread."""
-    global welcome
-    welcome = function
+cdef object schedule_callback = None
 
 
 cdef class Thread:
@@ -55,9 +44,20 @@ cdef Thread found():
         state.runners = []
         before = loop.when_idle
         loop.when_idle = when_idle if before is None else lambda loop: (before(loop), when_idle(loop))
-        welcome(state)
-    latest = state if adopt_main(loop) else None
+        tell_of_switches(state)
+    latest = state if has_own_main(loop) else None
     return state
+
+
+cdef bint has_own_main(Loop loop) except -1:
+    """Whether the main tasklet is one of Stackless. One that came before this package gives its place to such a
+    one while it runs, because others may hold on to it else."""
+    if isinstance(loop.main, hooks.main_type):
+        return True
+    if loop.current is not loop.main:
+        return False
+    become_main(loop, <Tasklet> hooks.main_type.__new__(hooks.main_type))
+    return True
 
 
 # -- the run queue -----------------------------------------------------------------------------------------------------------------
@@ -231,3 +231,59 @@ cdef bint other_threads(Loop loop) except -1:
         elif (<Thread> other).loop is not loop and loop is not None:
             return True
     return active_count() > 1
+
+
+# -- the callback at each switch ---------------------------------------------------------------------------------------------------
+
+
+cdef class _Teller(Observer):
+    """Calls the schedule callback at each switch of a thread."""
+    cdef Thread thread
+    cdef object left                    # the tasklet that ran last
+
+    cdef int stops(self, object one) except -1:
+        self.left = one
+        return 0
+
+    cdef int begins(self, object one) except -1:
+        before, self.left = self.left, None
+        if before is not None and before is not one and schedule_callback is not None:
+            self.thread.switch_trap += 1    # it must not switch
+            try:
+                schedule_callback(before, one)
+            except BaseException as error:
+                self.thread.loop.report("the schedule callback", error)
+            finally:
+                self.thread.switch_trap -= 1
+        return 0
+
+
+cdef int tell_of_switches(Thread state) except -1:
+    """In each thread of Stackless, while there is a schedule callback."""
+    cdef _Teller teller
+    if schedule_callback is None and state.teller is not None:
+        state.loop.unobserve(state.teller)
+        state.teller = None
+    elif schedule_callback is not None and state.teller is None:
+        teller = state.teller = _Teller()
+        teller.thread = state
+        teller.left = state.loop.current
+        state.loop.observe(teller)
+    return 0
+
+
+def set_schedule_callback(callback):
+    """callback(before, next) at each switch, in the tasklet that goes on; None: no more. It must not switch.
+    Returns the last one."""
+    global schedule_callback
+    if callback is not None and not callable(callback):
+        raise TypeError("schedule callback must be callable")
+    here()
+    before, schedule_callback = schedule_callback, callback
+    for state in threads.values():
+        tell_of_switches(state)
+    return before
+
+
+def get_schedule_callback():
+    return schedule_callback

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from syncless._core.tasklet import Tasklet, TaskletExit, current, spawn, uninterrupted
+from syncless._core.exits import TaskletExit
+from syncless._core.tasklet import Tasklet, current, spawn, uninterrupted
 from syncless.tools.waiting import join_all
 
 

@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from syncless._core.tasklet import TaskletExit
+from syncless._core.exits import TaskletExit
 from syncless._core.timeout import Timeout
 from syncless._core.wait.sync import Lock
 from syncless.http.errors import BadRequest, BodyTimeout, ClientGone, UpgradeRequired

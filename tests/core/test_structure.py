@@ -491,6 +491,19 @@ def test_local_values_go_with_their_tasklet():
     assert gone[1]() is None
 
 
+def test_local_that_goes_leaves_nothing_in_its_tasklets():
+    def marks():
+        return sum(type(each).__name__ == "_Forget" for each in gc.get_objects())
+
+    before = marks()
+    keeps = local()
+    for _ in range(10):
+        local().value = 1
+    assert marks() == before + 1
+    del keeps
+    assert marks() == before
+
+
 def test_links():
     seen = []
 

@@ -18,7 +18,7 @@ from syncless import (
     TaskletExit,
     TaskletKilled,
     Timeout,
-    current,
+    current_loop,
     deadline,
     sleep,
     spawn,
@@ -383,10 +383,10 @@ def test_a_group_leaves_nothing_pending():
 
 def test_ctrl_c_is_raised_also_where_nothing_else_is():
     def interrupts():
-        main.interrupt(Interrupted(1))
-        assert main.interrupt(KeyboardInterrupt(2)) and not main.interrupt(KeyboardInterrupt(3))
+        loop.interrupt(Interrupted(1))
+        assert loop.interrupt(KeyboardInterrupt(2)) and not loop.interrupt(KeyboardInterrupt(3))
 
-    main = current()
+    loop = current_loop()
     spawn(interrupts)
     with pytest.raises(KeyboardInterrupt) as raised:
         uninterrupted(sleep, 1)

@@ -1,8 +1,7 @@
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-def set_lookup(function: Callable[[socket.socket, Any], Any]) -> None: ...
 def recvfrom(self: socket.socket, bufsize: int, flags: int = 0, /) -> tuple[bytes, Any]: ...
 def recvfrom_into(self: socket.socket, buffer: Any, nbytes: int = 0, flags: int = 0) -> tuple[int, Any]: ...
 def recvmsg(

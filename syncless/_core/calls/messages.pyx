@@ -16,6 +16,7 @@ from libc.errno cimport EAGAIN
 from libc.stdint cimport int64_t
 from libc.string cimport memset, strlen
 
+from syncless._core cimport hooks
 from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.calls.sockets cimport (
     NO_WAIT, UNKNOWN, await_ready, begin, goes_on, peer_name, send_rest, sends_all, sockaddr_storage, socket, wait,
@@ -73,13 +74,6 @@ cdef object native_sendto = _socket.socket.sendto
 cdef object native_sendmsg = _socket.socket.sendmsg
 cdef object native_connect_ex = _socket.socket.connect_ex
 cdef object native_bind = _socket.socket.bind
-cdef object lookup = None
-
-
-def set_lookup(function) -> None:
-    """function(socket, address) gives an address whose host name has become a number."""
-    global lookup
-    lookup = function
 
 
 cdef int raise_unless_it_must_wait(bint never_waits) except -1:
@@ -90,7 +84,7 @@ cdef int raise_unless_it_must_wait(bint never_waits) except -1:
 
 
 cdef inline object resolved(socket self, object address):
-    return lookup(self, address) if names_host(self, address) else address
+    return hooks.look_up(self, address) if names_host(self, address) else address
 
 
 cdef object run(socket self, int bit, int flags, object method, tuple args):

@@ -11,6 +11,7 @@ No Python code runs between the look at what is ready and the entry into the que
 from libc.stdint cimport int64_t, uint64_t
 from posix.unistd cimport getpid
 
+from syncless._core cimport hooks
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.loop cimport FdEntry, Loop, get_loop
 from syncless._core.poll.poller cimport READ, WRITE
@@ -295,15 +296,6 @@ cdef class AfterCase(Case):
         return 0
 
 
-# type -> what makes a Case of one of its objects; for those that this module must not know
-cdef dict makers = {}
-
-
-def set_case_maker(kind, maker) -> None:
-    """maker(source) makes the Case that stands for an object of that type in select()."""
-    makers[kind] = maker
-
-
 cdef Case case_of(object source):
     if isinstance(source, Case):
         return source
@@ -317,9 +309,9 @@ cdef Case case_of(object source):
         return TaskletCase(source)
     if isinstance(source, Semaphore):
         return SemaphoreCase(source)
-    for kind in makers:
+    for kind in hooks.case_makers:
         if isinstance(source, kind):
-            return makers[kind](source)
+            return hooks.case_makers[kind](source)
     if isinstance(source, int) or hasattr(source, "fileno"):
         return readable(source)
     raise TypeError(f"select() cannot wait for {type(source).__name__}: a channel, queue, event, tasklet, lock, semaphore or descriptor can be")
@@ -360,9 +352,9 @@ def putting(Queue queue not None, item) -> Case:
 def sending(channel, value) -> Case:
     """For select(): send the value on the channel when there is a receiver."""
     if not isinstance(channel, Channel):
-        for kind in makers:
+        for kind in hooks.case_makers:
             if isinstance(channel, kind):
-                return makers[kind](channel, value)
+                return hooks.case_makers[kind](channel, value)
         raise TypeError(f"sending() needs a channel, not {type(channel).__name__}")
     case = SendCase(channel)
     case.item = value
