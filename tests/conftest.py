@@ -1,18 +1,53 @@
 """Every test ends at the counts of what the engine owns with which it began, and inside a time limit."""
 
+import faulthandler
 import gc
 import os
 import signal
 import threading
 
 import pytest
+from _pytest import timing
 
 import syncless
+from tests import virtualtime
 
 # A shell that starts this in the background has it ignore Ctrl-C, and all that the tests start inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TEST_SECONDS = float(os.environ.get("SYNCLESS_TEST_SECONDS", "60"))
+
+
+def pytest_configure(config):
+    if virtualtime.AVAILABLE and not virtualtime.preloaded():
+        config.pluginmanager.getplugin("capturemanager").stop_global_capturing()
+    virtualtime.preload()
+    timing.perf_counter = virtualtime.real_seconds  # of tests on the virtual clock it says what they cost
+
+
+def too_long(number, frame):
+    """Raises in the main tasklet; ends the process if that never has its turn."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(10)
+    faulthandler.dump_traceback()
+    raise AssertionError(f"the test is not over after {TEST_SECONDS} s of real time")
+
+
+@pytest.fixture(autouse=True)
+def clock(request):
+    """A test that is marked `virtual_time` runs on a clock of its own, from its first fixture to its last."""
+    marker = request.node.get_closest_marker("virtual_time")
+    if marker is None or marker.args == (False,):
+        yield "real"
+    elif not virtualtime.AVAILABLE:
+        pytest.skip("the clock is replaced as Linux does it")
+    else:
+        signal.signal(signal.SIGALRM, too_long)
+        signal.alarm(int(TEST_SECONDS))
+        with virtualtime.virtual_time():
+            yield "virtual"
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)
@@ -29,11 +64,12 @@ def nothing_to_report(request):
 
 
 @pytest.fixture(autouse=True)
-def balanced_census(request):
+def balanced_census(clock):
     """Nothing is left behind: no tasklet, timer, waiter, watched descriptor."""
     loop = syncless.current_loop()
     before = loop.census()
-    with syncless.Timeout(TEST_SECONDS, AssertionError(f"the test took longer than {TEST_SECONDS} s")):
+    seconds = TEST_SECONDS if clock == "real" else 1e6  # which come at once if nothing else does
+    with syncless.Timeout(seconds, AssertionError(f"the test took longer than {seconds} s")):
         yield
     gc.collect()
     for _ in range(200):
@@ -71,9 +107,7 @@ def run_in_loop(backend, function, *args):
     try:
         thread = threading.Thread(target=main)
         thread.start()
-        while thread.is_alive():
-            syncless.sleep(0.002)
-        thread.join()
+        syncless.run_in_thread(thread.join)
     finally:
         if previous is None:
             del os.environ["SYNCLESS_LOOP"]

@@ -2,7 +2,7 @@
 often at once.
 
 ``python -m tests.core.storm FIRST LAST`` runs the storms of those seeds and prints each failure with its
-seed. Under virtual_clock.c the same seed makes the same storm on any machine.
+seed. On the virtual clock the same seed makes the same storm on any machine.
 
 Held to be true, at each wait and at the end:
 

@@ -4,6 +4,7 @@ import logging
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -11,6 +12,8 @@ import syncless
 from syncless import Event, Lock, RLock, debug, run_in_thread, select, sleep, spawn
 from syncless.io import socket
 from tests.waiting import eventually
+
+pytestmark = pytest.mark.virtual_time
 
 
 def named(name, function, *args):
@@ -94,6 +97,7 @@ def test_circle_is_reported_while_a_server_listens_and_others_run(told, busy, mo
 
     def runs():
         while True:
+            time.sleep(0.001 if busy else 0)  # holds the loop, and gives way without a wait
             sleep(0 if busy else 0.001)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -206,6 +210,7 @@ assert "thread fork waits for " in circle, text
 """
 
 
+@pytest.mark.virtual_time(False)  # another process
 @pytest.mark.parametrize("kind", ["Lock", "RLock"])
 def test_patched_locks_have_holders_and_circles(kind):
     program = PATCHED.replace("{kind}", kind)

@@ -14,6 +14,8 @@ import pytest
 import syncless
 from syncless._core.calls import descriptors
 
+pytestmark = pytest.mark.virtual_time
+
 
 @pytest.fixture
 def pipe():
@@ -65,6 +67,7 @@ def test_a_reader_that_is_gone(pipe):
         descriptors.write(right, b"x")
 
 
+@pytest.mark.virtual_time(False)  # another process
 def test_the_mode_of_a_shared_pipe_is_left_alone(pipe):
     """A child has the same open file description: O_NONBLOCK would make its reads fail."""
     left, right = pipe

@@ -17,6 +17,8 @@ from syncless._core.calls.files import (
     is_slow,
 )
 
+pytestmark = pytest.mark.virtual_time
+
 
 @pytest.fixture(autouse=True)
 def unknown():

@@ -23,6 +23,8 @@ from syncless import (
 )
 from syncless.stackless import channel
 
+pytestmark = pytest.mark.virtual_time
+
 KINDS = [Channel, channel]
 
 

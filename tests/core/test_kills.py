@@ -32,6 +32,8 @@ from syncless import (
 from syncless.io import socket
 from syncless.stackless import channel
 
+pytestmark = pytest.mark.virtual_time
+
 
 class Interrupted(Exception):
     """Raised from outside."""
@@ -259,9 +261,7 @@ def test_who_is_killed_or_late_in_the_turn_of_the_release_gets_nothing(kind, lat
     holder, victim, other = spawn(hold), spawn(take, 0.001 if late else 5), spawn(take, 6)
     sleep(0)
     if late:
-        time.sleep(
-            0.01
-        )  # both times are over when the loop looks next: first the holder's, then the victim's
+        time.sleep(0.01)  # both times are over when the loop looks next: first the holder's, then the victim's
     else:
         victim.kill(block=False)
     assert join_all([holder, victim, other], timeout=5)
@@ -284,7 +284,11 @@ def test_a_notification_is_not_lost_with_whom_it_meets(lock, when):
             heard.append((name, condition.wait(timeout)))
 
     def notify():
-        sleep(0.0005 if when == "late" else 0.05)
+        if when == "late":
+            sleep(0.0005)
+        else:
+            for _ in range(10):
+                sleep(0)
         if when != "before":
             with condition:
                 condition.notify()

@@ -1,8 +1,5 @@
-"""Random programs do what the model foretells, when it does: ``python -m tests.core.test_model FIRST LAST``
-compares those seeds.
-
-A clock that stands still while tasklets run, and jumps when all of them wait, makes that exact on any
-machine: virtual_clock.c.
+"""Random programs do what the model foretells, when it does: ``python -m tests.virtualtime
+tests.core.test_model FIRST LAST`` compares those seeds. The virtual clock makes that exact on any machine.
 """
 
 import json
@@ -15,9 +12,10 @@ import time
 import pytest
 
 from syncless import Channel, Timeout, sleep, spawn
+from tests import virtualtime
 from tests.core.model import CHANNELS, modelled
 
-HERE = pathlib.Path(__file__).parent
+ROOT = pathlib.Path(__file__).parent.parent.parent
 GAP = 0.001
 """Smallest distance of two events in a program, in milliseconds: times are rounded to nanoseconds."""
 
@@ -105,36 +103,12 @@ def main(seeds):
     return told
 
 
-@pytest.fixture(scope="module")
-def clock(tmp_path_factory):
-    if sys.platform != "linux":
-        pytest.skip("the clock is replaced as Linux does it")
-    library = tmp_path_factory.mktemp("clock") / "virtual_clock.so"
-    command = [
-        os.environ.get("CC", "cc"),
-        "-shared",
-        "-fPIC",
-        "-o",
-        library,
-        HERE / "virtual_clock.c",
-        "-ldl",
-    ]
-    subprocess.run(
-        command, check=True, env={**os.environ, "LD_PRELOAD": ""}
-    )  # the compiler runs without sanitizers
-    return library
-
-
 @pytest.mark.parametrize("part", range(4))
-def test_what_happens_and_when_is_the_models(clock, part):
+def test_what_happens_and_when_is_the_models(part):
     done = subprocess.run(
-        [sys.executable, "-m", "tests.core.test_model", str(part * PART), str(part * PART + PART)],
-        cwd=HERE.parent.parent,
-        env={
-            **os.environ,
-            "LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {clock}",
-            "SYNCLESS_LOOP": "epoll",
-        },
+        virtualtime.program("tests.core.test_model", part * PART, part * PART + PART),
+        cwd=ROOT,
+        env={**os.environ, "SYNCLESS_LOOP": "epoll"},
         capture_output=True,
         text=True,
         timeout=300,  # seconds; it takes two, unless all wait for one another

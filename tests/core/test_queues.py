@@ -11,6 +11,8 @@ import pytest
 import syncless
 from syncless import JoinableQueue, PriorityQueue, TaskletExit, join_all, putting, select, sleep, spawn
 
+pytestmark = pytest.mark.virtual_time
+
 
 class Item:
     """Comparing runs Python code."""

@@ -28,6 +28,8 @@ from syncless import (
     writable,
 )
 
+pytestmark = pytest.mark.virtual_time
+
 
 def later(function, *args):
     """Done when the others wait."""

@@ -28,7 +28,7 @@ from syncless import (
     spawn_in,
 )
 from syncless.stackless import channel
-from tests.core.test_model import clock  # noqa: F401  (a fixture)
+from tests import virtualtime
 from tests.waiting import eventually
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -37,16 +37,12 @@ STORMS = int(os.environ.get("SYNCLESS_TEST_STORMS", "400"))
 
 
 @pytest.mark.parametrize("part", range(2))
-def test_nothing_is_lost_doubled_or_misdelivered_in_a_storm(clock, part):  # noqa: F811
+def test_nothing_is_lost_doubled_or_misdelivered_in_a_storm(part):
     first = part * 1_000_000
     done = subprocess.run(
-        [sys.executable, "-m", "tests.core.storm", str(first), str(first + STORMS)],
+        virtualtime.program("tests.core.storm", first, first + STORMS),
         cwd=ROOT,
-        env={
-            **os.environ,
-            "LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {clock}",
-            "SYNCLESS_LOOP": "epoll",
-        },
+        env={**os.environ, "SYNCLESS_LOOP": "epoll"},
         capture_output=True,
         text=True,
         timeout=300,  # seconds; it takes two

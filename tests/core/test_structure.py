@@ -34,6 +34,8 @@ from syncless import (
     spawn,
 )
 
+pytestmark = pytest.mark.virtual_time
+
 
 def test_rlock_belongs_to_a_tasklet():
     lock = RLock()

@@ -20,6 +20,8 @@ from syncless import (
     spawn,
 )
 
+pytestmark = pytest.mark.virtual_time
+
 
 def test_event():
     event = Event()

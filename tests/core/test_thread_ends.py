@@ -11,6 +11,8 @@ from syncless import AsyncResult, Channel, TaskletExit, TaskletKilled, join_all,
 from syncless.stackless import channel
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.virtual_time
+
 
 def in_a_thread_that_ends(body):
     """Runs the function in an OS thread, while the tasklets here go on."""
@@ -116,6 +118,7 @@ def test_nothing_is_given_to_them(stubborn):
     sender.join()
 
 
+@pytest.mark.virtual_time(False)  # threads that never wait
 @pytest.mark.parametrize("seed", range(4))
 def test_what_they_were_given_is_given_to_others(seed):
     """Threads end at any moment; no item, no permit and no lock is lost with them."""

@@ -34,6 +34,8 @@ from syncless import (
 )  # fmt: skip
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.virtual_time
+
 THREADS, NUISANCES, PIECES, STEADY = 3, 6, 300, 200
 
 

@@ -27,6 +27,8 @@ from syncless._core.tasklet import uninterrupted
 from syncless.stackless import channel, schedule, tasklet
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.virtual_time
+
 
 class Interrupted(Exception):
     """Raised from outside."""

@@ -8,6 +8,8 @@ import pytest
 import syncless
 from syncless import AsyncResult, Event, Pool, TaskletExit, iwait, join_all, sleep, spawn, wait
 
+pytestmark = pytest.mark.virtual_time
+
 
 def waiting_numbers(count):
     for number in range(count):

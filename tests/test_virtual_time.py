@@ -1,0 +1,158 @@
+"""On the virtual clock time passes only while everything waits, and then exactly."""
+
+import queue
+import select
+import socket
+import threading
+import time
+
+import pytest
+
+import syncless
+from syncless.io import socket as waiting
+from tests.conftest import run_in_loop
+from tests.virtualtime import real_time
+
+pytestmark = pytest.mark.virtual_time
+
+
+def elapsed(call, *args):
+    began = time.monotonic()
+    call(*args)
+    return round(time.monotonic() - began, 9)
+
+
+@pytest.fixture
+def pair():
+    left, right = socket.socketpair()
+    with left, right:
+        yield left, right
+
+
+def test_computing_takes_no_time():
+    assert elapsed(sum, range(1_000_000)) == 0
+
+
+@pytest.mark.parametrize("backend", ["epoll", "select"])
+def test_tasklet_sleeps_exactly_as_long_as_asked(backend):
+    assert run_in_loop(backend, elapsed, syncless.sleep, 3600) == 3600
+
+
+def test_each_call_that_waits_takes_exactly_its_timeout(pair):
+    left, _ = pair
+    left.settimeout(7)
+    watched = select.poll()
+    watched.register(left, select.POLLIN)
+    with select.epoll() as epoll:
+        epoll.register(left, select.EPOLLIN)
+        lock = threading.Lock()
+        lock.acquire()
+
+        def in_vain(error, call, *args, **kwargs):
+            with pytest.raises(error):
+                call(*args, **kwargs)
+
+        waits = {
+            "time.sleep": lambda: time.sleep(7),
+            "select": lambda: select.select([left], [], [], 7),
+            "poll": lambda: watched.poll(7000),
+            "epoll": lambda: epoll.poll(7),
+            "recv": lambda: in_vain(TimeoutError, left.recv, 1),
+            "lock": lambda: lock.acquire(timeout=7),
+            "queue": lambda: in_vain(queue.Empty, queue.SimpleQueue().get, timeout=7),
+        }
+        assert {name: elapsed(wait) for name, wait in waits.items()} == dict.fromkeys(waits, 7)
+
+
+def test_wall_clock_goes_along():
+    began = time.time()
+    syncless.sleep(1000)
+    assert time.time() - began == pytest.approx(1000, abs=1e-3)
+
+
+def test_clock_never_goes_back_when_virtual_time_ends():
+    syncless.sleep(5000)
+    before = time.monotonic()
+    with real_time():
+        assert before <= time.monotonic() < before + 60
+        between = time.monotonic()
+    assert between <= time.monotonic() < between + 60
+
+
+@pytest.mark.parametrize("seconds", [0.01, 100])
+def test_clock_stands_still_while_a_thread_computes(seconds):
+    """The thread's half second of work is over before the tasklet's 0.01 seconds are."""
+    told = []
+
+    def compute():
+        ends = time.thread_time() + 0.1
+        while time.thread_time() < ends:
+            pass
+        told.append(time.monotonic())
+
+    began = time.monotonic()
+    thread = threading.Thread(target=compute)
+    thread.start()
+    syncless.sleep(seconds)
+    assert told == [began]
+    thread.join()
+
+
+def test_thread_that_blocks_in_a_system_call_is_woken_before_the_clock_jumps(pair):
+    """The echo in a thread of its own has no deadline; each answer comes in no time."""
+    left, right = pair
+
+    def echo():
+        while data := right.recv(100):
+            right.send(data)
+
+    thread = threading.Thread(target=echo)
+    thread.start()
+    left.settimeout(0.001)
+    assert elapsed(lambda: [left.send(b"x") and left.recv(1) for _ in range(300)]) == 0
+    left.shutdown(socket.SHUT_WR)
+    thread.join()
+
+
+def test_threads_and_tasklets_sleep_beside_each_other():
+    log = []
+
+    def note(name, sleep, seconds):
+        for _ in range(5):
+            sleep(seconds)
+            log.append((name, round(time.monotonic() - began, 9)))
+
+    began = time.monotonic()
+    thread = threading.Thread(target=note, args=("thread", time.sleep, 0.3))
+    thread.start()
+    tasklet = syncless.spawn(note, "tasklet", syncless.sleep, 0.2)
+    tasklet.join()
+    syncless.sleep(5)
+    thread.join()
+    assert sorted(log) == sorted(
+        [("thread", round(0.3 * i, 9)) for i in range(1, 6)]
+        + [("tasklet", round(0.2 * i, 9)) for i in range(1, 6)]
+    )
+
+
+def test_packets_arrive_before_the_clock_jumps():
+    """Also in a thread that answers by blocking calls."""
+    with waiting.create_server(("127.0.0.1", 0)) as server:
+
+        def client():
+            with socket.create_connection(server.getsockname()) as sock:
+                while data := sock.recv(65536):
+                    sock.sendall(data)
+
+        thread = threading.Thread(target=client)
+        thread.start()
+        sock, _ = server.accept()
+        sock.settimeout(0.001)
+        began = time.monotonic()
+        for size in [1, 1000, 60_000] * 30:
+            sock.sendall(b"x" * size)
+            while size:
+                size -= len(sock.recv(size))
+        assert time.monotonic() == began
+        sock.close()
+        thread.join()

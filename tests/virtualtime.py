@@ -1,0 +1,105 @@
+"""Time that passes only while everything waits: `@pytest.mark.virtual_time` for a test, a class or a module.
+
+In such a test a minute's wait takes no time, and what happens after 0.3 s happens after 0.3 s exactly, on any
+machine. virtual_clock.c says how, and for which tests it cannot be. The library must be there when a process
+starts, so pytest starts itself again with it; child processes do not get it. In a module that is marked,
+`@pytest.mark.virtual_time(False)` leaves a test on the system's clock. ``python -m tests.virtualtime MODULE
+ARGUMENTS`` runs a program on the virtual clock.
+"""
+
+import contextlib
+import ctypes
+import hashlib
+import os
+import pathlib
+import runpy
+import subprocess
+import sys
+import time
+
+SOURCE = pathlib.Path(__file__).parent / "virtual_clock.c"
+AVAILABLE = sys.platform == "linux"
+BEFORE = "SYNCLESS_TEST_PRELOAD"
+"""Holds what LD_PRELOAD was, from the start of the process that has the library until it puts it back."""
+
+_library = ctypes.CDLL(None)
+
+
+def preloaded():
+    return hasattr(_library, "virtual_clock_start")
+
+
+def real_seconds():
+    """Of a clock that is always the system's."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
+
+
+def build():
+    """The library's path; it is compiled when its source has changed."""
+    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
+    library = SOURCE.parent.parent / "build" / f"virtual_clock-{digest}.so"
+    if not library.exists():
+        library.parent.mkdir(exist_ok=True)
+        mine = library.with_suffix(f".{os.getpid()}")
+        command = [
+            os.environ.get("CC", "cc"),
+            "-O2",
+            "-shared",
+            "-fPIC",
+            "-o",
+            mine,
+            SOURCE,
+            "-ldl",
+            "-lpthread",
+        ]
+        # the compiler runs without sanitizers
+        subprocess.run(command, check=True, env={**os.environ, "LD_PRELOAD": ""})
+        mine.replace(library)
+    return library
+
+
+def preload():
+    """Starts this process again with the library, unless it has it."""
+    if not AVAILABLE:
+        return
+    if preloaded():
+        if before := os.environ.pop(BEFORE, ""):
+            os.environ["LD_PRELOAD"] = before
+        else:
+            os.environ.pop("LD_PRELOAD", None)
+        return
+    before = os.environ.get("LD_PRELOAD", "")
+    environment = {**os.environ, BEFORE: before, "LD_PRELOAD": f"{before} {build()}".strip()}
+    sys.stdout.flush()
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+
+
+def program(module, *arguments):
+    """The command that runs it on a virtual clock of its own."""
+    return [sys.executable, "-m", "tests.virtualtime", module, *map(str, arguments)]
+
+
+@contextlib.contextmanager
+def virtual_time():
+    _library.virtual_clock_start()
+    try:
+        yield
+    finally:
+        _library.virtual_clock_stop()
+
+
+@contextlib.contextmanager
+def real_time():
+    """For a block in a test that is on the virtual clock."""
+    _library.virtual_clock_stop()
+    try:
+        yield
+    finally:
+        _library.virtual_clock_start()
+
+
+if __name__ == "__main__":  # python -m tests.virtualtime MODULE ARGUMENTS
+    preload()
+    del sys.argv[0]
+    with virtual_time():
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
