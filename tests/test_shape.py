@@ -1,6 +1,7 @@
 """The shape of the code: layers, public names, stubs, and that each module imports in a fresh interpreter."""
 
 import ast
+import dataclasses
 import inspect
 import pathlib
 import re
@@ -10,6 +11,9 @@ import sys
 import pytest
 
 import syncless
+from syncless.http.certificates import TLSSettings
+from syncless.http.limits import Limits
+from syncless.http.sockets import SocketOptions
 
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "syncless"
@@ -183,6 +187,33 @@ def test_every_limit_is_documented():
             assert isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant), (
                 f"{item.target.id} has no text"
             )
+
+
+def parameters(path, name):
+    """The parameters of a class's __init__, from its source or stub."""
+    classes = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)]
+    (made,) = [
+        item
+        for node in classes
+        if node.name == name
+        for item in node.body
+        if isinstance(item, ast.FunctionDef) and item.name == "__init__"
+    ]
+    return {argument.arg for argument in [*made.args.args, *made.args.kwonlyargs]} - {"self"}
+
+
+def test_option_keeps_its_name_from_serve_to_the_field_that_uses_it():
+    http = PACKAGE / "http"
+    options = parameters(http / "server.py", "Server")
+    limits = {field.name for field in dataclasses.fields(Limits)}
+    listener = parameters(http / "listener.pyi", "Listener")
+    assert listener <= options
+    fields = re.findall(r"^    cdef .*?(\w+)(?: *#.*)?$", (http / "listener.pxd").read_text(), re.MULTILINE)
+    assert listener <= set(fields)
+    assert parameters(http / "serverlogs.py", "Logs") <= options
+    assert {field.name for field in dataclasses.fields(TLSSettings)} <= options
+    # of defer_accept and head_seconds
+    assert {field.name for field in dataclasses.fields(SocketOptions)} <= options | limits | {"defer_seconds"}
 
 
 def test_tests_that_the_sources_name_exist():

@@ -1,8 +1,8 @@
 """Server: listening sockets, their listeners, the logs and certificates, starting and stopping.
 
-Knows no kind of application: a subclass says by `adapt` what can be served, and by `application_at` what answers
-the requests of a listener. Next to read: acceptor.pyx and connection.pyx, which do the work while it serves;
-program/, which makes a process of it.
+Knows no kind of application: a subclass says by `adapt` what can be served, and by `application_at` what
+answers the requests of a listener. Next to read: acceptor.pyx and connection.pyx, which do the work while it
+serves; program/, which makes a process of it.
 """
 
 from __future__ import annotations

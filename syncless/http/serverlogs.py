@@ -15,8 +15,8 @@ from syncless.http.loglines import AccessLog
 
 
 class Logs:
-    """Logs(access_log, access_log_format, error_log): the options of these names. ValueError for a format with
-    an unknown atom."""
+    """Logs(access_log, access_log_format, error_log): the options of these names. ValueError for a format
+    with an unknown atom."""
 
     def __init__(
         self,

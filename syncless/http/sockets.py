@@ -26,8 +26,8 @@ Opened = list[tuple[socket.socket, bool]]
 
 
 class Sockets:
-    """The listening sockets of a server: those of its addresses, opened as `options` say. ``tls``: whether there
-    is a certificate, so that an address that does not say otherwise speaks TLS."""
+    """The listening sockets of a server: those of its addresses, opened as `options` say. ``tls``: whether
+    there is a certificate, so that an address that does not say otherwise speaks TLS."""
 
     def __init__(self, binds: Iterable[Bind], options: SocketOptions, tls: bool):
         self.binds = list(binds)
@@ -52,8 +52,8 @@ class Sockets:
         return opened
 
     def open_again(self, sock: socket.socket) -> socket.socket:
-        """Another socket on the address of one that was opened with reuse_port; the same one where there can be
-        only one."""
+        """Another socket on the address of one that was opened with reuse_port; the same one where there can
+        be only one."""
         return sock if sock.family == socket.AF_UNIX else self.options.open_again(sock)
 
     def begin_no_more(self, opened: Iterable[tuple[socket.socket, bool]]) -> None:
@@ -183,7 +183,8 @@ class SocketOptions:
 
 SO_ATTACH_FILTER = 26
 NO_SYN = ((0x30, 0, 0, 13), (0x54, 0, 0, 0x12), (0x15, 0, 1, 0x02), (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF))
-"""A filter of packets (Linux, classic BPF): a SYN without ACK in byte 13 of the TCP header is dropped, all others pass."""
+"""A filter of packets (Linux, classic BPF): a SYN without ACK in byte 13 of the TCP header is dropped, all
+others pass."""
 
 
 def begin_no_more(listener: socket.socket) -> None:

@@ -20,8 +20,9 @@ from syncless.wsgi.websocket import websocket_maker
 class Server(server.Server):
     """A web server in this thread's loop; several may run in one process.
 
-    ``application`` is what `as_wsgi` accepts. ``start()`` binds and begins to serve while other tasklets go on, ``stop()`` ends
-    gracefully, ``with Server(app) as server:`` does both. All arguments are those of `serve`.
+    ``application`` is what `as_wsgi` accepts. ``start()`` binds and begins to serve while other tasklets
+    go on, ``stop()`` ends gracefully, ``with Server(app) as server:`` does both. All arguments are those
+    of `serve`.
     """
 
     @staticmethod
@@ -72,32 +73,39 @@ def serve(
 ) -> None:
     """Serves the application until SIGTERM or SIGINT (or the tasklet is killed), then stops gracefully.
 
-    ``application``: a WSGI callable, a web.py application, a CherryPy application, root object or class, a BaseHTTPRequestHandler
-    subclass, or "module:attribute".
-    ``host``, ``port``: where to listen; port 0 lets the system choose, host "*" is every address of both families. ``bind``: instead of
-    these one or more of "host:port", "[ipv6]:port", ":port", "unix:/path", "unix:@abstract", "fd:number" (an inherited socket), with
-    "http://" or "https://" before it where only some speak TLS. ``unix_mode`` (0o660), ``unix_owner`` ("user:group"): of UNIX sockets.
+    ``application``: a WSGI callable, a web.py application, a CherryPy application, root object or class,
+    a BaseHTTPRequestHandler subclass, or "module:attribute".
+    ``host``, ``port``: where to listen; port 0 lets the system choose, host "*" is every address of both
+    families. ``bind``: instead of these one or more of "host:port", "[ipv6]:port", ":port", "unix:/path",
+    "unix:@abstract", "fd:number" (an inherited socket), with "http://" or "https://" before it where only
+    some speak TLS. ``unix_mode`` (0o660), ``unix_owner`` ("user:group"): of UNIX sockets.
     ``ipv6_only``: [::] does not take IPv4 connections, too.
-    ``certfile``, ``keyfile``: PEM files; ``certificates``: more of them by the name that the client asks for, {"example.org": (cert, key)};
-    ``client_ca``: a PEM file of authorities, one of which must have signed each client's certificate; ``ciphers``: suites of TLS 1.2 in
-    OpenSSL's notation; ``tls_minimum``: "1.2" or "1.3"; ``key_password``: of the private keys;
-    or ``ssl_context``, an SSLContext or a callable that makes one. ``plain_http``: the port speaks HTTP, too.
-    ``trusted``: proxies, as addresses, networks, "unix" or "*"; ``trusted_fields``: what they may say of their clients (see `Forwarding`);
+    ``certfile``, ``keyfile``: PEM files; ``certificates``: more of them by the name that the client asks
+    for, {"example.org": (cert, key)};
+    ``client_ca``: a PEM file of authorities, one of which must have signed each client's certificate;
+    ``ciphers``: suites of TLS 1.2 in OpenSSL's notation; ``tls_minimum``: "1.2" or "1.3";
+    ``key_password``: of the private keys; or ``ssl_context``, an SSLContext or a callable that makes one.
+    ``plain_http``: the port speaks HTTP, too.
+    ``trusted``: proxies, as addresses, networks, "unix" or "*"; ``trusted_fields``: what they may say of
+    their clients (see `Forwarding`);
     ``proxy_protocol``: their connections begin with a PROXY header.
-    ``access_log``: True for stdout, a path, or a text stream; none by default. ``access_log_format``: "combined", "common", "json", a
-    string with Apache's atoms, or a mapping of JSON keys to atoms. ``error_log``: a path or a text stream, stderr by default.
+    ``access_log``: True for stdout, a path, or a text stream; none by default. ``access_log_format``:
+    "combined", "common", "json", a string with Apache's atoms, or a mapping of JSON keys to atoms.
+    ``error_log``: a path or a text stream, stderr by default.
     ``limits``: a `Limits`; single limits may be given by name (``head_seconds=10``).
-    ``defer_accept``: accept a connection only when its request has come (Linux TCP_DEFER_ACCEPT). ``reuse_port``: SO_REUSEPORT.
-    ``patch``: True makes the standard library cooperative before the application is imported (`syncless.patches.patch_all`), in each
-    process that serves; a mapping chooses the areas, {"sqlite3": False}. The command line does it by itself.
-    ``workers``: number of worker processes (0: serve from this process; see `Master`). ``preload``: the application is imported here,
-    once, and not by each of them. ``pid_file``: has the number of this process while it serves. ``quiet``: print neither where it listens
-    nor that the application blocks.
+    ``defer_accept``: accept a connection only when its request has come (Linux TCP_DEFER_ACCEPT).
+    ``reuse_port``: SO_REUSEPORT.
+    ``patch``: True makes the standard library cooperative before the application is imported
+    (`syncless.patches.patch_all`), in each process that serves; a mapping chooses the areas, {"sqlite3":
+    False}. The command line does it by itself.
+    ``workers``: number of worker processes (0: serve from this process; see `Master`). ``preload``: the
+    application is imported here, once, and not by each of them. ``pid_file``: has the number of this
+    process while it serves. ``quiet``: print neither where it listens nor that the application blocks.
 
-    SIGUSR1 opens the log files anew; SIGHUP reads the certificates again, and with workers starts new ones,
-    which import the application anew, before the old ones end. The first SIGTERM or SIGINT lets requests in
-    flight end (Limits.stop_seconds), a second one interrupts them. OSError if it cannot listen; WorkersFailed
-    if no worker can start.
+    SIGUSR1 opens the log files anew; SIGHUP reads the certificates again, and with workers starts new
+    ones, which import the application anew, before the old ones end. The first SIGTERM or SIGINT lets
+    requests in flight end (Limits.stop_seconds), a second one interrupts them. OSError if it cannot
+    listen; WorkersFailed if no worker can start.
     """
     serve_until_stopped(
         Server,

@@ -11,9 +11,13 @@ from syncless.debug import Watchdog
 from syncless.http.notices import complain
 
 Patch = bool | Mapping[str, bool]
-"""True: all areas that patch_all() patches by default; a mapping: its arguments, {"sqlite3": False}; False: none."""
+"""True: all areas that patch_all() patches by default; a mapping: its arguments, {"sqlite3": False}; False:
+none."""
 
-CURE = "patch the standard library before anything else, by serve(..., patch=True) or by running the command `syncless`"
+CURE = (
+    "patch the standard library before anything else, by serve(..., patch=True) or by running the command "
+    "`syncless`"
+)
 MODULES = (
     "MySQLdb",
     "botocore",
@@ -49,7 +53,8 @@ def warn_of_blocking_modules() -> None:
     found = [] if is_patched("socket") else [name for name in MODULES if name in sys.modules]
     if found:
         complain(
-            f"the application has imported {', '.join(found)}: while a call of it waits, all requests wait. To avoid that, {CURE}."
+            f"the application has imported {', '.join(found)}: while a call of it waits, all requests wait. "
+            f"To avoid that, {CURE}."
         )
 
 
@@ -66,8 +71,9 @@ class StallWarning:
             self._told = True
             where = "".join(stack.splitlines(keepends=True)[-2:])
             complain(
-                f"the application has held all other requests for {seconds * 1000:.0f} ms, and still does:\n{where}"
-                f"If it waits here, {CURE}. If it computes, use run_in_thread() or more workers. This is told once."
+                f"the application has held all other requests for {seconds * 1000:.0f} ms, and still does:\n"
+                f"{where}If it waits here, {CURE}. If it computes, use run_in_thread() or more workers. "
+                "This is told once."
             )
 
     def __enter__(self) -> StallWarning:

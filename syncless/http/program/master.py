@@ -8,29 +8,27 @@ clock in shared memory. Nothing in the master uses the event loop: it must go on
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import gc
 import mmap
 import os
 import select
 import signal
 import time
-import traceback
 from collections.abc import Iterable
-from socket import socket
 from types import FrameType
 from typing import Any
 
 from syncless.http.addresses import show
 from syncless.http.limits import Limits
-from syncless.http.notices import complain, flush, ready, tell
+from syncless.http.notices import complain, ready, tell
 from syncless.http.program.banner import announce
 from syncless.http.program.blocking import Patch
+from syncless.http.program.forking import fork
 from syncless.http.program.running import LAST_CALL
-from syncless.http.program.slot import Slot, Worker
+from syncless.http.program.sharing import SharedSockets
+from syncless.http.program.slot import BEAT, Slot, Worker
 from syncless.http.program.systemd import ServiceManager
-from syncless.http.program.worker import BEAT, CANNOT_START, LONGEST_REASON, READY, REPLACE_ME, Work
+from syncless.http.program.worker import Work
 from syncless.http.server import Server
 
 GIVE_UP_AFTER = 3
@@ -91,7 +89,7 @@ class Master:
         pattern = server_type(
             self.application if callable(self.application) else _nothing, host, port, **options
         )
-        self.sockets = pattern.sockets
+        self.sockets = SharedSockets(pattern.sockets, bool(options.get("reuse_port")))
         self.limits: Limits = pattern.limits
         self.slots = [Slot() for _ in range(workers)]
         self.leaving: list[Worker] = []
@@ -106,14 +104,13 @@ class Master:
         """Why the last worker that could not start could not."""
         self.signals: list[int] = []
         self.clocks = mmap.mmap(-1, CLOCKS * BEAT.size)
-        self.listeners: list[tuple[socket, bool]] = []
         self.pid = os.getpid()
 
-    # -- running -------------------------------------------------------------------------------------------------------------
+    # -- running ----------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Supervises until it is told to stop. OSError if it cannot listen; WorkersFailed."""
-        self.listeners = self.sockets.open()
+        self.sockets.open()
         self.manager = ServiceManager()
         ready()
         self._wakers = wake, _ = os.pipe()
@@ -128,20 +125,23 @@ class Master:
                 pass
         finally:
             for worker in self._all():
-                self._signal(worker, signal.SIGKILL)
+                worker.signal(signal.SIGKILL)
             for number, old in previous.items():
                 signal.signal(number, old)
             for fd in self._wakers:
                 os.close(fd)
             if not self.stopping:
-                self._begin_no_more()
-            self._refuse()
+                self.sockets.begin_no_more()
+            self.sockets.close()
 
-    def _announce(self) -> None:
+    def _announce_if_first(self, worker: Worker) -> None:
         """Says where it serves, now that it does."""
+        if self.ever_ready or not worker.ready:
+            return
+        self.ever_ready = True
         self.manager.ready(self._status())
         if not self.quiet:
-            urls = [show(listener.getsockname(), secure) for listener, secure in self.listeners]
+            urls = [show(sock.getsockname(), tls) for sock, tls in self.sockets.shared]
             announce(urls, len(self.slots), self.patch)
 
     def _status(self) -> str:
@@ -164,7 +164,8 @@ class Master:
             os.read(wake, 4096)
         for fd in readable:
             if fd != wake:
-                self._hear(pipes[fd])
+                pipes[fd].hear()
+                self._announce_if_first(pipes[fd])
         while self.signals:
             self._obey(self.signals.pop(0))
         self._reap()
@@ -193,35 +194,6 @@ class Master:
     def _starting(self) -> bool:
         return any(slot.current is None or slot.next is not None for slot in self.slots)
 
-    def _hear(self, worker: Worker) -> None:
-        said = os.read(worker.pipe, LONGEST_REASON + 1)
-        if not said:
-            os.close(worker.pipe)
-            worker.pipe = -1  # it ends; _reap() meets it
-        elif said.startswith(CANNOT_START):
-            worker.reason = said[1:]
-            return
-        if READY in said:
-            if not self.ever_ready:
-                self._announce()
-            worker.ready = self.ever_ready = True
-            if worker.reopen:
-                self._signal(worker, signal.SIGUSR1)
-        if REPLACE_ME in said:
-            worker.unwanted = worker.tired = True
-
-    def _hear_last(self, worker: Worker) -> None:
-        """What a worker that has ended said last. A process that it has forked may have its end of the pipe
-        still, so this never waits."""
-        if worker.pipe >= 0:
-            os.set_blocking(worker.pipe, False)
-            with contextlib.suppress(BlockingIOError):
-                while worker.pipe >= 0:
-                    self._hear(worker)
-        if worker.pipe >= 0:
-            os.close(worker.pipe)
-            worker.pipe = -1
-
     def _obey(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
             if not self.stopping and not self.quiet:
@@ -230,12 +202,12 @@ class Master:
                 if (
                     self.stopping or not worker.killed_at
                 ):  # once more means now to a worker, too, and one that is retired has had its first
-                    self._signal(worker, signal.SIGTERM)
+                    worker.signal(signal.SIGTERM)
                 worker.killed_at = worker.killed_at or time.monotonic() + self.limits.stop_seconds + 5
             if self.stopping:
                 self.refuses_at = 0.0
             else:
-                self._begin_no_more()
+                self.sockets.begin_no_more()
                 self.refuses_at = time.monotonic() + LAST_CALL
             self.stopping = True
             self.manager.stopping()
@@ -253,7 +225,7 @@ class Master:
         elif number == signal.SIGUSR1:
             for worker in self._all():
                 if worker.ready:
-                    self._signal(worker, signal.SIGUSR1)
+                    worker.signal(signal.SIGUSR1)
                 worker.reopen = not worker.ready
         elif number == signal.SIGTTIN and len(self.slots) < CLOCKS // 4:
             self.slots.append(Slot())
@@ -262,12 +234,9 @@ class Master:
             for superfluous in (slot.current, slot.next):
                 if superfluous is not None:
                     self._retire(superfluous)
-            own = self._own(slot)
-            self.sockets.begin_no_more(own)
-            for listener, _ in own:
-                listener.close()  # here: the worker accepts what waits in it before it ends
+            self.sockets.forget(slot)
 
-    # -- workers -------------------------------------------------------------------------------------------------------------
+    # -- workers ----------------------------------------------------------------------------------------
 
     def _tend(self, slot: Slot) -> None:
         """Sees to it that the slot has a worker that is wanted and alive."""
@@ -280,7 +249,8 @@ class Master:
                 slot.failures = 0
             elif now - slot.next.born > self.limits.worker_boot_seconds and not slot.next.killed_at:
                 complain(
-                    f"worker {slot.next.pid} was not ready after {self.limits.worker_boot_seconds:g} s and is killed"
+                    f"worker {slot.next.pid} was not ready after {self.limits.worker_boot_seconds:g} s "
+                    "and is killed"
                 )
                 slot.next.killed_at = now
         elif (slot.current is None or slot.current.unwanted) and now >= slot.not_before:
@@ -292,46 +262,27 @@ class Master:
         if (
             worker is not None
             and not worker.killed_at
-            and now - self._beat(worker) > self.limits.worker_stuck_seconds
+            and now - worker.last_beat() > self.limits.worker_stuck_seconds
         ):
             complain(
-                f"the loop of worker {worker.pid} has stood still for {self.limits.worker_stuck_seconds:g} s; this is where:"
+                f"the loop of worker {worker.pid} has stood still for "
+                f"{self.limits.worker_stuck_seconds:g} s; "
+                "this is where:"
             )
-            self._signal(worker, signal.SIGABRT)  # faulthandler writes the stack
+            worker.signal(signal.SIGABRT)  # faulthandler writes the stack
             worker.killed_at = now + 2
-
-    def _begin_no_more(self) -> None:
-        self.sockets.begin_no_more({id(pair[0]): pair for pair in self._open_sockets()}.values())
-
-    def _open_sockets(self) -> Iterable[tuple[socket, bool]]:
-        yield from self.listeners
-        for slot in self.slots:
-            yield from slot.listeners
 
     def _refuse_when_taken(self) -> None:
         """Closes the sockets of a master that stops, once its workers have accepted what was connected, or in
         LONGEST_LAST_CALL."""
         now = time.monotonic()
-        if now < self.refuses_at or not self.listeners:
+        if now < self.refuses_at or not self.sockets.shared:
             return
-        waiting = select.select([listener for listener, _ in self._open_sockets()], [], [], 0)[0]
-        if not waiting or now > self.refuses_at + LONGEST_LAST_CALL:
-            self._refuse()
-
-    def _refuse(self) -> None:
-        for slot in self.slots:
-            self.sockets.close(self._own(slot))
-            slot.listeners = []
-        self.sockets.close(self.listeners)
-        self.listeners = []
-
-    def _own(self, slot: Slot) -> list[tuple[socket, bool]]:
-        """The sockets that only this slot has."""
-        shared = {id(listener) for listener, _ in self.listeners}
-        return [pair for pair in slot.listeners if id(pair[0]) not in shared]
+        if not self.sockets.have_waiting() or now > self.refuses_at + LONGEST_LAST_CALL:
+            self.sockets.close()
 
     def _retire(self, worker: Worker) -> None:
-        self._signal(worker, signal.SIGTERM)
+        worker.signal(signal.SIGTERM)
         worker.killed_at = time.monotonic() + self.limits.stop_seconds + 5
         self.leaving.append(worker)
 
@@ -339,7 +290,7 @@ class Master:
         now = time.monotonic()
         for worker in self._all():
             if worker.killed_at and now > worker.killed_at:
-                self._signal(worker, signal.SIGKILL)
+                worker.signal(signal.SIGKILL)
 
     def _reap(self) -> None:
         while True:
@@ -354,7 +305,8 @@ class Master:
                     self._ended(worker, status)
 
     def _ended(self, worker: Worker, status: int) -> None:
-        self._hear_last(worker)
+        worker.hear_last()
+        self._announce_if_first(worker)
         if worker in self.leaving:
             self.leaving.remove(worker)
             return
@@ -405,85 +357,27 @@ class Master:
         slot.not_before = time.monotonic() + pause
         complain(f"{why}; another one starts{f' in {pause:.1f} s' if pause else ''}")
 
-    def _beat(self, worker: Worker) -> float:
-        """When the worker's loop has last been seen running, by the system's monotonic clock."""
-        (beat,) = BEAT.unpack_from(self.clocks, worker.clock * BEAT.size)
-        return max(float(beat), worker.born)
-
-    @staticmethod
-    def _signal(worker: Worker, number: int) -> None:
-        try:
-            os.kill(worker.pid, number)
-        except ProcessLookupError:
-            pass
-
-    def _open_for(self, slot: Slot) -> list[tuple[socket, bool]]:
-        """The sockets of a slot, which stay those of its workers: what waits in their backlogs survives them.
-        With reuse_port each slot has its own, among which the system spreads connections; the first has those
-        that were opened first."""
-        if not self.options.get("reuse_port") or slot is self.slots[0]:
-            return self.listeners
-        return [(self.sockets.open_again(listener), secure) for listener, secure in self.listeners]
-
     def _start(self, slot: Slot) -> Worker:
-        slot.listeners = slot.listeners or self._open_for(slot)
+        opened = self.sockets.of(slot)
         taken = {worker.clock for worker in self._all()}
         clock = next(number for number in range(CLOCKS) if number not in taken)
         BEAT.pack_into(self.clocks, clock * BEAT.size, 0.0)
-        flush()  # or the child would write it, too
-        pipe, worker_end = os.pipe()
-        # a signal that reached the child before it has left our handlers behind would be lost
-        unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
-        pid = -1
-        try:
-            pid = os.fork()
-        finally:
-            if pid:  # here, or there is no child
-                signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
-                os.close(worker_end)
-            if pid < 0:
-                os.close(pipe)
-        if pid:
-            return Worker(pid, pipe, clock)
-        code = 70
-        try:
-            for fd in (pipe, *self._wakers):
-                os.close(fd)
-            for worker in self._all():
-                if worker.pipe >= 0:
-                    os.close(worker.pipe)
-            self._leave_behind(unblocked)
-            code = self._work(slot, worker_end, clock).run()
-        except BaseException:
-            complain(traceback.format_exc())
-        finally:
-            flush()
-            os._exit(code)
-
-    def _work(self, slot: Slot, pipe: int, clock: int) -> Work:
-        return Work(
+        work = Work(
             server_type=self.server_type,
             application=self.application,
             options=self.options,
             patch=self.patch,
             speaks=not self.quiet and slot is self.slots[0],
             limits=self.limits,
-            listeners=slot.listeners,
-            unused=[listener for other in self.slots for listener, _ in other.listeners],
-            pipe=pipe,
+            listeners=opened,
+            unused=[sock for sock, _ in self.sockets.all()],
             clocks=self.clocks,
             clock=clock,
             master=self.pid,
         )
-
-    @staticmethod
-    def _leave_behind(unblocked: Iterable[int]) -> None:
-        """What is the master's: its exit functions, and its signals. Those that came since the fork come
-        now."""
-        atexit._clear()
-        for number in HANDLED:
-            signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+        pipes = [worker.pipe for worker in self._all() if worker.pipe >= 0]
+        pid, pipe = fork(work.run, HANDLED, [*self._wakers, *pipes])
+        return Worker(pid, pipe, self.clocks, clock)
 
 
 def _nothing(environ: dict[str, Any], start_response: Any) -> list[bytes]:

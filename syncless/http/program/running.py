@@ -20,7 +20,8 @@ from syncless.http.program.systemd import ServiceManager
 from syncless.tools.waiting import Waitable
 
 LAST_CALL = 0.1
-"""Seconds for which a process that is told to stop accepts what is on its way: a request follows its connection by a round trip."""
+"""Seconds for which a process that is told to stop accepts what is on its way: a request follows its
+connection by a round trip."""
 
 
 class Serving(Protocol):
@@ -38,8 +39,8 @@ class Serving(Protocol):
 
 
 def run(server: Serving, *, quiet: bool, started: Callable[[], None] | None, worker: bool) -> None:
-    """Starts the server, calls ``started``, and serves until SIGTERM or SIGINT; a second one hurries the stop.
-    A ``worker`` leaves SIGINT and the service manager to its master."""
+    """Starts the server, calls ``started``, and serves until SIGTERM or SIGINT; a second one hurries the
+    stop. A ``worker`` leaves SIGINT and the service manager to its master."""
     asked = Event()
     hurry = Event()
     manager = ServiceManager({}) if worker else ServiceManager()
@@ -95,8 +96,8 @@ def _beside(manager: ServiceManager) -> Iterator[None]:
 def _obeying(
     server: Serving, asked: Event, hurry: Event, manager: ServiceManager, worker: bool
 ) -> Iterator[None]:
-    """Obeys signals, in the main thread: SIGTERM and SIGINT set `asked`, then `hurry`; SIGUSR1 and SIGHUP open
-    files anew."""
+    """Obeys signals, in the main thread: SIGTERM and SIGINT set `asked`, then `hurry`; SIGUSR1 and SIGHUP
+    open files anew."""
     process = os.getpid()
 
     def stop(number: int, frame: FrameType | None) -> None:

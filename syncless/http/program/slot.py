@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import mmap
+import os
+import signal
+import struct
 import time
-from socket import socket
+
+READY, REPLACE_ME, CANNOT_START = b"r", b"x", b"!"
+"""What a worker says through its pipe; the reason why it cannot start comes behind the last."""
+LONGEST_REASON = 60_000
+"""Bytes of it that are told: a pipe takes them at once."""
+BEAT = struct.Struct("d")
+"""When the worker's loop has last been seen running, by the system's monotonic clock, in seconds."""
 
 
 class Worker:
-    """A process, as its master sees it."""
+    """A process, as its master sees it. ``pipe``: what it says; ``clock``: its place among the ``clocks``."""
 
-    def __init__(self, pid: int, pipe: int, clock: int):
+    def __init__(self, pid: int, pipe: int, clocks: mmap.mmap, clock: int):
         self.pid = pid
         self.pipe = pipe
         self.clock = clock
+        self._clocks = clocks
         self.born = time.monotonic()
         self.ready = False
         self.reason: bytes | None = None
@@ -26,6 +38,45 @@ class Worker:
         self.killed_at = 0.0
         """When it is killed unless it has ended by then; 0: not yet decided."""
 
+    def signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def last_beat(self) -> float:
+        """When its loop has last been seen running, by the system's monotonic clock."""
+        (beat,) = BEAT.unpack_from(self._clocks, self.clock * BEAT.size)
+        return max(float(beat), self.born)
+
+    def hear(self) -> None:
+        """Reads what it says. Waits, unless there is something or the pipe does not block."""
+        said = os.read(self.pipe, LONGEST_REASON + 1)
+        if not said:
+            self._hang_up()  # it ends
+        elif said.startswith(CANNOT_START):
+            self.reason = said[1:]
+            return
+        if READY in said:
+            self.ready = True
+            if self.reopen:
+                self.signal(signal.SIGUSR1)
+        if REPLACE_ME in said:
+            self.unwanted = self.tired = True
+
+    def hear_last(self) -> None:
+        """What a worker that has ended said last. A process that it has forked may have its end of the pipe
+        still, so this never waits."""
+        if self.pipe >= 0:
+            os.set_blocking(self.pipe, False)
+            with contextlib.suppress(BlockingIOError):
+                while self.pipe >= 0:
+                    self.hear()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self.pipe >= 0:
+            os.close(self.pipe)
+            self.pipe = -1
+
 
 class Slot:
     """The place of one worker."""
@@ -35,5 +86,3 @@ class Slot:
         self.next: Worker | None = None
         self.failures = 0
         self.not_before = 0.0
-        self.listeners: list[tuple[socket, bool]] = []
-        """Its own with reuse_port, else those that all share."""

@@ -10,7 +10,6 @@ import mmap
 import os
 import random
 import signal
-import struct
 import threading
 import time
 from collections.abc import Mapping
@@ -23,14 +22,8 @@ from syncless.http.addresses import Bind
 from syncless.http.limits import Limits
 from syncless.http.program.blocking import Patch, StallWarning, patch_process, warn_of_blocking_modules
 from syncless.http.program.loading import ApplicationFailed, ApplicationNotFound
+from syncless.http.program.slot import BEAT, CANNOT_START, LONGEST_REASON, READY, REPLACE_ME
 from syncless.http.server import Server
-
-READY, REPLACE_ME, CANNOT_START = b"r", b"x", b"!"
-"""What a worker says through its pipe; the reason why it cannot start comes behind the last."""
-LONGEST_REASON = 60_000
-"""Bytes of it that are told: a pipe takes them at once."""
-BEAT = struct.Struct("d")
-"""When the worker's loop has last been seen running, by the system's monotonic clock, in seconds."""
 
 
 @dataclass
@@ -50,15 +43,15 @@ class Work:
     unused: list[socket]
     """The sockets of all workers; those that are not among the first are closed, because nobody would accept
     from them here."""
-    pipe: int
     clocks: mmap.mmap
     clock: int
     """Its place among the clocks."""
     master: int
     """Process number."""
 
-    def run(self) -> int:
-        """Serves until SIGTERM, or until the master has ended. Returns the exit status."""
+    def run(self, pipe: int) -> int:
+        """Serves until SIGTERM, or until the master has ended, which hears of it through the pipe. Returns
+        the exit status."""
         faulthandler.enable()
         random.seed()
         binds = [Bind(secure, fd=listener.detach()) for listener, secure in self.listeners]
@@ -75,24 +68,25 @@ class Work:
                 if isinstance(error, ApplicationFailed)
                 else str(error)
             )
-            os.write(self.pipe, CANNOT_START + reason.encode(errors="backslashreplace")[:LONGEST_REASON])
+            os.write(pipe, CANNOT_START + reason.encode(errors="backslashreplace")[:LONGEST_REASON])
             return 2
         try:
             if self.speaks:
                 warn_of_blocking_modules()
             with StallWarning() if self.speaks else contextlib.nullcontext():
-                server.run(quiet=True, started=lambda: self._begin(server), worker=True)
+                server.run(quiet=True, started=lambda: self._begin(server, pipe), worker=True)
         finally:
-            threading._shutdown()  # type: ignore[attr-defined]  # as at the interpreter's end: those that are no daemons
+            # as at the interpreter's end, for threads that are no daemons
+            threading._shutdown()  # type: ignore[attr-defined]
             atexit._run_exitfuncs()
         return 0
 
-    def _begin(self, server: Server) -> None:
-        tending = spawn(self._live, server)
+    def _begin(self, server: Server, pipe: int) -> None:
+        tending = spawn(self._live, server, pipe)
         tending.name = "worker's pulse"
-        os.write(self.pipe, READY)
+        os.write(pipe, READY)
 
-    def _live(self, server: Server) -> None:
+    def _live(self, server: Server, pipe: int) -> None:
         """Tells the master that the loop runs, asks to be replaced in time, and ends with the master."""
         limits = self.limits
         born = time.monotonic()
@@ -110,7 +104,7 @@ class Work:
             ):
                 asked = True
                 with contextlib.suppress(BrokenPipeError):  # the master ends this very moment
-                    os.write(self.pipe, REPLACE_ME)
+                    os.write(pipe, REPLACE_ME)
             sleep(min(0.25, limits.worker_stuck_seconds / 4))
 
 
