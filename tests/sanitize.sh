@@ -22,6 +22,7 @@ export PYTHONMALLOC=malloc PYTHONPATH=$PWD SYNCLESS_TEST_SECONDS=300 SYNCLESS_TE
 # the workers' master is Python, and its tests send signals that the sanitizer takes for faults
 "$python" -m pytest tests/core tests/io tests/stackless "$@" &
 others=$!
-"$python" -m pytest tests/wsgi --ignore tests/wsgi/test_workers.py "$@"
+not_workers=(--ignore tests/wsgi/test_workers.py --ignore tests/wsgi/test_reload.py --ignore tests/wsgi/test_recycling.py)
+"$python" -m pytest tests/wsgi "${not_workers[@]}" "$@"
 wait $others
 "$python" -m tests.fuzz --seconds 20

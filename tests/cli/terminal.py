@@ -13,7 +13,8 @@ ESCAPE = re.compile(r"\033\[\d*m")
 
 
 class Terminal:
-    """Runs the command; `text` is what it has written. The terminal controls it: Ctrl-C is `press("\\x03")`."""
+    """Runs the command; `text` is what it has written. The terminal controls it: Ctrl-C is
+    `press("\\x03")`."""
 
     def __init__(self, arguments, env, cwd=None):
         self._ours, theirs = pty.openpty()
@@ -33,7 +34,8 @@ class Terminal:
         self.text = ""
 
     def read(self, until=None, seconds=60):
-        """Reads until that has come, or the process has closed the terminal; returns all that has come so far."""
+        """Reads until that has come, or the process has closed the terminal; returns all that has come so
+        far."""
         end = time.monotonic() + seconds
         while until is None or until not in self.text:
             if not select.select([self._ours], [], [], max(0, end - time.monotonic()))[0]:

@@ -1,9 +1,16 @@
-"""A name server, and configuration that names it."""
+"""Two connected sockets; a name server, and configuration that names it."""
 
 import pytest
 
-from syncless.io import dns
+from syncless.io import dns, socket
 from tests.io.lookups import Files
+
+
+@pytest.fixture
+def pair():
+    a, b = socket.socketpair()
+    with a, b:
+        yield a, b
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """asyncio under the patch: whose loop runs is a tasklet's own affair."""
 
-from tests.patches.test_threads import run_python
+from tests.patches.programs import run_python
 
 
 def test_child_forked_from_a_running_loop_may_run_one():

@@ -1,6 +1,6 @@
 """Built-in functions and types stay what they are under the patch, to whoever looks at them."""
 
-from tests.patches.test_threads import run_python
+from tests.patches.programs import run_python
 
 
 def test_functions_in_the_place_of_builtins_are_builtins():

@@ -6,7 +6,7 @@ import pytest
 
 import syncless
 from syncless.patches import files
-from tests.patches.test_threads import run_python
+from tests.patches.programs import run_python
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "eventfd"), reason="this system has no eventfd")
 

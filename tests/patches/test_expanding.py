@@ -1,6 +1,6 @@
 """A little data that becomes very much is unpacked in threads, and what is unpacked is the same."""
 
-from tests.patches.test_files import check
+from tests.patches.programs import check
 
 PROGRAM = """
     import bz2, lzma, os, zlib

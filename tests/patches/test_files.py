@@ -1,28 +1,9 @@
 """Files under the patch are what they are without it: types, errors, positions, several tasklets on one of
 them."""
 
-import subprocess
-import sys
-import textwrap
-
 import pytest
 
-
-def run_patched(program, *arguments, patch="patch_all()", timeout=60):
-    """Runs a program after the patch; it prints what it has seen."""
-    whole = f"from syncless.patches import patch_all, patched, unpatch\n{patch}\n" + program
-    return subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", whole, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
-
-
-def check(program, *arguments, **options):
-    done = run_patched(textwrap.dedent(program) + "\nprint('to the end')", *arguments, **options)
-    assert done.stdout.endswith("to the end\n") and not done.stderr, done.stdout + done.stderr
-    return done.stdout
+from tests.patches.programs import check
 
 
 def test_two_tasklets_on_one_buffered_file():

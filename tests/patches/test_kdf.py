@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from tests.patches.test_files import check
+from tests.patches.programs import check
 
 COUNT = """
     from syncless.patches import kdf

@@ -10,7 +10,7 @@ import pytest
 import syncless
 from syncless.io.socket import socketpair
 from syncless.patches import files
-from tests.patches.test_threads import run_python
+from tests.patches.programs import run_python
 
 SIZE = 8_000_000
 

@@ -1,15 +1,6 @@
 """OS threads of before the patch: tasklets join them, and the interpreter waits for them at its end."""
 
-import subprocess
-import sys
-
-
-def run_python(program, **options):
-    told = "ignore:This process:DeprecationWarning"  # programs fork on purpose while there are other threads
-    command = [sys.executable, "-X", "faulthandler", "-W", told, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, **options)
-    assert done.returncode == 0 and not done.stderr, done.stderr
-    return done.stdout
+from tests.patches.programs import run_python
 
 
 def test_main_and_tasklets_join_a_thread_of_before():

@@ -1,10 +1,13 @@
 """A server in the test's own thread, and clients that speak raw bytes."""
 
+import io
+
 import pytest
 
 import syncless
 from syncless.io import socket
 from syncless.wsgi import Server
+from tests.wsgi.supervised import APP, Program
 
 
 class Client:
@@ -103,6 +106,41 @@ class Client:
 
     def __exit__(self, *error):
         self.close()
+
+
+@pytest.fixture
+def program(tmp_path):
+    """program(*options) -> a running Program, which is ended at the end."""
+    running = []
+
+    def begin(*arguments, version=1, code=APP, **options):
+        (tmp_path / "app.py").write_text(code.format(version=version))
+        running.append(Program(tmp_path, arguments, **options))
+        return running[-1]
+
+    yield begin
+    for started in running:
+        started.end()
+
+
+@pytest.fixture
+def authority(tmp_path):
+    from tests.wsgi.authority import Authority  # skips the test without trustme
+
+    return Authority(tmp_path)
+
+
+@pytest.fixture
+def https(start, authority):
+    """https(app, **options) -> a running Server for HTTPS."""
+    certfile, keyfile = authority.files("localhost", "127.0.0.1")
+    return lambda app, **options: start(app, certfile=certfile, keyfile=keyfile, **options)
+
+
+@pytest.fixture
+def errors():
+    """A stream for the server's error log."""
+    return io.StringIO()
 
 
 @pytest.fixture

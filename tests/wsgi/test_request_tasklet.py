@@ -1,4 +1,5 @@
-"""A request is a tasklet like any other: observers see it, and it has a number, switches and CPU time of its own."""
+"""A request is a tasklet like any other: observers see it, and it has a number, switches and CPU time of its
+own."""
 
 import time
 
@@ -115,7 +116,9 @@ def test_bytecode_watchdog_tells_of_each_request_that_spins(start):
 
     client = start.client(start(app))
     turns = (5_000, 100_000, 5_000, 100_000, *[10_000] * 8)
-    with debug.BytecodeWatchdog(50_000, lambda *told: seen.append((told[0], told[1].name, ", in app" in told[2]))):
+    with debug.BytecodeWatchdog(
+        50_000, lambda *told: seen.append((told[0], told[1].name, ", in app" in told[2]))
+    ):
         client.send(b"".join(b"GET /?%d HTTP/1.1\r\nHost: a\r\n\r\n" % turn for turn in turns))
         assert [client.response()[0] for _ in turns] == [200] * len(turns)
     assert seen == [(50_000, "GET /", True)] * 2

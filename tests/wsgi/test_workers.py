@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import types
 
@@ -17,155 +16,8 @@ import pytest
 
 from syncless.http.program import master
 from syncless.http.program.slot import Slot
-from syncless.http.program.worker import most_requests
-from syncless.wsgi import Limits
 from tests.waiting import eventually
-
-ROOT = pathlib.Path(__file__).parent.parent.parent
-
-APP = """
-import os, time, syncless
-VERSION = {version}
-def app(environ, start_response):
-    path, query = environ["PATH_INFO"], environ["QUERY_STRING"]
-    if path == "/sleep":
-        syncless.sleep(float(query))
-    elif path == "/wait":
-        open("begun", "w").close()
-        syncless.sleep(float(query))
-    elif path == "/block":
-        time.sleep(float(query))
-    elif path == "/die":
-        os._exit(7)
-    elif path == "/eat":
-        globals().setdefault("eaten", []).append(bytearray(60_000_000))
-    start_response("200 OK", [("X-Pid", str(os.getpid())), ("X-Parallel", str(environ["wsgi.multiprocess"]))])
-    return [f"{{VERSION}}".encode()]
-"""
-
-
-class Program:
-    def __init__(self, folder, arguments, bind="127.0.0.1:0", stderr=None):
-        self.folder = folder
-        command = [sys.executable, "-m", "syncless", "app:app", "--bind", bind, *arguments]
-        self.errors = open(folder / "errors", "w+")  # noqa: SIM115  (closed by end())
-        self.process = subprocess.Popen(
-            command, cwd=folder, stdout=subprocess.PIPE, stderr=stderr or self.errors, text=True
-        )
-        self.line = self.process.stdout.readline()
-        found = re.search(r":(\d+)/", self.line)
-        self.port = int(found[1]) if found else None
-
-    def get(self, path="/"):
-        """(status, pid, body) by a connection of its own."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-        try:
-            connection.request("GET", path)
-            response = connection.getresponse()
-            return response.status, int(response.headers["X-Pid"] or 0), response.read().decode()
-        finally:
-            connection.close()
-
-    def said(self):
-        return (self.folder / "errors").read_text()
-
-    def pids(self, number):
-        """The processes that answer, once there are so many."""
-        seen = set()
-        deadline = time.monotonic() + 20
-        while len(seen) < number and time.monotonic() < deadline:
-            seen.add(self.get("/sleep?0.01")[1])
-        return seen
-
-    def children(self):
-        return set(
-            map(
-                int,
-                pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-                .read_text()
-                .split(),
-            )
-        )
-
-    def signal(self, number):
-        self.process.send_signal(number)
-
-    def end(self):
-        if self.process.poll() is None:
-            self.process.terminate()
-        try:
-            out = "" if self.process.stdout.closed else self.process.communicate(timeout=20)[0]
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            raise
-        finally:
-            self.errors.close()
-        return out
-
-
-@pytest.fixture
-def program(tmp_path):
-    running = []
-
-    def begin(*arguments, version=1, **options):
-        (tmp_path / "app.py").write_text(APP.format(version=version))
-        running.append(Program(tmp_path, arguments, **options))
-        return running[-1]
-
-    yield begin
-    for started in running:
-        started.end()
-
-
-def alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-class Load:
-    """Clients that ask all the time; every request must be answered."""
-
-    def __init__(self, program, path="/sleep?0.005", clients=4):
-        self.failures, self.answers = [], []
-        self.stop = threading.Event()
-        self.threads = [threading.Thread(target=self._ask, args=(program, path)) for _ in range(clients)]
-
-    def _ask(self, program, path):
-        while not self.stop.is_set():
-            try:
-                self.answers.append(program.get(path)[1:])
-            except Exception as error:
-                self.failures.append(repr(error))
-
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *error):
-        self.stop.set()
-        for thread in self.threads:
-            thread.join()
-
-
-class InFlight:
-    def __init__(self, program, seconds):
-        """A request that takes so long, and has begun."""
-        self.answer = None
-        self.thread = threading.Thread(target=self._ask, args=(program, seconds))
-        self.thread.start()
-        assert eventually((program.folder / "begun").exists)
-
-    def _ask(self, program, seconds):
-        self.answer = program.get(f"/wait?{seconds}")
-
-    def end(self):
-        self.thread.join()
-        return self.answer
+from tests.wsgi.supervised import ROOT, InFlight, alive
 
 
 def test_several_processes_serve_and_stop(program):
@@ -210,45 +62,6 @@ def test_a_request_that_kills_its_worker_harms_only_that_worker(program):
     assert running.get()[0] == 200
 
 
-def test_reload_brings_the_new_code_and_loses_no_request(program):
-    running = program("--workers", "2")
-    old = running.pids(2)
-    with Load(running) as load:
-        for version in (2, 3):
-            (running.folder / "app.py").write_text(APP.format(version=version))
-            os.utime(
-                running.folder / "app.py", (version * 1000, version * 1000)
-            )  # so that no stale byte code is taken for it
-            running.signal(signal.SIGHUP)
-            assert eventually(lambda version=version: running.get()[2] == str(version))
-            assert eventually(lambda: len(running.children()) == 2)
-        assert eventually(lambda: not any(alive(pid) for pid in old))
-    assert load.failures == [] and {body for _, body in load.answers} == {"1", "2", "3"}
-
-
-@pytest.mark.parametrize("then", [signal.SIGUSR1, signal.SIGTERM])
-def test_a_request_in_flight_survives_the_reload(program, then):
-    """And a stop after it: the signal would be the second one to the worker that has it."""
-    running = program("--workers", "1")
-    (pid,) = running.pids(1)
-    request = InFlight(running, 3)
-    running.signal(signal.SIGHUP)
-    assert eventually(lambda: running.get()[1] != pid)
-    running.signal(then)
-    assert request.thread.is_alive() and request.end()[:2] == (200, pid)
-
-
-def test_a_signal_that_comes_while_workers_are_forked_reaches_them(program, monkeypatch):
-    """They are born with their master's handlers, which must not take it."""
-    monkeypatch.setitem(globals(), "APP", APP + "os.register_at_fork(after_in_child=lambda: time.sleep(1))\n")
-    running = program("--workers", "2", "--preload")
-    assert eventually(lambda: len(running.children()) == 2)
-    workers = running.children()
-    running.signal(signal.SIGTERM)
-    assert running.process.wait(20) == 0 and running.said() == ""
-    assert not any(alive(pid) for pid in workers)
-
-
 def test_workers_that_the_system_refuses_are_tried_again(program):
     """Those that run go on meanwhile."""
     running = program("--workers", "2")
@@ -261,58 +74,6 @@ def test_workers_that_the_system_refuses_are_tried_again(program):
     resource.prlimit(running.process.pid, resource.RLIMIT_NOFILE, (hard, hard))
     assert eventually(lambda: not any(alive(pid) for pid in before))
     assert len(running.pids(2)) == 2
-
-
-def test_a_reload_that_fails_keeps_the_old_workers(program):
-    running = program("--workers", "2")
-    before = running.pids(2)
-    (running.folder / "app.py").write_text("raise RuntimeError('new code is broken')")
-    os.utime(running.folder / "app.py", (5000, 5000))
-    running.signal(signal.SIGHUP)
-    assert eventually(
-        lambda: "the old one stays" in running.said() and "new code is broken" in running.said()
-    )
-    time.sleep(0.3)
-    assert running.pids(2) == before
-
-
-def test_a_reload_while_another_one_is_under_way_brings_the_newest_code(program, monkeypatch):
-    monkeypatch.setitem(globals(), "APP", APP + "time.sleep(1)\n")
-    running = program("--workers", "1")
-    assert running.get()[2] == "1"
-    running.signal(signal.SIGHUP)
-    assert eventually(lambda: len(running.children()) == 2)
-    time.sleep(0.5)  # it has read its code
-    (running.folder / "app.py").write_text(APP.format(version=2))
-    os.utime(running.folder / "app.py", (5000, 5000))
-    running.signal(signal.SIGHUP)
-    assert eventually(lambda: running.get()[2] == "2")
-
-
-def test_a_worker_that_wants_to_be_replaced_is_in_the_end(program):
-    """Although its first successors cannot start."""
-    running = program("--workers", "1", "-l", "worker_seconds=1.5")
-    assert running.get()[0] == 200
-    (running.folder / "app.py").write_text("raise RuntimeError('new code is broken')")
-    os.utime(running.folder / "app.py", (5000, 5000))
-    assert eventually(lambda: running.said().count("the old one stays; another one starts in") >= 2)
-    assert running.get()[2] == "1"
-    (running.folder / "app.py").write_text(APP.format(version=2))
-    os.utime(running.folder / "app.py", (6000, 6000))
-    assert eventually(lambda: running.get()[2] == "2")
-
-
-def test_a_worker_that_is_not_ready_opens_its_logs_anew_when_it_is(program, tmp_path, monkeypatch):
-    # its log is open then
-    late = "import syncless.http.program.running as running\nrunning.listen_if_asked = lambda: time.sleep(1.5)\n"
-    monkeypatch.setitem(globals(), "APP", APP + late)
-    running = program("--workers", "1", "--access-log", "log")
-    assert eventually((tmp_path / "log").exists)
-    (tmp_path / "log").rename(tmp_path / "old")
-    running.signal(signal.SIGUSR1)
-    assert running.get()[0] == 200 and eventually((tmp_path / "log").exists)
-    assert running.get()[0] == 200
-    assert eventually(lambda: (tmp_path / "log").read_text().endswith('"\n'))
 
 
 def test_workers_that_cannot_start_end_the_master(program, tmp_path):
@@ -332,26 +93,6 @@ def test_workers_that_cannot_start_end_the_master(program, tmp_path):
     assert str(ROOT / "syncless") not in done.stderr
 
 
-def test_reason_why_new_workers_cannot_start_is_told_once_for_each_reload(program):
-    running = program("--workers", "3")
-    first = set(running.pids(3))
-    for number in (1, 2):
-        (running.folder / "app.py").write_text("raise ValueError('the new code')")
-        os.utime(running.folder / "app.py", (5000, 5000))
-        running.signal(signal.SIGHUP)
-        assert eventually(lambda: running.said().count("the old one stays") == 3 * number)  # noqa: B023
-        assert running.said().count("a new worker cannot start: app:app raised an error:") == number
-        assert running.said().count("ValueError: the new code") == number
-    assert set(running.pids(3)) == first
-
-
-@pytest.mark.parametrize(("jitter", "seen"), [(0, {50}), (3, {50, 51, 52, 53})])
-def test_workers_ask_to_be_replaced_at_different_numbers_of_requests(jitter, seen):
-    limits = Limits(worker_requests=50, worker_requests_jitter=jitter)
-    assert {most_requests(limits) for _ in range(1000)} == seen
-    assert most_requests(Limits(worker_requests_jitter=3)) == 0
-
-
 def test_pauses_between_attempts_grow_to_ten_seconds(monkeypatch, capfd):
     clock = types.SimpleNamespace(monotonic=lambda: 100.0)
     monkeypatch.setattr(master, "time", clock)
@@ -362,41 +103,6 @@ def test_pauses_between_attempts_grow_to_ten_seconds(monkeypatch, capfd):
         pauses.append(round(slot.not_before - 100.0, 3))
     assert pauses == [0, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10, 10, 10, 10, 10]
     assert "it failed; another one starts in 6.4 s" in capfd.readouterr().err
-
-
-def test_recycling_by_number_of_requests(program):
-    running = program("--workers", "2", "-l", "worker_requests=50", "-l", "worker_requests_jitter=20")
-    first = running.pids(2)
-    with Load(running) as load:
-        assert eventually(lambda: len({pid for pid, _ in list(load.answers)}) >= 5)
-    assert load.failures == [] and eventually(lambda: not any(alive(pid) for pid in first))
-    assert running.said() == ""
-
-
-def test_recycling_by_age_and_by_memory(program):
-    running = program("--workers", "1", "-l", "worker_seconds=0.5")
-    (first,) = running.pids(1)
-    assert eventually(lambda: running.get()[1] != first)
-    running.end()
-    running = program("--workers", "1", "-l", "worker_memory_bytes=100000000")
-    (first,) = running.pids(1)
-    for _ in range(3):
-        running.get("/eat")
-    assert eventually(lambda: running.get()[1] != first)
-
-
-def test_a_loop_that_stands_still_is_told_with_its_stack_and_killed(program):
-    running = program("--no-patch", "--workers", "1", "-l", "worker_stuck_seconds=0.6")
-    (first,) = running.pids(1)
-    with pytest.raises((http.client.HTTPException, OSError)):
-        running.get("/block?30")
-    assert eventually(lambda: running.get()[1] != first)
-    said = running.said()
-    assert (
-        "has stood still for 0.6 s" in said
-        and "Fatal Python error: Aborted" in said
-        and 'app.py", line 12 in app' in said
-    )
 
 
 def test_more_and_fewer_workers(program):
@@ -538,15 +244,6 @@ def test_workers_end_with_their_master(program):
     running.process.kill()
     assert eventually(lambda: not any(alive(pid) for pid in workers))
     running.process.communicate()
-
-
-def test_preloaded_applications(program):
-    running = program("--workers", "2", "--preload")
-    before = running.pids(2)
-    (running.folder / "app.py").write_text(APP.format(version=2))
-    running.signal(signal.SIGHUP)
-    assert eventually(lambda: not running.pids(2) & before)
-    assert running.get()[2] == "1"  # the master's
 
 
 def test_unix_sockets_and_logs(program, tmp_path):

@@ -1,0 +1,39 @@
+"""Runs programs in interpreters of their own, patched or not."""
+
+import subprocess
+import sys
+import textwrap
+
+
+def run_unchecked(program, *arguments, **options):
+    """The ended process; arguments are the interpreter's."""
+    return subprocess.run(
+        [sys.executable, *arguments, "-c", program], capture_output=True, text=True, timeout=30, **options
+    )
+
+
+def run_python(program, **options):
+    """The output of a program that must succeed and print no errors."""
+    told = "ignore:This process:DeprecationWarning"  # programs fork on purpose while there are other threads
+    command = [sys.executable, "-X", "faulthandler", "-W", told, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, **options)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return done.stdout
+
+
+def run_patched(program, *arguments, patch="patch_all()", timeout=60):
+    """The ended process of a program that runs after the patch, without warnings; arguments are its own."""
+    whole = f"from syncless.patches import patch_all, patched, unpatch\n{patch}\n" + program
+    return subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", whole, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+
+
+def check(program, *arguments, **options):
+    """The output of a patched program that must get to its end and print no errors."""
+    done = run_patched(textwrap.dedent(program) + "\nprint('to the end')", *arguments, **options)
+    assert done.stdout.endswith("to the end\n") and not done.stderr, done.stdout + done.stderr
+    return done.stdout

@@ -1,0 +1,157 @@
+"""Areas of the patch: chosen, described, undone, and refused in other threads."""
+
+import os
+import sys
+import threading
+from types import ModuleType
+
+import pytest
+
+from syncless import patches
+from syncless.patches.registry import Patcher, Registry
+from tests.patches.programs import run_unchecked
+
+
+def test_everything_is_given_back():
+    """In a fresh interpreter, with modules that have taken things over by name, before and after the
+    patch."""
+    done = run_unchecked("""
+import _thread, os, queue, select, selectors, signal, socket, ssl, sys, threading, time
+from time import sleep
+import logging
+def state():
+    found = {}
+    for owner in (socket.socket, ssl.SSLSocket, select.epoll, _thread.LockType, _thread.RLock,
+                  queue.SimpleQueue, queue.Queue, threading.Event, threading._DummyThread,
+                  selectors.PollSelector, selectors.SelectSelector):
+        for name in vars(owner).keys() - {"__dict__", "__weakref__"}:
+            found[owner.__qualname__, name] = vars(owner)[name]
+    for module in (time, socket, ssl, select, selectors, signal, os, threading, _thread, logging):
+        found.update({(module.__name__, name): value for name, value in vars(module).items()})
+    return found, sleep
+before, _ = state()
+from syncless.patches import describe, patch_all, patched, is_patched, unpatch, AREAS, OFF
+assert describe().count("\\n") == 0
+with patched() as areas:
+    assert areas == [area for area in AREAS if area not in OFF] and patch_all() == []          # idempotent
+    assert sleep is time.sleep is not before["time", "sleep"]
+    assert sleep.__module__ == "time"             # pickled under its own name
+    import pickle
+    assert pickle.loads(pickle.dumps(sleep)) is sleep and "syncless.patches.clock.sleep" in describe()
+    changed = {key for key, value in state()[0].items() if before.get(key) is not value}
+    assert len(changed) > 60, len(changed)
+    exec("from time import sleep as taken_inside", globals())
+    with patched() as again:
+        assert again == []
+    assert is_patched("time")
+after, slept = state()
+assert not is_patched("time") and slept is taken_inside is sleep
+different = {key for key in before.keys() | after.keys() if before.get(key) is not after.get(key)}
+assert not different, different
+lock = threading.Lock(); lock.acquire(); threading.Timer(0.05, lock.release).start()
+assert lock.acquire(timeout=5)
+print("given back")
+""")
+    assert done.stdout == "given back\n", done.stderr
+
+
+def test_areas_can_be_chosen():
+    done = run_unchecked("""
+import time, threading
+from syncless.patches import patch_all, patch_time, is_patched, unpatch
+assert patch_time() is True and patch_time() is False
+assert "thread" not in patch_all(thread=False, queue=False)
+assert not is_patched("thread") and is_patched("socket")
+for wrong in (lambda: patch_all(nonsense=True), lambda: is_patched("nonsense")):
+    try:
+        wrong()
+    except (TypeError, ValueError) as told:
+        assert "choose from time, socket" in str(told)
+    else:
+        raise AssertionError
+unpatch("socket")
+assert not is_patched("socket") and is_patched("time")
+seen = []
+thread = threading.Thread(target=lambda: seen.append(threading.get_native_id()))
+thread.start(); thread.join()
+assert seen[0] != threading.get_native_id()        # a real thread
+print("chosen")
+""")
+    assert done.stdout == "chosen\n", done.stderr
+
+
+def test_an_area_that_fails_leaves_nothing(monkeypatch):
+    owner, taker = ModuleType("owner"), ModuleType("taker")
+    owner.function = taker.taken = original = lambda: "old"
+    monkeypatch.setitem(sys.modules, "taker", taker)
+    replacement = lambda: "new"  # noqa: E731
+
+    class Target:
+        member = "old"
+
+    def patch(patcher: Patcher):
+        patcher.member(Target, "member", "new", "why")
+        patcher.rebind(owner, "function", replacement, "why")
+        assert Target.member == "new"
+        raise RuntimeError("half way")
+
+    registry = Registry()
+    with pytest.raises(RuntimeError):
+        registry.apply({"area": patch})
+    assert Target.member == "old" and registry.areas() == [] and registry.changes() == []
+    assert owner.function is taker.taken is original
+    registry.apply({"area": lambda patcher: patcher.rebind(owner, "function", replacement, "why")})
+    assert owner.function is taker.taken is replacement
+    registry.undo("area")
+    assert owner.function is taker.taken is original
+
+
+def test_the_table_names_everything():
+    done = run_unchecked("from syncless.patches import *; patch_all(); print(describe())")
+    for target in (
+        "time.sleep",
+        "socket.socket.recv",
+        "ssl.SSLSocket.read",
+        "select.epoll.poll",
+        "_thread.lock.acquire",
+        "os.waitpid",
+    ):
+        assert target in done.stdout
+    assert not done.stderr and set(patches.__all__) >= {f"patch_{area}" for area in patches.AREAS}
+
+
+def test_this_process_is_not_patched():
+    assert not any(patches.is_patched(area) for area in patches.AREAS)
+    assert threading.get_ident() == threading.main_thread().ident and os.getpid()
+
+
+def test_patching_inside_a_tasklet_is_right_and_in_another_thread_refused():
+    done = run_unchecked("""
+import threading, time, _thread
+real = threading.Thread
+import syncless
+from syncless.patches import AREAS, patch_all, unpatch
+def inside():
+    assert patch_all(cpu=True) == list(AREAS)
+    started = time.monotonic()
+    threads = [threading.Thread(target=time.sleep, args=(0.3,)) for _ in range(20)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    assert time.monotonic() - started < 5  # one after the other: six
+    assert syncless.run_in_thread(threading.get_native_id) != threading.get_native_id()
+    return threading.get_native_id()
+assert syncless.spawn(inside).result() == threading.get_native_id()
+unpatch()
+found = []
+def patch():
+    try:
+        patch_all()
+    except RuntimeError as error:
+        found.append(str(error))
+thread = threading.Thread(target=patch)
+thread.start()
+thread.join()
+assert "main thread only" in found[0], found
+print("patched")
+""")
+    assert done.stdout == "patched\n", done.stderr

@@ -1,0 +1,111 @@
+"""SIGHUP replaces the workers: new code, and no request is lost."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.waiting import eventually
+from tests.wsgi.supervised import APP, InFlight, Load, alive
+
+
+def test_reload_brings_the_new_code_and_loses_no_request(program):
+    running = program("--workers", "2")
+    old = running.pids(2)
+    with Load(running) as load:
+        for version in (2, 3):
+            (running.folder / "app.py").write_text(APP.format(version=version))
+            os.utime(
+                running.folder / "app.py", (version * 1000, version * 1000)
+            )  # so that no stale byte code is taken for it
+            running.signal(signal.SIGHUP)
+            assert eventually(lambda version=version: running.get()[2] == str(version))
+            assert eventually(lambda: len(running.children()) == 2)
+        assert eventually(lambda: not any(alive(pid) for pid in old))
+    assert load.failures == [] and {body for _, body in load.answers} == {"1", "2", "3"}
+
+
+@pytest.mark.parametrize("then", [signal.SIGUSR1, signal.SIGTERM])
+def test_a_request_in_flight_survives_the_reload(program, then):
+    """And a stop after it: the signal would be the second one to the worker that has it."""
+    running = program("--workers", "1")
+    (pid,) = running.pids(1)
+    request = InFlight(running, 3)
+    running.signal(signal.SIGHUP)
+    assert eventually(lambda: running.get()[1] != pid)
+    running.signal(then)
+    assert request.thread.is_alive() and request.end()[:2] == (200, pid)
+
+
+def test_a_signal_that_comes_while_workers_are_forked_reaches_them(program):
+    """They are born with their master's handlers, which must not take it."""
+    late = "os.register_at_fork(after_in_child=lambda: time.sleep(1))\n"
+    running = program("--workers", "2", "--preload", code=APP + late)
+    assert eventually(lambda: len(running.children()) == 2)
+    workers = running.children()
+    running.signal(signal.SIGTERM)
+    assert running.process.wait(20) == 0 and running.said() == ""
+    assert not any(alive(pid) for pid in workers)
+
+
+def test_a_reload_that_fails_keeps_the_old_workers(program):
+    running = program("--workers", "2")
+    before = running.pids(2)
+    (running.folder / "app.py").write_text("raise RuntimeError('new code is broken')")
+    os.utime(running.folder / "app.py", (5000, 5000))
+    running.signal(signal.SIGHUP)
+    assert eventually(
+        lambda: "the old one stays" in running.said() and "new code is broken" in running.said()
+    )
+    time.sleep(0.3)
+    assert running.pids(2) == before
+
+
+def test_a_reload_while_another_one_is_under_way_brings_the_newest_code(program):
+    slow = APP + "time.sleep(1)\n"
+    running = program("--workers", "1", code=slow)
+    assert running.get()[2] == "1"
+    running.signal(signal.SIGHUP)
+    assert eventually(lambda: len(running.children()) == 2)
+    time.sleep(0.5)  # it has read its code
+    (running.folder / "app.py").write_text(slow.format(version=2))
+    os.utime(running.folder / "app.py", (5000, 5000))
+    running.signal(signal.SIGHUP)
+    assert eventually(lambda: running.get()[2] == "2")
+
+
+def test_a_worker_that_is_not_ready_opens_its_logs_anew_when_it_is(program, tmp_path):
+    # its log is open then
+    late = (
+        "import syncless.http.program.running as running\nrunning.listen_if_asked = lambda: time.sleep(1.5)\n"
+    )
+    running = program("--workers", "1", "--access-log", "log", code=APP + late)
+    assert eventually((tmp_path / "log").exists)
+    (tmp_path / "log").rename(tmp_path / "old")
+    running.signal(signal.SIGUSR1)
+    assert running.get()[0] == 200 and eventually((tmp_path / "log").exists)
+    assert running.get()[0] == 200
+    assert eventually(lambda: (tmp_path / "log").read_text().endswith('"\n'))
+
+
+def test_reason_why_new_workers_cannot_start_is_told_once_for_each_reload(program):
+    running = program("--workers", "3")
+    first = set(running.pids(3))
+    for number in (1, 2):
+        (running.folder / "app.py").write_text("raise ValueError('the new code')")
+        os.utime(running.folder / "app.py", (5000, 5000))
+        running.signal(signal.SIGHUP)
+        assert eventually(lambda: running.said().count("the old one stays") == 3 * number)  # noqa: B023
+        assert running.said().count("a new worker cannot start: app:app raised an error:") == number
+        assert running.said().count("ValueError: the new code") == number
+    assert set(running.pids(3)) == first
+
+
+def test_preloaded_applications(program):
+    running = program("--workers", "2", "--preload")
+    before = running.pids(2)
+    (running.folder / "app.py").write_text(APP.format(version=2))
+    running.signal(signal.SIGHUP)
+    assert eventually(lambda: not running.pids(2) & before)
+    assert running.get()[2] == "1"  # the master's
