@@ -19,13 +19,13 @@ from signal import set_wakeup_fd as _set_wakeup_fd
 import threading
 from weakref import WeakValueDictionary
 
-from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
-from libc.string cimport memcpy
 
 from syncless._core cimport hooks
+from syncless._core.arrays cimport with_place_for
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.cpython.compat cimport Py_IsFinalizing, in_main_interpreter
 from syncless._core.ending cimport end_carriers, end_tasklets
@@ -208,23 +208,14 @@ cdef class Loop(Scheduler):
 
     cdef FdEntry* entry(self, int fd) except NULL:
         """The descriptor's place in the table. The pointer is good until the next call of entry()."""
-        cdef FdEntry* grown
-        cdef int room = self.fd_capacity
+        cdef void* grown
         if fd < 0:
             raise OSError(9, "Bad file descriptor")
-        if fd >= room:
-            room = max(256, room)
-            while room <= fd:
-                room *= 2
-            # pages that nobody has touched cost nothing
-            grown = <FdEntry*> PyMem_Calloc(room, sizeof(FdEntry))
+        if fd >= self.fd_capacity:
+            grown = with_place_for(fd, self.fds, &self.fd_capacity, sizeof(FdEntry))
             if grown == NULL:
                 raise MemoryError
-            if self.fds != NULL:
-                memcpy(grown, self.fds, self.fd_capacity * sizeof(FdEntry))
-                PyMem_Free(self.fds)
-            self.fds = grown
-            self.fd_capacity = room
+            self.fds = <FdEntry*> grown
         return &self.fds[fd]
 
     cdef int arm(self, int fd, FdEntry* entry, int bits) except -1:

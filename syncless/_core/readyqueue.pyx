@@ -4,11 +4,12 @@ Takes: things that are ready, from any thread that holds the GIL. Gives: them, i
 and whether a poll is due. The Scheduler is one; it knows what the things are.
 """
 
-from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
 
+from syncless._core.arrays cimport doubled
 from syncless._core.clock cimport monotonic_ns
 
 cdef enum:
@@ -59,13 +60,8 @@ cdef class ReadyQueue:
 
     cdef int before_poll(self, object item) except -1:
         """Runs the item before the loop next looks at descriptors."""
-        cdef PyObject** grown
         if self.late_count == self.late_capacity:
-            grown = <PyObject**> PyMem_Realloc(self.late, (self.late_capacity * 2 or 16) * sizeof(PyObject*))
-            if grown == NULL:
-                raise MemoryError
-            self.late = grown
-            self.late_capacity = self.late_capacity * 2 or 16
+            self.late = <PyObject**> doubled(self.late, &self.late_capacity, sizeof(PyObject*), 16)
         Py_INCREF(item)
         self.late[self.late_count] = <PyObject*> item
         self.late_count += 1

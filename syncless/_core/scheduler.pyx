@@ -32,11 +32,12 @@ wake(), which also wakes the poller if that loop is asleep.
 import sys
 import traceback
 
-from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from cpython.mem cimport PyMem_Free
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_XDECREF
 from libc.stdint cimport int64_t, uint64_t
 
+from syncless._core.arrays cimport doubled
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.greenlet cimport (
     PyGreenlet, PyGreenlet_GetCurrent, PyGreenlet_Import, PyGreenlet_New, PyGreenlet_Switch, Step, at_base, switch_further_down,
@@ -319,13 +320,8 @@ cdef class Scheduler(ReadyQueue):
         """The running carrier goes into the idle list and the target goes on. Whoever takes it from there
         makes it the leader again."""
         cdef PyGreenlet* me
-        cdef PyGreenlet** grown
         if self.idle_count == self.idle_capacity:
-            grown = <PyGreenlet**> PyMem_Realloc(self.idle, (self.idle_capacity * 2 or 64) * sizeof(PyGreenlet*))
-            if grown == NULL:
-                raise MemoryError
-            self.idle = grown
-            self.idle_capacity = self.idle_capacity * 2 or 64
+            self.idle = <PyGreenlet**> doubled(self.idle, &self.idle_capacity, sizeof(PyGreenlet*), 64)
         me = PyGreenlet_GetCurrent()
         self.idle[self.idle_count] = me
         self.idle_count += 1

@@ -42,3 +42,4 @@ cdef inline int begin_anew(Tasklet one) except -1:
 cdef int become_main(Loop loop, Tasklet main) except -1
 cdef void end_process(BaseException exception) noexcept
 cdef int refuse_spawn() except -1
+cpdef object next_thrown()

@@ -13,8 +13,9 @@ from cpython.ref cimport Py_DECREF
 from cython cimport final
 from libc.stdint cimport int64_t
 
+from syncless._core.callbacks cimport drop_callback, with_callback
 from syncless._core.clock cimport deadline_after, monotonic_ns
-from syncless._core.loop cimport Loop, get_loop, loop_of, wait_in
+from syncless._core.loop cimport Loop, get_loop, loop_of, may_park, peek_loop, wait_in
 from syncless._core.scheduler cimport DONE, NEW, RUNNING, WOKEN, BaseTasklet, Scheduler, next_pending, take_back, wake_all
 from syncless._core.cpython.compat cimport raised
 from syncless._core.cpython.threadlocal cimport end_locals, start_locals
@@ -208,18 +209,12 @@ cdef class Tasklet(BaseTasklet):
         are reported."""
         if self.state == DONE:
             self._call_back(self.loop, callback)
-        elif self.callbacks is None:
-            self.callbacks = [callback]
         else:
-            self.callbacks.append(callback)
+            self.callbacks = with_callback(self.callbacks, callback)
 
     def remove_done_callback(self, callback) -> int:
         """Takes the callback back; returns how many were found."""
-        if self.callbacks is None:
-            return 0
-        before = len(self.callbacks)
-        self.callbacks = [other for other in self.callbacks if other != callback]
-        return before - len(self.callbacks)
+        return drop_callback(self.callbacks, callback)
 
     link, unlink = add_done_callback, remove_done_callback
 
@@ -449,7 +444,7 @@ def tasklets() -> list:
 def uninterrupted(function, *args):
     """function(*args), whose waits raise nothing that is thrown at the current tasklet, which keeps it for
     its next wait after that; but KeyboardInterrupt is raised. For what must be done whatever happens."""
-    cdef BaseTasklet me = get_loop().current
+    cdef BaseTasklet me = peek_loop().current if may_park() else None
     cdef bint before
     if me is None:
         return function(*args)
@@ -460,10 +455,10 @@ def uninterrupted(function, *args):
         me.shielded = before
 
 
-def next_thrown():
+cpdef object next_thrown():
     """The first exception that was thrown at the current tasklet and is not raised yet, which the caller
     raises; or None."""
-    cdef BaseTasklet me = get_loop().current
+    cdef BaseTasklet me = peek_loop().current if may_park() else None
     return None if me is None or me.pending is None or me.shielded else next_pending(me)
 
 

@@ -1,13 +1,12 @@
 """Clocks that raise an exception in a tasklet. See timeout.pyx."""
 
-from syncless._core.scheduler cimport BaseTasklet, Scheduler
+from syncless._core.scheduler cimport BaseTasklet
 from syncless._core.thrown cimport Thrown
 from syncless._core.timers cimport Timer
 
 
 cdef class Alarm:
     cdef Timer timer
-    cdef Scheduler loop
     cdef BaseTasklet target
     cdef object exception
     cdef Thrown thrown              # it has rung; None otherwise

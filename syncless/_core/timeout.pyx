@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, deadline_after
 from syncless._core.loop cimport Loop, get_loop
-from syncless._core.scheduler cimport BaseTasklet, take_back
+from syncless._core.scheduler cimport BaseTasklet, Scheduler, take_back
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.thrown cimport Thrown
 from syncless._core.timers cimport Timer, timer_init
@@ -29,6 +29,27 @@ cdef int stop_throwing(BaseTasklet target, Thrown thrown) except -1:
 cdef BaseTasklet stand_in_for(BaseTasklet target):
     """Another may stand for the main tasklet by now, see syncless.stackless."""
     return target.loop.main if isinstance(target, Tasklet) and (<Tasklet> target).is_main else target
+
+
+cdef BaseTasklet start_clock(Timer* timer, object owner, object seconds):
+    """Sets the timer of a Timeout or an Alarm. Returns the tasklet in which it is going to be raised: the
+    current one."""
+    cdef Loop loop = get_loop()
+    cdef int64_t when = deadline_after(seconds)
+    if timer.index >= 0:
+        raise RuntimeError("this timeout has been started already")
+    if loop.current is None:
+        raise RuntimeError("a timeout needs a tasklet to be raised in; a callback of the loop has none")
+    if when != NEVER:
+        loop.timers.add(timer, when)
+        Py_INCREF(owner)                # the heap owns a reference while it is set
+    return loop.current
+
+
+cdef int stop_clock(Timer* timer, object owner, Scheduler loop) except -1:
+    loop.timers.remove(timer)
+    Py_DECREF(owner)
+    return 0
 
 
 cdef void time_is_over(void* owner) noexcept:
@@ -74,18 +95,10 @@ cdef class Timeout(BaseException):
     def start(self) -> None:
         """Starts the clock, in the current tasklet. RuntimeError if it runs, or in a callback of the loop,
         where there is no tasklet."""
-        cdef Loop loop = get_loop()
-        cdef int64_t when = deadline_after(self.seconds)
-        if self.timer.index >= 0:
-            raise RuntimeError("this timeout has been started already")
-        if loop.current is None:
-            raise RuntimeError("a timeout needs a tasklet to be raised in; a callback of the loop has none")
+        target = start_clock(&self.timer, self, self.seconds)
         if self.thrown is not None:
             self._take_back()
-        self.target = loop.current
-        if when != NEVER:
-            loop.timers.add(&self.timer, when)
-            Py_INCREF(self)             # the heap owns a reference while it is set
+        self.target = target
 
     cdef int _take_back(self) except -1:
         """It has rung; its tasklet may not have been there yet."""
@@ -103,8 +116,7 @@ cdef class Timeout(BaseException):
         """Stops the clock; harmless if it is not running. One that has rung and has not been raised yet will
         not be."""
         if self.timer.index >= 0:
-            self.target.loop.timers.remove(&self.timer)
-            Py_DECREF(self)
+            stop_clock(&self.timer, self, self.target.loop)
         elif self.thrown is not None:
             self._take_back()
         self.target = None
@@ -167,24 +179,14 @@ cdef class Alarm:
         self.exception = exception
 
     def start(self, seconds) -> None:
-        cdef Loop loop = get_loop()
-        cdef int64_t when = deadline_after(seconds)
-        if self.timer.index >= 0:
-            raise RuntimeError("this timeout has been started already")
-        if loop.current is None:
-            raise RuntimeError("a timeout needs a tasklet to be raised in; a callback of the loop has none")
+        target = start_clock(&self.timer, self, seconds)
         if self.thrown is not None:
             self._take_back()
-        self.loop = loop
-        self.target = loop.current
-        if when != NEVER:
-            loop.timers.add(&self.timer, when)
-            Py_INCREF(self)             # the heap owns a reference while it is set
+        self.target = target
 
     def cancel(self) -> None:
         if self.timer.index >= 0:
-            self.loop.timers.remove(&self.timer)
-            Py_DECREF(self)
+            stop_clock(&self.timer, self, self.target.loop)
         elif self.thrown is not None:
             self._take_back()
         self.target = None

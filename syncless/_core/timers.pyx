@@ -5,8 +5,10 @@ timeout) costs O(log n) and no search. The many deadlines of connections do not 
 have the same length, so the server keeps them in plain lists (http/connection.pyx).
 """
 
+from cpython.mem cimport PyMem_Free
 from libc.stdint cimport int64_t
-from cpython.mem cimport PyMem_Free, PyMem_Realloc
+
+from syncless._core.arrays cimport doubled
 
 
 cdef inline bint before(Timer* a, Timer* b) noexcept:
@@ -20,14 +22,9 @@ cdef class TimerHeap:
 
     cdef int add(self, Timer* timer, int64_t when) except -1:
         """Sets the timer, which must not be set."""
-        cdef Timer** grown
         assert timer.index < 0
         if self.count == self.room:
-            grown = <Timer**> PyMem_Realloc(self.heap, (self.room * 2 or 64) * sizeof(Timer*))
-            if grown == NULL:
-                raise MemoryError
-            self.heap = grown
-            self.room = self.room * 2 or 64
+            self.heap = <Timer**> doubled(self.heap, &self.room, sizeof(Timer*), 64)
         timer.when = when
         timer.order = self.order
         self.order += 1

@@ -10,6 +10,7 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport monotonic_ns
 from syncless._core.loop cimport Loop, Watcher
+from syncless._core.poll.now cimport is_ready
 from syncless._core.poll.poller cimport READ
 from syncless._core.scheduler cimport Scheduler
 from syncless._core.timers cimport timer_init
@@ -27,13 +28,6 @@ cdef extern from *:
     #include <sys/socket.h>
     #include <netinet/in.h>
     #include <arpa/inet.h>
-    #include <poll.h>
-
-    /* Whether a connection waits to be accepted. */
-    static int syncless_pending(int listener) {
-        struct pollfd one = {listener, POLLIN, 0};
-        return poll(&one, 1, 0) > 0;
-    }
 
     /* accept4 with the peer's address as text. IPv4 inside IPv6 shows as IPv4. port -1: the family has none. The text is left empty
        where the address is IPv4 and the same as `*last`, which it becomes. */
@@ -64,7 +58,6 @@ cdef extern from *:
     }
     """
     enum: INET6_ADDRSTRLEN
-    bint syncless_pending(int listener) nogil
     int syncless_accept(int listener, char* text, int* port, unsigned* last) nogil
 
 cdef enum:
@@ -113,7 +106,7 @@ cdef class Acceptor(Watcher):
         if self.closed:
             return 0
         for _ in range(ACCEPT_BATCH):
-            if limit and listener.connections >= limit and syncless_pending(self.fd) and not self.make_room(loop):
+            if limit and listener.connections >= limit and is_ready(self.fd, READ) and not self.make_room(loop):
                 listener.starved = True
                 return 0  # the rest waits in the backlog; whoever closes or falls idle pushes us again
             fd = syncless_accept(self.fd, text, &port, &self.last)

@@ -16,6 +16,7 @@ from cpython.tuple cimport PyTuple_GET_ITEM
 
 from syncless._core.cpython.compat cimport dict_version, raised
 from syncless._core.loop cimport Loop, get_loop
+from syncless._core.poll.now cimport has_hung_up
 from syncless._core.poll.poller cimport READ
 from syncless._core.scheduler cimport Scheduler
 from syncless._core.tasklet cimport begin_anew, end_process
@@ -28,26 +29,6 @@ from syncless._core.exits import TaskletExit
 from syncless.http.errors import EXPLANATIONS, REASONS, BodyTooLarge, ClientError, ClientGone, RequestTimeout
 from syncless.http.filewrapper import FileWrapper
 from syncless.http.notices import visible
-
-cdef extern from *:
-    """
-    #ifndef _GNU_SOURCE
-    #define _GNU_SOURCE
-    #endif
-    #include <poll.h>
-
-    /* Whether the other end of a connection sends no more, however much of what it has sent is still to be read. */
-    static int syncless_hung_up(int fd) {
-    #ifdef POLLRDHUP
-        struct pollfd one = {fd, POLLRDHUP, 0};
-        return poll(&one, 1, 0) > 0 && one.revents & (POLLRDHUP | POLLHUP | POLLERR);
-    #else
-        char byte;
-        return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
-    #endif
-    }
-    """
-    bint hung_up "syncless_hung_up" (int fd) nogil
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
@@ -282,7 +263,7 @@ cdef class Request(Response):
             and Py_REFCNT(<PyObject*> self.input) == 2
 
     cdef bint left(self) noexcept:
-        return self.peer is None or self.peer.gone or hung_up(self.peer.fd)
+        return self.peer is None or self.peer.gone or has_hung_up(self.peer.fd)
 
     @property
     def client_gone(self) -> bool:

@@ -22,7 +22,9 @@ from posix.types cimport off_t
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.calls.filesystems cimport Kind, Trial, fresh_ns, in_pool, look, never, of_device
 from syncless._core.cpython.layouts cimport SynclessFileIO, require
+from syncless._core.calls.nonblocking cimport never_blocks, set_errno
 from syncless._core.loop cimport get_loop, may_park, take_turns
+from syncless._core.poll.now cimport has_failed, is_ready
 from syncless._core.poll.poller cimport READ, WRITE
 
 import _io
@@ -31,7 +33,6 @@ cdef extern from *:
     """
     #include <errno.h>
     #include <fcntl.h>
-    #include <poll.h>
     #include <sys/uio.h>
     #include <unistd.h>
     #ifndef RWF_NOWAIT      /* another system than Linux: never supported */
@@ -47,26 +48,12 @@ cdef extern from *:
             return writing ? writev(fd, iov, 1) : readv(fd, iov, 1);
         return writing ? pwrite(fd, iov->iov_base, iov->iov_len, position) : pread(fd, iov->iov_base, iov->iov_len, position);
     }
-    static int syncless_ready(int fd, int writing) {
-        struct pollfd asked = {fd, writing ? POLLOUT : POLLIN, 0};
-        return poll(&asked, 1, 0);
-    }
-    static int syncless_has_failed(int fd) {        /* a socket; its error is not taken away */
-        struct pollfd asked = {fd, 0, 0};
-        return poll(&asked, 1, 0) == 1 && (asked.revents & POLLERR) && (asked.revents & POLLHUP);
-    }
-    static void set_errno(int error) { errno = error; }
-    static int syncless_never_blocks(int fd) { int flags = fcntl(fd, F_GETFL); return flags != -1 && (flags & O_NONBLOCK); }
     """
     struct iovec:
         void* iov_base
         size_t iov_len
     ssize_t syncless_nowait(int fd, iovec* iov, int count, off_t position, int writing) nogil
     ssize_t syncless_move(int fd, iovec* iov, off_t position, int writing) nogil
-    int syncless_ready(int fd, int writing) nogil
-    bint syncless_has_failed(int fd) nogil
-    void set_errno(int error) nogil
-    int syncless_never_blocks(int fd) nogil
     off_t lseek(int fd, off_t offset, int whence) nogil
     int SEEK_CUR, SEEK_SET
     int PyErr_CheckSignals() except -1
@@ -190,7 +177,7 @@ cdef Py_ssize_t transfer(
                     n = directly(fd, &piece, position, writing)
                 elif error == EAGAIN:
                     set_errno(EAGAIN)
-                elif syncless_ready(fd, writing) == 0:
+                elif not is_ready(fd, WRITE if writing else READ):
                     set_errno(EAGAIN)
                 else:
                     if writing and piece.iov_len > PIECE:
@@ -200,9 +187,9 @@ cdef Py_ssize_t transfer(
             return n
         if errno == EINTR:
             PyErr_CheckSignals()
-        elif errno == EAGAIN and parks and not syncless_never_blocks(fd):
+        elif errno == EAGAIN and parks and not never_blocks(fd):
             get_loop().wait_foreign_fd(fd, WRITE if writing else READ, NEVER)
-            if more and syncless_has_failed(fd):
+            if more and has_failed(fd):
                 return 0
             piece = whole[0]
         elif more:
@@ -306,7 +293,7 @@ def readv(int fd, buffers, /) -> int:
     for buffer in buffers:
         PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
         try:
-            if total and not syncless_ready(fd, False):
+            if total and not is_ready(fd, READ):
                 break
             n = read_into(fd, buffer, <char*> view.buf, view.len, HERE)
             total += n

@@ -21,13 +21,14 @@ from cpython.object cimport PyObject
 from libc.errno cimport EAGAIN, EALREADY, EINPROGRESS, EINTR, errno
 from libc.stdint cimport int64_t
 from libc.string cimport memchr, memcpy, strcmp, strerror, strlen, strspn
-from posix.fcntl cimport F_GETFL, F_SETFL, O_NONBLOCK, fcntl
 from posix.types cimport off_t
 from posix.unistd cimport close
 
+from syncless._core.calls.nonblocking cimport begin_nonblocking, end_nonblocking
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.layouts cimport require, socket
 from syncless._core.loop cimport Loop, get_loop, may_park, peek_loop, take_turns
+from syncless._core.poll.now cimport has_failed, is_ready
 from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.scheduler cimport TIMED_OUT
 
@@ -46,15 +47,8 @@ cdef extern from *:
     #include <arpa/inet.h>
     #include <sys/un.h>
     #include <sys/sendfile.h>
-    #include <poll.h>
 
     static int syncless_inet_aton(const char *text) { struct in_addr address; return inet_aton(text, &address); }
-    static void syncless_set_errno(int error) { errno = error; }
-    static int syncless_is_ready(int fd, int events) { struct pollfd one = {fd, events, 0}; return poll(&one, 1, 0) == 1; }
-    static int syncless_has_failed(int fd) {        /* looks at its error without taking it away */
-        struct pollfd one = {fd, 0, 0};
-        return poll(&one, 1, 0) == 1 && (one.revents & POLLERR) && (one.revents & POLLHUP);
-    }
     static int syncless_lingers(int fd) {
         struct linger asked;
         socklen_t size = sizeof asked;
@@ -62,10 +56,6 @@ cdef extern from *:
     }
     """
     int syncless_lingers(int fd) nogil
-    void syncless_set_errno(int error) nogil
-    bint is_ready "syncless_is_ready" (int fd, int events) nogil
-    bint syncless_has_failed(int fd) nogil
-    int POLLIN, POLLOUT
     int MSG_DONTWAIT, MSG_NOSIGNAL, MSG_WAITALL, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM
     int AF_INET, AF_INET6, AF_UNIX, SOL_SOCKET, SO_ERROR
     ctypedef unsigned int socklen_t
@@ -109,7 +99,7 @@ cdef int begin(socket self, int bit) except -1:
     cdef Loop loop
     if self.sock_timeout != 0:
         loop = get_loop()
-        if loop.current is not None and loop._poll_due() and (not bit or is_ready(self.sock_fd, POLLIN if bit == READ else POLLOUT)):
+        if loop.current is not None and loop._poll_due() and (not bit or is_ready(self.sock_fd, bit)):
             loop.yield_()
     return 0
 
@@ -194,7 +184,7 @@ cdef bint goes_on(socket self, Py_ssize_t done, int64_t* deadline) except -1:
     if done and errno != EAGAIN and errno != EINTR:
         return False
     wait(self, WRITE, deadline)
-    return not done or not syncless_has_failed(self.sock_fd)
+    return not done or not has_failed(self.sock_fd)
 
 
 cdef Py_ssize_t send_rest(socket self, object data, Py_ssize_t done, int flags) except -1:
@@ -249,10 +239,6 @@ def sendall(socket self not None, data, int flags=0, /) -> None:
         PyBuffer_Release(&view)
 
 
-cdef int set_flags(int fd, int flags) noexcept nogil:
-    return fcntl(fd, F_SETFL, flags)
-
-
 cdef object peer_name(sockaddr_storage* address):
     """The address as the standard library forms it, or None where it is to be asked for it."""
     cdef char text[64]
@@ -286,22 +272,15 @@ def accept(socket self not None, kind):
 
 cdef int accept_fd(socket self, sockaddr_storage* address) except -1:
     cdef int64_t deadline = UNKNOWN
-    cdef int fd, flags, error
+    cdef int fd, flags
     cdef socklen_t length
     begin(self, READ)
     while True:
-        # accept4 has no flag that forbids waiting; the listener's own is set for the moment of the call, as
-        # others may share it
-        flags = fcntl(self.sock_fd, F_GETFL)
-        if flags >= 0 and not flags & O_NONBLOCK:
-            set_flags(self.sock_fd, flags | O_NONBLOCK)
+        flags = begin_nonblocking(self.sock_fd)
         length = sizeof(address[0])
         address.ss_family = 0
         fd = accept4(self.sock_fd, <sockaddr*> address, &length, SOCK_CLOEXEC)
-        if flags >= 0 and not flags & O_NONBLOCK:
-            error = errno
-            set_flags(self.sock_fd, flags)
-            syncless_set_errno(error)
+        end_nonblocking(self.sock_fd, flags)
         if fd >= 0:
             return fd
         wait(self, READ, &deadline)
@@ -313,18 +292,13 @@ def sendfile(socket self not None, int source, int64_t offset, Py_ssize_t count)
     cdef int64_t deadline = UNKNOWN
     cdef off_t position
     cdef ssize_t n
-    cdef int flags, error
+    cdef int flags
     begin(self, WRITE)
     while True:
         position = offset
-        flags = fcntl(self.sock_fd, F_GETFL)
-        if flags >= 0 and not flags & O_NONBLOCK:
-            set_flags(self.sock_fd, flags | O_NONBLOCK)
+        flags = begin_nonblocking(self.sock_fd)
         n = c_sendfile(self.sock_fd, source, &position, count)
-        if flags >= 0 and not flags & O_NONBLOCK:
-            error = errno
-            set_flags(self.sock_fd, flags)
-            syncless_set_errno(error)
+        end_nonblocking(self.sock_fd, flags)
         if n >= 0:
             return n
         wait(self, WRITE, &deadline)
@@ -386,20 +360,17 @@ def connect_error(socket self not None, method, address) -> int:
     cdef Loop loop
     begin(self, 0)
     while True:
-        flags = fcntl(fd, F_GETFL)
+        flags = begin_nonblocking(fd)
         self.sock_timeout = -1
-        if flags >= 0 and not flags & O_NONBLOCK:
-            set_flags(fd, flags | O_NONBLOCK)
         try:
             error = method(self, address)
         finally:
             self.sock_timeout = timeout
-            if flags >= 0 and not flags & O_NONBLOCK:
-                set_flags(fd, flags)
+            end_nonblocking(fd, flags)
         if timeout == 0:
             return error
         if error == EINPROGRESS or error == EALREADY or error == EINTR:
-            if not is_ready(fd, POLLOUT):       # on loopback it is decided already
+            if not is_ready(fd, WRITE):       # on loopback it is decided already
                 await_ready(self, WRITE, &deadline)
             if getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) < 0:
                 error = errno

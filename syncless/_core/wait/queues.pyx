@@ -190,44 +190,46 @@ cdef class _Ordered:
         self.rows = [[]]
         self.returned = []
 
+    cdef Py_ssize_t place_of(self, object item, list among, Py_ssize_t end) except -2:
+        """Where the item belongs among so many items, or rows, which their last items stand for: before the
+        first that is not greater, or at the end. -1 if something was changed while it was compared."""
+        cdef size_t changes = self.changes
+        cdef Py_ssize_t low = 0, high = end, middle
+        cdef bint before
+        while low < high:
+            middle = (low + high) // 2
+            other = among[middle]
+            if among is self.rows:
+                other = (<list> other)[len(<list> other) - 1]
+            before = item < other
+            if changes != self.changes:
+                return -1
+            if before:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
     cdef bint insert(self, object item) except -1:
         """False if something was changed while the item was compared, and it is not in."""
-        cdef size_t changes
         cdef list row
-        cdef Py_ssize_t i, place, low = 0, high
-        cdef bint before
+        cdef Py_ssize_t which, place
         if self.spare is None:
             self.spare = []
-        changes, high = self.changes, len(self.rows) - 1
-        while low < high:  # the row of the item: the first whose last item is not greater, or the last row
-            i = (low + high) // 2
-            row = <list> self.rows[i]
-            before = item < row[len(row) - 1]
-            if changes != self.changes:
-                return False
-            if before:
-                low = i + 1
-            else:
-                high = i
-        place = low
-        row = <list> self.rows[place]
-        low, high = 0, len(row)
-        while low < high:
-            i = (low + high) // 2
-            before = item < row[i]
-            if changes != self.changes:
-                return False
-            if before:
-                low = i + 1
-            else:
-                high = i
-        row.insert(low, item)
+        which = self.place_of(item, self.rows, len(self.rows) - 1)
+        if which < 0:
+            return False
+        row = <list> self.rows[which]
+        place = self.place_of(item, row, len(row))
+        if place < 0:
+            return False
+        row.insert(place, item)
         self.changes += 1
         if len(row) >= ROW and self.spare is not None:
             while len(row) > ROW // 2:
                 self.spare.append(row.pop())
             self.spare.reverse()
-            self.rows.insert(place + 1, self.spare)
+            self.rows.insert(which + 1, self.spare)
             self.spare = None
         return True
 

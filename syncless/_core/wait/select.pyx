@@ -14,6 +14,7 @@ from posix.unistd cimport getpid
 from syncless._core cimport hooks
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.loop cimport FdEntry, Loop, get_loop
+from syncless._core.poll.now cimport is_ready
 from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.wait.queues cimport Channel, Queue
 from syncless._core.scheduler cimport (
@@ -22,15 +23,6 @@ from syncless._core.scheduler cimport (
 from syncless._core.wait.sync cimport Event, Semaphore
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.timers cimport Timer, timer_init
-
-cdef extern from "<poll.h>" nogil:
-    struct pollfd:
-        int fd
-        short events
-        short revents
-    int poll(pollfd* fds, unsigned long n, int timeout)
-    enum:
-        POLLIN, POLLOUT
 
 cdef const char* IN_SELECT = "the first of several"
 
@@ -239,12 +231,7 @@ cdef class FdCase(Case):
     cdef bint buffered                  # TLS has data already that the descriptor does not show any more
 
     cdef bint ready(self) noexcept:
-        cdef pollfd asked
-        asked.fd = self.fd
-        asked.events = POLLIN if self.bit == READ else POLLOUT
-        asked.revents = 0
-        # an error of poll() counts, too: the next call on the descriptor meets it
-        return self.buffered or poll(&asked, 1, 0) != 0
+        return self.buffered or is_ready(self.fd, self.bit)
 
     cdef object take(self):
         return None

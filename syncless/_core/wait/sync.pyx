@@ -11,6 +11,7 @@ the look that counts.
 
 from libc.stdint cimport int64_t, uint64_t
 
+from syncless._core.callbacks cimport drop_callback, with_callback
 from syncless._core.clock cimport NEVER, deadline_after
 from syncless._core.loop cimport Loop, get_loop, peek_loop, wait_in
 from syncless._core.scheduler cimport WOKEN, BaseTasklet, queue_pop, wake_all
@@ -65,18 +66,12 @@ cdef class Event:
         errors are reported."""
         if self.flag:
             self._tell([callback])
-        elif self.callbacks is None:
-            self.callbacks = [callback]
         else:
-            self.callbacks.append(callback)
+            self.callbacks = with_callback(self.callbacks, callback)
 
     def remove_done_callback(self, callback) -> int:
         """Takes the callback back; returns how many were found."""
-        if self.callbacks is None:
-            return 0
-        before = len(self.callbacks)
-        self.callbacks = [other for other in self.callbacks if other != callback]
-        return before - len(self.callbacks)
+        return drop_callback(self.callbacks, callback)
 
     def __repr__(self):
         return f"<{type(self).__name__} {'set' if self.flag else 'unset'}>"

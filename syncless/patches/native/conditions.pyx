@@ -19,12 +19,13 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.cpython.locks cimport is_lock, is_rlock, lock_is_free
-from syncless._core.loop cimport may_park, peek_loop, take_turns
-from syncless._core.scheduler cimport BaseTasklet, next_pending
+from syncless._core.loop cimport take_turns
+from syncless._core.tasklet cimport next_thrown
 from syncless.patches.native.locks cimport (
     give_lock, new_held_lock, owns_rlock, take_lock, take_rlock, take_turns_at_times,
 )
 
+from syncless._core.tasklet import uninterrupted
 from syncless.patches.native.locks import rlock_acquire_restore, rlock_release, rlock_release_save
 
 cdef object condition_type = threading.Condition
@@ -154,7 +155,7 @@ def condition_wait(self, timeout=None):
         notified = wait_turn(waiters, waiter, deadline)
     except BaseException as error:
         notified, raised = False, error
-    take_back(lock, state)
+    uninterrupted(_take_again, lock, state)
     if raised is None:
         raised = next_thrown()
         if raised is not None and notified:
@@ -164,29 +165,12 @@ def condition_wait(self, timeout=None):
     return notified
 
 
-cdef int take_back(object lock, object state) except -1:
-    """Takes the lock again, whatever is thrown at the tasklet meanwhile: the caller will release the lock,
-    and must not release another's. KeyboardInterrupt is raised: a user who presses Ctrl-C once more wants to
-    leave."""
-    cdef BaseTasklet me = peek_loop().current if may_park() else None
-    cdef bint before = False
-    if me is not None:
-        before, me.shielded = me.shielded, True
-    try:
-        if is_lock(lock):
-            take_lock(lock, NEVER)
-        else:
-            rlock_acquire_restore(lock, state)
-    finally:
-        if me is not None:
-            me.shielded = before
-    return 0
-
-
-cdef object next_thrown():
-    """The first exception that was thrown at the tasklet meanwhile, or None."""
-    cdef BaseTasklet me = peek_loop().current if may_park() else None
-    return None if me is None or me.pending is None or me.shielded else next_pending(me)
+def _take_again(lock, state):
+    """The caller will release the lock, and must not release another's."""
+    if is_lock(lock):
+        take_lock(lock, NEVER)
+    else:
+        rlock_acquire_restore(lock, state)
 
 
 def condition_notify(self, n=1):
