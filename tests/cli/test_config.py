@@ -71,7 +71,7 @@ def test_other_projects_files_are_left_alone(folder):
     assert parse(["hello:app"]).workers == 0 and parse(["hello:app", "--config", "other.toml"]).workers == 7
 
 
-def test_what_is_nearer_to_the_user_wins(folder, monkeypatch):
+def test_source_nearest_to_the_user_wins(folder, monkeypatch):
     def chosen(*arguments):
         options = parse(["hello:app", *arguments])
         return options.workers, options.bind
@@ -119,7 +119,7 @@ def test_limits_of_all_places_are_put_together(folder, monkeypatch):
         ("workers =\n", "syncless.toml: Invalid value"),
     ],
 )
-def test_wrong_files_say_where_and_what_is_meant(folder, capsys, text, message):
+def test_errors_in_files_name_the_place_and_the_nearest_name(folder, capsys, text, message):
     (folder / "syncless.toml").write_text(text)
     assert message in refused(capsys, "hello:app")
 

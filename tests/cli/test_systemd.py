@@ -79,7 +79,7 @@ def test_broken_application_is_never_ready(folder):
         assert manager.process.wait(60) == 2 and manager.heard() == []
 
 
-def test_manager_that_has_gone_harms_nobody(folder):
+def test_missing_service_manager_harms_no_request(folder):
     with Manager(folder, watchdog=100_000) as manager:
         assert manager.hears("READY=1")
         os.unlink(folder / "notify")

@@ -76,7 +76,7 @@ def test_statements_run_in_the_process(served, client):
     assert "main (" in client.run("debug.print_tasklets()")[0]
 
 
-def test_what_it_prints_goes_to_who_asked(served, client, capsys):
+def test_output_goes_to_the_terminal_that_asked(served, client, capsys):
     other = Client(served.path)
     print("not yours")
     assert client.run("import sys; print('mine'); _ = sys.stderr.write('and mine')") == (
@@ -109,7 +109,7 @@ def test_completions(served, client):
     assert "completions" in decode(client.lines.readline())
 
 
-def test_who_leaves_while_a_statement_runs_ends_it(served):
+def test_leaving_while_a_statement_runs_ends_it(served):
     client = Client(served.path)
     client.send(source="import syncless; syncless.sleep(30)")
     syncless.sleep(0.02)

@@ -261,7 +261,9 @@ def test_who_is_killed_or_late_in_the_turn_of_the_release_gets_nothing(kind, lat
     holder, victim, other = spawn(hold), spawn(take, 0.001 if late else 5), spawn(take, 6)
     sleep(0)
     if late:
-        time.sleep(0.01)  # both times are over when the loop looks next: first the holder's, then the victim's
+        time.sleep(
+            0.01
+        )  # both times are over when the loop looks next: first the holder's, then the victim's
     else:
         victim.kill(block=False)
     assert join_all([holder, victim, other], timeout=5)

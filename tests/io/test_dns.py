@@ -30,7 +30,7 @@ def test_both_families_are_asked_together_and_the_answer_is_kept(server):
     assert len(server.asked) == 2
 
 
-def test_what_there_is_not(server):
+def test_names_and_records_that_do_not_exist(server):
     assert fails("nowhere.example", standard.EAI_NONAME) and fails("text.example", standard.EAI_NODATA)
     asked = len(server.asked)
     assert (
@@ -73,7 +73,7 @@ def test_a_long_answer_comes_by_tcp(server):
     assert ("large.example.", "A", "tcp") in server.asked
 
 
-def test_what_was_not_asked_for_is_not_believed(server):
+def test_answers_to_other_questions_are_not_believed(server):
     assert addresses("forged.example") == ["192.0.2.52"]
 
 
@@ -127,7 +127,7 @@ def test_numbers_ask_nobody(files):
     assert dns.getaddrinfo(None, 80, 0, STREAM) == standard.getaddrinfo(None, 80, 0, STREAM)
 
 
-def test_what_was_learnt_is_forgotten_with_the_servers(server, files):
+def test_answers_are_dropped_with_their_servers(server, files):
     assert addresses("one.example") == ["192.0.2.1"]
     files.write(resolv="nameserver 127.0.0.1\noptions timeout:2\n")
     assert addresses("one.example") == ["192.0.2.1"] and len(server.asked) == 4
@@ -142,7 +142,7 @@ def test_the_time_to_live(server):
     assert server.asked.count(("short.example.", "A", "udp")) == 2  # zero seconds: not kept
 
 
-def test_who_asks_at_the_same_time_shares_a_query(server):
+def test_equal_lookups_at_the_same_time_share_a_query(server):
     server.answers_slow = syncless.Event()
     tasklets = [syncless.spawn(addresses, "slow.example") for _ in range(50)]
     first = tasklets[0]
@@ -154,7 +154,7 @@ def test_who_asks_at_the_same_time_shares_a_query(server):
     assert len(server.asked) == 4
 
 
-def test_a_child_does_not_wait_for_who_was_asking(server):
+def test_a_child_does_not_wait_for_a_query_of_its_parent(server):
     """Forked while a query is under way, it asks for itself."""
     asking = syncless.spawn(addresses, "slow.example", standard.AF_INET, STREAM)
     syncless.sleep(0.02)

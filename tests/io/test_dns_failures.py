@@ -245,7 +245,7 @@ def test_killed_waiter_leaves_the_port(shared):
     assert first.result() and ports._open == []
 
 
-def test_unreachable_server_is_told_to_all_who_share_a_port(server, files, shared):
+def test_unreachable_server_fails_all_lookups_of_a_port(server, files, shared):
     first, second, _, _ = shared
     server.tasklets[0].kill()
     server.udp.close()
@@ -256,7 +256,7 @@ def test_unreachable_server_is_told_to_all_who_share_a_port(server, files, share
     assert ports._open == []
 
 
-def test_failed_port_is_told_to_those_who_wait_for_its_reader(shared):
+def test_failed_port_wakes_the_lookups_that_wait_for_its_reader(shared):
     first, second, answer_first, _ = shared
     ports._open[0].fail(OSError(errno.ECONNREFUSED, "told to the one that sends"))
     assert not second.result() and not first.done()

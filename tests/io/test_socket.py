@@ -156,7 +156,7 @@ def test_accept_timeout_and_nonblocking(listener):
 
 
 @pytest.mark.parametrize("call", ["accept", "recv", "recvfrom", "recvmsg", "sendall"])
-def test_who_must_wait_does_so_at_once(pair, listener, call):
+def test_call_that_must_wait_parks_at_once(pair, listener, call):
     """However long its turn has been: the order of turns must not tell how slow the machine is."""
     on, arguments = (
         (listener, ()) if call == "accept" else (pair[0], (bytes(5_000_000) if call == "sendall" else 1,))

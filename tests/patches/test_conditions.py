@@ -165,7 +165,7 @@ print("done")
 """)
 
 
-def test_a_turn_is_passed_on_by_whoever_is_killed():
+def test_killed_waiter_passes_its_turn_on():
     run_program("""
 import queue, threading, syncless
 from syncless.patches import patch_all
@@ -205,7 +205,7 @@ print("done")
 """)
 
 
-def test_who_is_killed_while_it_takes_the_lock_again_gives_back_its_own():
+def test_tasklet_killed_while_it_reacquires_its_lock_releases_no_other():
     run_program("""
 import threading, syncless
 from syncless.patches import patch_all
@@ -309,7 +309,7 @@ print("done")
 """)
 
 
-def test_a_queue_that_is_shut_down_wakes_those_who_wait():
+def test_queue_shutdown_wakes_its_waiters():
     run_program("""
 import queue, syncless
 from syncless.patches import patch_all

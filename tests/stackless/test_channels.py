@@ -157,7 +157,7 @@ def test_closing():
     assert not sender.alive
 
 
-def test_deadlock_names_who_is_blocked():
+def test_deadlock_names_the_blocked_tasklets():
     """In a process with one thread: another one could still come."""
     program = """
 import syncless.stackless as stackless
@@ -257,7 +257,7 @@ def test_pickling_and_repr():
 
 @pytest.mark.parametrize("preference", [-1, 0, 1])
 @pytest.mark.parametrize("schedule_all", [False, True])
-def test_a_callback_serves_who_waits(preference, schedule_all):
+def test_a_callback_serves_a_waiter(preference, schedule_all):
     """It runs in no tasklet: it meets whoever is there, and goes on itself."""
     values, log = stackless.channel(), []
     values.preference, values.schedule_all = preference, schedule_all

@@ -63,7 +63,7 @@ def test_all_get_their_turns():
     kill(*hogs)
 
 
-def test_who_gives_way_in_time_is_not_interrupted():
+def test_tasklet_that_gives_way_in_time_is_not_interrupted():
     def polite(n):
         for _ in range(n):
             stackless.schedule()
@@ -213,7 +213,7 @@ def test_recursion_and_generators_are_counted():
     kill(victim)
 
 
-def test_who_waits_for_time_goes_on_meanwhile():
+def test_sleeping_tasklet_goes_on_meanwhile():
     seen, turns = [], {}
 
     def sleeper():

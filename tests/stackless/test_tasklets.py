@@ -83,7 +83,7 @@ def test_remove_and_insert():
     assert log[3:] == ["a1"] and not one.alive
 
 
-def test_run_turns_the_queue_and_switch_pauses_who_calls():
+def test_run_rotates_the_queue_and_switch_pauses_its_caller():
     log = []
     tasklets = [stackless.tasklet(noting(log))(name) for name in "abc"]
     tasklets[1].run()
@@ -398,7 +398,7 @@ def test_a_hundred_thousand_in_a_chain():
     assert before.receive() == 100_000
 
 
-def test_those_that_end_one_after_the_other_do_not_grow_the_stack():
+def test_tasklets_that_end_in_a_row_do_not_grow_the_stack():
     count = 0
 
     def end():

@@ -150,7 +150,7 @@ def test_a_new_one_can_be_given_to_another_thread():
     assert log == [thread.ident, "here"]
 
 
-def test_those_of_an_ended_thread_are_dead():
+def test_tasklets_of_an_ended_thread_are_dead():
     log = []
     channel = stackless.channel()
 

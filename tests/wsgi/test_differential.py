@@ -122,7 +122,7 @@ def compare(name, ours, data):
 @pytest.mark.parametrize(
     "case", [case for case in CASES if case["outcome"] == 200], ids=lambda case: case["name"]
 )
-def test_what_we_accept_others_accept_alike(start, case):
+def test_accepted_requests_are_read_alike_by_other_parsers(start, case):
     data = case["request"].encode("latin-1")
     ours = seen_by_us(start, start(tell), data)
     compare(case["name"], ours, data)

@@ -118,7 +118,7 @@ def test_server_stops_although_nobody_reads_stderr(unread, workers):
 
 
 @pytest.mark.parametrize("end", ["os._exit(3)", "os.kill(os.getpid(), 9)", "sys.exit(3)", "1 / 0"])
-def test_what_was_told_before_a_process_ends_is_there(end):
+def test_text_written_before_a_process_ends_is_not_lost(end):
     program = f"""
 import os, sys, syncless
 def fail():

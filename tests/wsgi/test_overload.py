@@ -45,7 +45,7 @@ def test_a_silent_connection_makes_room_too(start):
     assert silent.at_end()
 
 
-def test_nobody_at_work_is_closed_for_others(start):
+def test_busy_connections_are_not_closed_to_make_room(start):
     go_on = syncless.Event()
 
     def app(environ, start_response):
@@ -224,7 +224,7 @@ def test_half_sent_heads_cost_little(start):
         client.close()
 
 
-def test_what_all_connections_buffer_is_bounded(start):
+def test_buffers_of_all_connections_together_are_bounded(start):
     """The oldest half-sent heads make room."""
     server = start(hello, buffered_bytes=100_000, defer_accept=False)
     clients = [start.client(server) for _ in range(20)]

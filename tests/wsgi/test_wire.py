@@ -104,7 +104,7 @@ def test_limits(start, request_, limits, status, step):
     assert client.at_end()
 
 
-def test_what_is_exactly_at_the_limit_passes(start):
+def test_requests_exactly_at_a_limit_pass(start):
     head = b"GET /" + b"a" * 186 + b" HTTP/1.1\r\nHost: a\r\n\r\n"
     client = start.client(start(echo, request_line=head.index(b"\r"), head_bytes=len(head), header_count=1))
     client.send(head)

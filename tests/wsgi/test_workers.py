@@ -133,7 +133,7 @@ def test_stopping_waits_for_requests_and_a_second_signal_does_not(program):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_that_nobody_reads_what_it_says_harms_no_request(program, workers):
+def test_unread_output_harms_no_request(program, workers):
     """As in `serve 2>&1 | tee log`, whose tee ends by the same Ctrl-C."""
     running = program(*(["--workers", str(workers)] if workers else []), stderr=subprocess.STDOUT)
     before = running.pids(workers or 1)
@@ -194,7 +194,7 @@ def test_ctrl_c_in_a_terminal_is_one_signal(program):
     assert request.end()[0] == 200 and running.process.wait(20) == 0
 
 
-def test_what_a_worker_has_begun_ends_with_it_and_what_the_master_has_begun_with_the_master(tmp_path):
+def test_children_of_a_worker_end_with_it_and_those_of_the_master_with_the_master(tmp_path):
     (tmp_path / "main.py").write_text("""
 import atexit, concurrent.futures, os, pathlib, sys, time
 if "patched" in sys.argv:
