@@ -93,7 +93,8 @@ def _atom(argument: str | None, letter: str) -> tuple[str, Any]:
         return "duration", {"s": 1000000000, "ms": 1000000, "us": 1000}[argument]
     raise ValueError(
         f"%{'' if argument is None else '{' + argument + '}'}{letter} is no atom of an access log; there are "
-        f"{' '.join('%' + known for known in PLAIN)} %P and %{{Name}}i, %{{Name}}o, %{{NAME}}e, %{{format}}t, %{{ms}}T"
+        f"{' '.join('%' + known for known in PLAIN)} %P and "
+        "%{Name}i, %{Name}o, %{NAME}e, %{format}t, %{ms}T"
     )
 
 

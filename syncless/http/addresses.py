@@ -20,7 +20,10 @@ class Bind(NamedTuple):
     """A listening socket that the process has inherited."""
 
 
-HELP = "host:port, [ipv6]:port, :port, unix:/path, unix:@abstract or fd:number, with http:// or https:// before it where they differ"
+HELP = (
+    "host:port, [ipv6]:port, :port, unix:/path, unix:@abstract or fd:number, "
+    "with http:// or https:// before it where they differ"
+)
 
 
 def parse_bind(text: str) -> Bind:

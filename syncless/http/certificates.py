@@ -15,8 +15,8 @@ CIPHERS = (
     "ECDHE-ECDSA-CHACHA20-POLY1305",
     "ECDHE-RSA-CHACHA20-POLY1305",
 )
-"""Those of TLS 1.2 in Mozilla's "Server Side TLS", intermediate configuration, version 5.8, which has no DHE any more. Those of
-TLS 1.3 are OpenSSL's three, which are Mozilla's."""
+"""Those of TLS 1.2 in Mozilla's "Server Side TLS", intermediate configuration, version 5.8, which has no DHE
+any more. Those of TLS 1.3 are OpenSSL's three, which are Mozilla's."""
 
 Files = str | tuple[str, str]
 """A PEM file with certificate chain and private key, or a pair of files."""
@@ -79,7 +79,8 @@ def server_context(certificate: Files, settings: TLSSettings | None = None) -> s
         context.load_cert_chain(certfile, keyfile, settings.key_password or _no_password)
     except ssl.SSLError as error:
         raise ValueError(
-            f"{certfile}{' with ' + keyfile if keyfile else ''}: {error.reason or error}; it must be a PEM certificate and its key"
+            f"{certfile}{' with ' + keyfile if keyfile else ''}: {error.reason or error}; "
+            "it must be a PEM certificate and its key"
         ) from None
     except OSError as error:
         raise OSError(

@@ -17,7 +17,8 @@ SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 LONGEST_LINE = 107
 """Bytes of a version 1 header with its CRLF."""
 LONGEST_BLOCK = 4096
-"""Bytes of a version 2 header with its extensions that are accepted; the protocol allows 65551, senders use some hundred."""
+"""Bytes of a version 2 header with its extensions that are accepted; the protocol allows 65551, senders use
+some hundred."""
 
 TCP4, TCP6, UNIX = 0x11, 0x21, 0x31
 
