@@ -11,6 +11,7 @@ from typing import Any
 import syncless
 from syncless.cli.config import COMMAND_ONLY, ConfigError, Options, from_platform, show
 from syncless.cli.help import Parser, limit_rows
+from syncless.http.errorlog import FORMATS
 from syncless.patches import AREAS, OFF
 from syncless.wsgi import Limits
 
@@ -190,6 +191,12 @@ def _logs(group: Group) -> None:
         metavar="FILE",
         help="write errors to this file instead of stderr; SIGUSR1 reopens log files",
     )
+    group.add_argument(
+        "--error-log-format",
+        metavar="FORMAT",
+        choices=FORMATS,
+        help="text (default) or json, an object in each line",
+    )
     group.add_argument("-q", "--quiet", action="store_true", help="do not print the addresses")
 
 
@@ -287,7 +294,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     try:
         file, name = known.from_file(given.get("config") or os.environ.get("SYNCLESS_CONFIG"))
         layers = [
-            (known.defaults() | {"patch": True}, "default"),
+            (known.defaults() | {"patch": True, "logging": None}, "default"),
             (from_platform(os.environ), "PORT or WEB_CONCURRENCY"),
             (file, name),
             (known.from_variables(os.environ), "environment"),

@@ -13,7 +13,7 @@ import difflib
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 if sys.version_info >= (3, 11):
@@ -45,7 +45,7 @@ class Options:
     def __init__(self, parser: argparse.ArgumentParser):
         self._actions = {action.dest: action for action in parser._actions if action.dest not in COMMAND_ONLY}
         tables = {"limit": "limits", "sni": "certificates", "areas": "patch"}
-        self.names = [tables.get(dest, dest) for dest in self._actions]
+        self.names = [*(tables.get(dest, dest) for dest in self._actions), "logging"]
 
     def defaults(self) -> Values:
         return {dest: default_of(action) for dest, action in self._actions.items()}
@@ -89,6 +89,8 @@ class Options:
         if name == "certificates":
             hosts = _table(value).items()
             return {"sni": [(host, tuple(one) if isinstance(one, list) else one) for host, one in hosts]}
+        if name == "logging":
+            return {"logging": dict(_table(value))}
         if name == "patch":
             if isinstance(value, bool):
                 return {"patch": value}
@@ -119,7 +121,7 @@ class Options:
             try:
                 if name.startswith("limit_"):
                     limits |= _limits({name.removeprefix("limit_"): _number(text)})
-                elif name not in self.names or name in ("limits", "certificates"):
+                elif name not in self.names or name in ("limits", "certificates", "logging"):
                     known = [f"SYNCLESS_{known.upper()}" for known in self.names]
                     raise ConfigError(f"unknown variable {variable}{nearest(variable, known)}")
                 else:
@@ -162,7 +164,7 @@ def default_of(action: argparse.Action) -> Any:
         return False
     if isinstance(action, (argparse._AppendAction, argparse._AppendConstAction)):
         return []
-    return {"workers": 0, "access_log_format": "combined"}.get(action.dest)
+    return {"workers": 0, "access_log_format": "combined", "error_log_format": "text"}.get(action.dest)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -206,7 +208,18 @@ def _scalar(action: argparse.Action, value: Any) -> Any:
     if action.dest == "unix_mode" and isinstance(value, int):
         return value
     text = _is(str, value)
+    if action.choices and text not in action.choices:
+        raise ValueError(f"write {' or '.join(action.choices)}, not {text!r}")
     return action.type(text) if callable(action.type) else text
+
+
+def _leaves(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a table and of those in it, by dotted keys."""
+    for key, value in table.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{before}{json.dumps(key)}.")
+        else:
+            yield f"{before}{json.dumps(key)}", value
 
 
 def show(values: Mapping[str, Any], sources: Mapping[str, str]) -> str:
@@ -219,6 +232,9 @@ def show(values: Mapping[str, Any], sources: Mapping[str, str]) -> str:
             if value:
                 rows = [f"{json.dumps(key)} = {json.dumps(one)}" for key, one in dict(value).items()]
                 tables.append("\n".join([f"\n[{name}]  # {source}", *rows]))
+        elif dest == "logging" and value:
+            rows = [f"{key} = {json.dumps(one)}" for key, one in _leaves(value)]
+            tables.append("\n".join([f"\n[{name}]  # {source}", *rows]))
         elif dest == "patch" and values.get("areas"):
             continue  # the table [patch] says it
         elif value is None:

@@ -15,6 +15,7 @@ from typing import Any
 from syncless.cli.arguments import parse
 from syncless.cli.reloading import until_it_starts, watched
 from syncless.http.addresses import systemd_fds
+from syncless.http.errorlog import configure
 from syncless.http.notices import flush
 from syncless.http.program.blocking import patch_process
 from syncless.wsgi import (
@@ -43,6 +44,7 @@ def serve_command(arguments: list[str]) -> int:
         settings = settings_of(options)
         if options.check:
             Server(application, **settings)
+            configure(options.logging)
             print(f"syncless: {options.application} can be served")
             return 0
     except ApplicationFailed as error:
@@ -59,6 +61,7 @@ def serve_command(arguments: list[str]) -> int:
         patch=options.patch,
         pid_file=options.pid,
         quiet=options.quiet,
+        logging=options.logging,
         **settings,
     )
     try:
@@ -105,6 +108,7 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
         "access_log": True if options.access_log == "-" else options.access_log,
         "access_log_format": options.access_log_format,
         "error_log": options.error_log,
+        "error_log_format": options.error_log_format,
         "limits": Limits(**dict(options.limit)),
         "defer_accept": not options.no_defer_accept,
         "reuse_port": options.reuse_port,

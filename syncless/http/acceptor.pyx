@@ -185,13 +185,9 @@ cdef class Acceptor(Watcher):
             return False
         if now > self.complain_at:
             self.complain_at = now + COMPLAIN_EVERY
-            try:
-                listener.error_log.write(
-                    f"syncless: cannot accept connections: {os.strerror(error)}; closing idle ones. Raise the limit (ulimit -n) or set "
-                    "Limits.connections\n")
-                listener.error_log.flush()
-            except Exception:
-                pass
+            listener.error_log.warning(
+                f"cannot accept connections: {os.strerror(error)}; closing idle ones. "
+                "Raise the limit (ulimit -n) or set Limits.connections")
         if (self.make_room(loop) or self.others_make_room(loop)) and error == EMFILE:
             return True                         # a descriptor of this process is free now
         if self.retry.index < 0:

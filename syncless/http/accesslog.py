@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.threads import run_in_thread
 from syncless._core.timeout import Timeout
+from syncless.http.errorlog import warn
+from syncless.http.logfile import LogFile
 from syncless.http.loglines import AccessLog
-from syncless.http.notices import complain
 
 FLUSH_SECONDS = 0.5
 """For which a line is held back at most, unless it goes to a terminal."""
@@ -39,6 +40,7 @@ FORMATS: dict[str, str | dict[str, str]] = {
         "status": "%>s",
         "bytes": "%B",
         "duration_us": "%D",
+        "ending": "%X",
         "host": "%{Host}i",
         "referer": "%{Referer}i",
         "user_agent": "%{User-Agent}i",
@@ -68,6 +70,8 @@ PLAIN: dict[str, tuple[str, Any]] = {
     "v": ("variable", "SERVER_NAME"),
     "V": ("variable", "HTTP_HOST"),
     "p": ("variable", "SERVER_PORT"),
+    "L": ("request id", None),
+    "X": ("ending", None),
     "D": ("duration", 1000),
     "T": ("duration", 1000000000),
 }
@@ -154,45 +158,6 @@ def refused_request(data: bytes, remote_addr: str) -> dict[str, Any]:
     }
 
 
-class LogFile:
-    """A file that is appended to and can be opened anew after it was renamed (logrotate), or a stream of
-    somebody else's."""
-
-    def __init__(self, to: str | os.PathLike[str] | TextIO):
-        self.path = os.path.abspath(to) if isinstance(to, (str, os.PathLike)) else None
-        self.stream: Any = self._open() if self.path else to
-
-    def _open(self) -> Any:
-        return open(str(self.path), "a", encoding="utf-8", errors="backslashreplace")
-
-    def write(self, text: str) -> None:
-        self.stream.write(text)
-
-    def flush(self) -> None:
-        self.stream.flush()
-
-    def isatty(self) -> bool:
-        """Whether somebody may be looking at it."""
-        try:
-            return bool(self.stream.isatty())
-        except (AttributeError, ValueError):  # no file, or closed
-            return False
-
-    def reopen(self) -> None:
-        """Goes on in the file that has the path now. OSError if it cannot be opened; the old one is kept
-        then."""
-        if self.path:
-            old, self.stream = self.stream, self._open()
-            old.close()
-
-    def close(self) -> None:
-        if self.path:
-            try:
-                self.stream.close()
-            except OSError:
-                pass  # what could not be written has been reported
-
-
 class LogWriter:
     """Writes what an AccessLog holds back, in an OS thread, so that a slow disk or a full pipe stops no
     request."""
@@ -227,9 +192,9 @@ class LogWriter:
         except (OSError, ValueError) as error:
             if not self._failed:
                 self._failed = True
-                complain(f"the access log cannot be written ({error}); its lines are dropped")
+                warn(f"the access log cannot be written ({error}); its lines are dropped")
         if self.log.dropped != self._dropped:
-            complain(f"the access log was too slow; {self.log.dropped - self._dropped} lines are dropped")
+            warn(f"the access log was too slow; {self.log.dropped - self._dropped} lines are dropped")
             self._dropped = self.log.dropped
 
     def _write_block(self, block: bytes, reopen: bool) -> None:

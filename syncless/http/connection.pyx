@@ -355,7 +355,7 @@ cdef class Connection(BodySource):
         if self.listener.access_log is not None:
             if environ is None:
                 environ = refused_request(self.first_bytes(REFUSED_BYTES), self.remote_addr)
-            self.listener.access_log.log(environ, f"{status} {REASONS[status]}", len(body), loop.now, None)
+            self.listener.access_log.log(environ, f"{status} {REASONS[status]}", len(body), loop.now, None, None)
         return self.close_when_sent(loop)
 
     cdef int close_when_sent(self, Loop loop) except -1:

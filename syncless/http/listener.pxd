@@ -36,7 +36,7 @@ cdef class Listener:
     cdef bint proxy_protocol        # trusted peers begin with a PROXY header
     cdef Heads heads                # the application's
     cdef AccessLog access_log       # or None
-    cdef readonly object error_log  # a text stream
+    cdef readonly object error_log  # an ErrorLog
     cdef bint stopping
     cdef bint starved               # a connection waits in the backlog because there are too many
     cdef Loop loop

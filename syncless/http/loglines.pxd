@@ -14,6 +14,8 @@ cdef enum Kind:
     STAMP           # [20/Nov/2026:15:19:52 +0000]
     STRFTIME        # the key is its format
     DURATION        # in the key's unit: an int of ns
+    REQUEST_ID
+    ENDING          # X, + or -: whether the response was cut off
     RESPONSE_FIELD  # the key is its name in lower case
 
 cdef struct Atom:
@@ -37,7 +39,7 @@ cdef class AccessLog:
     cdef readonly object full           # Event: it is time to write
     cdef int64_t second             # of the present stamp
     cdef object stamp
-    cdef int log(self, dict environ, object status, int64_t sent, int64_t started, object headers) except -1
+    cdef int log(self, dict environ, object status, int64_t sent, int64_t started, object headers, object request) except -1
     cdef int grow(self, size_t size) except -1
     cdef char* room_for(self, size_t size) except NULL
     cdef int put_char(self, char c) except -1
@@ -52,5 +54,5 @@ cdef class AccessLog:
     cdef Py_ssize_t put_good(self, object text, const char* good) except -1
     cdef int put_variable(self, dict environ, object key) except -1
     cdef int put_request(self, Kind kind, dict environ) except -1
-    cdef int put_atom(self, Atom* atom, dict environ, object status, int64_t sent, int64_t started, object headers) except -1
+    cdef int put_atom(self, Atom* atom, dict environ, object status, int64_t sent, int64_t started, object headers, object request) except -1
     cdef object time_stamp(self)

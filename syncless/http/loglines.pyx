@@ -67,7 +67,7 @@ cdef class AccessLog:
         cdef int i
         kinds = {"literal": LITERAL, "variable": VARIABLE, "request line": REQUEST_LINE, "path": PATH, "query": QUERY, "status": STATUS,
                  "sent": SENT, "sent number": SENT_NUMBER, "stamp": STAMP, "strftime": STRFTIME, "duration": DURATION,
-                 "response field": RESPONSE_FIELD}
+                 "request id": REQUEST_ID, "ending": ENDING, "response field": RESPONSE_FIELD}
         self.atoms = <Atom*> PyMem_Malloc(len(atoms) * sizeof(Atom))
         if self.atoms == NULL:
             raise MemoryError
@@ -91,7 +91,7 @@ cdef class AccessLog:
         PyMem_Free(self.atoms)
         PyMem_Free(self.data)
 
-    cdef int log(self, dict environ, object status, int64_t sent, int64_t started, object headers) except -1:
+    cdef int log(self, dict environ, object status, int64_t sent, int64_t started, object headers, object request) except -1:
         cdef int _
         cdef Atom* atom = self.atoms
         cdef size_t before = self.size
@@ -105,7 +105,7 @@ cdef class AccessLog:
                 elif atom.kind == VARIABLE:
                     self.put_variable(environ, <object> atom.key)
                 else:
-                    self.put_atom(atom, environ, status, sent, started, headers)
+                    self.put_atom(atom, environ, status, sent, started, headers, request)
                 atom += 1
         except BaseException:
             self.size = before                  # no half a line
@@ -120,7 +120,9 @@ cdef class AccessLog:
         cdef PyObject* value = PyDict_GetItemWithError(environ, key)
         return self.put_string(<object> value) if value != NULL else self.put_none()
 
-    cdef int put_atom(self, Atom* atom, dict environ, object status, int64_t sent, int64_t started, object headers) except -1:
+    cdef int put_atom(
+        self, Atom* atom, dict environ, object status, int64_t sent, int64_t started, object headers, object request
+    ) except -1:
         key = <object> atom.key
         if atom.kind == REQUEST_LINE or atom.kind == PATH or atom.kind == QUERY:
             return self.put_request(atom.kind, environ)
@@ -141,6 +143,10 @@ cdef class AccessLog:
             return self.put_string(stamp) if self.json else self.put_stamp(stamp)
         elif atom.kind == STRFTIME:
             return self.put_string(time.strftime(key))
+        elif atom.kind == REQUEST_ID:
+            return self.put_string(None if request is None else request.id)
+        elif atom.kind == ENDING:
+            return self.put_string("-" if request is None else request.ending)
         for name, field in headers or ():       # RESPONSE_FIELD
             if name.lower() == key:
                 return self.put_string(field)
@@ -309,5 +315,5 @@ cdef class AccessLog:
         cdef int _
         cdef int64_t now = monotonic_ns()
         for _ in range(times):
-            self.log(environ, status, sent, now, None)
+            self.log(environ, status, sent, now, None, None)
         return self.take()

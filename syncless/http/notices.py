@@ -31,11 +31,6 @@ def complain(text: str) -> None:
     _write("stderr", f"syncless: {text}\n")
 
 
-def ready() -> None:
-    """Makes sure that complaints need no further descriptor: there may be none left when they are due."""
-    standard("stderr")
-
-
 def _write(name: str, text: str) -> None:
     stream = standard(name)
     if stream is not None:

@@ -19,6 +19,7 @@ cdef class Request(Response):
     cdef object handler             # of another protocol, if the client asks for one
     cdef bint interruptible         # ClientGone is raised in it when the client leaves
     cdef int64_t started            # ns
+    cdef int64_t own_id             # 0: nobody has asked for it
     cdef int64_t body_waited        # ns that it has waited for its body
     cdef int64_t body_received      # bytes that came meanwhile
 

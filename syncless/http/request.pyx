@@ -5,7 +5,8 @@ never waits costs no switch. Takes an environ and an Input, gives bytes to its P
 file sees it. An error in mid-stream resets the connection: it must never look like a clean end.
 """
 
-import traceback
+import os
+import re
 
 from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.contextvars cimport PyContext_New
@@ -33,6 +34,20 @@ from syncless.http.notices import visible
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
 
+
+# what a request's own id consists of: its process and its number there
+cdef str process_id
+cdef int64_t last_id = 0
+GIVEN_ID = re.compile(r"[!-~]{1,200}")
+
+
+def _begin_process():
+    global process_id
+    process_id = os.urandom(4).hex()
+
+
+_begin_process()
+os.register_at_fork(after_in_child=_begin_process)
 
 # the result is negative if an exception is set
 ctypedef int (*Unchecked)(Request request) noexcept
@@ -72,7 +87,7 @@ cdef class Request(Response):
         self.status = None
         self.committed = self.bodiless = self.chunked = self.complete = self.upgraded = self.interruptible = False
         self.length = -1
-        self.sent = self.body_waited = self.body_received = 0
+        self.sent = self.body_waited = self.body_received = self.own_id = 0
         if Py_REFCNT(<PyObject*> self.start_response) > 1 or Py_REFCNT(<PyObject*> self.start.write) > 1:
             self.renew_start()                      # somebody keeps the last request's
         self.start.response = self.start.write.response = self
@@ -123,7 +138,7 @@ cdef class Request(Response):
             if not self.body.finished and not self.peer.gone:
                 self.drain()
             if self.listener.access_log is not None:
-                self.listener.access_log.log(self.environ, self.status, self.sent, self.started, self.headers)
+                self.listener.access_log.log(self.environ, self.status, self.sent, self.started, self.headers, self)
         except TaskletExit:
             self.keep_alive = False                 # killed while the rest of the body was read away
         except BaseException as error:
@@ -234,12 +249,7 @@ cdef class Request(Response):
         return 0
 
     cdef int log_failure(self, BaseException error) except -1:
-        try:
-            told = visible(''.join(traceback.format_exception(error)), "\n\t")
-            self.listener.error_log.write(f"Error in {self.name}:\n{told}")
-            self.listener.error_log.flush()
-        except Exception:
-            pass        # a full disk must not take the server down
+        self.listener.error_log.error(f"Error in {self.name}:", error, self)
         return 0
 
     cdef int drain(self) except -1:
@@ -280,6 +290,34 @@ cdef class Request(Response):
             self.peer.arm(loop, READ)
             if self.left():
                 raise ClientGone("the client has left")
+
+    # -- what logs say of it -------------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """What a trusted proxy calls it (X-Request-ID), or a name of our own, unique among all processes. It
+        is made when somebody asks."""
+        global last_id
+        given = self.environ.get("HTTP_X_REQUEST_ID") if self.peer is not None and self.peer.trusted else None
+        if given is not None and GIVEN_ID.fullmatch(given):
+            return given
+        if self.own_id == 0:
+            last_id += 1
+            self.own_id = last_id
+        return f"{process_id}-{self.own_id:x}"
+
+    @property
+    def client(self) -> str:
+        """The client's address; - for a UNIX socket."""
+        return self.environ.get("REMOTE_ADDR") or "-"
+
+    @property
+    def ending(self) -> str:
+        """How its response ended (Apache's %X): X if it was cut off, + if the connection is kept, - if it is
+        closed."""
+        if not self.complete or self.peer.gone:
+            return "X"
+        return "+" if self.keep_alive else "-"
 
     cdef str label(self):
         if self.environ is None:

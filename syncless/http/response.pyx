@@ -250,7 +250,8 @@ cdef class Response(Tasklet):
             return 0
         if self.length >= 0 and self.sent + size > self.length:
             if self.sent < self.length or not self.complete:
-                self.listener.error_log.write(f"{self.name}: the body is longer than its Content-Length of {self.length}; cut off\n")
+                self.listener.error_log.warning(
+                    f"{self.name}: the body is longer than its Content-Length of {self.length}; cut off", self)
             size = <Py_ssize_t> (self.length - self.sent)
             self.keep_alive = False
             if size == 0:

@@ -58,6 +58,7 @@ class Server:
         access_log: bool | str | os.PathLike[str] | TextIO | None = None,
         access_log_format: str | Mapping[str, str] = "combined",
         error_log: str | os.PathLike[str] | TextIO | None = None,
+        error_log_format: str = "text",
         limits: Limits | None = None,
         ssl_context: ssl.SSLContext | Callable[[], ssl.SSLContext] | None = None,
         certfile: str | None = None,
@@ -111,7 +112,7 @@ class Server:
             unix_owner,
         )
         self.sockets = Sockets(wanted, options, self.certificates is not None)
-        self.logs = Logs(access_log, access_log_format, error_log)
+        self.logs = Logs(access_log, access_log_format, error_log, error_log_format)
         self._places: list[Place] = []
         self._stopping: list[Listener] = []
         """Listeners that accept no more and have connections still."""

@@ -4,36 +4,35 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from syncless._core.outlet import Outlet, is_plain, standard
-from syncless._core.tasklet import sleep
-from syncless.http.accesslog import LAST_SECONDS, LogFile, LogWriter, make_log
+from syncless.http.accesslog import LogWriter, make_log
+from syncless.http.errorlog import ErrorLog, check_format, forget, use
+from syncless.http.logfile import LogFile
 from syncless.http.loglines import AccessLog
 
 
 class Logs:
-    """Logs(access_log, access_log_format, error_log): the options of these names. ValueError for a format
-    with an unknown atom."""
+    """Logs(access_log, access_log_format, error_log, error_log_format): the options of these names.
+    ValueError for a format that there is not, or one with an unknown atom."""
 
     def __init__(
         self,
         access_log: bool | str | os.PathLike[str] | TextIO | None,
         access_log_format: str | Mapping[str, str],
         error_log: str | os.PathLike[str] | TextIO | None,
+        error_log_format: str = "text",
     ):
         self._access_log = access_log
         self._access_log_format = access_log_format
         self._error_log = error_log
+        self._error_log_format = check_format(error_log_format)
         if access_log:
             make_log(access_log_format)  # a wrong atom is told now
         self._writer: LogWriter | None = None
-        self._error_file: LogFile | None = None
-        """Where the error log is a path."""
-        self.errors: Any = sys.stderr
-        """The stream of the error log."""
+        self.errors: Any = None
+        """The ErrorLog, while it is open."""
 
     @property
     def access(self) -> AccessLog | None:
@@ -41,37 +40,36 @@ class Logs:
 
     def open(self) -> None:
         """OSError if a file cannot be opened."""
-        to = self._error_log
-        if isinstance(to, (str, os.PathLike)):
-            self._error_file = LogFile(to)
-            self.errors = Outlet(self._error_file.stream)
-        else:
-            self.errors = standard("stderr") if to is None else Outlet(to) if is_plain(to) else to
+        self.open_errors()
         if self._access_log:
             file = LogFile(sys.stdout if self._access_log is True else self._access_log)
             self._writer = LogWriter(make_log(self._access_log_format), file)
+
+    def open_errors(self) -> None:
+        """Opens the error log alone, which becomes the process's. OSError if its file cannot be opened."""
+        self.errors = ErrorLog(self._error_log, self._error_log_format)
+        use(self.errors)
+
+    def close_errors(self, *, hold: bool = False) -> None:
+        """Closes it, see `ErrorLog.close`."""
+        if self.errors is not None:
+            forget(self.errors)
+            self.errors.close(hold=hold)
+            self.errors = None
 
     def reopen(self) -> None:
         """Opens log files anew, by their paths. OSError if one cannot be opened; the old one stays then."""
         if self._writer is not None:
             self._writer.reopen()
-        if self._error_file is not None:
-            self._error_file.reopen()
-            self.errors.stream = self._error_file.stream
+        if self.errors is not None:
+            self.errors.reopen()
 
     def close(self) -> None:
         """Writes the rest, waiting for LAST_SECONDS at most."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-        if isinstance(self.errors, Outlet):
-            ends = time.monotonic() + LAST_SECONDS
-            while self.errors.pending and time.monotonic() < ends:
-                sleep(0.005)
-        if self._error_file is not None:
-            self.errors.close()
-            self._error_file.close()
-            self._error_file = None
+        self.close_errors()
 
     def leave_to_parent(self) -> None:
         """In a child after fork: the access log's tasklet and what it holds back are the parent's."""

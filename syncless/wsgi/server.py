@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import syncless
@@ -69,6 +70,7 @@ def serve(
     workers: int = 0,
     preload: bool = False,
     pid_file: str | os.PathLike[str] | None = None,
+    logging: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> None:
     """Serves the application until SIGTERM or SIGINT (or the tasklet is killed), then stops gracefully.
@@ -91,7 +93,9 @@ def serve(
     ``proxy_protocol``: their connections begin with a PROXY header.
     ``access_log``: True for stdout, a path, or a text stream; none by default. ``access_log_format``:
     "combined", "common", "json", a string with Apache's atoms, or a mapping of JSON keys to atoms.
-    ``error_log``: a path or a text stream, stderr by default.
+    ``error_log``: a path or a text stream, stderr by default; ``error_log_format``: "text" or "json".
+    ``logging``: what `logging.config.dictConfig` takes; errors go to the logger ``syncless.error`` if that
+    has a handler.
     ``limits``: a `Limits`; single limits may be given by name (``head_seconds=10``).
     ``defer_accept``: accept a connection only when its request has come (Linux TCP_DEFER_ACCEPT).
     ``reuse_port``: SO_REUSEPORT.
@@ -117,5 +121,6 @@ def serve(
         workers=workers,
         preload=preload,
         pid_file=pid_file,
+        logging=logging,
         **options,
     )

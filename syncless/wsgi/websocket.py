@@ -25,6 +25,7 @@ from typing import Any
 from syncless._core.exits import TaskletExit
 from syncless._core.timeout import Timeout
 from syncless._core.wait.sync import Lock
+from syncless.http.errorlog import ErrorLog
 from syncless.http.errors import BadRequest, BodyTimeout, ClientGone, UpgradeRequired
 from syncless.http.limits import Limits
 from syncless.http.upgrade import Upgrade
@@ -302,7 +303,9 @@ class WebSocket:
             self.close(1000 if failure is None else 1011)
 
 
-def websocket_maker(limits: Limits, error_log: Any) -> Callable[[Upgrade, dict[str, Any]], WebSocket | None]:
+def websocket_maker(
+    limits: Limits, error_log: ErrorLog
+) -> Callable[[Upgrade, dict[str, Any]], WebSocket | None]:
     """What a Listener calls for each request that asks for a WebSocket."""
     told = False
 
@@ -313,10 +316,9 @@ def websocket_maker(limits: Limits, error_log: Any) -> Callable[[Upgrade, dict[s
         except ImportError:
             if not told:
                 told = True
-                error_log.write(
-                    "syncless: a client asks for a WebSocket, which needs wsproto: pip install 'syncless[websocket]'\n"
+                error_log.warning(
+                    "a client asks for a WebSocket, which needs wsproto: pip install 'syncless[websocket]'"
                 )
-                error_log.flush()
             return None
         return WebSocket(upgrade, environ, limits)
 

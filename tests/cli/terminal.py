@@ -31,7 +31,11 @@ class Terminal:
             )
         finally:
             os.close(theirs)
-        self.text = ""
+        self._came = b""
+
+    @property
+    def text(self):
+        return self._came.decode(errors="replace").replace("\r\n", "\n")
 
     def read(self, until=None, seconds=60):
         """Reads until that has come, or the process has closed the terminal; returns all that has come so
@@ -48,7 +52,7 @@ class Terminal:
                 raise EOFError(f"{until!r} has not come: {self.text}")
             if not data:
                 break
-            self.text += data.decode().replace("\r\n", "\n")
+            self._came += data
         return self.text
 
     def press(self, keys):

@@ -171,6 +171,7 @@ def test_json(start):
         "protocol": "HTTP/1.1",
         "status": 200,
         "bytes": 5,
+        "ending": "+",
         "host": "test",
         "referer": "\u00c3\u00a9",
         "user_agent": 'a"\\b',

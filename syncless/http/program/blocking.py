@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 
 from syncless.debug import Watchdog
-from syncless.http.notices import complain
+from syncless.http.errorlog import warn
 
 Patch = bool | Mapping[str, bool]
 """True: all areas that patch_all() patches by default; a mapping: its arguments, {"sqlite3": False}; False:
@@ -52,7 +52,7 @@ def warn_of_blocking_modules() -> None:
     """Tells which modules the application has imported that will block, if sockets are not patched."""
     found = [] if is_patched("socket") else [name for name in MODULES if name in sys.modules]
     if found:
-        complain(
+        warn(
             f"the application has imported {', '.join(found)}: while a call of it waits, all requests wait. "
             f"To avoid that, {CURE}."
         )
@@ -70,7 +70,7 @@ class StallWarning:
         if not self._told:
             self._told = True
             where = "".join(stack.splitlines(keepends=True)[-2:])
-            complain(
+            warn(
                 f"the application has held all other requests for {seconds * 1000:.0f} ms, and still does:\n"
                 f"{where}If it waits here, {CURE}. If it computes, use run_in_thread() or more workers. "
                 "This is told once."

@@ -5,10 +5,10 @@ from __future__ import annotations
 import atexit
 import os
 import signal
-import traceback
 from collections.abc import Callable, Iterable
 
-from syncless.http.notices import complain, flush
+from syncless.http.errorlog import process_log
+from syncless.http.notices import flush
 
 CRASHED = 70
 """Exit status after an exception that is our own fault (EX_SOFTWARE of sysexits.h)."""
@@ -38,8 +38,8 @@ def fork(work: Callable[[int], int], signals: Iterable[int], descriptors: Iterab
             os.close(fd)
         _leave_behind(signals, unblocked)
         code = work(theirs)
-    except BaseException:
-        complain(traceback.format_exc())
+    except BaseException as error:
+        process_log().error("a process has failed:", error)
     finally:
         flush()
         os._exit(code)

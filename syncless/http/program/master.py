@@ -19,8 +19,9 @@ from types import FrameType
 from typing import Any
 
 from syncless.http.addresses import show
+from syncless.http.errorlog import process_log, warn
 from syncless.http.limits import Limits
-from syncless.http.notices import complain, ready, tell
+from syncless.http.notices import tell
 from syncless.http.program.banner import announce
 from syncless.http.program.blocking import Patch
 from syncless.http.program.forking import fork
@@ -90,6 +91,7 @@ class Master:
             self.application if callable(self.application) else _nothing, host, port, **options
         )
         self.sockets = SharedSockets(pattern.sockets, bool(options.get("reuse_port")))
+        self.logs = pattern.logs
         self.limits: Limits = pattern.limits
         self.slots = [Slot() for _ in range(workers)]
         self.leaving: list[Worker] = []
@@ -110,9 +112,15 @@ class Master:
 
     def run(self) -> None:
         """Supervises until it is told to stop. OSError if it cannot listen; WorkersFailed."""
-        self.sockets.open()
+        self.logs.open_errors()
+        try:
+            self.sockets.open()
+            self._supervise()
+        finally:
+            self.logs.close_errors(hold=True)
+
+    def _supervise(self) -> None:
         self.manager = ServiceManager()
-        ready()
         self._wakers = wake, _ = os.pipe()
         for fd in self._wakers:
             os.set_blocking(fd, False)
@@ -194,6 +202,13 @@ class Master:
     def _starting(self) -> bool:
         return any(slot.current is None or slot.next is not None for slot in self.slots)
 
+    @staticmethod
+    def _reopen_error_log() -> None:
+        try:
+            process_log().reopen()
+        except OSError as error:
+            warn(f"cannot open the error log again, the old one stays: {error}")
+
     def _obey(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
             if not self.stopping and not self.quiet:
@@ -223,6 +238,7 @@ class Master:
                     True  # those that are not ready, too: they may have imported what was there before
                 )
         elif number == signal.SIGUSR1:
+            self._reopen_error_log()
             for worker in self._all():
                 if worker.ready:
                     worker.signal(signal.SIGUSR1)
@@ -248,7 +264,7 @@ class Master:
                 slot.current, slot.next = slot.next, None
                 slot.failures = 0
             elif now - slot.next.born > self.limits.worker_boot_seconds and not slot.next.killed_at:
-                complain(
+                warn(
                     f"worker {slot.next.pid} was not ready after {self.limits.worker_boot_seconds:g} s "
                     "and is killed"
                 )
@@ -264,7 +280,7 @@ class Master:
             and not worker.killed_at
             and now - worker.last_beat() > self.limits.worker_stuck_seconds
         ):
-            complain(
+            warn(
                 f"the loop of worker {worker.pid} has stood still for "
                 f"{self.limits.worker_stuck_seconds:g} s; "
                 "this is where:"
@@ -328,7 +344,7 @@ class Master:
                 self._failed(slot, why)
             else:
                 slot.current.unwanted = False
-                complain(why)
+                warn(why)
             return
         if failed_to_start or time.monotonic() - worker.born < 1:
             self._failed(slot, f"worker {worker.pid} {how}")
@@ -342,7 +358,7 @@ class Master:
             raise WorkersFailed(f"no worker can start: {reason}")
         if reason != self.explained:
             self.explained = reason
-            complain(f"a new worker cannot start: {reason}")
+            warn(f"a new worker cannot start: {reason}")
 
     def _failed(self, slot: Slot, why: str) -> None:
         """Counts a worker that could not start, or died at once. WorkersFailed if no other has been
@@ -355,7 +371,7 @@ class Master:
     def _again(self, slot: Slot, why: str) -> None:
         pause = min(LONGEST_BACK_OFF, 0.1 * 2**slot.failures) if slot.failures else 0.0
         slot.not_before = time.monotonic() + pause
-        complain(f"{why}; another one starts{f' in {pause:.1f} s' if pause else ''}")
+        warn(f"{why}; another one starts{f' in {pause:.1f} s' if pause else ''}")
 
     def _start(self, slot: Slot) -> Worker:
         opened = self.sockets.of(slot)

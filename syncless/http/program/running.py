@@ -14,7 +14,8 @@ import syncless
 from syncless._core.tasklet import spawn
 from syncless._core.wait.sync import Event
 from syncless.console import listen_if_asked
-from syncless.http.notices import complain, tell
+from syncless.http.errorlog import warn
+from syncless.http.notices import tell
 from syncless.http.program.banner import announce
 from syncless.http.program.systemd import ServiceManager
 from syncless.tools.waiting import Waitable
@@ -111,7 +112,7 @@ def _obeying(
         try:
             action()
         except (OSError, ValueError) as error:
-            complain(f"cannot open the {what} again, the old ones stay: {error}")
+            warn(f"cannot open the {what} again, the old ones stay: {error}")
 
     def reopen(number: int, frame: FrameType | None) -> None:
         open_anew("log files", server.reopen_logs)

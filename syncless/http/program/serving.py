@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
+from syncless.http.errorlog import configure
 from syncless.http.program.blocking import Patch, StallWarning, patch_process, warn_of_blocking_modules
 from syncless.http.program.master import Master
 from syncless.http.program.pidfile import PidFile
@@ -22,9 +24,11 @@ def serve_until_stopped(
     workers: int,
     preload: bool,
     pid_file: str | os.PathLike[str] | None,
+    logging: Mapping[str, Any] | None,
     **options: Any,
 ) -> None:
     """What `serve` does, with the Server of a kind of application. ``options``: more arguments for it."""
+    configure(logging)
     with PidFile(pid_file):
         if workers:
             Master(

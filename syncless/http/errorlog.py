@@ -1,0 +1,233 @@
+"""The error log: what went wrong, each entry with its time, process and level, and the request that it is about.
+
+Takes messages and exceptions of the server and its requests, and text of applications (``wsgi.errors``); gives lines
+to a stream, or records to the logger ``syncless.error`` where that has a handler. Text of clients is escaped, and
+only an entry's first line begins at the margin, so that nobody can forge one. Writing an entry never fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+from syncless._core.outlet import LAST_SECONDS, Outlet, is_plain, standard
+from syncless._core.tasklet import current, sleep
+from syncless.http.logfile import LogFile
+from syncless.http.notices import visible
+
+LOGGER = "syncless.error"
+DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
+LEVELS = {DEBUG: "DEBUG", INFO: "INFO", WARNING: "WARNING", ERROR: "ERROR"}
+"""As the module logging has them, which is not imported for that."""
+FORMATS = ("text", "json")
+
+
+class ErrorLog:
+    """Entries for a file, by its path, for a text stream, or for stderr (None). Writing to plain ones never waits.
+
+    It is a text stream itself: the `wsgi.errors` of applications, whose text goes on as it is, in JSON as an
+    entry for each line.
+    """
+
+    def __init__(self, to: str | os.PathLike[str] | TextIO | None = None, format: str = "text"):
+        self.json = check_format(format) == "json"
+        self._file: LogFile | None = None
+        """Where it has a path."""
+        self.stream: Any = to
+        if isinstance(to, (str, os.PathLike)):
+            self._file = LogFile(to)
+            self.stream = Outlet(self._file.stream)
+        elif to is None:
+            self.stream = standard("stderr") or _Nowhere()
+        elif is_plain(to):
+            self.stream = Outlet(to)
+        self._begun = ""
+
+    # -- entries -------------------------------------------------------------------------------------------------------------
+
+    def error(self, message: str, error: BaseException | None = None, request: Any = None) -> None:
+        self.entry(ERROR, message, error, request)
+
+    def warning(self, message: str, request: Any = None) -> None:
+        self.entry(WARNING, message, None, request)
+
+    def info(self, message: str, request: Any = None) -> None:
+        self.entry(INFO, message, None, request)
+
+    def entry(self, level: int, message: str, error: BaseException | None, request: Any) -> None:
+        """``request``: what it is about, with an `id` and a `client`, or None."""
+        try:
+            about = {} if request is None else {"request_id": request.id, "client": request.client}
+            if not _to_logger(level, visible(message, "\n\t"), error, about):
+                self.stream.write((self._as_json if self.json else _as_text)(level, message, error, about))
+                self.stream.flush()
+        except Exception:
+            pass  # a full disk, or a broken handler, must not take the server down
+
+    @staticmethod
+    def _as_json(level: int, message: str, error: BaseException | None, about: dict[str, str]) -> str:
+        now = time.time()
+        record: dict[str, Any] = {
+            "time": f"{_date(now, 'T')}.{int(now % 1 * 1000):03}{_zone(now)}",
+            "level": LEVELS[level],
+            "pid": os.getpid(),
+            **about,
+            "message": message,
+        }
+        if error is not None:
+            record["traceback"] = "".join(traceback.format_exception(error))
+        return json.dumps(record) + "\n"
+
+    def reopen(self) -> None:
+        """Goes on in the file that has the path now. OSError if it cannot be opened; the old one is kept
+        then."""
+        if self._file is not None:
+            self._file.reopen()
+            self.stream.stream = self._file.stream
+
+    def close(self, *, hold: bool = False) -> None:
+        """Waits for the last lines, for LAST_SECONDS at most, and closes the file that it has opened. ``hold``:
+        holds up the thread meanwhile, because there is no loop."""
+        if isinstance(self.stream, Outlet):
+            ends = time.monotonic() + LAST_SECONDS
+            while not hold and self.stream.pending and time.monotonic() < ends:
+                sleep(0.005)
+            self.stream.drain()
+        if self._file is not None:
+            self.stream.close()
+            self._file.close()
+
+    # -- a text stream -------------------------------------------------------------------------------------------------------
+
+    def write(self, text: str) -> int:
+        if not self.json and not _is_handled():
+            return int(self.stream.write(text) or len(text))
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            self.error(line, None, running_request())
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+    def isatty(self) -> bool:
+        return bool(self.stream.isatty())
+
+    def fileno(self) -> int:
+        return int(self.stream.fileno())
+
+    @property
+    def encoding(self) -> str:
+        return str(self.stream.encoding)
+
+
+def check_format(format: str) -> str:
+    """ValueError for a format that there is not."""
+    if format not in FORMATS:
+        raise ValueError(f"the error log's format is text or json, not {format!r}")
+    return format
+
+
+def _as_text(level: int, message: str, error: BaseException | None, about: dict[str, str]) -> str:
+    now = time.time()
+    told = message if error is None else f"{message}\n{''.join(traceback.format_exception(error))}"
+    ids = f"[{visible(' '.join(about.values()))}] " if about else ""
+    lines = visible(told, "\n\t").rstrip("\n").split("\n")
+    head = f"[{_date(now, ' ')} {_zone(now)}] [{os.getpid()}] [{LEVELS[level]}] {ids}"
+    return "\n  ".join([head + lines[0], *lines[1:]]) + "\n"
+
+
+def _date(now: float, between: str) -> str:
+    return time.strftime(f"%Y-%m-%d{between}%H:%M:%S", time.localtime(now))
+
+
+def _zone(now: float) -> str:
+    return time.strftime("%z", time.localtime(now))
+
+
+def running_request() -> Any:
+    """The request in whose tasklet this is called, or None."""
+    tasklet = current()
+    return tasklet if hasattr(tasklet, "client_gone") else None
+
+
+# -- logging ---------------------------------------------------------------------------------------------------------------------
+
+
+def configure(settings: Mapping[str, Any] | None) -> None:
+    """Configures the module logging: the arguments of `logging.config.dictConfig`, of which ``version`` is 1,
+    and other loggers stay as they are. ValueError."""
+    if settings is None:
+        return
+    from logging.config import dictConfig  # not everybody needs it
+
+    try:
+        dictConfig({"version": 1, "disable_existing_loggers": False, **settings})
+    except (ValueError, TypeError, AttributeError, ImportError, OSError) as error:
+        why = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
+        raise ValueError(f"logging cannot be configured: {why}") from None
+
+
+def _is_handled() -> bool:
+    """Whether the program has given our logger, or its parent, a handler. The root's do not count: they are
+    there for other entries."""
+    logging = sys.modules.get("logging")
+    return logging is not None and any(logging.getLogger(name).handlers for name in ("syncless", LOGGER))
+
+
+def _to_logger(level: int, message: str, error: BaseException | None, about: dict[str, str]) -> bool:
+    if not _is_handled():
+        return False
+    exc_info = None if error is None else (type(error), error, error.__traceback__)
+    extra = {"request_id": None, "client": None, **about}
+    sys.modules["logging"].getLogger(LOGGER).log(level, "%s", message, exc_info=exc_info, extra=extra)
+    return True
+
+
+# -- this process ----------------------------------------------------------------------------------------------------------------
+
+_process_log: ErrorLog | None = None
+
+
+def use(log: ErrorLog) -> None:
+    """Entries that belong to no server of this process go to that log from now on."""
+    global _process_log
+    _process_log = log
+
+
+def forget(log: ErrorLog) -> None:
+    """They go to stderr, if they go to that log."""
+    global _process_log
+    if _process_log is log:
+        _process_log = None
+
+
+def process_log() -> ErrorLog:
+    """The log of this process: of the server that has been started last, or stderr."""
+    if _process_log is not None:
+        return _process_log
+    return ErrorLog()
+
+
+def warn(message: str) -> None:
+    """An entry about the process, and not about a request."""
+    process_log().entry(WARNING, message, None, None)
+
+
+class _Nowhere:
+    """In the place of a stderr that there is not."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+    def flush(self) -> None:
+        pass
