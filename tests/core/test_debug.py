@@ -61,7 +61,7 @@ def hold_until_told(told):
     hold_the_loop(0.15)
 
 
-def test_the_watchdog_tells_of_who_holds_the_loop():
+def test_the_watchdog_reports_code_that_holds_the_loop():
     seen = []
     with debug.Watchdog(50, lambda *told: seen.append(told)) as watchdog:
         sleep(0.1)  # who sleeps holds nothing

@@ -244,7 +244,7 @@ def test_a_tasklet_is_ended_at_each_of_its_switch_points(piece, how, reports):
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("kind", [Lock, RLock, Semaphore, Condition])
-def test_who_is_killed_or_late_in_the_turn_of_the_release_gets_nothing(kind, late):
+def test_waiter_killed_or_late_in_the_turn_of_the_release_gets_nothing(kind, late):
     """Its turn to leave the queue has not come when the lock is released: it is the next one's, and is given
     back once."""
     lock, held = kind() if kind is not Semaphore else Semaphore(1), []
@@ -278,7 +278,7 @@ def test_who_is_killed_or_late_in_the_turn_of_the_release_gets_nothing(kind, lat
 
 @pytest.mark.parametrize("when", ["before", "after", "late"])
 @pytest.mark.parametrize("lock", [RLock, Lock])
-def test_a_notification_is_not_lost_with_whom_it_meets(lock, when):
+def test_a_notification_is_not_lost_with_a_killed_waiter(lock, when):
     condition, heard = Condition(lock()), []
 
     def wait(name, timeout):
@@ -339,7 +339,7 @@ def test_a_notification_is_not_lost_while_its_receiver_waits_for_the_lock(lock):
 
 
 @pytest.mark.parametrize("lock", [RLock, Lock])
-def test_who_is_killed_twice_in_a_condition_still_gives_its_lock_back_once(lock):
+def test_waiter_killed_twice_in_a_condition_releases_its_lock_once(lock):
     condition, ended = Condition(lock()), []
 
     def wait():
@@ -362,7 +362,7 @@ def test_who_is_killed_twice_in_a_condition_still_gives_its_lock_back_once(lock)
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_who_is_killed_or_late_in_the_turn_of_the_put_gets_nothing(late, reports):
+def test_getter_killed_or_late_in_the_turn_of_the_put_gets_nothing(late, reports):
     queue = Queue(1)
     feeder = spawn(lambda: (sleep(0.0005 if late else 0), queue.put("item")))
     victim = spawn(queue.get, timeout=0.001 if late else 5)
@@ -383,7 +383,7 @@ def test_who_is_killed_or_late_in_the_turn_of_the_put_gets_nothing(late, reports
 
 
 @pytest.mark.parametrize("make", [Channel, channel])
-def test_who_is_killed_in_the_turn_of_its_partner_meets_nobody(make):
+def test_tasklet_killed_in_the_turn_of_its_partner_meets_nobody(make):
     pipe = make()
     got = []
     victim, other = (
@@ -416,7 +416,7 @@ def test_a_value_goes_on_to_the_next_if_its_receiver_is_killed():
     assert got == [None] and pipe.balance == 0
 
 
-def test_select_sees_who_still_waits():
+def test_select_ignores_killed_waiters():
     """Of the dead it takes nothing, and does not take them for somebody who would take something."""
     pipe, old, queue = Channel(), channel(), Queue(1)
     queue.put("full")

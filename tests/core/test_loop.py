@@ -144,7 +144,7 @@ def test_an_always_ready_socket_does_not_starve_others():
             tasklet.kill()
 
 
-def test_who_gives_way_after_long_pieces_of_work_lets_timers_ring():
+def test_giving_way_after_long_pieces_of_work_lets_timers_ring():
     """Half a millisecond a piece, as 200 MB are read: the loop looks for events after a few of them, not
     after forty."""
     pieces, rung = 0, []
@@ -480,7 +480,7 @@ def test_signals_are_never_overslept():
 
 
 @pytest.mark.virtual_time(False)  # clients in another process
-def test_events_that_take_long_do_not_starve_what_is_ready():
+def test_events_that_take_long_do_not_starve_ready_tasklets():
     """A server that clients in another process keep busy, beside a tasklet that only yields."""
     from syncless.wsgi import Server
 

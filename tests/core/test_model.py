@@ -104,7 +104,7 @@ def main(seeds):
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_what_happens_and_when_is_the_models(part):
+def test_order_and_times_are_those_of_the_model(part):
     done = subprocess.run(
         virtualtime.program("tests.core.test_model", part * PART, part * PART + PART),
         cwd=ROOT,

@@ -78,7 +78,7 @@ def ready_cases():
 
 
 @pytest.mark.parametrize("number", range(11))
-def test_what_is_ready_is_taken_at_once(number):
+def test_ready_case_is_taken_at_once(number):
     cases, tasklets = ready_cases()
     case, value = cases[number]
     assert select([Event(), case]) == (1, value)
@@ -90,7 +90,7 @@ def test_what_is_ready_is_taken_at_once(number):
         tasklet.kill(exception=syncless.TaskletExit)
 
 
-def test_what_becomes_ready_is_taken_and_the_others_are_left():
+def test_first_case_to_become_ready_is_taken_and_the_others_are_left():
     event, queue, channel, lock = Event(), Queue(), Channel(), Lock()
     foreign, full, ours = stackless.channel(), Queue(1), Channel()
     lock.acquire()
@@ -181,7 +181,7 @@ def test_descriptors(backend, monkeypatch):
     assert found == [(1, None), (1, None), (1, None), b"x", (1, None), b"y", (0, None), b"", 0, backend]
 
 
-def test_what_tls_has_in_its_buffer_is_there():
+def test_bytes_in_the_tls_buffer_make_a_socket_readable():
     class Tls:
         def __init__(self, sock):
             self.fileno = sock.fileno
@@ -252,7 +252,7 @@ def test_nothing_is_lost_or_doubled_between_many_that_select():
     assert [each.balance for each in channels[:3]] == [0, 0, 0]
 
 
-def test_who_is_killed_after_it_was_given_something_gives_it_back():
+def test_killed_select_gives_back_a_handed_over_value():
     queue, lock, channel = Queue(), Lock(), Channel()
 
     def given(cases, give):
@@ -310,7 +310,7 @@ def test_exceptions_and_closed_channels():
         select([sending(other, None)])
 
 
-def test_what_cannot_be_selected():
+def test_wrong_cases_are_refused():
     with pytest.raises(TypeError, match="cannot wait for str"):
         select(["text"])
     with pytest.raises(ValueError, match="nothing"):

@@ -198,7 +198,7 @@ def test_channel_carries_exceptions(reports):
         channel.send_exception("no exception")
 
 
-def test_closing_a_channel_ends_iteration_and_frees_those_who_wait(reports):
+def test_closing_a_channel_ends_iteration_and_wakes_its_waiters(reports):
     channel = Channel()
     collected = spawn(list, channel)
     for number in range(3):

@@ -21,7 +21,7 @@ def in_a_thread_that_ends(body):
     syncless.run_in_thread(thread.join)
 
 
-def test_their_last_words_are_heard_and_who_joins_them_is_told():
+def test_their_finally_blocks_run_and_their_joiners_go_on():
     said, made = [], {}
     joined = syncless.Event()
 
@@ -50,14 +50,14 @@ def test_their_last_words_are_heard_and_who_joins_them_is_told():
         made["parked"].result()
 
 
-def test_what_has_not_begun_never_begins():
+def test_new_tasklets_of_an_ended_thread_never_begin():
     begun = []
     made = []
     in_a_thread_that_ends(lambda: made.append(spawn(begun.append, 1)))
     assert made[0].done() and not begun
 
 
-def test_who_refuses_to_end_does_not_hold_the_thread():
+def test_tasklet_that_refuses_to_end_does_not_hold_the_thread():
     made, tries = [], []
 
     def stubborn():
@@ -120,7 +120,7 @@ def test_nothing_is_given_to_them(stubborn):
 
 @pytest.mark.virtual_time(False)  # threads that never wait
 @pytest.mark.parametrize("seed", range(4))
-def test_what_they_were_given_is_given_to_others(seed):
+def test_values_handed_over_to_them_go_to_others(seed):
     """Threads end at any moment; no item, no permit and no lock is lost with them."""
     dice, interval = random.Random(seed), sys.getswitchinterval()
     queue, semaphore, lock = syncless.Queue(), syncless.Semaphore(0), syncless.Lock()
@@ -359,7 +359,7 @@ def test_they_do_not_count_in_a_channel(kind, stubborn):
     assert select([other, sending(pipe, 1)], timeout=0) == (None, None)
 
 
-def test_what_was_given_in_the_last_turn_comes_back():
+def test_value_handed_over_in_the_last_turn_comes_back():
     queue, pipe, semaphore = syncless.Queue(), Channel(), syncless.Semaphore(0)
 
     def stubborn(wait):
