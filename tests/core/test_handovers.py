@@ -203,6 +203,15 @@ def test_items_of_killed_getters_come_back_in_order(kind, order, waits):
         assert items.unfinished == 4
 
 
+def test_items_that_come_back_stand_before_those_that_came_later():
+    items = Queue()
+    victims = victims_of(gets, [items] * 2)
+    for item in (1, 2, 3, 4):  # two are handed over, two wait in the queue
+        items.put(item)
+    end(victims)
+    assert [items.get() for _ in range(4)] == [1, 2, 3, 4]
+
+
 def test_items_that_came_back_and_were_taken_do_not_change_the_order_of_others():
     items = Queue()
     for round in range(3):

@@ -312,9 +312,10 @@ def test_the_order_of_addresses(monkeypatch):
         "10.1.2.3",
         "2001:db8:7::7",
     ]  # there is no way to the first
-    assert (
-        order.scope("169.254.1.1") == 2 and order.scope("ff05::1") == 5 and order.policy("2002::1") == (30, 2)
-    )
+    sources["2001:db8:1::1"] = "fe80::2"  # a smaller scope than the destination's, and the same label
+    assert order.ordered(["2001:db8:1::1", "198.51.100.121"]) == ["198.51.100.121", "2001:db8:1::1"]
+    assert order.scope("169.254.1.1") == 2 and order.scope("ff05::1") == 5
+    assert order.policy("2002::1") == (30, 2)
 
 
 @pytest.mark.parametrize(

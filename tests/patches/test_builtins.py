@@ -78,6 +78,47 @@ for timeout in (1e30, 2**31, 2**31 - 2000.5, 2**40, 2**63, 2**64, -1e30, -2**40,
     assert patched == run_python(program) and "OverflowError" in patched
 
 
+def test_poll_takes_milliseconds():
+    program = """
+import os, select
+from syncless.patches import patch_all
+patch_all()
+import syncless
+left, right = os.pipe()
+watched = select.poll()
+watched.register(left, select.POLLIN)
+with syncless.Timeout(20):
+    print(watched.poll(100))
+"""
+    assert run_python(program) == "[]\n"
+
+
+def test_select_goes_on_waiting_when_another_tasklet_has_read():
+    program = """
+import os, select
+from syncless.patches import patch_all
+patch_all()
+import syncless
+left, right = os.pipe()
+
+def read():
+    found = select.select([left], [], [])
+    return found == ([left], [], []) and os.read(left, 1)
+
+readers = [syncless.spawn(read), syncless.spawn(read)]
+syncless.sleep(0)
+for sent in (b"x", b"y"):
+    os.write(right, sent)
+    syncless.wait(readers, count=1)
+    for _ in range(5):
+        syncless.sleep(0)
+    assert [reader.result() for reader in readers if reader.done()] == [sent]
+    readers = [reader for reader in readers if not reader.done()]
+print(not readers)
+"""
+    assert run_python(program) == "True\n"
+
+
 def test_poll_objects_of_before_wait_cooperatively():
     assert (
         run_python("""

@@ -33,6 +33,20 @@ def test_pool_takes_items_from_iterators_that_wait(method):
     assert pool.free_count() == 4
 
 
+@pytest.mark.parametrize("method", ["map", "imap"])
+def test_results_are_in_order_although_the_last_is_made_first(method):
+    made = [syncless.Event() for _ in range(5)]
+    made[4].set()
+
+    def work(number):
+        if number < 4:
+            made[number + 1].wait()
+        made[number].set()
+        return number
+
+    assert list(getattr(Pool(5), method)(work, range(4))) == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("method", ["map", "imap", "imap_unordered"])
 def test_error_of_an_iterator_that_waits_is_raised(method):
     def fails():

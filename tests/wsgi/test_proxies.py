@@ -193,6 +193,7 @@ GOOD = {
     "version 2, IPv6": (block(0x21, 0x21, TCP6), ("2001:db8::1", 1234)),
     "version 2 with extensions": (block(0x21, 0x11, TCP4 + b"\x04\x00\x05hello"), ("192.0.2.1", 1234)),
     "version 2, local": (block(0x20, 0x00, b""), None),
+    "version 2, local with addresses": (block(0x20, 0x11, TCP4), None),
     "version 2, unspecified": (block(0x21, 0x00, b"xyz"), None),
     "version 2, UNIX": (block(0x21, 0x31, bytes(216)), ("", -1)),
 }

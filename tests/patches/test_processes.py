@@ -1,0 +1,32 @@
+"""os.wait and its kin under the patch."""
+
+import pytest
+
+from tests.patches.test_threads import run_python
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "os.waitpid(pid, 0)[1]",
+        "os.wait()[1]",
+        "os.wait3(0)[1]",
+        "os.wait4(pid, 0)[1]",
+    ],
+)
+def test_status_of_a_child_that_has_ended_is_taken_once(call):
+    program = f"""
+import os
+from syncless.patches import patch_all
+patch_all()
+pid = os.fork()
+if not pid:
+    os._exit(7)
+os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+assert os.waitstatus_to_exitcode({call}) == 7
+try:
+    {call}
+except ChildProcessError:
+    print("taken")
+"""
+    assert run_python(program) == "taken\n"
