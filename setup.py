@@ -28,6 +28,7 @@ NATIVE = {
     "syncless._core.readyqueue": [],  # whose turn is next
     "syncless._core.thrown": [],  # exceptions on their way to a tasklet
     "syncless._core.scheduler": [],  # carriers; park and wake
+    "syncless._core.invariants": [],  # what holds between any two steps
     "syncless._core.ending": [],  # what becomes of tasklets when their thread ends
     "syncless._core.trimming": [],  # memory is given back
     "syncless._core.loop": [],  # descriptors, time, signals
@@ -97,6 +98,7 @@ FLAGS = {
         "-O2",
         "-g0",
         "-DNDEBUG",
+        "-DCYTHON_WITHOUT_ASSERTIONS",
     ],  # debug information takes the compiler long, and nobody reads it in a wheel
     "debug": ["-O0", "-g", "-UNDEBUG"],
     "asan": [

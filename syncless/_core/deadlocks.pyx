@@ -10,6 +10,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uintptr_t
 
 from syncless._core.loop cimport Loop, loops
+from syncless._core.linked cimport Node
 from syncless._core.scheduler cimport PARKED, BaseTasklet
 from syncless._core.wait.sync cimport Lock
 from syncless._core.tasklet cimport Tasklet
@@ -84,13 +85,13 @@ cdef class Waits:
 
 def may_be_circles(Loop loop not None) -> bool:
     """Whether a tasklet of this loop waits, without limit, for a lock or for the end of another. Quick."""
-    cdef PyObject* item = loop.newest
+    cdef Node* one = loop.live.first
     cdef BaseTasklet tasklet
-    while item != NULL:
-        tasklet = <BaseTasklet> item
+    while one != NULL:
+        tasklet = <BaseTasklet> one.owner
         on = tasklet.waiting_on
         if on is not None and tasklet.state == PARKED and tasklet.timer.index < 0 and (
                 isinstance(on, Tasklet) or isinstance(on, Lock) or is_lock(on) or is_rlock(on)):
             return True
-        item = tasklet.older
+        one = one.after
     return False

@@ -8,6 +8,7 @@ again, and those that wait for its end are told.
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 
+from syncless._core.linked cimport Node
 from syncless._core.scheduler cimport DONE, NEW, READY, BaseTasklet, Meeting, Scheduler, next_pending
 
 from syncless._core.exits import TaskletExit
@@ -64,22 +65,22 @@ cdef int lost(Scheduler loop, BaseException error) except -1:
 
 cdef bint anything_granted(Scheduler loop) noexcept:
     """Whether a tasklet holds what it was given and has not gone on with."""
-    cdef PyObject* item = loop.newest
-    while item != NULL:
-        if (<BaseTasklet> item).state == READY and (<BaseTasklet> item).handed_over:
+    cdef Node* one = loop.live.first
+    while one != NULL:
+        if (<BaseTasklet> one.owner).state == READY and (<BaseTasklet> one.owner).handed_over:
             return True
-        item = (<BaseTasklet> item).older
+        one = one.after
     return False
 
 
 cdef void retire(Scheduler loop) noexcept:
     """None of them runs again, and nobody can give it anything."""
-    cdef PyObject* item = loop.newest
+    cdef Node* one = loop.live.first
     loop.closed = True
-    while item != NULL:
-        if item != <PyObject*> loop.main:
-            (<BaseTasklet> item).state = DONE
-        item = (<BaseTasklet> item).older
+    while one != NULL:
+        if one.owner != <PyObject*> loop.main:
+            (<BaseTasklet> one.owner).state = DONE
+        one = one.after
 
 
 cdef int tell(Scheduler loop, BaseTasklet tasklet) except -1:

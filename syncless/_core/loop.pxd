@@ -5,7 +5,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from syncless._core.observers cimport Observer
 from syncless._core.poll.poller cimport Poller, PollEvent
-from syncless._core.scheduler cimport Runnable, Scheduler, WaitQueue
+from syncless._core.scheduler cimport Runnable, Scheduler
+from syncless._core.wait.waitqueue cimport WaitQueue
 
 cdef class Loop
 

@@ -29,14 +29,13 @@ from syncless._core.arrays cimport with_place_for
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.cpython.compat cimport Py_IsFinalizing, in_main_interpreter
 from syncless._core.ending cimport end_carriers, end_tasklets
+from syncless._core.invariants cimport DEBUG_BUILD, check_queue, check_scheduler
 from syncless._core.observers cimport Observer, Observers
 from syncless._core.poll.epoll cimport EpollPoller
 from syncless._core.poll.select cimport SelectPoller
 from syncless._core.poll.poller cimport READ, WRITE, Poller, PollEvent
-from syncless._core.scheduler cimport (
-    DONE, WOKEN, BaseTasklet, Runnable, Scheduler, WaitQueue, failed, queue_add, queue_remove, unchecked_park,
-    wake_all,
-)
+from syncless._core.scheduler cimport DONE, WOKEN, BaseTasklet, Runnable, Scheduler, failed, unchecked_park
+from syncless._core.wait.waitqueue cimport is_queued, queue_add, queue_remove, WaitQueue, wake_all
 from syncless._core.timers cimport next_deadline
 from syncless._core.trimming cimport trim
 
@@ -71,7 +70,7 @@ cdef int wait_in(WaitQueue* queue, const char* why, object on, int64_t deadline)
     outcome = unchecked_park(loop, why, on, deadline)
     loop.inside_count -= 1
     if tasklet is not None:
-        if tasklet.queued:
+        if is_queued(tasklet):
             queue_remove(queue, tasklet)
     return failed() if outcome < 0 else outcome
 
@@ -239,7 +238,7 @@ cdef class Loop(Scheduler):
         if fd >= self.fd_capacity:
             return 0
         entry = &self.fds[fd]
-        if entry.armed and entry.readers.head == NULL and entry.writers.head == NULL and entry.watcher == NULL:
+        if entry.armed and entry.readers.first == NULL and entry.writers.first == NULL and entry.watcher == NULL:
             self.poller.disarm(fd)
             entry.armed = 0
             entry.gen += 1
@@ -263,7 +262,7 @@ cdef class Loop(Scheduler):
             queue_add(&entry.readers if bit & READ else &entry.writers, tasklet)
         outcome = unchecked_park(self, why, on, deadline)
         entry = &self.fds[fd]                       # the table may have moved
-        if tasklet is not None and tasklet.queued:
+        if tasklet is not None and is_queued(tasklet):
             queue_remove(&entry.readers if bit & READ else &entry.writers, tasklet)
         return failed() if outcome < 0 else outcome
 
@@ -323,8 +322,8 @@ cdef class Loop(Scheduler):
         for fd in range(self.fd_capacity):
             self.fds[fd].gen += 1
             self.fds[fd].armed = 0
-            self.fds[fd].readers.head = self.fds[fd].readers.tail = NULL
-            self.fds[fd].writers.head = self.fds[fd].writers.tail = NULL
+            self.fds[fd].readers.first = self.fds[fd].readers.last = NULL
+            self.fds[fd].writers.first = self.fds[fd].writers.last = NULL
             self.fds[fd].watcher = NULL
         self.poller.open()
         self.forked = True
@@ -395,12 +394,18 @@ cdef class Loop(Scheduler):
         return 0.0 if self.polling or self.closed else max(0, monotonic_ns() - self.polled_at) / 1e9
 
     def census(self) -> dict:
-        """What the engine owns now. Every test ends at the counts with which it began."""
+        """What the engine owns now. Every test ends at the counts with which it began. In a debug build an
+        AssertionError if a promise of the engine is broken, see invariants.pyx."""
         cdef int fd, watched = 0, waited = 0
+        if DEBUG_BUILD:
+            check_scheduler(self)
         for fd in range(self.fd_capacity):
+            if DEBUG_BUILD:
+                check_queue(&self.fds[fd].readers)
+                check_queue(&self.fds[fd].writers)
             if self.fds[fd].watcher != NULL:
                 watched += 1
-            if self.fds[fd].readers.head != NULL or self.fds[fd].writers.head != NULL:
+            if self.fds[fd].readers.first != NULL or self.fds[fd].writers.first != NULL:
                 waited += 1
         return {
             "tasklets": self.live_count,

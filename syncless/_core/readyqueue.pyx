@@ -52,6 +52,7 @@ cdef class ReadyQueue:
 
     cdef object _pop(self):
         cdef PyObject* item = self.ring[self.ring_head]
+        assert self.ring_count > 0
         self.ring_head = (self.ring_head + 1) & self.ring_mask
         self.ring_count -= 1
         owned = <object> item

@@ -4,6 +4,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
 from syncless._core.cpython.greenlet cimport PyGreenlet
+from syncless._core.linked cimport LinkedList, Node
 from syncless._core.observers cimport Observers
 from syncless._core.readyqueue cimport ReadyQueue
 from syncless._core.cpython.threadlocal cimport Locals
@@ -11,7 +12,7 @@ from syncless._core.thrown cimport Thrown
 from syncless._core.timers cimport Timer, TimerHeap
 
 cdef enum State:
-    NEW         # not started; in the ready queue if `queued`
+    NEW         # not started
     READY       # in the ready queue, to go on where it stopped
     RUNNING
     PARKED      # waits; only wake(), throw() or its deadline make it ready
@@ -44,9 +45,7 @@ cdef class BaseTasklet(Runnable):
     cdef const char* why            # what it waits for, in words; NULL while it does not wait
     cdef int64_t since              # when it began to wait, ns
     cdef Timer timer                # the deadline of the present wait
-    cdef PyObject* next_waiter      # borrowed: neighbours in the queue of what it waits for
-    cdef PyObject* prev_waiter
-    cdef bint queued                # in such a queue
+    cdef Node place                 # in the queue of what it waits for, see wait/waitqueue.pxd
     # wake() has let it go on from its present or last wait; it may have been killed since
     cdef bint handed_over
     cdef Locals locals              # its values in threading.local
@@ -57,8 +56,7 @@ cdef class BaseTasklet(Runnable):
     cdef readonly uint64_t switches # how often it has gone on
     cdef int64_t cpu                # ns of CPU, as far as they were measured
     cdef void* inside               # the innermost file object that it is in, see fileobjects.pyx
-    cdef PyObject* older            # borrowed: neighbours in the loop's list of live tasklets
-    cdef PyObject* newer
+    cdef Node life                  # in the loop's list of live tasklets
 
     cdef int end_with_thread(self, Scheduler loop) except -1
 
@@ -136,56 +134,6 @@ cdef class StandIn(BaseTasklet):
     cdef bint stands(self) noexcept     # whether that tasklet still waits
 
 
-cdef struct WaitQueue:              # first in, first out; borrowed: a parked tasklet keeps itself alive
-    PyObject* head
-    PyObject* tail
-
-
-cdef inline void queue_add(WaitQueue* queue, BaseTasklet tasklet) noexcept:
-    tasklet.prev_waiter = queue.tail
-    tasklet.next_waiter = NULL
-    tasklet.queued = True
-    if queue.tail != NULL:
-        (<BaseTasklet> queue.tail).next_waiter = <PyObject*> tasklet
-    else:
-        queue.head = <PyObject*> tasklet
-    queue.tail = <PyObject*> tasklet
-
-
-cdef inline void queue_remove(WaitQueue* queue, BaseTasklet tasklet) noexcept:
-    if tasklet.prev_waiter != NULL:
-        (<BaseTasklet> tasklet.prev_waiter).next_waiter = tasklet.next_waiter
-    else:
-        queue.head = tasklet.next_waiter
-    if tasklet.next_waiter != NULL:
-        (<BaseTasklet> tasklet.next_waiter).prev_waiter = tasklet.prev_waiter
-    else:
-        queue.tail = tasklet.prev_waiter
-    tasklet.next_waiter = tasklet.prev_waiter = NULL
-    tasklet.queued = False
-
-
-cdef inline BaseTasklet queue_pop(WaitQueue* queue):
-    """The first of a queue that is not empty."""
-    tasklet = <BaseTasklet> queue.head
-    queue_remove(queue, tasklet)
-    return tasklet
-
-
-cdef inline bint waits(BaseTasklet tasklet) noexcept:
-    """A tasklet that was killed, or is late, does not, though it stays in its queue until its turn comes."""
-    return tasklet.state == PARKED or tasklet.state == STANDS_IN and (<StandIn> tasklet).stands()
-
-
-cdef inline bint someone_waits(WaitQueue* queue) noexcept:
-    """Whether a tasklet in the queue waits. One that does not is taken out of it."""
-    while queue.head != NULL:
-        if waits(<BaseTasklet> queue.head):
-            return True
-        queue_remove(queue, <BaseTasklet> queue.head)
-    return False
-
-
 cdef class Scheduler(ReadyQueue):
     cdef readonly BaseTasklet main
     cdef BaseTasklet current        # None while the loop itself runs
@@ -197,7 +145,7 @@ cdef class Scheduler(ReadyQueue):
     cdef Py_ssize_t idle_count, idle_capacity, carrier_count
     cdef (PyGreenlet*)[2] starters  # owned
     cdef PyGreenlet* main_greenlet  # owned
-    cdef PyObject* newest           # borrowed: list of live tasklets
+    cdef LinkedList live            # tasklets that have not ended, oldest first
     cdef Py_ssize_t live_count
     cdef readonly Py_ssize_t parked_count
     # how many of them wait for one another only: for locks, queues, events, tasklets
@@ -231,7 +179,6 @@ cdef class Scheduler(ReadyQueue):
     cdef int _rest(self, PyGreenlet* target) except -1
 
 
-cdef int wake_all(WaitQueue* queue) except -1
 cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1
 
 # for those who have something to undo, which must be no Python code: a negative result means that an

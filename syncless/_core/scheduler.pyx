@@ -42,6 +42,7 @@ from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.greenlet cimport (
     PyGreenlet, PyGreenlet_GetCurrent, PyGreenlet_Import, PyGreenlet_New, PyGreenlet_Switch, Step, at_base, switch_further_down,
 )
+from syncless._core.linked cimport Node, append, remove
 from syncless._core.readyqueue cimport ReadyQueue
 from syncless._core.cpython.compat cimport Py_IsFinalizing
 from syncless._core.cpython.threadlocal cimport drop_locals, exchange_locals
@@ -67,15 +68,6 @@ PyGreenlet_Import()
 chunkcache.install()
 
 from greenlet import GreenletExit  # noqa: E402  (PyGreenlet_Import() reports a missing greenlet more clearly)
-
-
-cdef int wake_all(WaitQueue* queue) except -1:
-    """Every tasklet of the queue goes on."""
-    cdef BaseTasklet tasklet
-    while queue.head != NULL:
-        tasklet = queue_pop(queue)
-        tasklet.loop.wake(tasklet, None)
-    return 0
 
 
 error_handler = None  # called with (where, exception) for one that nobody caught; None: print to stderr
@@ -183,6 +175,7 @@ cdef class Scheduler(ReadyQueue):
             raise RuntimeError("nothing can wait any more: the interpreter is ending")
         if tasklet.pending is not None and not tasklet.shielded:
             return self.raise_pending(tasklet)
+        assert tasklet.state == RUNNING and tasklet.why == NULL
         tasklet.state = PARKED
         tasklet.outcome = WOKEN
         tasklet.why = why
@@ -340,34 +333,23 @@ cdef class Scheduler(ReadyQueue):
             tasklet.serial = syncless_serial
             if self.current is not None:
                 tasklet.parent = self.current.serial
-        tasklet.older = self.newest
-        tasklet.newer = NULL
-        if self.newest != NULL:
-            (<BaseTasklet> self.newest).newer = <PyObject*> tasklet
-        self.newest = <PyObject*> tasklet
+        append(&self.live, &tasklet.life, <PyObject*> tasklet)
         self.live_count += 1
 
     cdef void release(self, BaseTasklet tasklet) noexcept:
         """Takes the tasklet off the list; one that is not on it is left alone."""
-        if tasklet.older == NULL and tasklet.newer == NULL and self.newest != <PyObject*> tasklet:
+        if tasklet.life.owner == NULL:
             return
-        if tasklet.newer != NULL:
-            (<BaseTasklet> tasklet.newer).older = tasklet.older
-        else:
-            self.newest = tasklet.older
-        if tasklet.older != NULL:
-            (<BaseTasklet> tasklet.older).newer = tasklet.newer
-        tasklet.older = tasklet.newer = NULL
+        remove(&self.live, &tasklet.life)
         self.live_count -= 1
 
     def tasklets(self) -> list:
         """All live tasklets of this thread, oldest first."""
-        cdef PyObject* item = self.newest
+        cdef Node* one = self.live.first
         found = []
-        while item != NULL:
-            found.append(<BaseTasklet> item)
-            item = (<BaseTasklet> item).older
-        found.reverse()
+        while one != NULL:
+            found.append(<BaseTasklet> one.owner)
+            one = one.after
         return found
 
     # -- failure and end -----------------------------------------------------------------------------------------------------

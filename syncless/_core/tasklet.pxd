@@ -1,7 +1,8 @@
 from cpython.object cimport PyObject
 
 from syncless._core.loop cimport Loop
-from syncless._core.scheduler cimport BaseTasklet, Scheduler, WaitQueue
+from syncless._core.scheduler cimport BaseTasklet, Scheduler
+from syncless._core.wait.waitqueue cimport WaitQueue
 
 
 cdef class Tasklet(BaseTasklet):

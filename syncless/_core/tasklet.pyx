@@ -16,7 +16,8 @@ from libc.stdint cimport int64_t
 from syncless._core.callbacks cimport drop_callback, with_callback
 from syncless._core.clock cimport deadline_after, monotonic_ns
 from syncless._core.loop cimport Loop, get_loop, loop_of, may_park, peek_loop, wait_in
-from syncless._core.scheduler cimport DONE, NEW, RUNNING, WOKEN, BaseTasklet, Scheduler, next_pending, take_back, wake_all
+from syncless._core.scheduler cimport DONE, NEW, RUNNING, WOKEN, BaseTasklet, Scheduler, next_pending, take_back
+from syncless._core.wait.waitqueue cimport wake_all
 from syncless._core.cpython.compat cimport raised
 from syncless._core.cpython.threadlocal cimport end_locals, start_locals
 
@@ -124,7 +125,7 @@ cdef class Tasklet(BaseTasklet):
             loop.drop_pending(self)
         if self.function is not None:
             self.function = self.args = self.kwargs = self.context = None
-        if self.joiners.head != NULL or self.callbacks is not None:
+        if self.joiners.first != NULL or self.callbacks is not None:
             self.tell(loop)
         if loop.orphan is self:
             end_process(self._exception)

@@ -40,6 +40,7 @@ cdef class TimerHeap:
         cdef Timer* last
         if i < 0:
             return
+        assert self.heap[i] == timer
         timer.index = -1
         self.count -= 1
         if i == self.count:

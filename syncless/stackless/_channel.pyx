@@ -5,7 +5,9 @@ from collections import deque
 from cpython.object cimport PyObject
 
 from syncless._core.loop cimport Loop
-from syncless._core.scheduler cimport READY, STANDS_IN, BaseTasklet, Meeting, StandIn, WaitQueue, queue_add, queue_pop, queue_remove, waits
+from syncless._core.scheduler cimport READY, STANDS_IN, BaseTasklet, Meeting, StandIn
+from syncless._core.linked cimport Node
+from syncless._core.wait.waitqueue cimport is_queued, queue_add, queue_pop, queue_remove, WaitQueue, waits
 from syncless._core.wait.select cimport Case
 from syncless.stackless._tasklet cimport bomb, exception_of, tasklet
 from syncless.stackless._thread cimport IN_CHANNEL, Thread, here, leave as give_way, pause, push_first
@@ -49,9 +51,9 @@ cdef class channel(Meeting):
         """The first that waits to send (1) or to receive (-1), or NULL. A killed tasklet does not wait any
         more, though its turn to leave has not come yet."""
         cdef WaitQueue* line = self.line(direction)
-        while line.head != NULL and not waits(<BaseTasklet> line.head):
-            self.leaves(<BaseTasklet> line.head, direction)
-        return line.head
+        while line.first != NULL and not waits(<BaseTasklet> line.first.owner):
+            self.leaves(<BaseTasklet> line.first.owner, direction)
+        return line.first.owner if line.first != NULL else NULL
 
     cdef WaitQueue* line(self, int direction) noexcept:
         return &self.senders if direction > 0 else &self.receivers
@@ -64,11 +66,11 @@ cdef class channel(Meeting):
             (<Case> one).counted = False
 
     cdef int left_by(self, BaseTasklet one) except -1:
-        cdef PyObject* first = <PyObject*> one
-        if one.queued:
-            while (<BaseTasklet> first).prev_waiter != NULL:
-                first = (<BaseTasklet> first).prev_waiter
-            self.leaves(one, 1 if first == self.senders.head else -1)
+        cdef Node* first = &one.place
+        if is_queued(one):
+            while first.before != NULL:
+                first = first.before
+            self.leaves(one, 1 if first == self.senders.first else -1)
         return 0
 
     cdef bint meets(self, int direction) noexcept:
@@ -167,7 +169,7 @@ cdef class channel(Meeting):
             pause(state, me, IN_CHANNEL, self)
         except BaseException:
             value, me.value = me.value, None
-            if me.queued:
+            if is_queued(me):
                 self.leaves(me, direction)
             elif me.handed_over and direction < 0:
                 self.give_back(value)

@@ -6,6 +6,7 @@ from cpython.contextvars cimport PyContext_CopyCurrent
 from syncless._core cimport hooks
 from syncless._core.loop cimport Loop, get_loop, loop_of
 from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Scheduler, keep_pending
+from syncless._core.wait.waitqueue cimport is_queued
 from syncless._core.tasklet cimport Tasklet, refuse_spawn
 from syncless.stackless._thread cimport (
     PAUSED, Thread, here, pause, refuse_switch, run_now, run_queue, running, take_out, threads, throw_first,
@@ -215,9 +216,9 @@ cdef class tasklet(TracedTasklet):
 
     cdef object neighbour(self, int step):
         cdef list ring
-        if self.queued:
-            item = self.next_waiter if step > 0 else self.prev_waiter
-            return <object> item if item != NULL else None
+        if is_queued(self):
+            beside = self.place.after if step > 0 else self.place.before
+            return <object> beside.owner if beside != NULL else None
         if self.loop is None or not self.is_scheduled() or self.is_blocked():
             return None
         ring = run_queue(<Loop> self.loop)

@@ -1,4 +1,5 @@
-from syncless._core.scheduler cimport Meeting, WaitQueue
+from syncless._core.scheduler cimport Meeting
+from syncless._core.wait.waitqueue cimport WaitQueue
 
 
 cdef class Queue:

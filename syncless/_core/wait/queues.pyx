@@ -12,7 +12,8 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport deadline_after
 from syncless._core.loop cimport get_loop, wait_in
-from syncless._core.scheduler cimport WOKEN, BaseTasklet, Meeting, queue_pop, queue_remove, wake_all
+from syncless._core.scheduler cimport WOKEN, BaseTasklet, Meeting
+from syncless._core.wait.waitqueue cimport is_queued, queue_pop, queue_remove, wake_all
 
 cdef const char* TO_SEND = "receiver on a channel"
 cdef const char* TO_RECEIVE = "sender on a channel"
@@ -44,7 +45,7 @@ cdef class Queue:
             raise ValueError("'timeout' must be a non-negative number")
         me = get_loop().current
         deadline = deadline_after(timeout)
-        if self.getters.head != NULL or self.has_room():                # meanwhile, see sync.pyx
+        if self.getters.first != NULL or self.has_room():                # meanwhile, see sync.pyx
             return self.put(item, block, timeout)
         if me is not None:
             me.value = item
@@ -64,7 +65,7 @@ cdef class Queue:
     cdef bint hand_over(self, object item) except -1:
         """Gives the item to the first getter, if one waits."""
         cdef BaseTasklet getter
-        while self.getters.head != NULL:
+        while self.getters.first != NULL:
             getter = queue_pop(&self.getters)
             if getter.loop.wake(getter, item):
                 self.accepted += 1
@@ -87,7 +88,7 @@ cdef class Queue:
             item = self.items.popleft()
             if self.returned:
                 self.returned -= 1
-            if self.putters.head != NULL:
+            if self.putters.first != NULL:
                 self.admit()
             return item
         if not block:
@@ -112,7 +113,7 @@ cdef class Queue:
     cdef int admit(self) except -1:
         """There is room: the first putters that wait have their items put in."""
         cdef BaseTasklet putter
-        while self.putters.head != NULL and self.has_room():
+        while self.putters.first != NULL and self.has_room():
             putter = queue_pop(&self.putters)
             item = putter.value
             if putter.loop.wake(putter, None):
@@ -129,7 +130,7 @@ cdef class Queue:
 
     def _give_back(self, item) -> None:
         cdef BaseTasklet getter
-        while self.getters.head != NULL:
+        while self.getters.first != NULL:
             getter = queue_pop(&self.getters)
             if getter.loop.wake(getter, item):
                 return
@@ -274,7 +275,7 @@ cdef class PriorityQueue(Queue):
     cdef int admit(self) except -1:
         """As Queue's, but a putter gets a place only, and puts its item there itself."""
         cdef BaseTasklet putter
-        while self.putters.head != NULL and self.has_room():
+        while self.putters.first != NULL and self.has_room():
             putter = queue_pop(&self.putters)
             if putter.loop.wake(putter, None):
                 self.reserved += 1
@@ -358,7 +359,7 @@ cdef class Channel(Meeting):
             wrapped = _Raise()
             wrapped.exception = exception
             value = wrapped
-        while self.receivers.head != NULL:
+        while self.receivers.first != NULL:
             other = queue_pop(&self.receivers)
             if other.loop.wake(other, value):
                 self.balance += 1
@@ -405,7 +406,7 @@ cdef class Channel(Meeting):
         deadline = deadline_after(timeout)
         if self.kept is not None:
             return self.received(self._take_kept())
-        while self.senders.head != NULL:
+        while self.senders.first != NULL:
             other = queue_pop(&self.senders)
             value = other.value
             if other.loop.wake(other, None):
@@ -442,7 +443,7 @@ cdef class Channel(Meeting):
         if value is _CLOSED:
             return 0
         self.balance += 1                       # one receiver less, or one value more
-        while self.receivers.head != NULL:
+        while self.receivers.first != NULL:
             other = queue_pop(&self.receivers)
             if other.loop.wake(other, value):
                 return 0
@@ -460,7 +461,7 @@ cdef class Channel(Meeting):
 
     cdef int left_by(self, BaseTasklet tasklet) except -1:
         cdef bint sends = tasklet.why == TO_SEND
-        if tasklet.queued:
+        if is_queued(tasklet):
             queue_remove(&self.senders if sends else &self.receivers, tasklet)
         if not tasklet.handed_over:
             self.balance -= 1 if sends else -1
@@ -470,10 +471,10 @@ cdef class Channel(Meeting):
         """No more values: a tasklet that waits gets a ValueError, iteration ends."""
         cdef BaseTasklet other
         self.closed = True
-        while self.receivers.head != NULL:
+        while self.receivers.first != NULL:
             other = queue_pop(&self.receivers)
             self.balance += other.loop.wake(other, _CLOSED)
-        while self.senders.head != NULL:
+        while self.senders.first != NULL:
             other = queue_pop(&self.senders)
             self.balance -= other.loop.wake(other, _CLOSED)
 

@@ -1,5 +1,6 @@
 from syncless._core.loop cimport Loop
-from syncless._core.scheduler cimport BaseTasklet, Meeting, StandIn, WaitQueue
+from syncless._core.scheduler cimport BaseTasklet, Meeting, StandIn
+from syncless._core.wait.waitqueue cimport WaitQueue
 
 
 cdef class Case(StandIn):

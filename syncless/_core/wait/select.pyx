@@ -17,9 +17,8 @@ from syncless._core.loop cimport FdEntry, Loop, get_loop
 from syncless._core.poll.now cimport is_ready
 from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.wait.queues cimport Channel, Queue
-from syncless._core.scheduler cimport (
-    DONE, PARKED, READY, RUNNING, STANDS_IN, BaseTasklet, Meeting, StandIn, queue_add, queue_remove, someone_waits,
-)
+from syncless._core.scheduler cimport DONE, PARKED, READY, RUNNING, STANDS_IN, BaseTasklet, Meeting, StandIn
+from syncless._core.wait.waitqueue cimport is_queued, queue_add, queue_remove, someone_waits
 from syncless._core.wait.sync cimport Event, Semaphore
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.timers cimport Timer, timer_init
@@ -60,7 +59,7 @@ cdef class Case(StandIn):
 
     cdef int leave(self) except -1:
         """Out of it; nothing happens if somebody has taken it from there."""
-        if self.queued:
+        if is_queued(self):
             queue_remove(self.line, self)
         if self.counted:
             self.counted = False
@@ -250,7 +249,7 @@ cdef class FdCase(Case):
         if self.fd >= loop.fd_capacity:
             return 0
         entry = &loop.fds[self.fd]
-        if self.queued:
+        if is_queued(self):
             queue_remove(&entry.readers if self.bit == READ else &entry.writers, self)
         return loop.disarm_after_wait(self.fd)
 

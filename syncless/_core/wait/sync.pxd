@@ -1,6 +1,6 @@
 from libc.stdint cimport uint64_t
 
-from syncless._core.scheduler cimport WaitQueue
+from syncless._core.wait.waitqueue cimport WaitQueue
 
 
 cdef class Event:

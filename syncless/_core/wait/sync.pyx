@@ -14,7 +14,8 @@ from libc.stdint cimport int64_t, uint64_t
 from syncless._core.callbacks cimport drop_callback, with_callback
 from syncless._core.clock cimport NEVER, deadline_after
 from syncless._core.loop cimport Loop, get_loop, peek_loop, wait_in
-from syncless._core.scheduler cimport WOKEN, BaseTasklet, queue_pop, wake_all
+from syncless._core.scheduler cimport WOKEN, BaseTasklet
+from syncless._core.wait.waitqueue cimport queue_pop, wake_all
 
 
 cdef class Event:
@@ -113,7 +114,7 @@ cdef class Semaphore:
 
     cdef int give(self) except -1:
         cdef BaseTasklet first
-        while self.waiters.head != NULL:
+        while self.waiters.first != NULL:
             first = queue_pop(&self.waiters)
             if first.loop.wake(first, None):
                 self.holder = first.serial

@@ -1,4 +1,4 @@
-from syncless._core.scheduler cimport WaitQueue
+from syncless._core.wait.waitqueue cimport WaitQueue
 
 
 cdef class Waiters:

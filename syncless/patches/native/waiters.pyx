@@ -6,7 +6,8 @@ know what they wait for.
 
 cimport cython
 
-from syncless._core.scheduler cimport BaseTasklet, queue_pop
+from syncless._core.scheduler cimport BaseTasklet
+from syncless._core.wait.waitqueue cimport queue_pop
 
 cdef dict waiting = {}              # id of an object -> Waiters
 
@@ -27,7 +28,7 @@ cdef int leave_waiters(object thing, Waiters waiters) except -1:
     waiters.count -= 1
     assert waiters.count >= 0 and waiting[id(thing)] is waiters
     if waiters.count == 0:
-        assert waiters.queue.head == NULL
+        assert waiters.queue.first == NULL
         del waiting[id(thing)]
     return 0
 
@@ -39,7 +40,7 @@ cdef int wake_first(object thing) except -1:
     cdef BaseTasklet first
     if waiting:
         waiters = waiting.get(id(thing))
-        while waiters is not None and waiters.queue.head != NULL:
+        while waiters is not None and waiters.queue.first != NULL:
             first = queue_pop(&waiters.queue)
             if first.loop.wake(first, None):
                 break

@@ -1,0 +1,6 @@
+from syncless._core.scheduler import Scheduler
+
+checked: bool
+
+def check(loop: Scheduler) -> None: ...
+def break_promise(loop: Scheduler, which: str) -> None: ...

@@ -1,0 +1,66 @@
+"""What the engine promises of its queues, lists, heap and counts is checked by census() in debug builds."""
+
+import pytest
+
+import syncless
+from syncless import Event, current_loop, sleep, spawn
+from syncless._core.invariants import break_promise, check, checked
+
+PROMISES = {
+    "live": "live tasklets are counted",
+    "neighbours": "neighbours in a list know each other",
+    "state": "a ready tasklet is in the ready queue",
+    "running": "the current tasklet is running",
+    "parked": "tasklets in park",
+    "waits": "those that wait for one another",
+    "carriers": "idle carriers",
+    "timer": "no timer in the heap is earlier",
+    "place": "a timer knows its place",
+    "ring": "no longer than its ring",
+}
+
+
+@pytest.fixture
+def loop():
+    """The loop, with a timer more and a tasklet that waits."""
+    event = Event()
+    waits = spawn(event.wait)
+    with syncless.Timeout(50):
+        sleep(0)
+        yield current_loop()
+    event.set()
+    waits.join()
+
+
+@pytest.mark.parametrize("promise", PROMISES)
+def test_broken_promise_is_noticed(loop, promise):
+    check(loop)
+    break_promise(loop, promise)
+    try:
+        with pytest.raises(AssertionError, match=PROMISES[promise]):
+            check(loop)
+        if checked:
+            with pytest.raises(AssertionError, match=PROMISES[promise]):
+                loop.census()
+        else:
+            loop.census()
+    finally:
+        break_promise(loop, promise)
+    check(loop)
+
+
+def test_promises_hold_while_tasklets_come_and_go(loop):
+    def works(turns):
+        for _ in range(turns):
+            sleep(0)
+            check(loop)
+
+    tasklets = [spawn(works, turns) for turns in range(20)]
+    while not all(tasklet.done() for tasklet in tasklets):
+        sleep(0)
+        check(loop)
+
+
+def test_unknown_promise_is_an_error(loop):
+    with pytest.raises(ValueError, match="unknown promise 'x'"):
+        break_promise(loop, "x")
