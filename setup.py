@@ -33,7 +33,8 @@ NATIVE = {
     "syncless._core.trimming": [],  # memory is given back
     "syncless._core.loop": [],  # descriptors, time, signals
     "syncless._core.cputime": [],  # how long each tasklet ran
-    "syncless._core.cpython.bytecodes": [],  # how many a turn may have
+    "syncless._core.cpython.counting": [],  # being called before each bytecode
+    "syncless._core.bytecodes": [],  # how many a turn may have
     "syncless._core.tasklet": [],  # what users spawn
     "syncless._core.timeout": [],  # Timeout, deadline
     "syncless._core.local": [],  # values of a tasklet's own

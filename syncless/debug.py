@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from syncless._core.cputime import CpuTime
-from syncless._core.cpython.bytecodes import TurnLimit
+from syncless._core.bytecodes import TurnLimit
 from syncless._core.deadlocks import Waits, may_be_circles
 from syncless._core.loop import Loop, current_loop
 from syncless._core.tasklet import Tasklet

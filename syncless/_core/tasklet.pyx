@@ -370,6 +370,7 @@ cdef int become_main(Loop loop, Tasklet main) except -1:
         loop.release(before)
     loop.main = loop.current = main
     loop.adopt(main)
+    main.parent = 0                             # nobody spawned it
     return 0
 
 

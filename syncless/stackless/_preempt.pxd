@@ -1,4 +1,4 @@
-from syncless._core.cpython.bytecodes cimport BytecodeLimit
+from syncless._core.bytecodes cimport BytecodeLimit
 from syncless._core.scheduler cimport BaseTasklet
 from syncless.stackless._thread cimport Thread
 

@@ -1,3 +1,3 @@
-from syncless._core.cpython.bytecodes import BytecodeLimit
+from syncless._core.bytecodes import BytecodeLimit
 
 class Preemption(BytecodeLimit): ...

@@ -1,6 +1,7 @@
 """run(timeout): a tasklet that runs too many bytecodes in one turn is taken from the processor."""
 
-from syncless._core.cpython.bytecodes cimport BytecodeLimit, others_are_traced, traced_again
+from syncless._core.bytecodes cimport BytecodeLimit
+from syncless._core.cpython.counting cimport others_are_traced, traced_again
 from syncless._core.scheduler cimport BaseTasklet
 from syncless.stackless._tasklet cimport tasklet
 from syncless.stackless._thread cimport PAUSED, Thread, end_run, pause

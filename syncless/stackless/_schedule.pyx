@@ -1,6 +1,6 @@
 """schedule() and run(), and what can be asked of a thread."""
 
-from syncless._core.cpython.bytecodes cimport BytecodeLimit
+from syncless._core.bytecodes cimport BytecodeLimit
 from syncless._core.scheduler cimport READY, BaseTasklet, pass_turn
 from syncless.stackless._preempt cimport preemption
 from syncless.stackless._tasklet cimport tasklet

@@ -1,8 +1,6 @@
-from libc.stdint cimport int64_t
+"""Being called before each bytecode. See counting.pyx."""
 
-from syncless._core.loop cimport Loop
-from syncless._core.observers cimport Observer
-from syncless._core.scheduler cimport BaseTasklet
+from cpython.object cimport PyObject
 
 cdef extern from *:
     """
@@ -21,11 +19,10 @@ cdef extern from *:
     int others_are_traced "syncless_untraced" ()
     void traced_again "syncless_traced" (int before)
 
+ctypedef int (*Each)(PyObject* thing) except -1
 
-cdef class BytecodeLimit(Observer):
-    cdef readonly int64_t limit
-    cdef readonly bint in_all           # for all turns together, not for each
-    cdef int64_t left
-    cdef Loop loop
-    cdef dict known                     # code that is ready to be counted
-    cdef int exceeded(self, BaseTasklet tasklet) except -1
+cdef bint FLAG_PER_GREENLET         # whether each greenlet has its own flag that says whether it is traced
+cdef int begin_counting(Each each, PyObject* thing, bint first) except -1
+cdef int end_counting(bint last) except -1
+cdef void follow_trace() noexcept
+cdef int prepare_stack(dict known) except -1

@@ -1,0 +1,121 @@
+"""Being called before each bytecode, from C, so that the called function can switch.
+
+Takes a C function. Must not know what is done with the count. There are two ways: sys.monitoring since Python
+3.12, for all threads at once; a C trace function before, for one thread (one in Python could not switch, and
+would be much slower). Either makes Python code several times slower while it is on.
+"""
+
+import sys
+
+from cpython.object cimport PyObject
+
+cdef extern from *:
+    """
+    #include <frameobject.h>
+
+    /* Before 3.12 each greenlet has a flag of its own that says whether it is traced. */
+    static void syncless_follow_trace(void) {
+    #if PY_VERSION_HEX < 0x030C0000
+        PyThreadState *state = PyThreadState_Get();
+        state->cframe->use_tracing = state->c_tracefunc != NULL || state->c_profilefunc != NULL ? 255 : 0;
+    #endif
+    }
+
+    static int syncless_has_trace_function(void) { return PyThreadState_Get()->c_tracefunc != NULL; }
+    """
+    ctypedef struct PyFrameObject
+    ctypedef int (*Py_tracefunc)(PyObject*, PyFrameObject*, int, PyObject*) except -1
+    PyFrameObject* PyEval_GetFrame()
+    void PyEval_SetTrace(Py_tracefunc function, PyObject* object)
+    int PyTrace_CALL, PyTrace_LINE, PyTrace_OPCODE
+    void syncless_follow_trace()
+    bint syncless_has_trace_function()
+
+cdef bint BY_MONITORING = sys.version_info >= (3, 12)
+cdef bint FLAG_PER_GREENLET = sys.version_info < (3, 12)
+cdef Each count_one = NULL         # one function for the whole process
+
+
+cdef int begin_counting(Each each, PyObject* thing, bint first) except -1:
+    """each(thing) is called before each bytecode of this thread; by monitoring, each(NULL) in all threads.
+    `first`: nothing is counted in this thread yet. There is one such function in the process. RuntimeError if
+    a debugger or profiler is in the way."""
+    global count_one
+    assert count_one == NULL or count_one == each
+    count_one = each
+    if BY_MONITORING:
+        monitor(1)
+    elif first:
+        if syncless_has_trace_function():
+            raise RuntimeError("bytecodes cannot be counted while a trace function is set (a debugger, or coverage)")
+        PyEval_SetTrace(on_trace, thing)
+    return 0
+
+
+cdef int end_counting(bint last) except -1:
+    """The other half of begin_counting(). `last`: nothing more is counted in this thread."""
+    if BY_MONITORING:
+        monitor(-1)
+    elif last:
+        PyEval_SetTrace(NULL, NULL)
+    return 0
+
+
+cdef void follow_trace() noexcept:
+    """A greenlet that goes on is traced if its thread is."""
+    syncless_follow_trace()
+
+
+cdef int on_trace(PyObject* thing, PyFrameObject* frame, int what, PyObject* argument) except -1:
+    if what == PyTrace_OPCODE:
+        return count_one(thing)
+    if what == PyTrace_CALL or what == PyTrace_LINE:        # a line: of a frame that was there before
+        (<object> <PyObject*> frame).f_trace_opcodes = True
+    return 0
+
+
+def _on_instruction(code, offset):
+    count_one(NULL)
+
+
+cdef int tool = -1                          # in sys.monitoring
+cdef Py_ssize_t monitored = 0               # limits that are on
+
+
+cdef int monitor(int step) except -1:
+    """Since Python 3.12, for all threads: on with the first limit, off with the last."""
+    global tool, monitored
+    monitoring = sys.monitoring
+    monitored += step
+    if monitored == 1 and step > 0:
+        free = [number for number in (4, 3, 1, 2, 0) if monitoring.get_tool(number) is None]
+        if not free:
+            monitored = 0
+            raise RuntimeError("bytecodes cannot be counted: all tools of sys.monitoring are in use")
+        tool = free[0]
+        monitoring.use_tool_id(tool, "syncless")
+        monitoring.register_callback(tool, monitoring.events.INSTRUCTION, _on_instruction)
+        monitoring.set_events(tool, monitoring.events.INSTRUCTION)
+    elif monitored == 0:
+        monitoring.set_events(tool, 0)
+        monitoring.register_callback(tool, monitoring.events.INSTRUCTION, None)
+        monitoring.free_tool_id(tool)
+    return 0
+
+
+cdef int prepare_stack(dict known) except -1:
+    """Fact: the interpreter prepares code for a new tool when a function is called, and what threads are just
+    running. Danger: a tasklet that had stopped before goes on in a loop that is never counted. Decision: its
+    functions are made ready here, which a change of their own events does. `known` holds those that are."""
+    if not BY_MONITORING:
+        return 0
+    monitoring = sys.monitoring
+    frame = <object> <PyObject*> PyEval_GetFrame() if PyEval_GetFrame() != NULL else None
+    while frame is not None:
+        code = frame.f_code
+        if id(code) not in known:
+            known[id(code)] = code
+            monitoring.set_local_events(tool, code, monitoring.events.INSTRUCTION)
+            monitoring.set_local_events(tool, code, 0)
+        frame = frame.f_back
+    return 0
