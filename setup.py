@@ -57,7 +57,7 @@ NATIVE = {
     "syncless._core.cpython.standins": [],  # built-in functions in the place of others
     "syncless.patches.native.pollobjects": [],  # what select.poll() watches
     "syncless.patches.native.threadends": [],  # what joins an OS thread is woken by its end
-    "syncless._core.deadlocks": [],  # who waits for whom
+    "syncless._core.wait.deadlocks": [],  # who waits for whom
     "syncless.stackless._thread": [],  # a Stackless program's run queue
     "syncless.stackless._tracing": [],  # trace and profile functions of a tasklet's own
     "syncless.stackless._tasklet": [],

@@ -7,6 +7,7 @@ web server.
 
 from queue import Empty, Full
 
+from syncless._core.calls.threads import run_in_thread
 from syncless._core.exits import TaskletExit, TaskletKilled
 from syncless._core.local import local
 from syncless._core.loop import current_loop, wait_readable, wait_writable
@@ -21,7 +22,6 @@ from syncless._core.tasklet import (
     tasklets,
     wake,
 )
-from syncless._core.threads import run_in_thread
 from syncless._core.timeout import Timeout, deadline
 from syncless._core.wait.queues import Channel, JoinableQueue, LifoQueue, PriorityQueue, Queue
 from syncless._core.wait.select import after, putting, readable, select, sending, writable

@@ -39,6 +39,10 @@ LAYERS = {
 }
 IMPORT = re.compile(r"^\s*(?:from\s+(syncless[\w.]*)\s+c?import|c?import\s+(syncless[\w.]*))", re.MULTILINE)
 
+IMPORT_FROM = re.compile(
+    r"^\s*(?:from\s+(syncless[\w.]*)\s+c?import\s+(\([^)]*\)|.*)|c?import\s+(syncless[\w.]*))", re.MULTILINE
+)
+
 
 def layer_of(module):
     return next(
@@ -64,6 +68,37 @@ def test_imports_point_one_way(path):
         assert other == layer or other in LAYERS[layer], (
             f"{module} imports {match[1] or match[2]}: {layer} must not know {other}"
         )
+
+
+# room of the engine -> the rooms that it may import besides itself; "engine": the files beside the rooms
+ROOMS = {
+    "cpython": set(),
+    "poll": set(),
+    "engine": {"cpython", "poll"},
+    "wait": {"cpython", "poll", "engine"},
+    "calls": {"cpython", "poll", "engine", "wait"},
+}
+
+
+def room_of(module):
+    room = module.removeprefix("syncless._core").lstrip(".").split(".")[0]
+    return room if room in ROOMS else "engine"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in SOURCES if (PACKAGE / "_core") in path.parents],
+    ids=lambda path: str(path.relative_to(PACKAGE)),
+)
+def test_rooms_of_the_engine_import_one_way(path):
+    module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    room = room_of(module)
+    for match in IMPORT_FROM.finditer(path.read_text()):
+        source = match[1] or match[3]
+        names = re.split(r"[\s,()]+", match[2] or "") if source == "syncless._core" else [""]
+        for name in filter(None, names) if source == "syncless._core" else names:
+            other = room_of(f"{source}.{name}")
+            assert other == room or other in ROOMS[room], f"{module} imports {source} {name}: {other}"
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))

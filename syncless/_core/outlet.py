@@ -4,7 +4,8 @@ never waits.
 Takes text, and gives it to the descriptor below a text file at once, as long as that takes it: so nothing is
 lost by a crash, and the order of lines is kept. When the descriptor takes no more, an OS thread goes on, and
 up to HELD bytes wait for it. Lines beyond are dropped, and their number is told when there is room again.
-Uses nothing of the engine: a master of workers writes through it, too.
+It uses nothing of the engine. It lies beside it because the engine reports errors through it, as the server and
+its master do.
 
 Fact: O_NONBLOCK belongs to the open file, which other processes share. Danger: setting it there breaks their
 writes; without it a pipe that looks ready blocks when another process fills it first. Decision: pipes and

@@ -16,8 +16,15 @@ from typing import Any
 from syncless._core.calls import messages, sockets
 from syncless._core.calls.files import is_slow
 from syncless._core.hooks import set_lookup
-from syncless.io.dns import getaddrinfo, getfqdn, gethostbyaddr, gethostbyname, gethostbyname_ex, getnameinfo
-from syncless.io.names import resolved
+from syncless.io.dns import (
+    getaddrinfo,
+    getfqdn,
+    gethostbyaddr,
+    gethostbyname,
+    gethostbyname_ex,
+    getnameinfo,
+    resolved,
+)
 
 __all__ = [*_stdlib.__all__, "socket"]
 

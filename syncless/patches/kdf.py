@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from syncless._core.calls.files import may_use_threads
-from syncless._core.threads import ThreadPool
+from syncless._core.calls.threads import ThreadPool
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from syncless._core.calls.files import may_use_threads
-from syncless._core.threads import Share
+from syncless._core.calls.threads import Share
 from syncless.patches.native import tlscalls
 from syncless.patches.registry import Patcher
 

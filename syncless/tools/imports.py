@@ -1,5 +1,5 @@
 """Changes to modules that may not have been imported yet, or not executed yet: they are made as soon as they
-are."""
+are. The patch uses this, and otherhubs.py, which the server uses without the patch."""
 
 from __future__ import annotations
 

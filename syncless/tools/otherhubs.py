@@ -2,7 +2,7 @@
 ours.
 
 Both hubs wait in C until their own greenlets are ready. While one runs, no tasklet of the thread does. Their
-import alone harms nobody.
+import alone harms nobody. Both the server and the patch ask for the warning.
 """
 
 from __future__ import annotations

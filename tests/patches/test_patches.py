@@ -342,7 +342,7 @@ def test_subinterpreters_are_left_alone():
         name = "_xxsubinterpreters" if sys.version_info < (3, 13) else "_interpreters"
     done = run_unchecked(
         f"""
-from syncless._core import threads
+from syncless._core.calls import threads
 threads.IDLE_SECONDS = 0.05
 from syncless.patches import patch_all
 patch_all()

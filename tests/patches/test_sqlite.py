@@ -149,7 +149,7 @@ def test_rows_are_those_of_sqlite3_unpatched(tmp_path):
 
 COUNT = """
     import sqlite3, syncless, threading
-    from syncless._core import threads
+    from syncless._core.calls import threads
     run, given = threads._many._run, []
     threads._many._run = lambda job: (given.append(job), run(job))[1]
     def threads_of(connection, *args):

@@ -15,7 +15,7 @@ from syncless._core.calls.filesystems cimport (
 from syncless._core.loop cimport may_park
 
 from syncless._core.calls.filesystems import forget_directories
-from syncless._core.threads import ThreadPool
+from syncless._core.calls.threads import ThreadPool
 
 cdef object fifos = ThreadPool(1024)  # the other end of a FIFO may itself wait for a thread of the usual pool
 

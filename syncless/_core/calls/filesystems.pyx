@@ -27,7 +27,7 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport monotonic_ns
 
-from syncless._core.threads import Share
+from syncless._core.calls.threads import Share
 
 cdef extern from *:
     """

@@ -32,7 +32,7 @@ from syncless._core.poll.now cimport has_failed, is_ready
 from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.scheduler cimport TIMED_OUT
 
-from syncless._core.threads import Share
+from syncless._core.calls.threads import Share
 
 cdef extern from "Python.h":
     int _PyBytes_Resize(PyObject** bytes, Py_ssize_t size) except -1

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
 from syncless._core.calls.sockets import is_numeric
-from syncless._core.threads import run_in_thread
+from syncless._core.calls.threads import run_in_thread
 from syncless.io.dns import wire
 from syncless.io.dns.local import families_here, is_known_here
 from syncless.io.dns.order import ordered
@@ -327,3 +327,9 @@ __all__ = [
     "query",
     "use",
 ]
+
+
+def resolved(sock: _stdlib.socket, address: Any) -> Any:
+    """The address with its host name replaced by a number, so that the C library asks no name server."""
+    found = getaddrinfo(address[0], None, sock.family, sock.type)  # the call itself checks the port
+    return (found[0][4][0], *address[1:])

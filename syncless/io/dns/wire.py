@@ -11,7 +11,7 @@ import socket
 import struct
 from typing import Any, NamedTuple
 
-from syncless._core.threads import run_in_thread
+from syncless._core.calls.threads import run_in_thread
 from syncless._core.wait.sync import Lock
 from syncless.io.dns.system import ResolvConf, options_of
 

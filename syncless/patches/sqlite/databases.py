@@ -7,7 +7,7 @@ import re
 import weakref
 from typing import Any
 
-from syncless._core.threads import Share
+from syncless._core.calls.threads import Share
 
 ENTERING = 8
 """Calls per database that may wait for the write lock at the same time."""

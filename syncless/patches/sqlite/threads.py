@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from syncless._core.threads import Share
+from syncless._core.calls.threads import Share
 from syncless.patches.sqlite.databases import Connection
 
 

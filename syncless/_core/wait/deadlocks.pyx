@@ -1,7 +1,7 @@
 """Who waits for whom: the tasklet that holds a lock, and the circles of tasklets that wait for one another.
 
-Takes: the live tasklets of all threads, as they are at one moment. Gives: answers to debug.py. Nothing of the
-engine knows of this.
+Takes: the live tasklets of all threads, as they are at one moment. Gives: answers to debug.py. Nothing else
+knows of this.
 """
 
 import threading
