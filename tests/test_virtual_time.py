@@ -3,6 +3,7 @@
 import queue
 import select
 import socket
+import subprocess
 import threading
 import time
 
@@ -79,9 +80,14 @@ def test_clock_never_goes_back_when_virtual_time_ends():
     assert between <= time.monotonic() < between + 60
 
 
+def test_clock_stands_still_while_a_child_process_lives():
+    with subprocess.Popen(["sleep", "0.1"]) as child:
+        assert child.wait(0.001) == 0
+
+
 @pytest.mark.parametrize("seconds", [0.01, 100])
 def test_clock_stands_still_while_a_thread_computes(seconds):
-    """The thread's half second of work is over before the tasklet's 0.01 seconds are."""
+    """The thread's tenth of a second of work is over before the tasklet's 0.01 seconds are."""
     told = []
 
     def compute():

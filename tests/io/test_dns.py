@@ -18,6 +18,8 @@ pytest.importorskip("dns", reason="dnspython is not installed")
 from tests.io.lookups import STREAM, addresses, compared_with_the_c_library, fails
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.virtual_time
+
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
 
@@ -154,6 +156,7 @@ def test_equal_lookups_at_the_same_time_share_a_query(server):
     assert len(server.asked) == 4
 
 
+@pytest.mark.virtual_time(False)  # another process
 def test_a_child_does_not_wait_for_a_query_of_its_parent(server):
     """Forked while a query is under way, it asks for itself."""
     asking = syncless.spawn(addresses, "slow.example", standard.AF_INET, STREAM)

@@ -14,6 +14,8 @@ from syncless import spawn
 from syncless._core.calls import descriptors
 from syncless.io import socket
 
+pytestmark = pytest.mark.virtual_time
+
 BLOB = bytes(range(256)) * 31250  # 8,000,000 bytes: more than any socket's buffers take
 PIECES = [BLOB[at : at + 200_000] for at in range(0, len(BLOB), 200_000)]
 

@@ -15,6 +15,8 @@ import syncless
 from syncless import sleep, spawn
 from syncless.io import socket
 
+pytestmark = pytest.mark.virtual_time
+
 
 @pytest.fixture
 def listener():

@@ -10,6 +10,8 @@ import pytest
 import syncless
 import syncless.stackless as stackless
 
+pytestmark = pytest.mark.virtual_time
+
 
 def test_balance_and_queue():
     channel = stackless.channel()

@@ -13,6 +13,8 @@ import syncless
 import syncless.stackless as stackless
 from syncless.io import socket
 
+pytestmark = pytest.mark.virtual_time
+
 
 def noting(log):
     """A function that notes its argument and its turns."""

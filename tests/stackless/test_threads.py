@@ -12,6 +12,8 @@ import syncless
 import syncless.stackless as stackless
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.virtual_time
+
 
 @contextlib.contextmanager
 def another_thread(prepare):

@@ -8,6 +8,8 @@ import pytest
 import syncless
 import syncless.stackless as stackless
 
+pytestmark = pytest.mark.virtual_time
+
 
 class Recorder:
     """A trace or profile function that notes the lines or calls of chosen functions, and in which tasklet

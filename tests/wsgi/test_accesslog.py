@@ -20,6 +20,8 @@ from syncless.io import socket
 from syncless.wsgi import Server
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.virtual_time
+
 COMBINED = re.compile(
     r"^127\.0\.0\.1 - - \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] "
     r'"(?P<request>[^"]*)" (?P<status>\d{3}|-) (?P<size>\d+|-) '
@@ -265,6 +267,7 @@ def test_a_log_that_cannot_be_reopened_goes_on_in_the_old_file(start, tmp_path, 
     assert "cannot be written" in capfd.readouterr().err
 
 
+@pytest.mark.virtual_time(False)  # another process
 def test_sigusr1_reopens_the_logs(tmp_path):
     (tmp_path / "logs.py").write_text("def app(e, s):\n    s('200 OK', [])\n    return [b'x']\n")
     command = [

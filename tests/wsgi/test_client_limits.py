@@ -8,6 +8,8 @@ import syncless
 from syncless.io import socket
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.virtual_time
+
 
 def hello(environ, start_response):
     start_response("200 OK", [])

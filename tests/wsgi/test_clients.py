@@ -14,6 +14,8 @@ import syncless
 from syncless.io import socket
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.virtual_time
+
 HELLO = b"Hello, World!"
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 

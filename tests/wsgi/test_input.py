@@ -9,6 +9,8 @@ import syncless
 from syncless.wsgi import BadRequest, BodyTimeout, BodyTooLarge, ClientGone
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.virtual_time
+
 BODY = b"line one\nline two\r\n\nlast without end"
 
 

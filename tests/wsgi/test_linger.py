@@ -10,6 +10,8 @@ import syncless
 from syncless.io import socket
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.virtual_time
+
 SIZE = 12_000_000  # bytes: more than the buffers of a connection hold
 
 

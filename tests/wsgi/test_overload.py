@@ -15,6 +15,8 @@ from syncless.io import socket
 from syncless.wsgi import ClientGone, RequestTimeout, client_gone, current_request, while_client_stays
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.virtual_time
+
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 

@@ -11,6 +11,8 @@ import syncless
 from syncless.io import files, socket
 from tests.wsgi.applications import HELLO, plain
 
+pytestmark = pytest.mark.virtual_time
+
 
 def test_the_shortest_answer(start):
     client = start.client(start(plain(HELLO)))

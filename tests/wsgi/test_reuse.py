@@ -11,6 +11,8 @@ from syncless.wsgi import Server
 from tests.waiting import eventually
 from tests.wsgi.conftest import Client
 
+pytestmark = pytest.mark.virtual_time
+
 
 def plain(environ):
     return {key: value for key, value in environ.items() if key != "wsgi.input"}

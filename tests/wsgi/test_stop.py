@@ -15,6 +15,8 @@ from syncless.io import socket
 from syncless.wsgi import Server
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.virtual_time
+
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 APP = """
@@ -185,6 +187,7 @@ def program(tmp_path):
         process.communicate()
 
 
+@pytest.mark.virtual_time(False)  # another process
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_gracefully(program, start, number):
     begin, begun = program
@@ -198,6 +201,7 @@ def test_a_signal_stops_gracefully(program, start, number):
     assert process.returncode == 0 and "stops: 1 request in flight\n" in out and err == ""
 
 
+@pytest.mark.virtual_time(False)  # another process
 def test_a_second_signal_means_now(program, start):
     begin, begun = program
     process, address = begin()
@@ -211,6 +215,7 @@ def test_a_second_signal_means_now(program, start):
     assert process.returncode == 0
 
 
+@pytest.mark.virtual_time(False)  # another process
 def test_a_killed_server_leaves_a_socket_file_that_the_next_one_removes(tmp_path, program):
     path = tmp_path / "socket"
     first = subprocess.Popen(

@@ -17,6 +17,8 @@ import pytest
 import syncless
 from syncless.wsgi import BadRequest, WebSocketClosed
 
+pytestmark = pytest.mark.virtual_time
+
 pytest.importorskip("wsproto", reason="WebSockets need wsproto: pip install 'syncless[websocket]'")
 client_library = pytest.importorskip(
     "websockets.sync.client", reason="the websockets library is the client: pip install websockets"
@@ -450,6 +452,7 @@ def browse(url):
     ), folder
 
 
+@pytest.mark.virtual_time(False)  # another process
 def test_a_real_browser(start):
     if BROWSER is None:
         pytest.skip("there is no Chromium on this machine")
