@@ -32,11 +32,19 @@ def limit(text: str) -> tuple[str, float]:
 
 
 def octal(text: str) -> int:
-    """A --unix-mode argument."""
+    """A --unix-mode or --umask argument."""
     try:
         return int(text, 8)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: write an octal number such as 660") from None
+        raise argparse.ArgumentTypeError(f"{text!r}: write an octal number such as 660 or 027") from None
+
+
+def hook(text: str) -> tuple[str, str]:
+    """A --hook argument, NAME=MODULE:FUNCTION."""
+    name, equals, function = text.partition("=")
+    if not equals or ":" not in function:
+        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=MODULE:FUNCTION")
+    return name, function
 
 
 def sni(text: str) -> tuple[str, str | tuple[str, str]]:
@@ -222,6 +230,21 @@ def _processes(group: Group) -> None:
         metavar="PATH",
         help="also reload when any file below this path changes; may be repeated",
     )
+    group.add_argument(
+        "-u",
+        "--user",
+        metavar="USER",
+        help="belong to this user once sockets and files are open (needs root)",
+    )
+    group.add_argument("-g", "--group", metavar="GROUP", help="and to this group (default: the user's)")
+    group.add_argument("-m", "--umask", type=octal, metavar="MASK", help="of files that are made, octal")
+    group.add_argument(
+        "--hook",
+        type=hook,
+        action="append",
+        metavar="NAME=MODULE:FUNCTION",
+        help="a function to call; NAME is on_start, post_fork, pre_request, post_request, pre_stop or worker_exit",
+    )
     group.add_argument("--pid", metavar="FILE", help="write the process ID to this file")
 
 
@@ -306,7 +329,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     sources: dict[str, str] = {}
     for layer, source in layers:
         for dest, value in layer.items():
-            added_up = dest in ("limit", "areas", "sni")  # whose items may come from several sources
+            added_up = dest in ("limit", "areas", "sni", "hook")  # whose items may come from several sources
             values[dest] = [*values.get(dest, ()), *value] if added_up else value
             sources[dest] = source
     options = argparse.Namespace(**{"check": False, "print_config": False, **values})

@@ -44,7 +44,7 @@ class Options:
 
     def __init__(self, parser: argparse.ArgumentParser):
         self._actions = {action.dest: action for action in parser._actions if action.dest not in COMMAND_ONLY}
-        tables = {"limit": "limits", "sni": "certificates", "areas": "patch"}
+        tables = {"limit": "limits", "sni": "certificates", "areas": "patch", "hook": "hooks"}
         self.names = [*(tables.get(dest, dest) for dest in self._actions), "logging"]
 
     def defaults(self) -> Values:
@@ -89,6 +89,8 @@ class Options:
         if name == "certificates":
             hosts = _table(value).items()
             return {"sni": [(host, tuple(one) if isinstance(one, list) else one) for host, one in hosts]}
+        if name == "hooks":
+            return {"hook": list(_table(value).items())}
         if name == "logging":
             return {"logging": dict(_table(value))}
         if name == "patch":
@@ -121,7 +123,7 @@ class Options:
             try:
                 if name.startswith("limit_"):
                     limits |= _limits({name.removeprefix("limit_"): _number(text)})
-                elif name not in self.names or name in ("limits", "certificates", "logging"):
+                elif name not in self.names or name in ("limits", "certificates", "hooks", "logging"):
                     known = [f"SYNCLESS_{known.upper()}" for known in self.names]
                     raise ConfigError(f"unknown variable {variable}{nearest(variable, known)}")
                 else:
@@ -205,8 +207,10 @@ def _is(kind: type, value: Any) -> Any:
 def _scalar(action: argparse.Action, value: Any) -> Any:
     if action.type is int:
         return _is(int, int(value) if isinstance(value, str) and value.isdecimal() else value)
-    if action.dest == "unix_mode" and isinstance(value, int):
+    if action.dest in ("unix_mode", "umask") and isinstance(value, int):
         return value
+    if action.dest in ("user", "group") and isinstance(value, int):
+        value = str(value)
     text = _is(str, value)
     if action.choices and text not in action.choices:
         raise ValueError(f"write {' or '.join(action.choices)}, not {text!r}")
@@ -225,7 +229,7 @@ def _leaves(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, A
 def show(values: Mapping[str, Any], sources: Mapping[str, str]) -> str:
     """The options as a syncless.toml, each with its source."""
     lines, tables = [], []
-    names = {"limit": "limits", "sni": "certificates", "areas": "patch"}
+    names = {"limit": "limits", "sni": "certificates", "areas": "patch", "hook": "hooks"}
     for dest, value in values.items():
         name, source = names.get(dest, dest), sources.get(dest, "default")
         if dest in names:

@@ -18,6 +18,9 @@ from syncless.http.addresses import systemd_fds
 from syncless.http.errorlog import configure
 from syncless.http.notices import flush
 from syncless.http.program.blocking import patch_process
+from syncless.http.program.hooks import HookFailed, Hooks
+from syncless.http.program.privileges import Privileges
+from syncless.http.program.titles import set_title
 from syncless.wsgi import (
     ApplicationFailed,
     ApplicationNotFound,
@@ -32,7 +35,8 @@ from syncless.wsgi import (
 def serve_command(arguments: list[str]) -> int:
     """Serves until a signal stops it. Returns the exit status."""
     options = parse(arguments)
-    here = options.check or not options.workers  # else the workers patch and import
+    becomes = options.user is not None or options.group is not None  # and imports then
+    here = options.check or not (options.workers or becomes)  # else the workers patch and import
     try:
         if options.chdir:
             os.chdir(options.chdir)
@@ -45,14 +49,13 @@ def serve_command(arguments: list[str]) -> int:
         if options.check:
             Server(application, **settings)
             configure(options.logging)
+            Hooks(dict(options.hook)).load_all()
+            Privileges.of(options.user, options.group)
             print(f"syncless: {options.application} can be served")
             return 0
-    except ApplicationFailed as error:
-        print(f"syncless: {options.application} raised an error:\n{error}", end="", file=sys.stderr)
-        return 2
-    except (ApplicationNotFound, TypeError, ValueError, OSError) as error:
-        print(f"syncless: {error}", file=sys.stderr)
-        return 2
+    except (ApplicationFailed, ApplicationNotFound, HookFailed, TypeError, ValueError, OSError) as error:
+        return _refuse(options.application, error)
+    set_title("master" if options.workers else "", options.application)
     run = functools.partial(
         serve,
         application,
@@ -62,6 +65,10 @@ def serve_command(arguments: list[str]) -> int:
         pid_file=options.pid,
         quiet=options.quiet,
         logging=options.logging,
+        hooks=dict(options.hook),
+        user=options.user,
+        group=options.group,
+        umask=options.umask,
         **settings,
     )
     try:
@@ -73,9 +80,8 @@ def serve_command(arguments: list[str]) -> int:
     except WorkersFailed as error:
         print(f"syncless: {error}", file=sys.stderr)
         return 3
-    except ValueError as error:
-        print(f"syncless: {error}", file=sys.stderr)
-        return 2
+    except (ApplicationFailed, ApplicationNotFound, HookFailed, ValueError) as error:
+        return _refuse(options.application, error)
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or error
         print(f"syncless: {what}", file=sys.stderr)
@@ -85,6 +91,15 @@ def serve_command(arguments: list[str]) -> int:
     finally:
         flush()
     return 0
+
+
+def _refuse(application: str, error: Exception) -> int:
+    """Says why it cannot be served; the exit status."""
+    if isinstance(error, ApplicationFailed):
+        print(f"syncless: {application} raised an error:\n{error}", end="", file=sys.stderr)
+    else:
+        print(f"syncless: {str(error).rstrip()}", file=sys.stderr)
+    return 2
 
 
 def settings_of(options: argparse.Namespace) -> dict[str, Any]:

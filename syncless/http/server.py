@@ -23,6 +23,7 @@ from syncless.http.application import Application
 from syncless.http.certificates import Certificates, Files, TLSSettings, make_certificates
 from syncless.http.limits import Limits
 from syncless.http.listener import Listener
+from syncless.http.program.hooks import Hook
 from syncless.http.program.running import run
 from syncless.http.serverlogs import Logs
 from syncless.http.sockets import Opened, SocketOptions, Sockets, owner_ids
@@ -131,17 +132,28 @@ class Server:
         """Answers the requests of a listener, whose socket has this address (getsockname())."""
         raise NotImplementedError
 
+    @staticmethod
+    def around(application: Any, before: Hook | None, after: Hook | None) -> Any:
+        """What `adapt` has given, with hooks that are called before and after each request."""
+        raise NotImplementedError
+
     # -- starting -----------------------------------------------------------------------------------------
 
-    def start(self: Self) -> Self:
-        """Binds and begins to accept. OSError, with the address in it, if that is not possible."""
+    def start(self: Self, bound: Callable[[], None] | None = None) -> Self:
+        """Binds, calls ``bound``, and begins to accept. OSError, with the address in it, if that is not
+        possible."""
         if self._places or self._stopping:
             raise RuntimeError("this server has been started already")
         watch_hubs()
         self.logs.open()
+        opened: Opened = []
         try:
             opened = self.sockets.open()
+            if bound is not None:
+                bound()
         except BaseException:
+            self.sockets.begin_no_more(opened)
+            self.sockets.close(opened)
             self.logs.close()
             raise
         for sock, tls in opened:
@@ -299,12 +311,11 @@ class Server:
         """Waits until the server has stopped."""
         self._stopped.wait()
 
-    def run(
-        self, *, quiet: bool = False, started: Callable[[], None] | None = None, worker: bool = False
-    ) -> None:
+    def run(self, *, quiet: bool = False, worker: bool = False, **moments: Callable[[], None] | None) -> None:
         """Starts, and serves until a signal says stop: what `serve` does in one process. A worker leaves
-        SIGINT to its master."""
-        run(self, quiet=quiet, started=started, worker=worker)
+        SIGINT to its master. ``moments``: functions to call when it has ``bound`` its sockets, has
+        ``started``, and begins ``stopping``."""
+        run(self, quiet=quiet, worker=worker, **moments)
 
     def __enter__(self: Self) -> Self:
         return self.start()

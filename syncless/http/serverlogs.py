@@ -38,6 +38,12 @@ class Logs:
     def access(self) -> AccessLog | None:
         return self._writer.log if self._writer else None
 
+    @property
+    def paths(self) -> list[str]:
+        """The files that it writes."""
+        logs = (self._access_log, self._error_log)
+        return [os.fspath(to) for to in logs if isinstance(to, (str, os.PathLike))]
+
     def open(self) -> None:
         """OSError if a file cannot be opened."""
         self.open_errors()

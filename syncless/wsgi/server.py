@@ -11,10 +11,12 @@ from syncless.http import server
 from syncless.http.application import Application
 from syncless.http.filewrapper import FileWrapper
 from syncless.http.program.blocking import Patch
+from syncless.http.program.hooks import Hook
 from syncless.http.program.serving import serve_until_stopped
 from syncless.http.wsgiapp import WSGIApplication
 from syncless.wsgi.adapt import as_wsgi
 from syncless.wsgi.client import client_gone
+from syncless.wsgi.requesthooks import Hooked
 from syncless.wsgi.websocket import websocket_maker
 
 
@@ -29,6 +31,10 @@ class Server(server.Server):
     @staticmethod
     def adapt(application: Any) -> Any:
         return as_wsgi(application)
+
+    @staticmethod
+    def around(application: Any, before: Hook | None, after: Hook | None) -> Any:
+        return Hooked(application, before, after)
 
     def application_at(self, address: Any) -> Application:
         return WSGIApplication(
@@ -71,6 +77,10 @@ def serve(
     preload: bool = False,
     pid_file: str | os.PathLike[str] | None = None,
     logging: Mapping[str, Any] | None = None,
+    hooks: Mapping[str, Hook | str] | None = None,
+    user: str | int | None = None,
+    group: str | int | None = None,
+    umask: int | None = None,
     **options: Any,
 ) -> None:
     """Serves the application until SIGTERM or SIGINT (or the tasklet is killed), then stops gracefully.
@@ -106,6 +116,11 @@ def serve(
     application is imported here, once, and not by each of them. ``pid_file``: has the number of this
     process while it serves. ``quiet``: print neither where it listens nor that the application blocks.
 
+    ``user``, ``group``: whom the process that serves belongs to once it has its sockets and files, if it was
+    root (with workers, the master stays root); then the application is imported by that user.
+    ``umask``: of files that it makes. ``hooks``: functions, or "module:function", to be called at some
+    moments: on_start, post_fork, pre_request, post_request, pre_stop, worker_exit (see docs/hooks.md).
+
     SIGUSR1 opens the log files anew; SIGHUP reads the certificates again, and with workers starts new
     ones, which import the application anew, before the old ones end. The first SIGTERM or SIGINT lets
     requests in flight end (Limits.stop_seconds), a second one interrupts them. OSError if it cannot
@@ -122,5 +137,9 @@ def serve(
         preload=preload,
         pid_file=pid_file,
         logging=logging,
+        hooks=hooks,
+        user=user,
+        group=group,
+        umask=umask,
         **options,
     )

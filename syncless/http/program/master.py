@@ -25,6 +25,7 @@ from syncless.http.notices import tell
 from syncless.http.program.banner import announce
 from syncless.http.program.blocking import Patch
 from syncless.http.program.forking import fork
+from syncless.http.program.preparing import Preparation, nothing_yet
 from syncless.http.program.running import LAST_CALL
 from syncless.http.program.sharing import SharedSockets
 from syncless.http.program.slot import BEAT, Slot, Worker
@@ -76,6 +77,7 @@ class Master:
         preload: bool,
         quiet: bool,
         patch: Patch = False,
+        preparation: Preparation | None = None,
         **options: Any,
     ):
         if workers < 1 or workers > CLOCKS // 4:
@@ -85,10 +87,11 @@ class Master:
         self.preloaded = preload
         self.quiet = quiet
         self.patch = patch
+        self.preparation = preparation or Preparation()
         self.options = options
         # made only to check the arguments, and for the sockets: it never starts
         pattern = server_type(
-            self.application if callable(self.application) else _nothing, host, port, **options
+            self.application if callable(self.application) else nothing_yet, host, port, **options
         )
         self.sockets = SharedSockets(pattern.sockets, bool(options.get("reuse_port")))
         self.logs = pattern.logs
@@ -115,6 +118,13 @@ class Master:
         self.logs.open_errors()
         try:
             self.sockets.open()
+            try:
+                self.preparation.make_files(self.logs)
+                self.preparation.hooks.call("on_start")
+            except BaseException:
+                self.sockets.begin_no_more()
+                self.sockets.close()
+                raise
             self._supervise()
         finally:
             self.logs.close_errors(hold=True)
@@ -202,12 +212,12 @@ class Master:
     def _starting(self) -> bool:
         return any(slot.current is None or slot.next is not None for slot in self.slots)
 
-    @staticmethod
-    def _reopen_error_log() -> None:
+    def _reopen_files(self) -> None:
         try:
             process_log().reopen()
+            self.preparation.make_files(self.logs)
         except OSError as error:
-            warn(f"cannot open the error log again, the old one stays: {error}")
+            warn(f"cannot open the log files again, the old ones stay: {error}")
 
     def _obey(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
@@ -238,7 +248,7 @@ class Master:
                     True  # those that are not ready, too: they may have imported what was there before
                 )
         elif number == signal.SIGUSR1:
-            self._reopen_error_log()
+            self._reopen_files()
             for worker in self._all():
                 if worker.ready:
                     worker.signal(signal.SIGUSR1)
@@ -383,6 +393,8 @@ class Master:
             application=self.application,
             options=self.options,
             patch=self.patch,
+            preparation=self.preparation,
+            number=self.slots.index(slot) + 1,
             speaks=not self.quiet and slot is self.slots[0],
             limits=self.limits,
             listeners=opened,
@@ -394,8 +406,3 @@ class Master:
         pipes = [worker.pipe for worker in self._all() if worker.pipe >= 0]
         pid, pipe = fork(work.run, HANDLED, [*self._wakers, *pipes])
         return Worker(pid, pipe, self.clocks, clock)
-
-
-def _nothing(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-    """Stands for an application that only the workers import."""
-    raise RuntimeError("the master serves nobody")

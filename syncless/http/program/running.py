@@ -30,7 +30,7 @@ class Serving(Protocol):
 
     @property
     def urls(self) -> list[str]: ...
-    def start(self) -> Any: ...
+    def start(self, bound: Callable[[], None] | None = None) -> Any: ...
     def stop(self, grace: float | None = None) -> None: ...
     def stop_after(self, last_call: float, grace: float | None = None) -> None: ...
     def hurry(self) -> None: ...
@@ -39,15 +39,24 @@ class Serving(Protocol):
     def reload_certificates(self) -> None: ...
 
 
-def run(server: Serving, *, quiet: bool, started: Callable[[], None] | None, worker: bool) -> None:
-    """Starts the server, calls ``started``, and serves until SIGTERM or SIGINT; a second one hurries the
-    stop. A ``worker`` leaves SIGINT and the service manager to its master."""
+def run(
+    server: Serving,
+    *,
+    quiet: bool,
+    worker: bool,
+    bound: Callable[[], None] | None = None,
+    started: Callable[[], None] | None = None,
+    stopping: Callable[[], None] | None = None,
+) -> None:
+    """Starts the server and serves until SIGTERM or SIGINT; a second one hurries the stop. A ``worker`` leaves
+    SIGINT and the service manager to its master. Calls ``bound`` when it has its sockets, ``started`` when it
+    serves, ``stopping`` when it begins to stop, while it still accepts."""
     asked = Event()
     hurry = Event()
     manager = ServiceManager({}) if worker else ServiceManager()
     with _obeying(server, asked, hurry, manager, worker):
         try:
-            server.start()
+            server.start(bound)
             with _beside(manager):
                 if started is not None:
                     started()
@@ -59,16 +68,22 @@ def run(server: Serving, *, quiet: bool, started: Callable[[], None] | None, wor
                 if not quiet:
                     active = server.census()["active"]
                     tell(f"syncless stops: {active} request{'' if active == 1 else 's'} in flight")
-                stopping = spawn(server.stop_after, LAST_CALL)
-                stopping.name = "graceful stop"
-                both: list[Waitable] = [stopping, hurry]
+                ending = spawn(_stop, server, stopping)
+                ending.name = "graceful stop"
+                both: list[Waitable] = [ending, hurry]
                 syncless.wait(both, count=1)
                 if hurry.is_set():
                     server.hurry()
-                stopping.join()
+                ending.join()
         except BaseException:
             server.stop(0)
             raise
+
+
+def _stop(server: Serving, stopping: Callable[[], None] | None) -> None:
+    if stopping is not None:
+        stopping()
+    server.stop_after(LAST_CALL)
 
 
 @contextmanager

@@ -21,8 +21,11 @@ from syncless._core.tasklet import sleep, spawn
 from syncless.http.addresses import Bind
 from syncless.http.limits import Limits
 from syncless.http.program.blocking import Patch, StallWarning, patch_process, warn_of_blocking_modules
+from syncless.http.program.hooks import HookFailed
 from syncless.http.program.loading import ApplicationFailed, ApplicationNotFound
+from syncless.http.program.preparing import Preparation
 from syncless.http.program.slot import BEAT, CANNOT_START, LONGEST_REASON, READY, REPLACE_ME
+from syncless.http.program.titles import set_title
 from syncless.http.server import Server
 
 
@@ -35,6 +38,9 @@ class Work:
     options: Mapping[str, Any]
     """For its Server."""
     patch: Patch
+    preparation: Preparation
+    number: int
+    """Its place among the workers, from 1."""
     speaks: bool
     """Whether it tells that the application blocks: one of them does, for all."""
     limits: Limits
@@ -52,6 +58,7 @@ class Work:
     def run(self, pipe: int) -> int:
         """Serves until SIGTERM, or until the master has ended, which hears of it through the pipe. Returns
         the exit status."""
+        set_title(f"worker {self.number}", self.application)
         faulthandler.enable()
         random.seed()
         binds = [Bind(secure, fd=listener.detach()) for listener, secure in self.listeners]
@@ -59,10 +66,12 @@ class Work:
             listener.close()  # one of the first has been detached
         try:
             patch_process(self.patch)
-            server = self.server_type(
-                self.application, **{**self.options, "bind": binds, "multiprocess": True}
+            options = {**self.options, "bind": binds, "multiprocess": True}
+            server = self.preparation.make_server(
+                lambda application: self.server_type(application, **options), self.application
             )
-        except (ApplicationNotFound, ApplicationFailed, OSError, TypeError, ValueError) as error:
+            self.preparation.take(server, "post_fork")
+        except (ApplicationNotFound, ApplicationFailed, HookFailed, OSError, TypeError, ValueError) as error:
             reason = (
                 f"{self.application} raised an error:\n{error}"
                 if isinstance(error, ApplicationFailed)
@@ -74,8 +83,14 @@ class Work:
             if self.speaks:
                 warn_of_blocking_modules()
             with StallWarning() if self.speaks else contextlib.nullcontext():
-                server.run(quiet=True, started=lambda: self._begin(server, pipe), worker=True)
+                server.run(
+                    quiet=True,
+                    worker=True,
+                    started=lambda: self._begin(server, pipe),
+                    stopping=lambda: self.preparation.hooks.call_at_end("pre_stop"),
+                )
         finally:
+            self.preparation.hooks.call_at_end("worker_exit")
             # as at the interpreter's end, for threads that are no daemons
             threading._shutdown()  # type: ignore[attr-defined]
             atexit._run_exitfuncs()

@@ -1,0 +1,54 @@
+"""What a process does between its start and its first request: privileges, hooks, and its application."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from syncless.http.program.hooks import Hooks
+from syncless.http.program.privileges import Privileges
+from syncless.http.server import Server
+from syncless.http.serverlogs import Logs
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """``hooks`` and ``privileges`` of `serve`."""
+
+    hooks: Hooks = field(default_factory=Hooks)
+    privileges: Privileges | None = None
+
+    def make_server(self, make: Callable[[Any], Server], application: Any) -> Server:
+        """A Server, by `make`, that gets its application by take(): code of users runs neither as root nor
+        before the hook."""
+        server = make(nothing_yet)
+        server.application = application
+        return server
+
+    def take(self, server: Server, hook: str) -> None:
+        """Drops the privileges, calls the hook, and has the application imported, if it is a name, and its
+        requests call their hooks. HookFailed, ValueError, and the errors of `load`."""
+        if self.privileges is not None:
+            self.make_files(server.logs)
+            self.privileges.drop()
+        self.hooks.call(hook)
+        try:
+            server.application = server.adapt(server.application)
+        except TypeError as error:
+            raise ValueError(str(error)) from None
+        before, after = self.hooks.for_request("pre_request"), self.hooks.for_request("post_request")
+        if before is not None or after is not None:
+            server.application = server.around(server.application, before, after)
+
+    def make_files(self, logs: Logs) -> None:
+        """Makes the log files, if they are to be somebody else's, who can open them then. OSError."""
+        if self.privileges is not None:
+            for path in logs.paths:
+                with open(path, "a"):
+                    self.privileges.own(path)
+
+
+def nothing_yet(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    """Stands for an application that is imported later."""
+    raise RuntimeError("the application has not been imported")

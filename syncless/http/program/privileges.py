@@ -1,0 +1,97 @@
+"""Privileges: another user and group for a process that was started as root, once it has what only root can get.
+
+Order matters: the supplementary groups and the group are changed while the process is still root, the user last, and
+of each the real, effective and saved id, so that nothing can take them back. `drop()` tries that and ends with an
+error if it could.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import pwd
+from dataclasses import dataclass
+
+
+class PrivilegesError(ValueError):
+    """The user or group cannot be had; the text names the option."""
+
+
+@dataclass(frozen=True)
+class Privileges:
+    """Who serves. None: whoever the process is already."""
+
+    uid: int | None = None
+    gid: int | None = None
+    name: str | None = None
+    """The user's name, whose supplementary groups the process gets."""
+
+    @classmethod
+    def of(cls, user: str | int | None, group: str | int | None) -> Privileges | None:
+        """Of a user and a group, by name or number; the user's own group if none is named. None if nothing is
+        to change. PrivilegesError."""
+        if user is None and group is None:
+            return None
+        uid, gid, name = _user(user)
+        if group is not None:
+            gid = _group(group)
+        if gid is None:
+            raise PrivilegesError(f"--user {user}: there is no such user, so name its group, too: --group")
+        wanted = cls(uid, gid, name)
+        if os.geteuid() != 0 and not wanted.held():
+            option = f"--user {user}" if uid not in (None, os.geteuid()) else f"--group {group}"
+            raise PrivilegesError(f"{option} needs root: this process belongs to user {os.geteuid()}")
+        return wanted
+
+    def held(self) -> bool:
+        """Whether the process is that user and group already."""
+        return self.uid in (None, os.geteuid()) and self.gid in (None, os.getegid())
+
+    def owner(self) -> str:
+        """USER:GROUP, of the UNIX sockets."""
+        return f"{'' if self.uid is None else self.uid}:{self.gid}"
+
+    def own(self, path: str | os.PathLike[str]) -> None:
+        """Gives them a file that root has made, so that it can be opened again after the drop."""
+        if os.geteuid() == 0:
+            os.chown(path, -1 if self.uid is None else self.uid, -1 if self.gid is None else self.gid)
+
+    def drop(self) -> None:
+        """Becomes that user and group, for good. OSError if the system refuses."""
+        if os.geteuid() != 0:
+            return  # of() has seen that nothing is to change
+        assert self.gid is not None
+        if self.name is not None:
+            os.initgroups(self.name, self.gid)
+        else:
+            os.setgroups([self.gid])
+        os.setresgid(self.gid, self.gid, self.gid)
+        if self.uid is None:
+            return
+        os.setresuid(self.uid, self.uid, self.uid)
+        if self.uid != 0:
+            with contextlib.suppress(PermissionError):
+                os.setuid(0)
+                raise PrivilegesError("the privileges of root could not be given up")
+
+
+def _user(user: str | int | None) -> tuple[int | None, int | None, str | None]:
+    if user is None:
+        return None, None, None
+    try:
+        found = pwd.getpwuid(int(user)) if str(user).isdecimal() else pwd.getpwnam(str(user))
+    except KeyError:
+        if str(user).isdecimal():
+            return int(user), None, None  # of a container, mostly
+        raise PrivilegesError(f"--user {user}: there is no such user") from None
+    return found.pw_uid, found.pw_gid, found.pw_name
+
+
+def _group(group: str | int) -> int:
+    if str(group).isdecimal():
+        return int(group)
+    try:
+        return grp.getgrnam(str(group)).gr_gid
+    except KeyError:
+        raise PrivilegesError(f"--group {group}: there is no such group") from None

@@ -1,0 +1,69 @@
+"""A WSGI application with functions that are called before and after each request (see program/hooks.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from syncless.http.filewrapper import FileWrapper
+
+Before = Callable[[dict[str, Any]], None]
+After = Callable[[dict[str, Any], "str | None"], None]
+
+
+class Hooked:
+    """Calls ``before(environ)``, the application, and ``after(environ, status)`` when its response is given."""
+
+    def __init__(self, application: Any, before: Before | None, after: After | None):
+        self.application = application
+        self.before = before
+        self.after = after
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if self.before is not None:
+            self.before(environ)
+        if self.after is None:
+            return self.application(environ, start_response)  # type: ignore[no-any-return]
+        after = self.after
+        statuses: list[str | None] = [None]
+
+        def start(status: str, *rest: Any) -> Any:
+            write = start_response(status, *rest)
+            statuses[0] = status
+            return write
+
+        try:
+            result = self.application(environ, start)
+        except BaseException:
+            after(environ, statuses[0])
+            raise
+        if result is None or isinstance(result, (list, tuple)):
+            after(environ, statuses[0])
+            return result  # type: ignore[return-value]
+        if type(result) is FileWrapper:  # the server sends its file by sendfile, and calls this at the end
+            close = getattr(result, "close", None)
+            result.close = lambda: _close(close, lambda: after(environ, statuses[0]))
+            return result
+        return Closing(result, lambda: after(environ, statuses[0]))
+
+
+class Closing:
+    """The body of a response; `done` is called when the server closes it."""
+
+    def __init__(self, body: Iterable[bytes], done: Callable[[], None]):
+        self._body = body
+        self._done = done
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._body)
+
+    def close(self) -> None:
+        _close(getattr(self._body, "close", None), self._done)
+
+
+def _close(close: Callable[[], None] | None, done: Callable[[], None]) -> None:
+    try:
+        if close is not None:
+            close()
+    finally:
+        done()

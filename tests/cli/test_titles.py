@@ -1,0 +1,41 @@
+"""What `ps` shows of the processes of the command."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.test_loading import HELLO, command, environment
+from tests.cli.test_patch import Served
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "hello.py").write_text(HELLO.replace('b"found"', "str(__import__('os').getpid()).encode()"))
+    return tmp_path
+
+
+def title(pid):
+    return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").decode()
+
+
+def test_processes_have_titles(folder):
+    pytest.importorskip(
+        "setproctitle", reason="setproctitle is not installed: pip install 'syncless[titles]'"
+    )
+    with Served(folder, command("hello:app", "--bind", "127.0.0.1:0", "--workers", "1")) as server:
+        assert title(server.get("/")) == "syncless: worker 1 hello:app"
+        assert title(server.process.pid) == "syncless: master hello:app"
+    with Served(folder, command("hello:app", "--bind", "127.0.0.1:0")) as server:
+        assert title(server.process.pid) == "syncless: hello:app"
+
+
+def test_titles_are_left_alone_without_the_package(folder):
+    program = (
+        "import sys; sys.modules['setproctitle'] = None\n"
+        "from syncless.http.program.titles import set_title; set_title('worker 1', 'hello:app')\n"
+        "print(open('/proc/self/cmdline').read().count('syncless: '))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True)
+    assert done.stdout == "1\n" and done.stderr == ""  # the program itself has it
