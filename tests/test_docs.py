@@ -9,6 +9,7 @@ import pytest
 import syncless
 import syncless.wsgi
 from syncless.http import accesslog
+from syncless.http.program.hooks import Hooks
 from syncless.io import socket
 from syncless.wsgi import Limits, Server
 
@@ -44,6 +45,10 @@ def test_an_example_runs(block, tmp_path, monkeypatch, capsys):
 
     def serve_once(app, *args, port=0, bind=None, **options):
         """In place of serve(): the same arguments, on free ports, for one request."""
+        hooks = Hooks(options.pop("hooks", None))
+        app = Server.around(
+            Server.adapt(app), hooks.for_request("pre_request"), hooks.for_request("post_request")
+        )
         bind = [re.sub(r":\d+$", ":0", text) for text in bind] if bind else None
         with Server(app, *args, port=0, bind=bind, **options) as server:
             if not server.certificates and not options.get("proxy_protocol"):

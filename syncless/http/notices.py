@@ -12,13 +12,25 @@ import sys
 
 from syncless._core.outlet import drain, standard
 
+NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
 
 def visible(text: str, keep: str = "") -> str:
     """The text with everything escaped that is not printable, but for the characters to keep: text of a
     client must neither begin a line of its own in a log nor move a terminal's cursor."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
+    return "".join(c if c.isprintable() or c in keep else _escape(c) for c in text)
+
+
+def _escape(c: str) -> str:
+    """As in a Python string. Without the codec, which may be impossible to import for another user."""
+    number = ord(c)
+    if c in NAMED:
+        return NAMED[c]
+    if number < 0x100:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
 def tell(text: str) -> None:

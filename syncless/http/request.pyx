@@ -249,7 +249,10 @@ cdef class Request(Response):
         return 0
 
     cdef int log_failure(self, BaseException error) except -1:
-        self.listener.error_log.error(f"Error in {self.name}:", error, self)
+        try:
+            self.listener.error_log.error(f"Error in {self.name}:", error, self)
+        except Exception:
+            pass                                    # the client gets its answer all the same
         return 0
 
     cdef int drain(self) except -1:
