@@ -68,12 +68,8 @@ NATIVE = {
         "syncless/http/head.c",
         "syncless/http/host.c",
     ],  # request heads and chunk lines, scanned without Python
-    "syncless.http.heads": [],  # request heads, read and remembered
-    "syncless.http.application": [],  # the seam between HTTP and what answers
-    "syncless.http.wsgiapp": [],  # a request for each head
-    "syncless.http.environ": [],  # head -> environ
+    "syncless.http.requestheads": [],  # request heads, read and remembered
     "syncless.http.body": [],  # a request body: its framing and its limits
-    "syncless.http.input": [],  # wsgi.input
     "syncless.http.loglines": [],  # a line for each response
     "syncless.http.deadlines": [],  # of connections, a list for each kind
     "syncless.http.buffers": [],  # memory for bytes: a pool and a budget
@@ -85,12 +81,17 @@ NATIVE = {
     "syncless.http.peer": [],  # receiving, sending, closing
     "syncless.http.greeting": [],  # PROXY header and handshake
     "syncless.http.linger": [],  # reading away what a client still sends
-    "syncless.http.response": [],  # what the application says -> bytes
-    "syncless.http.request": [],  # calls the application
+    "syncless.http.response": [],  # head and body -> bytes
+    "syncless.http.exchange": [],  # a request and its response
+    "syncless.http.application": [],  # the seam between HTTP and what answers
     "syncless.http.upgrade": [],  # a connection for another protocol
     "syncless.http.bodysource": [],  # a body's bytes
     "syncless.http.connection": [],  # the life of a connection
     "syncless.http.acceptor": [],  # new connections
+    "syncless.wsgi.environ": [],  # head -> environ
+    "syncless.wsgi.input": [],  # wsgi.input
+    "syncless.wsgi.request": [],  # calls the application
+    "syncless.wsgi.application": [],  # a request for each head
 }
 
 # build kind -> compiler flags

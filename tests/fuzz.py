@@ -379,10 +379,10 @@ class Fuzzer:
             (("forwarded",), "HTTP_FORWARDED"),
             (("x-forwarded-for",), "HTTP_X_FORWARDED_FOR"),
         ):
-            environ = {"REMOTE_ADDR": "10.0.0.1", "wsgi.url_scheme": "http", key: text}
-            Forwarding(Trust(["10.0.0.0/8"]), fields)(environ)
-            if environ["wsgi.url_scheme"] not in ("http", "https") or "\n" in environ["REMOTE_ADDR"]:
-                raise Violation(f"{key}: {text!r} made {environ}")
+            variables = {"REMOTE_ADDR": "10.0.0.1", key: text}
+            Forwarding(Trust(["10.0.0.0/8"]), fields)(variables)
+            if variables.get("HTTPS", "on") != "on" or "\n" in variables["REMOTE_ADDR"]:
+                raise Violation(f"{key}: {text!r} made {variables}")
 
     def run(self, seconds: float, say=print) -> int:
         """Fuzzes for so long. Returns the number of inputs; Violation, with the input, at the first that

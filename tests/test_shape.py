@@ -101,6 +101,22 @@ def test_rooms_of_the_engine_import_one_way(path):
             assert other == room or other in ROOMS[room], f"{module} imports {source} {name}: {other}"
 
 
+WSGI_WORDS = re.compile(r"\b(?<!os\.)environs?\b|\bstart_response\b|(?<!\.)\bwsgi\.|\bPEP 3333\b")
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(
+        path for path in (PACKAGE / "http").rglob("*") if path.suffix in (".py", ".pyx", ".pxd", ".c", ".h")
+    ),
+    ids=lambda path: str(path.relative_to(PACKAGE)),
+)
+def test_http_speaks_no_wsgi(path):
+    """Other kinds of application stand beside WSGI: only the package syncless.wsgi knows it."""
+    text = re.sub(r"tests/[\w/.]+", "", path.read_text())  # the places of tests
+    assert WSGI_WORDS.findall(text) == []
+
+
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
 def test_nothing_imports_its_own_package_inside_a_function(path):
     for function in ast.walk(ast.parse(path.read_text())):

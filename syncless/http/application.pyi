@@ -1,6 +1,6 @@
-from syncless.http.heads import Heads
+from syncless.http.requestheads import RequestHeads
 
 class Application:
-    heads: Heads
+    heads: RequestHeads
     def __init__(self, most: int = 0) -> None: ...
     def close(self) -> None: ...

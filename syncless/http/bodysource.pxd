@@ -1,11 +1,11 @@
 from syncless._core.scheduler cimport BaseTasklet
 from syncless.http.peer cimport Peer
-from syncless.http.request cimport Request
+from syncless.http.exchange cimport Exchange
 
 
 cdef class BodySource(Peer):
     cdef BaseTasklet reader     # parked for bytes of a body
-    cdef Request request        # the one that is queued or running
+    cdef Exchange request        # the one that is queued or running
 
     cdef int wait_readable(self) except -1
     cdef int check_pace(self) except -1

@@ -14,7 +14,7 @@ from syncless._core.loop cimport Loop, get_loop
 from syncless._core.poll.poller cimport READ
 from syncless.http.deadlines cimport BODY_DEADLINE, NO_DEADLINE, PING_DEADLINE
 from syncless.http.peer cimport Peer
-from syncless.http.request cimport Request
+from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
 
 from syncless.http.errors import BodyTimeout, ClientGone
@@ -64,7 +64,7 @@ cdef class BodySource(Peer):
     cdef int wait_readable(self) except -1:
         """Parks the tasklet that reads a body until bytes come; BodyTimeout, ClientGone."""
         cdef Loop loop = get_loop()
-        cdef Request request = self.request
+        cdef Exchange request = self.request
         cdef int64_t started
         if request is None or self.fd < 0:
             raise ClientGone("the connection is closed")

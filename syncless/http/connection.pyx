@@ -1,6 +1,6 @@
 """The life of a connection, in the loop and without a tasklet of its own:
 
-    accept -> read -> scan head -> Request (tasklet: environ, application, response) -> send -> next head, or
+    accept -> read -> scan head -> Exchange (tasklet: application, response) -> send -> next head, or
     close
 
     GREETING --- TLS is set up, the proxy has spoken ---> READING        both at once where the port is plain
@@ -38,7 +38,7 @@ from syncless.http.scanner cimport head
 from syncless.http.linger cimport begin_lingering, discard, may_linger
 from syncless.http.pace cimport forget_pace, may_wait
 from syncless.http.peer cimport Peer
-from syncless.http.request cimport Request
+from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
 from syncless.http.tls cimport READY, WANTS_READ, WANTS_WRITE
 
@@ -58,7 +58,7 @@ cdef enum:
     OUT_HIGH = 65536            # bytes waiting to be sent beyond which no further pipelined request is begun
 
 
-# its cycles with a Request end with the request; not being tracked makes it smaller and cheaper
+# its cycles with an Exchange end with the request; not being tracked makes it smaller and cheaper
 @cython.no_gc
 cdef class Connection(BodySource):
     # -- what the loop says --------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ cdef class Connection(BodySource):
 
     cdef int process(self, Loop loop) except -1:
         """Answers what has arrived, request after request."""
-        cdef Request request
+        cdef Exchange request
         cdef Listener listener = self.listener
         cdef int left = listener.limits.pipelined
         if self.closing and self.unread:
@@ -183,7 +183,7 @@ cdef class Connection(BodySource):
             self.answer(loop, request, False)
         return self.rest(loop)
 
-    cdef int answer(self, Loop loop, Request request, bint has_turn) except -1:
+    cdef int answer(self, Loop loop, Exchange request, bint has_turn) except -1:
         """Runs the request to its end. `has_turn`: it is counted already, because the one that made room for
         it handed its turn over."""
         cdef Listener listener = self.listener
@@ -199,14 +199,14 @@ cdef class Connection(BodySource):
             self.out_body = None
             return 0
         self.kept = True
-        if not request.keep_alive:
+        if not request.response.keep_alive:
             return self.close_when_sent(loop)
         self.unread = False
         if self.out.size or self.out_body is not None:
             listener.flusher.add(self)
         return 0
 
-    cdef int finish_request(self, Request request) except -1:
+    cdef int finish_request(self, Exchange request) except -1:
         """The request has ended, or will never begin."""
         self.request = request.peer = None
         if self.listener.slow and not self.sending:
@@ -224,8 +224,7 @@ cdef class Connection(BodySource):
         if Py_REFCNT(<PyObject*> request) == 1 and not has_weakrefs(<PyObject*> request):
             request._exception = None           # its traceback would keep the request's objects alive
             return (<Application> self.listener.application).take_back(request, -1 if self.phase == CLOSED else self.fd)
-        request.environ = None
-        return 0
+        return request.forget()
 
     cdef int queue_up(self, Loop loop) except -1:
         """The request waits for another one to end, or is told to come back later."""
@@ -239,11 +238,11 @@ cdef class Connection(BodySource):
 
     cdef int refuse_busy(self, Loop loop) except -1:
         """The client is told to come back later."""
-        cdef Request request = self.request
-        environ = request.environ
+        cdef Exchange request = self.request
+        variables = request.variables()
         self.unread = not request.body.finished
         self.finish_request(request)
-        return self.refuse(loop, 503, "Too many requests are at work.", environ)
+        return self.refuse(loop, 503, "Too many requests are at work.", variables)
 
     cdef int rest(self, Loop loop) except -1:
         """Nothing more to do now: waits for the client with the deadline that fits."""
@@ -258,11 +257,11 @@ cdef class Connection(BodySource):
                 self.listener.offer_room()
         return self.arm(loop, READ)
 
-    cdef Request next_request(self, Loop loop):
+    cdef Exchange next_request(self, Loop loop):
         """Reads until a head is complete; None when the client has to send more first, or is refused."""
         cdef head found
         cdef Listener listener = self.listener
-        cdef Request request
+        cdef Exchange request
         cdef char* data
         cdef char* borrowed
         cdef Py_ssize_t got
@@ -322,9 +321,9 @@ cdef class Connection(BodySource):
                 listener.buffers.scratch = borrowed
             return request
 
-    cdef Request begin_request(self, const char* data, head* found):
+    cdef Exchange begin_request(self, const char* data, head* found):
         """The application's exchange for a scanned head."""
-        cdef Request request = (<Application> self.listener.application).exchange(self, data, found)
+        cdef Exchange request = (<Application> self.listener.application).exchange(self, data, found)
         self.listener.deadlines.stop(&self.deadline)
         self.phase = RUNNING_APP
         self.busy = True
@@ -341,11 +340,11 @@ cdef class Connection(BodySource):
 
     # -- the end -------------------------------------------------------------------------------------------------------------
 
-    cdef int refuse(self, Loop loop, int status, str explanation=None, dict environ=None) except -1:
+    cdef int refuse(self, Loop loop, int status, str explanation=None, dict variables=None) except -1:
         """Answers what is no request, or one that will not be run, and closes."""
         cdef bytes answer
         body = f"{status} {REASONS[status]}\n{explanation or EXPLANATIONS[status]}\n"
-        shown = "" if environ is not None and environ.get("REQUEST_METHOD") == "HEAD" else body
+        shown = "" if variables is not None and variables.get("REQUEST_METHOD") == "HEAD" else body
         later = f"Retry-After: {self.listener.limits.retry_seconds:.0f}\r\n" if status == 503 else ""
         answer = (
             f"HTTP/1.1 {status} {REASONS[status]}\r\n".encode() + self.listener.response_heads.dates()
@@ -353,9 +352,9 @@ cdef class Connection(BodySource):
         )
         self.listener.buffers.append(&self.out, answer, len(answer))
         if self.listener.access_log is not None:
-            if environ is None:
-                environ = refused_request(self.first_bytes(REFUSED_BYTES), self.remote_addr)
-            self.listener.access_log.log(environ, f"{status} {REASONS[status]}", len(body), loop.now, None, None)
+            if variables is None:
+                variables = refused_request(self.first_bytes(REFUSED_BYTES), self.remote_addr)
+            self.listener.access_log.log(variables, f"{status} {REASONS[status]}", len(body), loop.now, None, None)
         return self.close_when_sent(loop)
 
     cdef int close_when_sent(self, Loop loop) except -1:

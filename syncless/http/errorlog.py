@@ -1,6 +1,6 @@
 """The error log: what went wrong, each entry with its time, process and level, and the request that it is about.
 
-Takes messages and exceptions of the server and its requests, and text of applications (``wsgi.errors``); gives lines
+Takes messages and exceptions of the server and its requests, and text of applications (as a text stream); gives lines
 to a stream, or records to the logger ``syncless.error`` where that has a handler. Text of clients is escaped, and
 only an entry's first line begins at the margin, so that nobody can forge one. Writing an entry never fails.
 """
@@ -30,7 +30,7 @@ FORMATS = ("text", "json")
 class ErrorLog:
     """Entries for a file, by its path, for a text stream, or for stderr (None). Writing to plain ones never waits.
 
-    It is a text stream itself: the `wsgi.errors` of applications, whose text goes on as it is, in JSON as an
+    It is a text stream itself, for applications, whose text goes on as it is, in JSON as an
     entry for each line.
     """
 

@@ -30,7 +30,7 @@ const char *const head_known_names[] = {
 enum { K_HOST, K_CONTENT_LENGTH, K_CONTENT_TYPE, K_TRANSFER_ENCODING, K_CONNECTION, K_EXPECT, K_UPGRADE };
 
 /* Fields of a request that have one value and are no lists (RFC 9110; Origin: RFC 6454, 7.3; WebSocket: RFC 6455, 11.3). Two of them joined
-   by a comma would be one that nobody has sent: a reader of the bytes may take the first, and one of the environ neither. Host and
+   by a comma would be one that nobody has sent: a reader of the bytes may take the first, and one of a joined value neither. Host and
    Content-Length: see framing_header(). */
 static const char *const single_names[] = {
     "authorization", "content-disposition", "content-location", "content-range", "content-type", "date", "from", "if-modified-since",

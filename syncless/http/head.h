@@ -21,7 +21,7 @@ struct head_header {
 };
 
 #define HEAD_UNKNOWN 0xFFFF
-#define HEAD_DROPPED 0xFFFE         /* the name has an underscore and would pass for another in the environ */
+#define HEAD_DROPPED 0xFFFE         /* the name has an underscore and would pass for another as a CGI variable */
 
 struct head {
     uint32_t method, method_size;

@@ -6,7 +6,7 @@ from syncless.http.body cimport ByteSource
 from syncless.http.buffers cimport Buffers
 from syncless.http.deadlines cimport DeadlineNode, Deadlines
 from syncless.http.flusher cimport Flusher
-from syncless.http.heads cimport Heads
+from syncless.http.requestheads cimport RequestHeads
 from syncless.http.limits cimport LimitValues
 from syncless.http.loglines cimport AccessLog
 from syncless.http.responseheads cimport ResponseHeads
@@ -34,7 +34,7 @@ cdef class Listener:
     cdef bint plain_http            # HTTP on a TLS port, told by its first byte
     cdef object trusted             # None, or called with an address: whether its PROXY header or fields count
     cdef bint proxy_protocol        # trusted peers begin with a PROXY header
-    cdef Heads heads                # the application's
+    cdef RequestHeads heads                # the application's
     cdef AccessLog access_log       # or None
     cdef readonly object error_log  # an ErrorLog
     cdef bint stopping

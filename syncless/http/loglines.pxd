@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 
 cdef enum Kind:
     LITERAL         # the key's bytes
-    VARIABLE        # of the environ
+    VARIABLE        # of the request: a CGI meta-variable (RFC 3875) or one of the application's
     REQUEST_LINE
     PATH
     QUERY           # with its question mark
@@ -39,7 +39,7 @@ cdef class AccessLog:
     cdef readonly object full           # Event: it is time to write
     cdef int64_t second             # of the present stamp
     cdef object stamp
-    cdef int log(self, dict environ, object status, int64_t sent, int64_t started, object headers, object request) except -1
+    cdef int log(self, dict variables, object status, int64_t sent, int64_t started, object headers, object request) except -1
     cdef int grow(self, size_t size) except -1
     cdef char* room_for(self, size_t size) except NULL
     cdef int put_char(self, char c) except -1
@@ -52,7 +52,7 @@ cdef class AccessLog:
     cdef int put_number(self, int64_t number) except -1
     cdef int put_none(self) except -1
     cdef Py_ssize_t put_good(self, object text, const char* good) except -1
-    cdef int put_variable(self, dict environ, object key) except -1
-    cdef int put_request(self, Kind kind, dict environ) except -1
-    cdef int put_atom(self, Atom* atom, dict environ, object status, int64_t sent, int64_t started, object headers, object request) except -1
+    cdef int put_variable(self, dict variables, object key) except -1
+    cdef int put_request(self, Kind kind, dict variables) except -1
+    cdef int put_atom(self, Atom* atom, dict variables, object status, int64_t sent, int64_t started, object headers, object request) except -1
     cdef object time_stamp(self)

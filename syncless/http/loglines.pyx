@@ -51,9 +51,9 @@ cdef str PROTOCOL = "SERVER_PROTOCOL"
 cdef str UNREAD_LINE = "syncless.unread_line"
 
 
-cdef str text_of(dict environ, str key):
-    """A value of the environ, which is the application's to change; None if there is none."""
-    cdef PyObject* value = PyDict_GetItemWithError(environ, key)
+cdef str text_of(dict variables, str key):
+    """A value, which an application may have changed; None if there is none."""
+    cdef PyObject* value = PyDict_GetItemWithError(variables, key)
     if value == NULL:
         return None
     return <str> value if type(<object> value) is str else str(<object> value)
@@ -91,7 +91,7 @@ cdef class AccessLog:
         PyMem_Free(self.atoms)
         PyMem_Free(self.data)
 
-    cdef int log(self, dict environ, object status, int64_t sent, int64_t started, object headers, object request) except -1:
+    cdef int log(self, dict variables, object status, int64_t sent, int64_t started, object headers, object request) except -1:
         cdef int _
         cdef Atom* atom = self.atoms
         cdef size_t before = self.size
@@ -103,9 +103,9 @@ cdef class AccessLog:
                 if atom.kind == LITERAL:
                     self.put_literal(atom)
                 elif atom.kind == VARIABLE:
-                    self.put_variable(environ, <object> atom.key)
+                    self.put_variable(variables, <object> atom.key)
                 else:
-                    self.put_atom(atom, environ, status, sent, started, headers, request)
+                    self.put_atom(atom, variables, status, sent, started, headers, request)
                 atom += 1
         except BaseException:
             self.size = before                  # no half a line
@@ -116,16 +116,16 @@ cdef class AccessLog:
             self.full.set()
         return 0
 
-    cdef int put_variable(self, dict environ, object key) except -1:
-        cdef PyObject* value = PyDict_GetItemWithError(environ, key)
+    cdef int put_variable(self, dict variables, object key) except -1:
+        cdef PyObject* value = PyDict_GetItemWithError(variables, key)
         return self.put_string(<object> value) if value != NULL else self.put_none()
 
     cdef int put_atom(
-        self, Atom* atom, dict environ, object status, int64_t sent, int64_t started, object headers, object request
+        self, Atom* atom, dict variables, object status, int64_t sent, int64_t started, object headers, object request
     ) except -1:
         key = <object> atom.key
         if atom.kind == REQUEST_LINE or atom.kind == PATH or atom.kind == QUERY:
-            return self.put_request(atom.kind, environ)
+            return self.put_request(atom.kind, variables)
         elif atom.kind == STATUS:
             if status is None:
                 return self.put_none()
@@ -152,27 +152,27 @@ cdef class AccessLog:
                 return self.put_string(field)
         return self.put_none()
 
-    cdef int put_request(self, Kind kind, dict environ) except -1:
+    cdef int put_request(self, Kind kind, dict variables) except -1:
         """Its line, path or query."""
-        cdef str query, method = text_of(environ, METHOD)
+        cdef str query, method = text_of(variables, METHOD)
         if method is None:                      # what came was none
-            return self.put_string(text_of(environ, UNREAD_LINE) if kind == REQUEST_LINE else None)
+            return self.put_string(text_of(variables, UNREAD_LINE) if kind == REQUEST_LINE else None)
         if self.json:
             self.put_char(c'"')
         if kind == REQUEST_LINE:
             self.put_url(method)
             self.put_char(c" ")
         if kind != QUERY:
-            self.put_url(text_of(environ, SCRIPT_NAME))
-            self.put_url(text_of(environ, PATH_INFO))
+            self.put_url(text_of(variables, SCRIPT_NAME))
+            self.put_url(text_of(variables, PATH_INFO))
         if kind != PATH:
-            query = text_of(environ, QUERY_STRING)
+            query = text_of(variables, QUERY_STRING)
             if query is not None and PyUnicode_GET_LENGTH(query):
                 self.put_char(c"?")
                 self.put_escaped(query)
         if kind == REQUEST_LINE:
             self.put_char(c" ")
-            self.put_url(text_of(environ, PROTOCOL))
+            self.put_url(text_of(variables, PROTOCOL))
         return self.put_char(c'"') if self.json else 0
 
     cdef object time_stamp(self):
@@ -309,11 +309,11 @@ cdef class AccessLog:
             self.room = 0
         return block
 
-    def measure(self, dict environ not None, str status, int sent, int times) -> bytes:
+    def measure(self, dict variables not None, str status, int sent, int times) -> bytes:
         """Logs the same response so many times and takes the lines: for tests and for finding out what a line
         costs."""
         cdef int _
         cdef int64_t now = monotonic_ns()
         for _ in range(times):
-            self.log(environ, status, sent, now, None, None)
+            self.log(variables, status, sent, now, None, None)
         return self.take()

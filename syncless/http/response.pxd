@@ -1,44 +1,57 @@
 from libc.stdint cimport int64_t
 
-from syncless._core.tasklet cimport Tasklet
 from syncless.http.buffers cimport Buffer
-from syncless.http.peer cimport Peer
 from syncless.http.listener cimport Listener
+from syncless.http.peer cimport Peer
 
 
-cdef class StartResponse:
-    cdef Response response
-    cdef Write write
+cdef enum Framing:      # how the client finds the end of the body
+    NO_BODY             # there is none
+    BY_LENGTH           # Content-Length
+    CHUNKED
+    BY_CLOSE            # the connection ends
 
 
-cdef class Write:
-    cdef Response response
-
-
-cdef class Response(Tasklet):
-    cdef Peer peer
+cdef class Response:
     cdef Listener listener
+    # the request that it answers
     cdef bint head_only             # HEAD
     cdef bint http_1_0
-    cdef bint keep_alive
-    # the response, as far as the application has told
-    cdef object status              # a str, or None
+    cdef bint keep_alive            # the connection can go on afterwards
+    # its head
+    cdef object status              # a str; None: there is no head yet
     cdef object headers             # the list given with it, where the access log wants some of it
     cdef int code
-    cdef Buffer head                # its head, but for what frames the body
-    cdef bytes recalled  # instead, with the empty line at its end, where it is that of the last response
-    cdef bint app_closes            # it has set Connection: close
-    # and as far as it is on its way
-    cdef bint committed             # the head is in the buffer or beyond
-    cdef bint bodiless              # HEAD, 1xx, 204, 205, 304
-    cdef bint chunked
-    cdef bint complete              # all of the body is in the buffer or beyond
-    cdef bint upgraded  # the connection speaks another protocol now: nothing is an HTTP response any more
+    cdef Buffer head                # but for the fields that frame the body
+    cdef bytes last_head            # instead, whole, where it is that of the last response
+    cdef bint closes                # it said Connection: close
+    cdef bint has_date, has_server  # its own
+    # what of it is on its way
+    cdef bint committed             # the head is in the connection's buffer or beyond
+    cdef bint complete              # all of the body is
+    cdef Framing framing
     cdef int64_t length             # Content-Length, or -1
-    cdef int64_t sent               # bytes of the body given to the buffer or beyond
+    cdef int64_t body_sent          # bytes given to the connection
 
-    cdef int accept_head(self, object status, object headers, object exc_info) except -1
-    cdef int commit(self, int64_t known_length) except -1
-    cdef int put(self, object data, bint last) except -1
-    cdef int end(self) except -1
-    cdef int send_wrapped_file(self, object wrapper) except -1
+    cdef void forget(self) noexcept
+    cdef int set_head(self, object status, list headers) except -1
+    cdef int commit(self, Peer peer, int64_t known_length) except -1
+    cdef int put(self, Peer peer, object data, bint last) except -1
+    cdef int put_file(self, Peer peer, int fd, int64_t offset, int64_t size) except -1
+    cdef int end(self, Peer peer) except -1
+
+    cdef int write_head(self, object status, list headers) except -1
+    cdef int add_header(self, object header_name, object header_value) except -1
+    cdef bint take_part_in_framing(self, int known, object value) except -1
+    cdef int add_dates(self) except -1
+
+
+cdef inline void begin_response(Response response, bint head_only, bint http_1_0, bint keep_alive) noexcept:
+    """A request is to be answered."""
+    response.head_only = head_only
+    response.http_1_0 = http_1_0
+    response.keep_alive = keep_alive
+    response.status = None
+    response.committed = response.complete = False
+    response.length = -1
+    response.body_sent = 0

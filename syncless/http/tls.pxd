@@ -15,7 +15,7 @@ cdef class TlsLayer:
     cdef bint at_work               # in OpenSSL: a finaliser that switched must not come back
     cdef bint closed                # and the descriptor may be somebody else's by the time that it does
     cdef bint said_goodbye
-    cdef readonly dict environ      # what the handshake adds to each environ
+    cdef readonly dict variables    # what the handshake adds to those of each request
     cdef int feed(self, const char* data, Py_ssize_t size) except -1
     cdef int handshake(self, int fd) except -2
     cdef Py_ssize_t receive(self, int fd, char* into, size_t room, bint peer_shutdown) except -2

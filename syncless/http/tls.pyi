@@ -1,5 +1,5 @@
 from ssl import SSLContext
 
 class TlsLayer:
-    environ: dict[str, str] | None
+    variables: dict[str, str] | None
     def __init__(self, context: SSLContext) -> None: ...

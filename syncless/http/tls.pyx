@@ -80,18 +80,17 @@ cdef class TlsLayer:
 
     cdef int describe(self) except -1:
         cipher = self.ssl.cipher()
-        self.environ = {
-            "wsgi.url_scheme": "https",
+        self.variables = {
             "HTTPS": "on",
             "SSL_PROTOCOL": self.ssl.version() or "",
             "SSL_CIPHER": cipher[0] if cipher else "",
         }
         certificate = self.ssl.getpeercert(True)
         if certificate is not None:
-            self.environ["SSL_CLIENT_CERT"] = ssl.DER_cert_to_PEM_cert(certificate)
+            self.variables["SSL_CLIENT_CERT"] = ssl.DER_cert_to_PEM_cert(certificate)
             verified = self.ssl.getpeercert()
-            self.environ["SSL_CLIENT_VERIFY"] = "SUCCESS" if verified else "GENEROUS"
-            self.environ["SSL_CLIENT_S_DN"] = ",".join(
+            self.variables["SSL_CLIENT_VERIFY"] = "SUCCESS" if verified else "GENEROUS"
+            self.variables["SSL_CLIENT_S_DN"] = ",".join(
                 f"{key}={value}" for names in (verified or {}).get("subject", ()) for key, value in names)
         return 0
 

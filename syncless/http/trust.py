@@ -1,7 +1,7 @@
 """Whom a server believes about the client behind it: proxies by address, and the header fields in which they
 speak of their clients.
 
-From everybody else those fields are removed before the application sees them (environ.pyx), because anybody
+From everybody else those fields are removed before the application sees them, because anybody
 can send them.
 """
 
@@ -125,7 +125,8 @@ def _elements(text: str) -> list[dict[str, str]] | None:
 
 
 class Forwarding:
-    """Called with the environ of a trusted peer's request: makes it say what the peer says of its client.
+    """Called with the CGI variables of a trusted peer's request: makes them say what the peer says of its
+    client.
 
     REMOTE_ADDR becomes the last address in the chain that is not itself a trusted proxy's; the scheme, host
     and port are those that go with it. Fields that are not among ``fields`` are removed: a proxy that does
@@ -142,39 +143,39 @@ class Forwarding:
             raise ValueError("either Forwarded or the X- fields: two sources could contradict one another")
         self._kept = {"HTTP_" + field.upper().replace("-", "_") for field in self.fields}
 
-    def __call__(self, environ: dict[str, Any]) -> None:
+    def __call__(self, variables: dict[str, Any]) -> None:
         for key in [
             key
-            for key in environ
+            for key in variables
             if key.startswith("HTTP_X_FORWARDED") or key in ("HTTP_FORWARDED", "HTTP_X_REAL_IP")
         ]:
             if key not in self._kept:
-                del environ[key]
-        if "HTTP_FORWARDED" in environ:
-            elements = _elements(environ["HTTP_FORWARDED"]) or []
-            place = self._client(environ, [element.get("for", "") for element in elements])
+                del variables[key]
+        if "HTTP_FORWARDED" in variables:
+            elements = _elements(variables["HTTP_FORWARDED"]) or []
+            place = self._client(variables, [element.get("for", "") for element in elements])
             if elements:
-                self._seen_as(environ, elements[place].get("proto"), elements[place].get("host"), None)
+                self._seen_as(variables, elements[place].get("proto"), elements[place].get("host"), None)
             return
         chain = [
             entry
-            for entry in environ.get("HTTP_X_FORWARDED_FOR", environ.get("HTTP_X_REAL_IP", "")).split(",")
+            for entry in variables.get("HTTP_X_FORWARDED_FOR", variables.get("HTTP_X_REAL_IP", "")).split(",")
             if entry.strip()
         ]
-        place = self._client(environ, chain) - len(chain)  # from the end
+        place = self._client(variables, chain) - len(chain)  # from the end
 
         def same_place(key: str) -> str | None:
-            values: list[str] = [value.strip() for value in environ.get(key, "").split(",")]
+            values: list[str] = [value.strip() for value in variables.get(key, "").split(",")]
             return values[place] if len(values) == len(chain) else values[-1]
 
         self._seen_as(
-            environ,
+            variables,
             same_place("HTTP_X_FORWARDED_PROTO"),
             same_place("HTTP_X_FORWARDED_HOST"),
             same_place("HTTP_X_FORWARDED_PORT"),
         )
 
-    def _client(self, environ: dict[str, Any], chain: list[str]) -> int:
+    def _client(self, variables: dict[str, Any], chain: list[str]) -> int:
         """Follows the chain from its end as long as it is trusted. Returns the place of the client in it."""
         place = len(chain) - 1
         for i in range(len(chain) - 1, -1, -1):
@@ -182,22 +183,21 @@ class Forwarding:
             if address is None:
                 break
             place = i
-            environ["REMOTE_ADDR"] = address
-            environ["REMOTE_PORT"] = ""
+            variables["REMOTE_ADDR"] = address
+            variables["REMOTE_PORT"] = ""
             if not self.trust(address):
                 break
         return place
 
     @staticmethod
-    def _seen_as(environ: dict[str, Any], proto: str | None, host: str | None, port: str | None) -> None:
+    def _seen_as(variables: dict[str, Any], proto: str | None, host: str | None, port: str | None) -> None:
         if proto and proto.lower() in ("http", "https", "ws", "wss"):
             secure = proto.lower() in ("https", "wss")
-            environ["wsgi.url_scheme"] = "https" if secure else "http"
             if secure:
-                environ["HTTPS"] = "on"
+                variables["HTTPS"] = "on"
             else:
-                environ.pop("HTTPS", None)
+                variables.pop("HTTPS", None)
         if host and HOST.fullmatch(host):
-            environ["HTTP_HOST"] = host
+            variables["HTTP_HOST"] = host
         if port and port.isdecimal() and len(port) <= 5:
-            environ["SERVER_PORT"] = port
+            variables["SERVER_PORT"] = port

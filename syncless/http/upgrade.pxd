@@ -1,7 +1,7 @@
 from syncless.http.peer cimport Peer
-from syncless.http.request cimport Request
+from syncless.http.exchange cimport Exchange
 
 
 cdef class Upgrade:
-    cdef readonly Request request
+    cdef readonly Exchange request
     cdef Peer peer(self)

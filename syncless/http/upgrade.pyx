@@ -3,7 +3,7 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
 from syncless.http.peer cimport Peer
-from syncless.http.request cimport Request
+from syncless.http.exchange cimport Exchange
 
 from syncless.http.errors import ClientGone
 
@@ -15,7 +15,7 @@ cdef class Upgrade:
     """Upgrade(request): begin() answers the request with 101; then read() and write() belong to the caller
     until the request ends."""
 
-    def __init__(self, Request request not None):
+    def __init__(self, Exchange request not None):
         self.request = request
 
     cdef Peer peer(self):
@@ -24,14 +24,14 @@ cdef class Upgrade:
         return self.request.peer
 
     def begin(self, bytes head not None) -> None:
-        """Sends the 101 response, whose bytes are given; from then on the application's WSGI response is
+        """Sends the 101 response, whose bytes are given; from then on the application's HTTP response is
         ignored."""
         cdef Peer peer = self.peer()
-        if self.request.committed:
+        if self.request.response.committed:
             raise RuntimeError("the response has begun already: the connection cannot be upgraded")
-        self.request.committed = self.request.upgraded = True
-        self.request.keep_alive = False
-        self.request.status = "101 Switching Protocols"
+        self.request.response.committed = self.request.upgraded = True
+        self.request.response.keep_alive = False
+        self.request.response.status = "101 Switching Protocols"
         peer.send_all(PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
 
     def read(self) -> bytes:
@@ -50,5 +50,5 @@ cdef class Upgrade:
     def write(self, bytes data not None) -> None:
         """Sends all of it, waiting while the client is slow. ClientGone."""
         cdef Peer peer = self.peer()
-        self.request.sent += PyBytes_GET_SIZE(data)
+        self.request.response.body_sent += PyBytes_GET_SIZE(data)
         peer.send_all(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from syncless._core.tasklet import current
-from syncless.http.request import Request
+from syncless.wsgi.request import Request
 
 
 def current_request() -> Request:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from syncless.http.filewrapper import FileWrapper
+from syncless.wsgi.filewrapper import FileWrapper
 
 Before = Callable[[dict[str, Any]], None]
 After = Callable[[dict[str, Any], "str | None"], None]

@@ -9,13 +9,13 @@ from typing import Any
 import syncless
 from syncless.http import server
 from syncless.http.application import Application
-from syncless.http.filewrapper import FileWrapper
 from syncless.http.program.blocking import Patch
 from syncless.http.program.hooks import Hook
 from syncless.http.program.serving import serve_until_stopped
-from syncless.http.wsgiapp import WSGIApplication
 from syncless.wsgi.adapt import as_wsgi
+from syncless.wsgi.application import WSGIApplication
 from syncless.wsgi.client import client_gone
+from syncless.wsgi.filewrapper import FileWrapper
 from syncless.wsgi.requesthooks import Hooked
 from syncless.wsgi.websocket import websocket_maker
 

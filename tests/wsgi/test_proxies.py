@@ -98,18 +98,18 @@ def test_a_trusted_peer_is_believed_what_it_sets_and_no_more(start):
     ],
 )
 def test_the_client_is_the_last_one_that_is_not_trusted(chain, client):
-    environ = {"REMOTE_ADDR": "10.0.0.1", "wsgi.url_scheme": "http", "HTTP_X_FORWARDED_FOR": chain}
-    Forwarding(Trust(["10.0.0.0/8"]))(environ)
-    assert environ["REMOTE_ADDR"] == client
+    variables = {"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": chain}
+    Forwarding(Trust(["10.0.0.0/8"]))(variables)
+    assert variables["REMOTE_ADDR"] == client
     quoted = ", ".join(f'for="{entry.strip()}"' for entry in chain.split(",") if entry.strip())
-    environ = {"REMOTE_ADDR": "10.0.0.1", "wsgi.url_scheme": "http", "HTTP_FORWARDED": quoted}
-    Forwarding(Trust(["10.0.0.0/8"]), ["forwarded"])(environ)
-    assert environ["REMOTE_ADDR"] == client
+    variables = {"REMOTE_ADDR": "10.0.0.1", "HTTP_FORWARDED": quoted}
+    Forwarding(Trust(["10.0.0.0/8"]), ["forwarded"])(variables)
+    assert variables["REMOTE_ADDR"] == client
 
 
 def test_scheme_host_and_port_are_those_of_the_same_proxy():
     fields = ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port")
-    environ = {
+    variables = {
         "REMOTE_ADDR": "10.0.0.1",
         "HTTPS": "on",
         "HTTP_X_FORWARDED_FOR": "6.6.6.6, 1.1.1.1, 10.0.0.2",
@@ -117,9 +117,9 @@ def test_scheme_host_and_port_are_those_of_the_same_proxy():
         "HTTP_X_FORWARDED_HOST": "www.example.org",
         "HTTP_X_FORWARDED_PORT": "8443",
     }
-    Forwarding(Trust(["10.0.0.0/8"]), fields)(environ)
-    assert environ["wsgi.url_scheme"] == "http" and "HTTPS" not in environ
-    assert environ["HTTP_HOST"] == "www.example.org" and environ["SERVER_PORT"] == "8443"
+    Forwarding(Trust(["10.0.0.0/8"]), fields)(variables)
+    assert "HTTPS" not in variables
+    assert variables["HTTP_HOST"] == "www.example.org" and variables["SERVER_PORT"] == "8443"
 
 
 def test_the_forwarded_field():
@@ -127,15 +127,18 @@ def test_the_forwarded_field():
     forwarding = Forwarding(Trust(["*"]), ["forwarded"])
 
     def after(value):
-        environ = {
+        variables = {
             "REMOTE_ADDR": "10.0.0.1",
-            "wsgi.url_scheme": "http",
             "HTTP_FORWARDED": value,
             "HTTP_X_FORWARDED_FOR": "6.6.6.6",
         }
-        forwarding(environ)
-        assert "HTTP_X_FORWARDED_FOR" not in environ
-        return environ["REMOTE_ADDR"], environ["wsgi.url_scheme"], environ.get("HTTP_HOST")
+        forwarding(variables)
+        assert "HTTP_X_FORWARDED_FOR" not in variables
+        return (
+            variables["REMOTE_ADDR"],
+            "https" if "HTTPS" in variables else "http",
+            variables.get("HTTP_HOST"),
+        )
 
     assert after('For="[2001:db8:cafe::17]:4711"') == ("2001:db8:cafe::17", "http", None)
     assert after("for=192.0.2.60;proto=https;by=203.0.113.43;host=a.example") == (

@@ -49,6 +49,6 @@ class Preparation:
                     self.privileges.own(path)
 
 
-def nothing_yet(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+def nothing_yet(*args: Any) -> Any:
     """Stands for an application that is imported later."""
     raise RuntimeError("the application has not been imported")

@@ -14,13 +14,13 @@ class ServiceManager:
     """Tells the one that NOTIFY_SOCKET names; does nothing where it is not set. Never waits, and never fails:
     the service goes on."""
 
-    def __init__(self, environ: Mapping[str, str] = os.environ):
-        self._path = environ.get("NOTIFY_SOCKET", "")
+    def __init__(self, variables: Mapping[str, str] = os.environ):
+        self._path = variables.get("NOTIFY_SOCKET", "")
         self.interval = 0.0
         """Seconds after which it wants to hear that the process is alive: half of WatchdogSec. 0: never."""
-        if self._path and environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid()):
+        if self._path and variables.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid()):
             with contextlib.suppress(ValueError):
-                self.interval = int(environ.get("WATCHDOG_USEC", "0")) / 2e6
+                self.interval = int(variables.get("WATCHDOG_USEC", "0")) / 2e6
         self._told_alive = 0.0
 
     def tell(self, *lines: str) -> None:

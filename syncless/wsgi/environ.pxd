@@ -1,10 +1,10 @@
-from syncless.http.heads cimport Heads
+from syncless.http.requestheads cimport RequestHeads
 from syncless.http.scanner cimport head
 
 
 cdef class EnvironMaker:
     cdef readonly dict template         # what is the same for every request of a server
-    cdef Heads heads                    # where copies of environs are kept
+    cdef RequestHeads heads                    # where copies of environs are kept
     cdef list keys                      # environ keys of the known names, by index
     cdef char forwarding[256]           # whether only a trusted peer may send the known name
     cdef list last                      # the last value of each known name: clients repeat themselves

@@ -15,7 +15,7 @@ cdef struct Memory:                     # the head of a connection's last reques
     long size                           # bytes of its fields; 0: none; negative: nothing is made of them yet
     long room                           # for so many of them
     int fd                              # its connection's
-    int index                           # in Heads.memories, made and spares
+    int index                           # in RequestHeads.memories, made and spares
     int minor
     char keep_alive
     long line_size                      # of the request line; 0: it was too long
@@ -24,7 +24,7 @@ cdef struct Memory:                     # the head of a connection's last reques
     char* bytes
 
 
-cdef class Heads:
+cdef class RequestHeads:
     cdef int most                       # memories there may be
     cdef int count                      # of them
     cdef int hand                       # the next that is looked at when one is wanted and there may be no more
@@ -48,5 +48,5 @@ cdef class Heads:
     cdef void remember_line(self, Memory* memory, const char* line, long size, head* found) noexcept
 
 
-cdef inline Memory* memory_of(Heads heads, int fd) noexcept:
+cdef inline Memory* memory_of(RequestHeads heads, int fd) noexcept:
     return heads.by_fd[fd] if fd < heads.fd_capacity else NULL

@@ -14,7 +14,7 @@ cdef class _Growing:                # a bytes object that grows with what is put
 
 
 cdef class Input:
-    cdef Body body                  # its own: a stream that the application keeps stays that of its request
+    cdef Body body                  # its own: a stream that an application keeps stays the one of its request
 
     cdef bytes take(self, int64_t size)
     cdef bytes take_line(self, int64_t limit)

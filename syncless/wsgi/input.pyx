@@ -76,8 +76,8 @@ cdef class _Growing:
 cdef class Input:
     """The stream of PEP 3333, with read(), readline(), readlines() and iteration."""
 
-    def __init__(self):
-        self.body = Body()
+    def __init__(self, Body body not None):
+        self.body = body
 
     cdef bytes take(self, int64_t size):
         """That many bytes, fewer at the end of the body; all that are left if it is negative."""

@@ -1,2 +1,2 @@
-class Heads:
+class RequestHeads:
     def __init__(self, most: int = 0) -> None: ...

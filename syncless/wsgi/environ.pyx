@@ -13,7 +13,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcmp
 
-from syncless.http.heads cimport Heads, Memory, memory_of
+from syncless.http.requestheads cimport RequestHeads, Memory, memory_of
 from syncless.http.scanner cimport HEAD_DROPPED, HEAD_UNKNOWN, head, head_header, head_limits, name_of
 
 cdef extern from "Python.h":
@@ -59,7 +59,7 @@ cdef inline int hex_digit(char c) noexcept:
 cdef class EnvironMaker:
     """make() gives a fresh environ: a copy of the template with what one request adds."""
 
-    def __init__(self, dict template not None, Heads heads not None):
+    def __init__(self, dict template not None, RequestHeads heads not None):
         cdef int i = 0
         self.heads = heads
         self.template = dict(template)
@@ -122,7 +122,7 @@ cdef class EnvironMaker:
         return path
 
     cdef dict make(self, const char* data, head* found, int fd, object remote_addr, int remote_port, bint trusted):
-        """The environ, without its wsgi.input, of a head that Heads.scan() found just now: no allocation may
+        """The environ, without its wsgi.input, of a head that RequestHeads.scan() found just now: no allocation may
         come between, because it may run a finaliser that switches to another connection."""
         cdef Memory* memory = memory_of(self.heads, fd)
         cdef int64_t claimed = memory.claimed if memory != NULL and memory.size < 0 else 0
@@ -194,7 +194,7 @@ cdef class EnvironMaker:
 
 def environ_of(dict template not None, bytes request not None) -> dict:
     """The environ of a request head, for tests."""
-    cdef Heads heads = Heads()
+    cdef RequestHeads heads = RequestHeads()
     cdef head found
     cdef head_limits limits
     cdef long n

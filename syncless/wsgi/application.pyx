@@ -1,29 +1,20 @@
-"""WSGIApplication: makes a Request with its environ of each head, or gives the last one again.
+"""WSGIApplication: makes a Request with its environ of each request head, or gives the last one again.
 
 A request whose head is the same to the last byte as the connection's last one gets the same environ once
 more, if nobody can tell: see Request.reusable(). It is asked once, when the last request has ended; nobody
 can reach the environ after that.
 """
 
-import sys
-
-from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
-from syncless._core.cpython.compat cimport dict_version
 from syncless.http.application cimport Application
-from syncless.http.environ cimport EnvironMaker
-from syncless.http.heads cimport Memory, memory_of
+from syncless.http.exchange cimport Exchange
 from syncless.http.peer cimport Peer
-from syncless.http.request cimport Request
+from syncless.http.requestheads cimport Memory, memory_of
 from syncless.http.scanner cimport head
 from syncless.http.upgrade cimport Upgrade
-
-cdef extern from "Python.h":
-    Py_ssize_t Py_REFCNT(PyObject* o)
-
-# the very object that is in the template: found without a comparison
-cdef str INPUT = sys.intern("wsgi.input")
+from syncless.wsgi.environ cimport EnvironMaker
+from syncless.wsgi.request cimport Request
 
 
 cdef class WSGIApplication(Application):
@@ -36,7 +27,7 @@ cdef class WSGIApplication(Application):
         self.forward = forward
         self.websocket = websocket
 
-    cdef Request exchange(self, Peer connection, const char* data, head* found):
+    cdef Exchange exchange(self, Peer connection, const char* data, head* found):
         cdef Memory* memory = memory_of(self.heads, connection.fd)
         cdef Request request = None
         if memory != NULL:
@@ -45,13 +36,7 @@ cdef class WSGIApplication(Application):
                 self.heads.spares[memory.index] = None
         if request is None or request.head_serial != self.heads.scanned:
             request = self.fill(request, connection, data, found)
-        request.peer = connection
-        request.head_only = found.method_size == 4 and data[found.method] == c"H" and data[found.method + 1] == c"E" \
-            and data[found.method + 2] == c"A" and data[found.method + 3] == c"D"
-        request.http_1_0 = found.minor == 0
-        request.keep_alive = found.keep_alive
-        request.body.begin(connection, found.content_length, found.chunked, found.expect_continue)
-        request.too_large = found.content_length > connection.listener.limits.body_bytes
+        request.begin(connection, data, found)
         if found.websocket and found.minor and self.websocket is not None:
             request.handler = self.websocket(Upgrade(request), request.environ)
             if request.handler is not None:
@@ -68,20 +53,18 @@ cdef class WSGIApplication(Application):
             self.spare = None
         if request is None:
             request = Request(connection.listener, self.call)
-        request.environ = None
-        if Py_REFCNT(<PyObject*> request.input) > 1:
-            request.renew_input()               # the application keeps the last one
-        environ[INPUT] = request.input
         if connection.layer is not None:
-            environ.update(connection.layer.environ)
+            environ.update(connection.layer.variables)
         if connection.trusted:
             self.forward(environ)
-        request.environ = environ
-        request.environ_version = dict_version(environ)
+        if connection.layer is not None or connection.trusted:
+            environ["wsgi.url_scheme"] = "https" if "HTTPS" in environ else "http"
+        request.fill(environ)
         request.head_serial = serial
         return request
 
-    cdef int take_back(self, Request request, int fd) except -1:
+    cdef int take_back(self, Exchange exchange, int fd) except -1:
+        cdef Request request = <Request> exchange
         cdef Memory* memory
         if fd >= 0 and request.head_serial:
             memory = memory_of(self.heads, fd)
@@ -89,8 +72,7 @@ cdef class WSGIApplication(Application):
                 self.heads.spares[memory.index] = request
                 return 0
         self.spare = request
-        request.environ = None
-        return 0
+        return request.forget()
 
     def close(self) -> None:
         """Lets go of what is kept for requests to come."""

@@ -1,11 +1,8 @@
-from collections.abc import Callable
-from typing import Any
-
+from syncless._core.tasklet import Tasklet
 from syncless.http.listener import Listener
-from syncless.http.response import Response
 
-class Request(Response):
-    def __init__(self, listener: Listener, call: Callable[..., Any]) -> None: ...
+class Exchange(Tasklet):
+    def __init__(self, listener: Listener) -> None: ...
     @property
     def client_gone(self) -> bool: ...
     @property

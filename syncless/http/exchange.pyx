@@ -1,35 +1,34 @@
-"""One request: calls the application and sees its response through, whatever goes wrong.
+"""Exchange: one request and its response, seen through to the end, whatever goes wrong.
 
-A Request is the tasklet in which its application runs. The leader calls it inline, so an application that
-never waits costs no switch. Takes an environ and an Input, gives bytes to its Peer, the connection as this
-file sees it. An error in mid-stream resets the connection: it must never look like a clean end.
+An Exchange is the tasklet in which an application answers. The leader calls it inline, so an application that
+never waits costs no switch. It has the Body of the request and the Response. What the application is called
+with is up to a kind of application (application.pyx), which defines respond(), variables() and forget(). An
+error in mid-stream resets the connection: it must never look like a clean end.
 """
 
 import os
 import re
 
-from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.contextvars cimport PyContext_New
-from cpython.list cimport PyList_GET_ITEM
 from cpython.object cimport PyObject, PyObject_Size
 from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_GET_ITEM
+from libc.stdint cimport int64_t
 
-from syncless._core.cpython.compat cimport dict_version, raised
+from syncless._core.cpython.compat cimport raised
 from syncless._core.loop cimport Loop, get_loop
 from syncless._core.poll.now cimport has_hung_up
 from syncless._core.poll.poller cimport READ
 from syncless._core.scheduler cimport Scheduler
-from syncless._core.tasklet cimport begin_anew, end_process
+from syncless._core.tasklet cimport Tasklet, begin_anew, end_process
 from syncless._core.timeout cimport Alarm
-from syncless.http.input cimport Input
-from syncless.http.response cimport Response, StartResponse, Write
+from syncless.http.body cimport Body
 from syncless.http.listener cimport Listener
+from syncless.http.peer cimport Peer
+from syncless.http.response cimport Response, begin_response
+from syncless.http.scanner cimport head
 
 from syncless._core.exits import TaskletExit
 from syncless.http.errors import EXPLANATIONS, REASONS, BodyTooLarge, ClientError, ClientGone, RequestTimeout
-from syncless.http.filewrapper import FileWrapper
-from syncless.http.notices import visible
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
@@ -49,31 +48,55 @@ def _begin_process():
 _begin_process()
 os.register_at_fork(after_in_child=_begin_process)
 
-# the result is negative if an exception is set
-ctypedef int (*Unchecked)(Request request) noexcept
-cdef Unchecked unchecked_respond = <Unchecked> Request.respond
-cdef Unchecked unchecked_in_time = <Unchecked> Request.respond_in_time
+ctypedef int (*Unchecked)(Exchange exchange) noexcept       # negative: an exception is set
+cdef Unchecked unchecked_within_limits = <Unchecked> Exchange.respond_within_limits
 
 
-cdef class Request(Response):
-    def __init__(self, Listener listener not None, call):
+cdef class Exchange(Tasklet):
+    """Exchange(listener): for one request after the other.
+
+    respond()    calls the application and gives what it answers to the response; negative if it raises (so
+                 that no line of this file is in the traceback)
+    variables()  the request as CGI meta-variables (RFC 3875, 4.1), for the access log
+    forget()     the request is over: nothing of what the client sent is kept
+    """
+
+    def __init__(self, Listener listener not None):
         self.listener = listener
-        self.call = call
-        self.renew_input()
-        self.renew_start()
+        self.response = Response(listener)
 
-    cdef int renew_start(self) except -1:
-        self.start = StartResponse()
-        self.start.write = Write()
-        self.start_response = self.start.start_response
+    cdef int respond(self) noexcept:
         return 0
 
-    cdef int renew_input(self) except -1:
-        self.input = Input()
-        self.body = self.input.body
-        self.body.max_bytes = self.listener.limits.body_bytes
-        self.body.chunk_line = self.listener.limits.chunk_line
-        self.body.trailers = self.listener.limits.trailer_bytes
+    cdef dict variables(self):
+        raise NotImplementedError
+
+    cdef int forget(self) except -1:
+        return 0
+
+    cdef Body new_body(self):
+        """A Body of its own, with the listener's limits."""
+        cdef Body body = Body()
+        body.max_bytes = self.listener.limits.body_bytes
+        body.chunk_line = self.listener.limits.chunk_line
+        body.trailers = self.listener.limits.trailer_bytes
+        self.body = body
+        return body
+
+    # -- its life ----------------------------------------------------------------------------------------------
+
+    cdef int begin(self, Peer connection, const char* data, head* found) except -1:
+        """It becomes the exchange for the head at `data`."""
+        self.peer = connection
+        begin_response(
+            self.response,
+            found.method_size == 4 and data[found.method] == c"H" and data[found.method + 1] == c"E"
+            and data[found.method + 2] == c"A" and data[found.method + 3] == c"D",
+            found.minor == 0, found.keep_alive)
+        self.body.begin(connection, found.content_length, found.chunked, found.expect_continue)
+        self.too_large = found.content_length > self.listener.limits.body_bytes
+        self.upgraded = self.interruptible = False
+        self.body_waited = self.body_received = self.own_id = 0
         return 0
 
     cdef int serve(self, Loop loop) except -1:
@@ -84,47 +107,41 @@ cdef class Request(Response):
             context = self.context = PyContext_New()
         begin_anew(self)
         self.started = loop.now
-        self.status = None
-        self.committed = self.bodiless = self.chunked = self.complete = self.upgraded = self.interruptible = False
-        self.length = -1
-        self.sent = self.body_waited = self.body_received = self.own_id = 0
-        if Py_REFCNT(<PyObject*> self.start_response) > 1 or Py_REFCNT(<PyObject*> self.start.write) > 1:
-            self.renew_start()                      # somebody keeps the last request's
-        self.start.response = self.start.write.response = self
         loop.adopt(self)
         return self.run_inline(loop)
 
     cdef PyObject* execute(self, Scheduler loop) noexcept:
         cdef int outcome
-        if self.listener.limits.request_seconds:
-            outcome = unchecked_in_time(self)
+        if self.too_large or self.listener.limits.request_seconds:
+            outcome = unchecked_within_limits(self)
         else:
-            outcome = unchecked_respond(self)
+            outcome = self.respond()
         if (
             outcome < 0 or self.upgraded or not self.body.finished or self.listener.access_log is not None
             or loop.orphan is self
         ):
             self.conclude(<Loop> loop, raised() if outcome < 0 else None)
-        self.start.response = self.start.write.response = None
-        if self.headers is not None:
-            self.headers = None
-        if self.recalled is not None:
-            self.recalled = None
-        if self.head.data != NULL:
-            self.listener.buffers.release(&self.head)
+        self.response.forget()
         Py_INCREF(None)
         return <PyObject*> None
 
     cdef int failed(self, Scheduler loop) except -1:
         return 0                                    # the client has been told
 
-    cdef int respond_in_time(self) except -1:
-        cdef Alarm alarm = Alarm(RequestTimeout(f"the request took longer than {self.listener.limits.request_seconds} s"))
-        alarm.start(self.listener.limits.request_seconds)
-        try:
-            return self.respond()
-        finally:
-            alarm.cancel()
+    cdef int respond_within_limits(self) except -1:
+        cdef double seconds = self.listener.limits.request_seconds
+        cdef Alarm alarm
+        cdef BaseException failure = None
+        if self.too_large:
+            raise BodyTooLarge(f"the body is larger than {self.listener.limits.body_bytes} bytes")
+        alarm = Alarm(RequestTimeout(f"the request took longer than {seconds} s"))
+        alarm.start(seconds)
+        if self.respond() < 0:
+            failure = raised()
+        alarm.cancel()
+        if failure is not None:
+            raise failure
+        return 0
 
     cdef int conclude(self, Loop loop, BaseException failure) except -1:
         """The application has done its part, or has failed: what is left of the request."""
@@ -138,76 +155,37 @@ cdef class Request(Response):
             if not self.body.finished and not self.peer.gone:
                 self.drain()
             if self.listener.access_log is not None:
-                self.listener.access_log.log(self.environ, self.status, self.sent, self.started, self.headers, self)
+                self.listener.access_log.log(
+                    self.variables(), self.response.status, self.response.body_sent, self.started,
+                    self.response.headers, self)
         except TaskletExit:
-            self.keep_alive = False                 # killed while the rest of the body was read away
+            self.response.keep_alive = False        # killed while the rest of the body was read away
         except BaseException as error:
-            self.keep_alive = False
+            self.response.keep_alive = False
             loop.report(self, error)
         self._exception = failure                   # until the object is used again
         return 0
 
-    cdef int respond(self) except -1:
-        cdef Py_ssize_t total
-        if self.too_large:
-            raise BodyTooLarge(f"the body is larger than {self.listener.limits.body_bytes} bytes")
-        result = self.call(self.environ, self.start_response)
-        if (type(result) is list or type(result) is tuple) and self.status is not None and not self.upgraded:
-            # no close(), and the length is known without a question
-            if not self.body.finished and not self.body.drainable(self.listener.limits.drain_bytes):
-                self.keep_alive = False             # the head says so
-            if len(result) == 1:
-                only = <object> (PyList_GET_ITEM(result, 0) if type(result) is list else PyTuple_GET_ITEM(result, 0))
-                if PyBytes_CheckExact(only):
-                    if not self.committed:
-                        self.commit(PyBytes_GET_SIZE(only))
-                    self.put(only, True)
-                    return self.end()
-            total = 0
-            for part in result:
-                if not isinstance(part, bytes):
-                    raise TypeError(f"the body must be bytes, not {type(part).__name__}")
-                total += PyBytes_GET_SIZE(part)
-            if not self.committed:
-                self.commit(total)
-            for part in result:
-                self.put(part, True)
-            return self.end()
-        try:
-            if self.upgraded:
-                return 0
-            if result is None:
-                raise TypeError("the application returned None; PEP 3333 wants an iterable of bytes")
-            if type(result) is FileWrapper and self.status is not None and not self.committed and self.send_wrapped_file(result):
-                return self.end()
-            for part in result:
-                self.put(part, False)
-            self.end()
-        finally:
-            close = getattr(result, "close", None)
-            if close is not None:
-                close()
-        return 0
-
-    # -- when it goes wrong --------------------------------------------------------------------------------------------------
+    # -- when it goes wrong ------------------------------------------------------------------------------------
 
     cdef int fail(self, Loop loop, BaseException error) except -1:
         """The application raised, or its response cannot be sent."""
         if isinstance(error, ClientGone) or self.peer.gone:
-            self.keep_alive = False
+            self.response.keep_alive = False
             return self.peer.abort()
         if isinstance(error, KeyboardInterrupt):
             loop.throw(loop.main, error)
         elif not isinstance(error, (ClientError, TaskletExit)):
             self.log_failure(error)
-        if self.complete:
+        if self.response.complete:
             return 0                                # the client has, or will have, all of it
-        self.keep_alive = False
-        if self.committed:
+        self.response.keep_alive = False
+        if self.response.committed:
             return self.peer.abort()
         if isinstance(error, ClientError):
-            return self.answer(error.status, error)
-        return self.answer(503 if isinstance(error, (TaskletExit, KeyboardInterrupt, RequestTimeout)) else 500, error)
+            return self.send_error_page(error.status, error)
+        stopped = isinstance(error, (TaskletExit, KeyboardInterrupt, RequestTimeout))
+        return self.send_error_page(503 if stopped else 500, error)
 
     cdef int end_in_child(self, BaseException failure) except -1:
         """The application has forked, and this is the child: the parent answers, and the process ends with
@@ -230,10 +208,10 @@ cdef class Request(Response):
             pass
         except BaseException as error:
             self.log_failure(error)
-        self.complete = True
+        self.response.complete = True
         return failure if isinstance(failure, KeyboardInterrupt) else None
 
-    cdef int answer(self, int status, BaseException error) except -1:
+    cdef int send_error_page(self, int status, BaseException error) except -1:
         """An answer of the server's own; the connection closes after it."""
         body = f"{status} {REASONS[status]}\n{EXPLANATIONS[status]}\n".encode()
         headers = [("Content-Type", "text/plain; charset=utf-8")]
@@ -241,11 +219,11 @@ cdef class Request(Response):
             headers += error.headers
         if status == 503:
             headers.append(("Retry-After", f"{self.listener.limits.retry_seconds:.0f}"))
-        self.accept_head(f"{status} {REASONS[status]}", headers, (None, error, None))
-        self.keep_alive = False
-        self.commit(len(body))
-        self.put(body, True)
-        self.complete = True
+        self.response.set_head(f"{status} {REASONS[status]}", headers)
+        self.response.keep_alive = False
+        self.response.commit(self.peer, len(body))
+        self.response.put(self.peer, body, True)
+        self.response.complete = True
         return 0
 
     cdef int log_failure(self, BaseException error) except -1:
@@ -258,22 +236,18 @@ cdef class Request(Response):
     cdef int drain(self) except -1:
         """Reads away what the application left of the body, up to a limit, so that the connection can be
         kept."""
-        if not self.keep_alive:
+        if not self.response.keep_alive:
             return 0
-        self.keep_alive = False
+        self.response.keep_alive = False
         if self.body.drainable(self.listener.limits.drain_bytes):
             self.listener.flusher.add(self.peer)
             try:
-                self.keep_alive = self.body.drain(self.listener.limits.drain_bytes)
+                self.response.keep_alive = self.body.drain(self.listener.limits.drain_bytes)
             except ClientError:
                 pass
         return 0
 
-    cdef bint reusable(self) noexcept:
-        """Whether the environ is as the application got it, and nobody has it or its input any more: the same
-        request could have it again."""
-        return Py_REFCNT(<PyObject*> self.environ) == 1 and dict_version(self.environ) == self.environ_version \
-            and Py_REFCNT(<PyObject*> self.input) == 2
+    # -- the client --------------------------------------------------------------------------------------------
 
     cdef bint left(self) noexcept:
         return self.peer is None or self.peer.gone or has_hung_up(self.peer.fd)
@@ -294,14 +268,16 @@ cdef class Request(Response):
             if self.left():
                 raise ClientGone("the client has left")
 
-    # -- what logs say of it -------------------------------------------------------------------------------------------------
+    # -- what logs say of it -----------------------------------------------------------------------------------
 
     @property
     def id(self) -> str:
         """What a trusted proxy calls it (X-Request-ID), or a name of our own, unique among all processes. It
         is made when somebody asks."""
         global last_id
-        given = self.environ.get("HTTP_X_REQUEST_ID") if self.peer is not None and self.peer.trusted else None
+        given = None
+        if self.peer is not None and self.peer.trusted:
+            given = self.variables().get("HTTP_X_REQUEST_ID")
         if given is not None and GIVEN_ID.fullmatch(given):
             return given
         if self.own_id == 0:
@@ -312,17 +288,12 @@ cdef class Request(Response):
     @property
     def client(self) -> str:
         """The client's address; - for a UNIX socket."""
-        return self.environ.get("REMOTE_ADDR") or "-"
+        return self.variables().get("REMOTE_ADDR") or "-"
 
     @property
     def ending(self) -> str:
         """How its response ended (Apache's %X): X if it was cut off, + if the connection is kept, - if it is
         closed."""
-        if not self.complete or self.peer.gone:
+        if not self.response.complete or self.peer.gone:
             return "X"
-        return "+" if self.keep_alive else "-"
-
-    cdef str label(self):
-        if self.environ is None:
-            return "request"
-        return visible(f"{self.environ.get('REQUEST_METHOD')} {self.environ.get('PATH_INFO')}")
+        return "+" if self.response.keep_alive else "-"

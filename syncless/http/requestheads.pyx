@@ -1,4 +1,4 @@
-"""Heads: reads request heads, and remembers the last one of each connection that has been used before.
+"""RequestHeads: reads request heads, and remembers the last one of each connection that has been used before.
 
 Takes bytes, gives what the scanner found (head.h). A client sends the same fields with each request of a
 connection, whatever it asks for: comparing them with the last ones is faster than reading them again. Keeps
@@ -17,8 +17,8 @@ cdef enum:
     SILENT = 1000000000         # ns after which a connection's memory may be another's
 
 
-cdef class Heads:
-    """Heads(most): remembers the heads of that many connections."""
+cdef class RequestHeads:
+    """RequestHeads(most): remembers the heads of that many connections."""
 
     def __init__(self, int most=0):
         self.loop = get_loop()

@@ -1,0 +1,45 @@
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
+
+from syncless._core.loop cimport Loop
+from syncless._core.tasklet cimport Tasklet
+from syncless.http.body cimport Body
+from syncless.http.listener cimport Listener
+from syncless.http.peer cimport Peer
+from syncless.http.response cimport Response
+from syncless.http.scanner cimport head
+
+
+cdef class Exchange(Tasklet):
+    cdef Listener listener
+    cdef Peer peer                  # the connection, while the request is queued or running
+    cdef Response response
+    cdef Body body                  # of the request
+    cdef int64_t head_serial        # of which remembered head it came, or 0
+    cdef bint too_large             # the request says that its body is larger than allowed
+    cdef bint upgraded              # the connection speaks another protocol now: nothing is HTTP any more
+    cdef object handler             # of that protocol, if the client asks for one
+    cdef bint interruptible         # ClientGone is raised in it when the client leaves
+    cdef int64_t started            # ns
+    cdef int64_t own_id             # 0: nobody has asked for it
+    cdef int64_t body_waited        # ns that it has waited for its body
+    cdef int64_t body_received      # bytes that came meanwhile
+
+    # what a kind of application defines
+    cdef int respond(self) noexcept
+    cdef dict variables(self)
+    cdef int forget(self) except -1
+
+    cdef int begin(self, Peer connection, const char* data, head* found) except -1
+    cdef int serve(self, Loop loop) except -1
+    cdef Body new_body(self)
+    cdef bint left(self) noexcept
+
+    cdef int respond_within_limits(self) except -1
+    cdef int conclude(self, Loop loop, BaseException failure) except -1
+    cdef int fail(self, Loop loop, BaseException error) except -1
+    cdef int end_in_child(self, BaseException failure) except -1
+    cdef BaseException end_upgrade(self, BaseException failure)
+    cdef int send_error_page(self, int status, BaseException error) except -1
+    cdef int drain(self) except -1
+    cdef int log_failure(self, BaseException error) except -1
