@@ -1,4 +1,4 @@
-"""RLock, BoundedSemaphore, Condition and Barrier: threading's, for tasklets, also of several OS threads."""
+"""RLock, BoundedSemaphore, Condition and Barrier of threading, for tasklets in one or several OS threads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RLock:
         return True
 
     def release(self) -> None:
-        """RuntimeError if it is not the running tasklet's."""
+        """RuntimeError if the running tasklet does not hold it."""
         if self._owner is not current() or not self._count:
             raise RuntimeError("cannot release un-acquired lock")
         self._count -= 1
@@ -67,14 +67,14 @@ class RLock:
 
 
 class BoundedSemaphore(Semaphore):
-    """A Semaphore that is never given more units than it had at first (threading.BoundedSemaphore)."""
+    """A Semaphore that never has more units than at first (threading.BoundedSemaphore)."""
 
     def __init__(self, value: int = 1):
         super().__init__(value)
         self._initial = value
 
     def release(self, n: int = 1) -> None:
-        """ValueError if it would have too many."""
+        """ValueError if it would have too many units."""
         if self.value + n > self._initial:
             raise ValueError("Semaphore released too many times")
         super().release(n)
@@ -86,8 +86,8 @@ class BoundedSemaphore(Semaphore):
 
 
 class Condition:
-    """Tasklets that hold a lock wait until another tells them to look again (threading.Condition). Without a
-    lock it makes an RLock."""
+    """Tasklets wait until another notifies them to check again (threading.Condition). Without a lock it makes
+    an RLock."""
 
     def __init__(self, lock: Any = None):
         self._lock = RLock() if lock is None else lock
@@ -107,11 +107,11 @@ class Condition:
         return bool(self._lock.locked())
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Lets go of the lock, waits for notify() at most `timeout` seconds, and takes the lock again. False
-        when the time is over.
+        """Releases the lock, waits for notify() at most `timeout` seconds, and reacquires the lock. False if
+        the time is over.
 
-        Who is interrupted has the lock again when the exception is raised; if it was notified, the next is in
-        its place.
+        An interrupted tasklet holds the lock again when the exception is raised. If it had been notified, the
+        next waiter is notified instead.
         """
         if not self._owned():
             raise RuntimeError("cannot wait on un-acquired lock")
@@ -147,7 +147,7 @@ class Condition:
             self._lock.acquire()
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
-        """Waits until predicate() is true, at most `timeout` seconds in all. Returns what it gave last."""
+        """Waits until predicate() is true, at most `timeout` seconds in all. Returns its last result."""
         until = None if timeout is None else time.monotonic() + timeout
         while not (result := predicate()):
             left = None if until is None else until - time.monotonic()
@@ -157,7 +157,7 @@ class Condition:
         return result
 
     def notify(self, n: int = 1) -> None:
-        """Lets up to `n` of those who wait look again, the first first."""
+        """Wakes up to `n` waiters, the longest waiter first."""
         if not self._owned():
             raise RuntimeError("cannot notify on un-acquired lock")
         with contextlib.suppress(

@@ -14,11 +14,11 @@ from syncless.tools.waiting import join_all
 
 
 class _Stop(BaseException):
-    """Ends the block of a group one of whose children has failed."""
+    """Ends the block of a group when one of its children has failed."""
 
 
 class TaskGroup:
-    """The block ends when all that were spawned in it have ended::
+    """The block ends when all tasklets spawned in it have ended::
 
         with TaskGroup() as group:
             group.spawn(fetch, "one")
@@ -46,7 +46,7 @@ class TaskGroup:
     def spawn(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Tasklet:
         """function(*args, **kwargs) in a child. RuntimeError outside the block."""
         if not self._open:
-            raise RuntimeError("the block of this TaskGroup does not run")
+            raise RuntimeError("the block of this TaskGroup is not running")
         child = spawn(self._run, function, args, kwargs)
         self._children[child] = False
         child.add_done_callback(self._ended)

@@ -1,4 +1,4 @@
-"""Pool: at most so many tasklets at a time."""
+"""Pool: a bounded number of tasklets at a time."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ T = TypeVar("T")
 
 
 class Pool:
-    """Pool(size): runs functions in tasklets, `size` of them at a time. spawn() and the others wait when
-    there is no room."""
+    """Pool(size): runs functions in at most `size` tasklets at a time. spawn() and the other methods wait
+    while the pool is full."""
 
     def __init__(self, size: int):
         if size < 1:
-            raise ValueError(f"a pool needs room for one tasklet at least, not {size}")
+            raise ValueError(f"size must be at least 1, not {size}")
         self.size = size
         self._room = Semaphore(size)
         self._tasklets: dict[Tasklet, None] = {}
 
     def spawn(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Tasklet:
-        """function(*args, **kwargs) in a tasklet of the pool; waits for room first."""
+        """Calls function(*args, **kwargs) in a tasklet of the pool. Waits while the pool is full."""
         self._room.acquire()
         try:
             tasklet = spawn(function, *args, **kwargs)
@@ -44,8 +44,8 @@ class Pool:
         self._room.release()
 
     def apply(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """function(*args, **kwargs) in a tasklet of the pool; returns what it returns, raises what it
-        raises."""
+        """Calls function(*args, **kwargs) in a tasklet of the pool, and returns its result or raises its
+        exception."""
         return self.spawn(function, *args, **kwargs).result()  # type: ignore[no-any-return]
 
     def map(self, function: Callable[..., T], *iterables: Iterable[Any]) -> list[T]:
@@ -68,7 +68,7 @@ class Pool:
         return results
 
     def _work(self, work: Callable[[], None], items: int) -> None:
-        """Runs it in as many tasklets as there is room and work for, until all have ended."""
+        """Runs it in as many tasklets as the pool and the work allow, until all have ended."""
         failed: list[BaseException] = []
 
         def quietly() -> None:
@@ -101,7 +101,7 @@ class Pool:
             raise failed[0]
 
     def imap(self, function: Callable[..., T], *iterables: Iterable[Any]) -> Iterator[T]:
-        """As map(), but the results come one by one, in order, while the later ones are made."""
+        """Like map(), but yields the results one by one, in order, while later ones are computed."""
         waiting: dict[int, T] = {}
         wanted = 0
         for number, value in self._each(function, iterables):
@@ -111,7 +111,7 @@ class Pool:
                 wanted += 1
 
     def imap_unordered(self, function: Callable[..., T], *iterables: Iterable[Any]) -> Iterator[T]:
-        """As imap(), in the order in which they are made."""
+        """Like imap(), but in the order in which the results are ready."""
         for _, value in self._each(function, iterables):
             yield value
 
