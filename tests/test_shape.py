@@ -81,6 +81,8 @@ ROOMS = {
 
 
 def room_of(module):
+    if module.startswith("syncless._core.wait.waitqueue"):
+        return "engine"  # tasklets and the loop have wait queues, too
     room = module.removeprefix("syncless._core").lstrip(".").split(".")[0]
     return room if room in ROOMS else "engine"
 
