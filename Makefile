@@ -8,7 +8,7 @@ BIND ?= 127.0.0.1:8000
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet
 NATIVE := $(shell find syncless -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h')
 
-.PHONY: help serve test lint bench bench-core clean fidelity fuzz sanitize soak
+.PHONY: help serve test test-pr lint bench bench-core clean fidelity fuzz sanitize soak
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
@@ -38,6 +38,9 @@ serve: $(VENV)/.built  ## build, and serve the demo application; BIND=host:port 
 
 test: $(VENV)/.tested  ## build, and run all tests; ARGS goes to pytest
 	$(BIN)/python -m pytest $(ARGS)
+
+test-pr: $(VENV)/.tested  ## what a pull request must pass: the tests that are not marked slow; ARGS goes to pytest
+	$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
 lint: $(VENV)/.linted  ## ruff, mypy and cython-lint
 	$(BIN)/ruff check .

@@ -18,6 +18,23 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 TEST_SECONDS = float(os.environ.get("SYNCLESS_TEST_SECONDS", "60"))
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--again",
+        type=int,
+        default=0,
+        metavar="N",
+        help="try a test that fails and is marked `realtime` so many times more",
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    if again := config.getoption("again"):
+        for item in items:
+            if item.get_closest_marker("realtime"):
+                item.add_marker(pytest.mark.flaky(reruns=again, reruns_delay=1))
+
+
 def pytest_configure(config):
     if virtualtime.AVAILABLE and not virtualtime.preloaded():
         config.pluginmanager.getplugin("capturemanager").stop_global_capturing()
@@ -37,7 +54,7 @@ def too_long(number, frame):
 def clock(request):
     """A test that is marked `virtual_time` runs on a clock of its own, from its first fixture to its last."""
     marker = request.node.get_closest_marker("virtual_time")
-    if marker is None or marker.args == (False,):
+    if marker is None or marker.args == (False,) or request.node.get_closest_marker("realtime"):
         yield "real"
     elif not virtualtime.AVAILABLE:
         pytest.skip("the clock is replaced as Linux does it")

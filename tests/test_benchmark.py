@@ -16,6 +16,8 @@ from benchmark.experiments import EXPERIMENTS
 from benchmark.measure import cpu_ns
 from benchmark.models import MODELS, TASKS
 
+pytestmark = pytest.mark.slow
+
 ROOT = pathlib.Path(__file__).parent.parent
 OVERFLOWING = ("syncless, raw, backlog 5", "syncless, raw, backlog 100")
 """The kernel resets connections for which there is no room: that is what these show."""

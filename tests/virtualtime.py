@@ -13,6 +13,7 @@ import hashlib
 import os
 import pathlib
 import runpy
+import shlex
 import subprocess
 import sys
 import time
@@ -42,7 +43,7 @@ def build():
         library.parent.mkdir(exist_ok=True)
         mine = library.with_suffix(f".{os.getpid()}")
         command = [
-            os.environ.get("CC", "cc"),
+            *shlex.split(os.environ.get("CC", "cc")),
             "-O2",
             "-shared",
             "-fPIC",

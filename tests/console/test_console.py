@@ -16,6 +16,7 @@ import syncless
 from syncless import console
 from syncless.console.protocol import decode, encode
 from syncless.io import socket
+from tests.waiting import eventually
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
@@ -315,6 +316,7 @@ def test_tasklets_run_while_the_prompt_waits(tmp_path):
 
 def test_lines_are_edited_and_completed_when_attached(tmp_path, served):
     pytest.importorskip("readline", reason="this Python has no readline")
+    loop = syncless.current_loop()
 
     def talk():
         pid, fd = in_terminal(tmp_path, served.path)
@@ -325,7 +327,7 @@ def test_lines_are_edited_and_completed_when_attached(tmp_path, served):
             os.write(fd, b"numbersX\x08\n")
             read_until(fd, r"\[1, 2, 3, 4\]\r?\n>>> ")
             os.write(fd, b"import syncless; syncless.sleep(30)\n")
-            time.sleep(0.3)
+            assert eventually(lambda: any(each.waiting_for == "sleep" for each in loop.tasklets()))
             os.write(fd, b"\x03")
             read_until(fd, r"KeyboardInterrupt\r?\n>>> ")
             os.write(fd, b"\x04")

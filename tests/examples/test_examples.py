@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+from tests.waiting import eventually
+
 ROOT = __file__.rsplit("/tests/", 1)[0]
 
 
@@ -112,6 +114,7 @@ def test_handler_class():
         assert ask(running, "DELETE", "/")[0] == 501
 
 
+@pytest.mark.realtime("how long twenty waits in another process take is measured")
 def test_slow_requests_wait_together():
     with serving("slow") as running:
         for _ in range(5):  # a machine may stand still for the second that the slow ones take
@@ -148,10 +151,13 @@ def test_demo():
         assert ask(running, "GET", "/slow?seconds=x")[0] == 400 and ask(running, "GET", "/nothing")[0] == 404
         waiting = threading.Thread(target=ask, args=(running, "GET", "/slow?seconds=1"))
         waiting.start()
-        time.sleep(0.3)
-        tasklets = ask(running, "GET", "/tasklets")[1]
+
+        def is_listed():
+            tasklets = ask(running, "GET", "/tasklets")[1]
+            return "GET /slow" in tasklets and "<td>sleep</td>" in tasklets
+
+        assert eventually(is_listed)
         waiting.join()
-        assert "GET /slow" in tasklets and "<td>sleep</td>" in tasklets
         connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=20)
         connection.request("GET", "/stream")
         response = connection.getresponse()

@@ -82,20 +82,20 @@ def test_answers_to_other_questions_are_not_believed(server):
 def test_a_question_that_gets_lost_is_repeated(server):
     started = time.monotonic()
     assert addresses("late.example", standard.AF_INET, STREAM) == ["192.0.2.51"]
-    assert time.monotonic() - started > 0.9 and server.seen["late.example."] == 2
+    assert time.monotonic() - started == pytest.approx(1, abs=1e-6) and server.seen["late.example."] == 2
 
 
 def test_the_next_server_is_asked(server, files):
     files.write(resolv="nameserver 127.0.0.9\nnameserver 127.0.0.1\noptions timeout:9\n")
     started = time.monotonic()
     assert addresses("one.example") == ["192.0.2.1"]  # where nobody listens is known at once
-    assert time.monotonic() - started < 8
+    assert time.monotonic() == started
 
 
 def test_silence(server):
     started = time.monotonic()
     assert fails("silent.example", standard.EAI_AGAIN, standard.AF_INET, STREAM)
-    assert time.monotonic() - started > 1.9  # one second, twice
+    assert time.monotonic() - started == pytest.approx(4, abs=1e-6)  # two names, each one second, twice
 
 
 def test_names_of_the_hosts_file_ask_nobody(server, files):
@@ -180,7 +180,7 @@ def test_many_names_at_once(server):
         for number in range(200)
     ]
     assert all(tasklet.result() for tasklet in tasklets)
-    assert time.monotonic() - started < 5  # one after the other would take twenty
+    assert time.monotonic() - started == pytest.approx(0.1, abs=1e-6)  # one after the other would take twenty
 
 
 def test_the_cache_is_bounded(files, monkeypatch):
@@ -368,6 +368,7 @@ print(max(stalls) if stalls else 0.0)
 """
 
 
+@pytest.mark.realtime("the pauses of a program are measured")
 def test_the_first_name_stops_nobody(server, files):
     """dnspython takes a tenth of a second to import, here two seconds."""
     command = [sys.executable, "-c", FIRST, str(files.folder), str(server.port)]

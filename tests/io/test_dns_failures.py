@@ -282,6 +282,7 @@ def test_message_numbers_are_unique_within_a_port(server, monkeypatch):
     assert addresses("both.example") == ["192.0.2.2", "2001:db8::2"] and len(server.asked) == 2
 
 
+@pytest.mark.virtual_time
 def test_tcp_exchange_has_the_time_of_one_attempt(server, files):
     """A server that sends an octet now and then holds nobody for ever."""
     files.write(resolv="nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")

@@ -13,6 +13,8 @@ import pytest
 from tests.patches.clients import CLIENTS, THREADS, WAIT
 from tests.patches.servers import SERVERS
 
+pytestmark = pytest.mark.slow
+
 ROOT = pathlib.Path(__file__).parent.parent.parent
 LONGEST = 2.0
 """Seconds that all may take together."""
@@ -32,6 +34,7 @@ def port_of():
         yield port_of
 
 
+@pytest.mark.realtime("database servers are what waits")
 @pytest.mark.parametrize("order", ["before", "after"])
 @pytest.mark.parametrize("name", CLIENTS)
 def test_waits_go_on_side_by_side(name, order, port_of):

@@ -16,6 +16,7 @@ COMPUTE = {"long computations", "sqlite3, a long statement", "sqlite3, slow rows
 """How long these take is the machine's affair; the others end when what they wait for has come."""
 
 
+@pytest.mark.realtime("the waits are those of other processes and of the kernel")
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_ticker_goes_on(name):
     for wait in stalls.WAITS:

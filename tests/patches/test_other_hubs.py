@@ -9,6 +9,8 @@ import pytest
 
 import syncless
 
+pytestmark = pytest.mark.slow
+
 START = {"gevent": "gevent.spawn(int).join()", "eventlet": "eventlet.spawn(int).wait()"}
 PROGRAMS = {
     "patched": """

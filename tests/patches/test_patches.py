@@ -123,6 +123,7 @@ def test_running_an_unchanged_program(tmp_path):
     assert done.returncode == 2 and "usage:" in done.stderr
 
 
+@pytest.mark.realtime("how soon another process ends is measured")
 def test_ctrl_c_in_a_program(tmp_path):
     (tmp_path / "prog.py").write_text(PROGRAM)
     process = subprocess.Popen(

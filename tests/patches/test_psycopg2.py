@@ -13,7 +13,10 @@ from tests.patches.servers import postgresql
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
 MISSING = importlib.util.find_spec("psycopg2") is None
-pytestmark = pytest.mark.skipif(MISSING, reason="psycopg2 is not installed: pip install --group clients")
+pytestmark = [
+    pytest.mark.skipif(MISSING, reason="psycopg2 is not installed: pip install --group clients"),
+    pytest.mark.slow,
+]
 
 
 def run(port, order):

@@ -17,6 +17,8 @@ from tests.patches.servers import free_port, running
 from tests.patches.serving import SERVERS
 from tests.patches.test_clients import LONGEST
 
+pytestmark = pytest.mark.slow
+
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
 
@@ -25,6 +27,7 @@ def children_of(pid):
     return [int(child) for child in path.read_text().split()] if path.exists() else []
 
 
+@pytest.mark.realtime("how long fifty waits in another process take is measured")
 @pytest.mark.parametrize("name", SERVERS)
 def test_waits_go_on_side_by_side(name):
     package = name.partition(".")[0]

@@ -12,6 +12,8 @@ import pytest
 from tests.patches import slowfs
 from tests.patches.file_targets import LINES, TARGETS
 
+pytestmark = pytest.mark.slow
+
 ROOT = pathlib.Path(__file__).parent.parent.parent
 WAITS = 0.2, 0.2, 0.5, 1.5
 """Seconds that an operation takes: longer for those during which the ticker stood still, see stalls.py."""
@@ -84,6 +86,7 @@ def told(request, tmp_path_factory):
     return found
 
 
+@pytest.mark.realtime("a file system in another process is slow")
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_ticker_goes_on(told, name):
     assert told[name]["result"] == TARGETS[name][1]

@@ -8,6 +8,8 @@ import pytest
 import syncless
 from tests.proxied import Proxied, missing
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=["nginx", "haproxy"])
 def proxied(request, tmp_path):

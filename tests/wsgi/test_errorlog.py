@@ -108,6 +108,7 @@ def test_too_many_lines_for_a_reader_that_stands_still_are_counted(unread):
     assert lines + int(dropped) == 111 and 80 <= lines < 111 and said.endswith("x\n")
 
 
+@pytest.mark.realtime("how soon another process ends is measured")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_server_stops_although_nobody_reads_stderr(unread, workers):
     server = unread(workers)

@@ -14,6 +14,8 @@ import urllib.request
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = __file__.rsplit("/tests/", 1)[0]
 SITES = {
     "flask": "flask_site:app",

@@ -46,6 +46,7 @@ def crowded(start):
     process.communicate()
 
 
+@pytest.mark.realtime("how soon another process accepts is measured")
 @pytest.mark.parametrize("opening", OPENINGS)
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_clients_are_served_while_others_hold_all_descriptors(crowded, opening, elsewhere):

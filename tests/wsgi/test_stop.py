@@ -149,7 +149,7 @@ def test_requests_are_interrupted_after_the_grace_period(start):
     begun.wait()
     started = time.monotonic()
     server.stop(0.05)
-    assert time.monotonic() - started < 15 and interrupted == ["TaskletExit"]
+    assert 0.05 <= time.monotonic() - started < 0.1 and interrupted == ["TaskletExit"]
     assert client.response()[0] == 503
 
 

@@ -452,6 +452,7 @@ def browse(url):
     ), folder
 
 
+@pytest.mark.slow
 @pytest.mark.virtual_time(False)  # another process
 def test_a_real_browser(start):
     if BROWSER is None:

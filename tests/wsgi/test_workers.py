@@ -112,11 +112,12 @@ def test_more_and_fewer_workers(program):
     assert len(running.pids(2)) == 2
     for _ in range(3):
         running.signal(signal.SIGTTOU)
-        time.sleep(0.1)
+        time.sleep(0.05)  # two signals that come together are one
     assert eventually(lambda: len(running.children()) == 1)
     assert running.get()[0] == 200
 
 
+@pytest.mark.realtime("how soon another process ends is measured")
 def test_stopping_waits_for_requests_and_a_second_signal_does_not(program):
     for signals, seconds, expected in ((1, 3, 200), (2, 20, 503)):
         running = program("--workers", "2")
@@ -164,6 +165,7 @@ def test_stopping_master_refuses_new_connections_at_once(program):
     assert request.thread.is_alive() and request.end()[0] == 200
 
 
+@pytest.mark.realtime("nothing tells that a master has obeyed a signal")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGTTOU])
 @pytest.mark.parametrize("options", [(), ("--reuse-port",)])
 def test_connections_that_wait_to_be_accepted_survive_their_workers(program, options, number):
