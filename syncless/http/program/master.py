@@ -8,6 +8,7 @@ clock in shared memory. Nothing in the master uses the event loop: it must go on
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import mmap
 import os
@@ -167,10 +168,8 @@ class Master:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signals.append(number)
-        try:
+        with contextlib.suppress(BlockingIOError):  # full of reasons to wake up already
             os.write(self._wakers[1], b"s")
-        except BlockingIOError:
-            pass  # full of reasons to wake up already
 
     def _step(self, wake: int) -> bool:
         """Waits for something to happen and deals with it. Whether there is anything left to supervise."""
@@ -203,10 +202,7 @@ class Master:
 
     def _all(self) -> Iterable[Worker]:
         for slot in self.slots:
-            if slot.current is not None:
-                yield slot.current
-            if slot.next is not None:
-                yield slot.next
+            yield from slot.workers()
         yield from list(self.leaving)
 
     def _starting(self) -> bool:
@@ -224,9 +220,8 @@ class Master:
             if not self.stopping and not self.quiet:
                 tell("syncless stops")
             for worker in self._all():
-                if (
-                    self.stopping or not worker.killed_at
-                ):  # once more means now to a worker, too, and one that is retired has had its first
+                # once more means now to a worker, too, and one that is retired has had its first
+                if self.stopping or not worker.killed_at:
                     worker.signal(signal.SIGTERM)
                 worker.killed_at = worker.killed_at or time.monotonic() + self.limits.stop_seconds + 5
             if self.stopping:
@@ -243,10 +238,8 @@ class Master:
             self.explained = ""
             for slot in self.slots:
                 slot.not_before = 0.0
-            for worker in self._all():
-                worker.unwanted = (
-                    True  # those that are not ready, too: they may have imported what was there before
-                )
+            for worker in self._all():  # those that are not ready, too: they may have imported the old code
+                worker.unwanted = True
         elif number == signal.SIGUSR1:
             self._reopen_files()
             for worker in self._all():
@@ -257,9 +250,8 @@ class Master:
             self.slots.append(Slot())
         elif number == signal.SIGTTOU and len(self.slots) > 1:
             slot = self.slots.pop()
-            for superfluous in (slot.current, slot.next):
-                if superfluous is not None:
-                    self._retire(superfluous)
+            for worker in slot.workers():
+                self._retire(worker)
             self.sockets.forget(slot)
 
     # -- workers ----------------------------------------------------------------------------------------

@@ -86,3 +86,6 @@ class Slot:
         self.next: Worker | None = None
         self.failures = 0
         self.not_before = 0.0
+
+    def workers(self) -> list[Worker]:
+        return [worker for worker in (self.current, self.next) if worker is not None]
