@@ -10,6 +10,7 @@ from typing import Any
 
 import syncless
 from syncless.cli.config import COMMAND_ONLY, ConfigError, Options, from_platform, show
+from syncless.cli.foreign import hint
 from syncless.cli.help import Parser, limit_rows
 from syncless.http.errorlog import FORMATS
 from syncless.patches import AREAS, OFF
@@ -308,6 +309,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     it prints a message and raises SystemExit."""
     parser = make_parser()
     known = Options(parser)
+    foreign = hint(arguments)
+    if foreign is not None:
+        parser.error(foreign)
     given = vars(parser.parse_args(arguments))
     log = given.get("access_log")
     if "application" not in given and log not in (None, "-"):  # then the last word is the application

@@ -18,12 +18,13 @@ from syncless.http.addresses import systemd_fds
 from syncless.http.errorlog import configure
 from syncless.http.notices import flush
 from syncless.http.program.blocking import patch_process
-from syncless.http.program.hooks import HookFailed, Hooks
+from syncless.http.program.hooks import Hooks
 from syncless.http.program.privileges import Privileges
 from syncless.http.program.titles import set_title
 from syncless.wsgi import (
     ApplicationFailed,
     ApplicationNotFound,
+    HookFailed,
     Limits,
     Server,
     WorkersFailed,

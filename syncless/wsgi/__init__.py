@@ -10,6 +10,7 @@ from syncless.http.errors import (
     UpgradeRequired,
 )
 from syncless.http.limits import Limits
+from syncless.http.program.hooks import HookFailed
 from syncless.http.program.loading import ApplicationFailed, ApplicationNotFound
 from syncless.http.program.master import WorkersFailed
 from syncless.wsgi.adapt import as_wsgi
@@ -25,6 +26,7 @@ __all__ = [
     "BodyTooLarge",
     "ClientError",
     "ClientGone",
+    "HookFailed",
     "Limits",
     "RequestTimeout",
     "Server",

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from syncless.cli.arguments import make_parser, parse
+from syncless.cli.foreign import INSTEAD
 from syncless.wsgi import Limits
 
 PAGE = (pathlib.Path(__file__).parent.parent.parent / "docs" / "gunicorn.md").read_text()
@@ -84,3 +85,19 @@ def test_all_options_of_others_are_in_the_table(peer, parameters):
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     ).stdout.split()
     assert {name for name in known if name.startswith("--")} <= named(peer)
+
+
+def test_foreign_options_are_answered_with_ours(capsys):
+    ours = {name for action in make_parser()._actions for name in action.option_strings}
+    known = {field.name for field in dataclasses.fields(Limits)}
+    for name, instead in INSTEAD.items():
+        assert name not in ours
+        assert name in named("gunicorn") | named("uvicorn") | named("granian"), name
+        assert set(re.findall(r"(?<!\S)--?[a-z][\w-]*", instead)) <= ours
+        assert set(re.findall(r"--limit (\w+)=", instead)) <= known
+        with pytest.raises(SystemExit):
+            parse([name, "5", "app:app"])
+        assert f"there is no {name}; " in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        parse(["--timeout=5", "app:app"])
+    assert "write --limit worker_stuck_seconds=N" in capsys.readouterr().err
