@@ -244,7 +244,8 @@ def _processes(group: Group) -> None:
         type=hook,
         action="append",
         metavar="NAME=MODULE:FUNCTION",
-        help="a function to call; NAME is on_start, post_fork, pre_request, post_request, pre_stop or worker_exit",
+        help="a function to call; NAME is on_start, post_fork, pre_request, post_request, "
+        "pre_stop or worker_exit",
     )
     group.add_argument("--pid", metavar="FILE", help="write the process ID to this file")
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 PATCHED = "leave it out: the standard library is patched by default, and each request is a tasklet"
+THREADS = "leave it out: each request is a tasklet (docs/gunicorn.md: calls that block in C)"
 INSTEAD = {
     "-k": PATCHED,
     "--worker-class": PATCHED,
     "--worker-connections": "--limit connections=N",
-    "--threads": "leave it out: each request is a tasklet (see docs/gunicorn.md for calls that block in C)",
-    "--blocking-threads": "leave it out: each request is a tasklet (see docs/gunicorn.md for calls that block in C)",
+    "--threads": THREADS,
+    "--blocking-threads": THREADS,
     "-t": "--limit worker_stuck_seconds=N, or --limit request_seconds=N for each request",
     "--timeout": "--limit worker_stuck_seconds=N, or --limit request_seconds=N for each request",
     "--graceful-timeout": "--limit stop_seconds=N",

@@ -1,8 +1,10 @@
-"""The error log: what went wrong, each entry with its time, process and level, and the request that it is about.
+"""The error log: what went wrong, each entry with its time, process and level, and the request that it is
+about.
 
-Takes messages and exceptions of the server and its requests, and text of applications (as a text stream); gives lines
-to a stream, or records to the logger ``syncless.error`` where that has a handler. Text of clients is escaped, and
-only an entry's first line begins at the margin, so that nobody can forge one. Writing an entry never fails.
+Takes messages and exceptions of the server and its requests, and text of applications (as a text stream);
+gives lines to a stream, or records to the logger ``syncless.error`` where that has a handler. Text of clients
+is escaped, and only an entry's first line begins at the margin, so that nobody can forge one. Writing an
+entry never fails.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ FORMATS = ("text", "json")
 
 
 class ErrorLog:
-    """Entries for a file, by its path, for a text stream, or for stderr (None). Writing to plain ones never waits.
+    """Entries for a file, by its path, for a text stream, or for stderr (None). Writing to plain ones never
+    waits.
 
     It is a text stream itself, for applications, whose text goes on as it is, in JSON as an
     entry for each line.
@@ -48,7 +51,7 @@ class ErrorLog:
             self.stream = Outlet(to)
         self._begun = ""
 
-    # -- entries -------------------------------------------------------------------------------------------------------------
+    # -- entries --------------------------------------------------------------------------------------
 
     def error(self, message: str, error: BaseException | None = None, request: Any = None) -> None:
         self.entry(ERROR, message, error, request)
@@ -91,8 +94,8 @@ class ErrorLog:
             self.stream.stream = self._file.stream
 
     def close(self, *, hold: bool = False) -> None:
-        """Waits for the last lines, for LAST_SECONDS at most, and closes the file that it has opened. ``hold``:
-        holds up the thread meanwhile, because there is no loop."""
+        """Waits for the last lines, for LAST_SECONDS at most, and closes the file that it has opened.
+        ``hold``: holds up the thread meanwhile, because there is no loop."""
         if isinstance(self.stream, Outlet):
             ends = time.monotonic() + LAST_SECONDS
             while not hold and self.stream.pending and time.monotonic() < ends:
@@ -102,7 +105,7 @@ class ErrorLog:
             self.stream.close()
             self._file.close()
 
-    # -- a text stream -------------------------------------------------------------------------------------------------------
+    # -- a text stream --------------------------------------------------------------------------------
 
     def write(self, text: str) -> int:
         if not self.json and not _is_handled():
@@ -160,7 +163,7 @@ def running_request() -> Any:
     return tasklet if hasattr(tasklet, "client_gone") else None
 
 
-# -- logging ---------------------------------------------------------------------------------------------------------------------
+# -- logging ------------------------------------------------------------------------------------------
 
 
 def configure(settings: Mapping[str, Any] | None) -> None:
@@ -193,7 +196,7 @@ def _to_logger(level: int, message: str, error: BaseException | None, about: dic
     return True
 
 
-# -- this process ----------------------------------------------------------------------------------------------------------------
+# -- this process -------------------------------------------------------------------------------------
 
 _process_log: ErrorLog | None = None
 

@@ -12,7 +12,8 @@ After = Callable[[dict[str, Any], "str | None"], None]
 
 
 class Hooked:
-    """Calls ``before(environ)``, the application, and ``after(environ, status)`` when its response is given."""
+    """Calls ``before(environ)``, the application, and ``after(environ, status)`` when its response is
+    given."""
 
     def __init__(self, application: Any, before: Before | None, after: After | None):
         self.application = application

@@ -1,4 +1,5 @@
-"""--user, --group and --umask: root is given up once what only root can get is there. Run as root, in processes."""
+"""--user, --group and --umask: root is given up once what only root can get is there. Run as root, in
+processes."""
 
 import grp
 import os

@@ -1,5 +1,5 @@
-"""Entries of the error log: when, where and about which request; as lines, as JSON, through logging. And what the
-access log says of a request's id and of how its response ended."""
+"""Entries of the error log: when, where and about which request; as lines, as JSON, through logging. And what
+the access log says of a request's id and of how its response ended."""
 
 import io
 import json
@@ -62,7 +62,7 @@ def get(server, path):
         server.get(path)
 
 
-# -- as a user runs it -------------------------------------------------------------------------------------------------------------
+# -- as a user runs it --------------------------------------------------------------------------------
 
 
 def test_entry_has_time_process_level_request_and_client(folder):
@@ -172,7 +172,7 @@ def test_printed_configuration_of_logging_can_be_read_again(folder):
     ]
 
 
-# -- in this process ---------------------------------------------------------------------------------------------------------------
+# -- in this process ----------------------------------------------------------------------------------
 
 
 def failing(environ, start_response):

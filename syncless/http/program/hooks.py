@@ -1,8 +1,8 @@
 """Hooks: functions of the user that a server calls when it starts, forks, stops and answers requests.
 
-Takes functions, or their names ("module:function"), which are imported in the process that calls them. A hook without
-which a process cannot serve (on_start, post_fork) ends it with an error; an error of any other is logged. Those of
-requests are given to the kind of application, see Server.around().
+Takes functions, or their names ("module:function"), which are imported in the process that calls them. A hook
+without which a process cannot serve (on_start, post_fork) ends it with an error; an error of any other is
+logged. Those of requests are given to the kind of application, see Server.around().
 """
 
 from __future__ import annotations

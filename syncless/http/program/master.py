@@ -112,20 +112,13 @@ class Master:
         self.clocks = mmap.mmap(-1, CLOCKS * BEAT.size)
         self.pid = os.getpid()
 
-    # -- running ----------------------------------------------------------------------------------------
+    # -- running --------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Supervises until it is told to stop. OSError if it cannot listen; WorkersFailed."""
         self.logs.open_errors()
         try:
             self.sockets.open()
-            try:
-                self.preparation.make_files(self.logs)
-                self.preparation.hooks.call("on_start")
-            except BaseException:
-                self.sockets.begin_no_more()
-                self.sockets.close()
-                raise
             self._supervise()
         finally:
             self.logs.close_errors(hold=True)
@@ -140,6 +133,8 @@ class Master:
             gc.collect()
             gc.freeze()  # so that a worker's collector does not copy the pages that it shares with us
         try:
+            self.preparation.make_files(self.logs)
+            self.preparation.hooks.call("on_start")
             while self._step(wake):
                 pass
         finally:
@@ -254,7 +249,7 @@ class Master:
                 self._retire(worker)
             self.sockets.forget(slot)
 
-    # -- workers ----------------------------------------------------------------------------------------
+    # -- workers --------------------------------------------------------------------------------------
 
     def _tend(self, slot: Slot) -> None:
         """Sees to it that the slot has a worker that is wanted and alive."""

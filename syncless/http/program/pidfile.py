@@ -10,8 +10,8 @@ from syncless.http.program.privileges import Privileges
 
 
 class PidFile:
-    """A file with the number of this process, for as long as the block lasts. With privileges that the process
-    drops meanwhile, the file is emptied where it cannot be removed."""
+    """A file with the number of this process, for as long as the block lasts. With privileges that the
+    process drops meanwhile, the file is emptied where it cannot be removed."""
 
     def __init__(self, path: str | os.PathLike[str] | None, privileges: Privileges | None = None):
         self.path = path

@@ -1,8 +1,9 @@
-"""Privileges: another user and group for a process that was started as root, once it has what only root can get.
+"""Privileges: another user and group for a process that was started as root, once it has what only root can
+get.
 
-Order matters: the supplementary groups and the group are changed while the process is still root, the user last, and
-of each the real, effective and saved id, so that nothing can take them back. `drop()` tries that and ends with an
-error if it could.
+Order matters: the supplementary groups and the group are changed while the process is still root, the user
+last, and of each the real, effective and saved id, so that nothing can take them back. `drop()` tries that
+and ends with an error if it could.
 """
 
 from __future__ import annotations

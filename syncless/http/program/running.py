@@ -48,9 +48,9 @@ def run(
     started: Callable[[], None] | None = None,
     stopping: Callable[[], None] | None = None,
 ) -> None:
-    """Starts the server and serves until SIGTERM or SIGINT; a second one hurries the stop. A ``worker`` leaves
-    SIGINT and the service manager to its master. Calls ``bound`` when it has its sockets, ``started`` when it
-    serves, ``stopping`` when it begins to stop, while it still accepts."""
+    """Starts the server and serves until SIGTERM or SIGINT; a second one hurries the stop. A ``worker``
+    leaves SIGINT and the service manager to its master. Calls ``bound`` when it has its sockets, ``started``
+    when it serves, ``stopping`` when it begins to stop, while it still accepts."""
     asked = Event()
     hurry = Event()
     manager = ServiceManager({}) if worker else ServiceManager()
