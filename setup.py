@@ -39,12 +39,16 @@ NATIVE = {
     "syncless._core.timeout": [],  # Timeout, deadline
     "syncless._core.local": [],  # values of a tasklet's own
     "syncless._core.wait.sync": [],  # Event, Lock, Semaphore
-    "syncless._core.wait.queues": [],  # Queue, Channel
+    "syncless._core.wait.queues": [],  # Queue and its kin
+    "syncless._core.wait.channels": [],  # Channel
+    "syncless._core.wait.cases": [],  # what stands in a queue for select()
     "syncless._core.wait.select": [],  # the first of several
     "syncless._core.calls.sockets": [],  # recv, send, accept, connect: try first, then park
     "syncless._core.calls.messages": [],  # those with addresses: connect, recvfrom, sendmsg
     "syncless.patches.native.tlscalls": [],  # the same for TLS
     "syncless._core.calls.descriptors": [],  # read and write of files, pipes and other descriptors
+    "syncless._core.calls.fileio": [],  # the methods of io.FileIO
+    "syncless._core.calls.hosts": [],  # which hosts are numbers
     "syncless._core.calls.filesystems": [],  # which file systems answer at once
     "syncless._core.calls.files": [],  # open, stat and their kin, directly or in a thread
     "syncless.patches.native.fileobjects": [],  # io.FileIO and the buffered files

@@ -23,7 +23,8 @@ from syncless._core.tasklet import (
     wake,
 )
 from syncless._core.timeout import Timeout, deadline
-from syncless._core.wait.queues import Channel, JoinableQueue, LifoQueue, PriorityQueue, Queue
+from syncless._core.wait.channels import Channel
+from syncless._core.wait.queues import JoinableQueue, LifoQueue, PriorityQueue, Queue
 from syncless._core.wait.select import after, putting, readable, select, sending, writable
 from syncless._core.wait.sync import Event, Lock, Semaphore
 from syncless.tools.conditions import Barrier, BoundedSemaphore, Condition, RLock

@@ -75,7 +75,14 @@ def test_the_calls_that_take_a_timeout_are_named():
         "timeout"
     }
     package = ROOT / "syncless"
-    engine = ["tasklet.pyi", "loop.pyi", "wait/sync.pyi", "wait/queues.pyi", "wait/select.pyi"]
+    engine = [
+        "tasklet.pyi",
+        "loop.pyi",
+        "wait/sync.pyi",
+        "wait/queues.pyi",
+        "wait/channels.pyi",
+        "wait/select.pyi",
+    ]
     tools = ["conditions.py", "pool.py", "results.py", "waiting.py"]
     files = [*(package / "_core" / name for name in engine), *(package / "tools" / name for name in tools)]
     defined = "\n".join(path.read_text() for path in files)

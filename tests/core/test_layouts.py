@@ -22,7 +22,7 @@ LIES = {
             def fileno(self):
                 return super().fileno() + 1
         _io.FileIO = Lie
-        import syncless._core.calls.descriptors
+        import syncless._core.calls.fileio
     """,
     "locks": """
         import _thread

@@ -19,7 +19,6 @@ server (AT_STATX_DONT_SYNC).
 """
 
 import os
-import time
 
 from cpython.object cimport PyObject
 from libc.limits cimport INT_MAX
@@ -27,6 +26,7 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport monotonic_ns
 
+from syncless._core.calls.mounts import mount_of
 from syncless._core.calls.threads import Share
 
 cdef extern from *:
@@ -78,7 +78,6 @@ SLOW_NS = 2_000_000         # an answer that takes longer is not a quick one
 LOCK_NS = 10_000_000
 DIRECTORIES = 8192          # that are remembered
 THREADS = 16                # of each file system
-MOUNTS_SECONDS = 1.0        # so long the table of mounts is believed
 
 cdef int first_trial = TRIAL
 cdef int longest_trial = LONGEST_TRIAL
@@ -99,12 +98,6 @@ cdef FileSystem latest = None           # most descriptors are of one file syste
 cdef dict shares = {}                   # mount point -> Share, for paths whose file system is not known
 cdef object elsewhere = Share(THREADS)  # for what is of no file system
 
-# the interpreter's own, whatever is put in their place later
-cdef object open_file = os.open
-cdef object read_file = os.read
-cdef object close_file = os.close
-cdef list mounts = []                   # mount points, the longest first
-cdef double mounts_read = -MOUNTS_SECONDS
 
 
 cdef class FileSystem:
@@ -347,32 +340,6 @@ def _measured(directory, int fd, key, function, tuple args, dict kwargs):
         trial.answered(slow_ns + LOCK_NS + 1, True)
         return function(*args, **kwargs)
     return _timed(trial, function, args, kwargs)
-
-
-cdef object mount_of(directory):
-    """The mount point that a directory seems to lie in; links may lead elsewhere."""
-    global mounts, mounts_read
-    if time.monotonic() - mounts_read > MOUNTS_SECONDS:
-        mounts_read = time.monotonic()
-        try:
-            fd = open_file("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            mounts = []
-            return ""
-        pieces = []
-        while piece := read_file(fd, 65536):
-            pieces.append(piece)
-        close_file(fd)
-        points = [line.split()[4] for line in b"".join(pieces).splitlines()]
-        mounts = [os.fsdecode(point.replace(b"\\040", b" ")) for point in sorted(points, key=len, reverse=True)]
-    try:
-        path = os.path.abspath(directory)
-    except (OSError, ValueError):
-        return ""
-    for point in mounts:
-        if path.startswith(point) and (len(path) == len(point) or path[len(point)] == "/" or point == "/"):
-            return point
-    return ""
 
 
 cdef object share_of(directory):

@@ -22,7 +22,8 @@ from syncless._core.calls.sockets cimport (
     NO_WAIT, UNKNOWN, await_ready, begin, goes_on, peer_name, send_rest, sends_all, sockaddr_storage, socket, wait,
 )
 
-from syncless._core.calls.sockets import connect_error, names_host
+from syncless._core.calls.hosts import names_host
+from syncless._core.calls.sockets import connect_error
 
 cdef extern from *:
     """

@@ -20,7 +20,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from libc.errno cimport EAGAIN, EALREADY, EINPROGRESS, EINTR, errno
 from libc.stdint cimport int64_t
-from libc.string cimport memchr, memcpy, strcmp, strerror, strlen, strspn
+from libc.string cimport strerror
 from posix.types cimport off_t
 from posix.unistd cimport close
 
@@ -37,7 +37,6 @@ from syncless._core.calls.threads import Share
 cdef extern from "Python.h":
     int _PyBytes_Resize(PyObject** bytes, Py_ssize_t size) except -1
     int PyErr_CheckSignals() except -1
-    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
 
 cdef extern from *:
     """
@@ -48,7 +47,6 @@ cdef extern from *:
     #include <sys/un.h>
     #include <sys/sendfile.h>
 
-    static int syncless_inet_aton(const char *text) { struct in_addr address; return inet_aton(text, &address); }
     static int syncless_lingers(int fd) {
         struct linger asked;
         socklen_t size = sizeof asked;
@@ -71,8 +69,6 @@ cdef extern from *:
     unsigned int ntohl(unsigned int number) nogil
     unsigned short ntohs(unsigned short number) nogil
     const char* inet_ntop(int family, void* address, char* text, socklen_t size) nogil
-    int inet_pton(int family, const char* text, void* address) nogil
-    int syncless_inet_aton(const char* text) nogil
     ssize_t c_recv "recv"(int fd, void* data, size_t size, int flags) nogil
     ssize_t c_send "send"(int fd, void* data, size_t size, int flags) nogil
     ssize_t c_sendfile "sendfile"(int fd, int source, off_t* offset, size_t count) nogil
@@ -302,52 +298,6 @@ def sendfile(socket self not None, int source, int64_t offset, Py_ssize_t count)
         if n >= 0:
             return n
         wait(self, WRITE, &deadline)
-
-
-cdef bint is_number(const char* text, Py_ssize_t size) noexcept:
-    cdef char room[16]
-    cdef char plain[64]
-    cdef const char* scope
-    if size != <Py_ssize_t> strlen(text):
-        return True                                     # refused at once
-    if size == 0 or inet_pton(AF_INET, text, room) == 1:
-        return True
-    scope = <const char*> memchr(text, 37, size)        # %
-    if scope != NULL:
-        size = scope - text
-        if size >= <Py_ssize_t> sizeof(plain):
-            return False
-        memcpy(plain, text, size)
-        plain[size] = 0
-        text = plain
-    if inet_pton(AF_INET6, text, room) == 1 or inet_pton(AF_INET, text, room) == 1 or strcmp(text, "<broadcast>") == 0:
-        return True
-    # the old forms, 127.1 and 0x7f000001
-    return strspn(text, "0123456789abcdefABCDEFxX.") == <size_t> size and syncless_inet_aton(text) != 0
-
-
-def is_numeric(host) -> bool:
-    """Whether the C library answers for this host without asking anybody."""
-    cdef Py_ssize_t size
-    cdef const char* text
-    if host is None:
-        return True
-    if not isinstance(host, str):
-        host = bytes(host)
-        return is_number(PyBytes_AS_STRING(host), len(host))
-    try:
-        text = PyUnicode_AsUTF8AndSize(host, &size)
-    except UnicodeEncodeError:
-        return True             # refused at once
-    return is_number(text, size)
-
-
-def names_host(socket self not None, address) -> bool:
-    """Whether the address has a host name that must be looked up before it can be used with this socket."""
-    if (self.sock_family != AF_INET and self.sock_family != AF_INET6) or type(address) is not tuple or len(<tuple> address) < 2:
-        return False
-    host = (<tuple> address)[0]
-    return isinstance(host, (str, bytes)) and not is_numeric(host)
 
 
 def connect_error(socket self not None, method, address) -> int:

@@ -1,5 +1,8 @@
+from libc.stdint cimport int64_t
+
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport BaseTasklet, Meeting, StandIn
+from syncless._core.timers cimport Timer
 from syncless._core.wait.waitqueue cimport WaitQueue
 
 
@@ -25,3 +28,45 @@ cdef class Selection(Meeting):
     cdef list cases
     cdef Case winner
     cdef object value
+
+
+cdef class EventCase(Case):
+    pass
+
+
+cdef class TaskletCase(Case):
+    pass
+
+
+cdef class SemaphoreCase(Case):
+    pass
+
+
+cdef class GetCase(Case):
+    pass
+
+
+cdef class PutCase(Case):
+    cdef object item
+
+
+cdef class ReceiveCase(Case):
+    pass
+
+
+cdef class SendCase(Case):
+    cdef object item
+
+
+cdef class FdCase(Case):
+    cdef int fd
+    cdef int bit
+    cdef bint buffered                  # TLS has data already that the descriptor does not show any more
+
+
+cdef class AfterCase(Case):
+    cdef Timer alarm
+    cdef int64_t when
+
+
+cdef const char* IN_SELECT
