@@ -22,6 +22,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import struct
 import sys
 import time
@@ -414,12 +415,9 @@ class Fuzzer:
     def look_around(self) -> None:
         if self.reports:
             raise Violation(f"reported: {self.reports[0]}")
-        errors = [
-            line
-            for line in self.log.getvalue().splitlines()
-            if line and line[0] not in " E" and "Error" in line
-        ]
-        strange = [line for line in errors if "on purpose" not in line and "Content-Length says" not in line]
+        entries = re.split(r"\n(?! )", self.log.getvalue())  # further lines of an entry are indented
+        errors = [entry for entry in entries if "[ERROR]" in entry]
+        strange = [entry for entry in errors if not re.search("on purpose|Content-Length says", entry)]
         if strange:
             raise Violation(f"logged: {strange[0]}")
         self.log.seek(0)

@@ -35,7 +35,7 @@ from collections import Counter
 
 import syncless
 from syncless.io import socket
-from syncless.wsgi import Server, serving
+from syncless.wsgi import Server, server
 from tests.proxied import COMMANDS, Proxied, missing
 
 GROWTH = 8 << 20 if "ASAN_OPTIONS" not in os.environ else 1 << 40
@@ -85,8 +85,8 @@ class Watched(Server):
 
 
 def serve(folder: str) -> None:
-    serving.Server = Watched
-    serving.serve(
+    server.Server = Watched
+    server.serve(
         application,
         port=0,
         certfile=f"{folder}/cert.pem",
