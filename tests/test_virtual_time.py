@@ -34,6 +34,13 @@ def test_computing_takes_no_time():
     assert elapsed(sum, range(1_000_000)) == 0
 
 
+def test_loop_that_reads_the_clock_until_it_has_moved_ends():
+    began = time.monotonic()
+    while time.monotonic() < began + 0.001:
+        pass
+    assert time.monotonic() < began + 0.0011
+
+
 @pytest.mark.parametrize("backend", ["epoll", "select"])
 def test_tasklet_sleeps_exactly_as_long_as_asked(backend):
     assert run_in_loop(backend, elapsed, syncless.sleep, 3600) == 3600
