@@ -207,8 +207,6 @@ def _is(kind: type, value: Any) -> Any:
 def _scalar(action: argparse.Action, value: Any) -> Any:
     if action.type is int:
         return _is(int, int(value) if isinstance(value, str) and value.isdecimal() else value)
-    if action.dest in ("unix_mode", "umask") and isinstance(value, int):
-        return value
     if action.dest in ("user", "group") and isinstance(value, int):
         value = str(value)
     text = _is(str, value)
@@ -241,6 +239,8 @@ def show(values: Mapping[str, Any], sources: Mapping[str, str]) -> str:
             tables.append("\n".join([f"\n[{name}]  # {source}", *rows]))
         elif dest == "patch" and values.get("areas"):
             continue  # the table [patch] says it
+        elif dest in ("unix_mode", "umask") and value is not None:
+            lines.append(f'{name} = "{value:03o}"  # {source}')
         elif value is None:
             lines.append(f"# {name} is not set")
         else:

@@ -116,6 +116,8 @@ def test_limits_of_all_places_are_put_together(folder, monkeypatch):
             "syncless.toml: patch: unknown area 'sqlite'; did you mean 'sqlite3'?",
         ),
         ("unix-mode = '9'\n", "syncless.toml: unix-mode: '9': write an octal number such as 660"),
+        ("unix-mode = 660\n", "syncless.toml: unix-mode: write a string, not 660"),
+        ("umask = 27\n", "syncless.toml: umask: write a string, not 27"),
         ("workers =\n", "syncless.toml: Invalid value"),
     ],
 )
@@ -169,6 +171,7 @@ def test_printed_configuration_can_be_read_again(folder, capsys, monkeypatch):
         parse(["--print-config", "--quiet"])
     assert ended.value.code == 0
     printed = capsys.readouterr().out
+    assert 'unix_mode = "600"  # syncless.toml' in printed
     assert "workers = 5  # environment" in printed and "quiet = true  # command line" in printed
     assert "[limits]  # syncless.toml" in printed and "preload = false  # default" in printed
     monkeypatch.delenv("SYNCLESS_WORKERS")

@@ -74,6 +74,7 @@ def test_saved_file_is_served(develop):
     assert server.answers(b"one")
     server.write(APP.format(answer="another"))
     assert server.answers(b"another") and "hello.py changed: reloading the application" in server.said
+    assert "Warning" not in server.said
 
 
 def test_broken_file_is_shown_and_the_old_code_goes_on(develop):
@@ -109,7 +110,7 @@ def test_watching_process_ends_with_a_master_that_is_killed(develop):
     children = subprocess.check_output(
         ["ps", "-o", "pid=,args=", "--ppid", str(server.process.pid)], text=True
     ).splitlines()
-    watcher = next(int(line.split()[0]) for line in children if "syncless.cli.reloading" in line)
+    watcher = next(int(line.split()[0]) for line in children if "syncless.cli.watching" in line)
     server.process.send_signal(signal.SIGKILL)
     server.process.wait(30)
 

@@ -1,0 +1,44 @@
+"""``python -m syncless.cli.watching PID PATH ...``: the process that ``--reload`` starts beside the master.
+
+It watches the working directory for Python and TOML files, and further paths for any file, and sends SIGHUP
+to the master when one changes. Needs watchfiles. It is a program, which nothing imports.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+from syncless.http.notices import complain
+
+ENDINGS = (".py", ".toml")
+LOOK_MILLISECONDS = 500
+"""How often it looks whether its master is still there."""
+
+
+def main(master: int, paths: list[str]) -> None:
+    from watchfiles import watch  # the process is only for this
+
+    here = os.getcwd()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; its master ends it
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    watching = False
+    options: dict[str, Any] = {"rust_timeout": LOOK_MILLISECONDS, "yield_on_timeout": True}
+    for changes in watch(here, *paths, raise_interrupt=False, **options):
+        if os.getppid() != master:
+            return
+        if not watching:  # from the first timeout or change on
+            watching = True
+            complain(f"watching {', '.join([here, *paths])} for changes")
+        others = tuple(os.path.abspath(path) for path in paths)
+        files = sorted({file for _, file in changes if file.endswith(ENDINGS) or file.startswith(others)})
+        if files:
+            more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+            complain(f"{os.path.relpath(files[0])}{more} changed: reloading the application")
+            os.kill(master, signal.SIGHUP)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])
