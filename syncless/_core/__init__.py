@@ -6,7 +6,8 @@ import os
 import sys
 
 if importlib.util.find_spec("syncless._core.poll.poller") is None:
+    folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     raise ImportError(
-        f"syncless is not built in {os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))} "
-        f"for Python {sys.version_info[0]}.{sys.version_info[1]}: run `make serve` there, or leave that folder to use the installed one"
+        f"syncless is not built in {folder} for Python {sys.version_info[0]}.{sys.version_info[1]}: "
+        "run `make serve` there, or leave that folder to use the installed one"
     )

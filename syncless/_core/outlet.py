@@ -3,8 +3,8 @@ never waits.
 
 Takes text, and gives it to the descriptor below a text file at once, as long as that takes it: so nothing is
 lost by a crash, and the order of lines is kept. When the descriptor takes no more, an OS thread goes on, and
-up to HELD bytes wait for it. Lines beyond are dropped, and their number is told when there is room again.
-It uses nothing of the engine. It lies beside it because the engine reports errors through it, as the server and
+up to HELD bytes wait for it. Lines beyond are dropped, and their number is told when there is room again. It
+uses nothing of the engine. It lies beside it because the engine reports errors through it, as the server and
 its master do.
 
 Fact: O_NONBLOCK belongs to the open file, which other processes share. Danger: setting it there breaks their
@@ -80,7 +80,7 @@ class Outlet:
             self._look()  # now: errors are written when descriptors have run out
         _outlets.add(self)
 
-    # -- a text stream -------------------------------------------------------------------------------------------------------
+    # -- a text stream -----------------------------------------------------------------------------
 
     def write(self, text: str) -> int:
         data = text.encode(self.stream.encoding or "utf-8", "backslashreplace")
@@ -119,7 +119,7 @@ class Outlet:
     def isatty(self) -> bool:
         return self.stream.isatty()
 
-    # -- the descriptor ------------------------------------------------------------------------------------------------------
+    # -- the descriptor ----------------------------------------------------------------------------
 
     def _take(self) -> bool:
         try:
@@ -218,7 +218,7 @@ class Outlet:
             except OSError:
                 return
 
-    # -- the end -------------------------------------------------------------------------------------------------------------
+    # -- the end -----------------------------------------------------------------------------------
 
     @property
     def pending(self) -> bool:

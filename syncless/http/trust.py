@@ -23,8 +23,9 @@ FIELDS = (
 """What a proxy can be trusted with. RFC 7239 for `Forwarded`; the others are custom."""
 
 DEFAULT_FIELDS = ("x-forwarded-for",)
-"""What the documented switches of the common proxies set: HAProxy's `option forwardfor`, nginx's $proxy_add_x_forwarded_for. Neither
-sets a field for the scheme, host or port unless its configuration has a line for it; without one it passes on what its client sent."""
+"""The fields that the documented switches of the common proxies set: HAProxy's `option forwardfor`, nginx's
+$proxy_add_x_forwarded_for. Neither sets a field for the scheme, host or port unless its configuration has a
+line for it. Without one it passes on the field that its client sent."""
 
 HOST = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=%\[\]:]+")
 PAIR = re.compile(r'\s*([!#$%&\'*+\-.^_`|~0-9A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^";,\s]*)\s*')

@@ -1,7 +1,8 @@
 """Stackless Python's API on today's CPython: tasklets, channels, and the I/O of syncless underneath.
 
 ``import syncless.stackless as stackless`` serves a program written for Stackless; so does
-``sys.modules["stackless"] = syncless.stackless`` before it is imported. What greenlets cannot do is listed in docs/stackless.md.
+``sys.modules["stackless"] = syncless.stackless`` before it is imported. docs/stackless.md lists what
+greenlets cannot do.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from syncless.stackless._thread import get_schedule_callback, set_schedule_callb
 vars(builtins)["TaskletExit"] = TaskletExit  # as in Stackless, whose programs name it without an import
 
 _FRESH = {"current": getcurrent, "main": getmain, "runcount": getruncount, "threads": getthreads}
-"""What Stackless has as attributes that are always up to date. ``from stackless import *`` brings what they are at that moment."""
+"""Stackless's attributes that are always up to date. ``from stackless import *`` gives their present
+values."""
 
 
 def __getattr__(name: str) -> Any:

@@ -43,8 +43,8 @@ def as_wsgi(application: Any) -> WSGIApplication:
     if _is_cherrypy_root(application):
         return _cherrypy(application)
     raise TypeError(
-        f"cannot serve {application!r}: it is no WSGI callable, web.py application, CherryPy application or root, "
-        "BaseHTTPRequestHandler class or 'module:attribute'"
+        f"cannot serve {application!r}: it is no WSGI callable, web.py application, "
+        "CherryPy application or root, BaseHTTPRequestHandler class or 'module:attribute'"
     )
 
 

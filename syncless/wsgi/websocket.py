@@ -68,7 +68,8 @@ class WebSocket:
             None  # events of frames that have come, dealt with one message at a time
         )
         self.close_code: int | None = None
-        """Of the close frame that came or was sent first (RFC 6455, 7.4); 1006 if the client left without one; None while it is open."""
+        """The code of the first close frame received or sent (RFC 6455, 7.4); 1006 if the client left without
+        one; None while it is open."""
         self.close_reason = ""
         self.subprotocol: str | None = None
         """What accept() agreed on."""
@@ -93,7 +94,7 @@ class WebSocket:
     def closed(self) -> bool:
         return self.close_code is not None
 
-    # -- beginning -----------------------------------------------------------------------------------------------------------
+    # -- beginning ---------------------------------------------------------------------------------
 
     def accept(
         self,
@@ -140,7 +141,7 @@ class WebSocket:
         self._events = events
         self._upgrade.begin(answer)
 
-    # -- messages ------------------------------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------
 
     def receive(self) -> str | bytes | None:
         """The next message: str for text, bytes for binary; None when the WebSocket has been closed. Answers
@@ -191,7 +192,7 @@ class WebSocket:
             while self._connection.state.name != "CLOSED" and not self._gone:
                 self._read()
 
-    # -- inside --------------------------------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------------------
 
     def _lost(self) -> None:
         self._gone = True

@@ -42,7 +42,7 @@ def _points() -> list[str]:
 
 
 def mount_of(directory: str) -> str:
-    """The mount point that a directory seems to lie in; links may lead elsewhere. "" if that cannot be told."""
+    """The mount point in which a directory seems to lie; links may lead elsewhere. "" if that is unknown."""
     points = _points()
     try:
         path = os.path.abspath(directory)

@@ -1,7 +1,7 @@
 """Calls in real OS threads: the tasklet waits for the result, and the others run.
 
-run_in_thread() is for everybody; files, sockets that linger and the patch have pools of their own. Threads that
-are tasklets belong to the patch (patches/threads.py).
+run_in_thread() is for everybody; files, sockets that linger and the patch have pools of their own. Threads
+that are tasklets belong to the patch (patches/threads.py).
 """
 
 from __future__ import annotations
