@@ -291,7 +291,7 @@ cdef class _ChannelCase(Case):
         cdef BaseTasklet owner = self.selection.owner
         if isinstance(owner, tasklet) and (<tasklet> owner).block_trap:
             raise RuntimeError("this tasklet does not like to be blocked.")
-        self.line = (<channel> self.source).line(self.direction)
+        self.queue = (<channel> self.source).line(self.direction)
         self.value = self.item
         (<channel> self.source).waits += self.direction
         return Case.enter(self)

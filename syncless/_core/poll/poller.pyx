@@ -49,7 +49,7 @@ cdef class Poller:
     cdef void close(self) noexcept:
         pass
 
-    # -- for backends: the pipe that wakes them ------------------------------------------------------------------------------
+    # -- for backends: the pipe that wakes them ---------------------------------------------------
 
     cdef int open_wake_pipe(self) except -1:
         self.wake_read, self.wake_fd = os.pipe()

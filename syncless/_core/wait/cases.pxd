@@ -12,7 +12,7 @@ cdef class Case(StandIn):
     cdef readonly object source
     cdef Selection selection
     cdef Py_ssize_t place               # in the list of cases
-    cdef WaitQueue* line                # the queue in which it stands
+    cdef WaitQueue* queue               # the one in which it stands
     cdef bint counted                   # it entered it, and has not left
     cdef bint ready(self) noexcept
     cdef object take(self)

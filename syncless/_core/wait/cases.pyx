@@ -46,14 +46,14 @@ cdef class Case(StandIn):
 
     cdef int enter(self) except -1:
         """Into the queue."""
-        queue_add(self.line, self)
+        queue_add(self.queue, self)
         self.counted = True
         return 0
 
     cdef int leave(self) except -1:
         """Out of it; nothing happens if somebody has taken it from there."""
         if is_queued(self):
-            queue_remove(self.line, self)
+            queue_remove(self.queue, self)
         if self.counted:
             self.counted = False
             if self.selection.winner is not self:
@@ -91,7 +91,7 @@ cdef class Case(StandIn):
         return 1
 
 
-# -- the kinds ---------------------------------------------------------------------------------------------------------------------
+# -- the kinds -----------------------------------------------------------------------------------
 
 
 cdef class EventCase(Case):
@@ -102,7 +102,7 @@ cdef class EventCase(Case):
         """An event stays set, a tasklet ended: nothing is taken."""
 
     cdef int enter(self) except -1:
-        self.line = &(<Event> self.source).waiters
+        self.queue = &(<Event> self.source).waiters
         return Case.enter(self)
 
 
@@ -114,7 +114,7 @@ cdef class TaskletCase(Case):
         return None
 
     cdef int enter(self) except -1:
-        self.line = &(<Tasklet> self.source).joiners
+        self.queue = &(<Tasklet> self.source).joiners
         return Case.enter(self)
 
 
@@ -126,7 +126,7 @@ cdef class SemaphoreCase(Case):
         (<Semaphore> self.source).take(False, None)
 
     cdef int enter(self) except -1:
-        self.line = &(<Semaphore> self.source).waiters
+        self.queue = &(<Semaphore> self.source).waiters
         return Case.enter(self)
 
     cdef int undo(self, object value) except -1:
@@ -141,7 +141,7 @@ cdef class GetCase(Case):
         return self.source.get(False)
 
     cdef int enter(self) except -1:
-        self.line = &(<Queue> self.source).getters
+        self.queue = &(<Queue> self.source).getters
         return Case.enter(self)
 
     cdef int undo(self, object value) except -1:
@@ -158,7 +158,7 @@ cdef class PutCase(Case):
 
     cdef int enter(self) except -1:
         self.value = self.item
-        self.line = &(<Queue> self.source).putters
+        self.queue = &(<Queue> self.source).putters
         return Case.enter(self)
 
     cdef object result(self, object value):
@@ -177,7 +177,7 @@ cdef class ReceiveCase(Case):
         return self.source.receive(0)
 
     cdef int enter(self) except -1:
-        self.line = &(<Channel> self.source).receivers
+        self.queue = &(<Channel> self.source).receivers
         (<Channel> self.source).balance -= 1
         return Case.enter(self)
 
@@ -201,7 +201,7 @@ cdef class SendCase(Case):
 
     cdef int enter(self) except -1:
         self.value = self.item
-        self.line = &(<Channel> self.source).senders
+        self.queue = &(<Channel> self.source).senders
         (<Channel> self.source).balance += 1
         return Case.enter(self)
 

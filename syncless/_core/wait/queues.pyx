@@ -70,6 +70,7 @@ cdef class Queue:
 
     cdef int let_in(self, object item) except -1:
         """There is room, and no getter waits."""
+        assert self.has_room() and self.getters.first == NULL
         self.items.append(item)
         self.count += 1
         self.accepted += 1

@@ -47,7 +47,7 @@ cdef bint shuts_down = hasattr(queue.Queue, "shutdown")     # since Python 3.13
 cdef double longest = threading.TIMEOUT_MAX
 
 
-# -- those who wait: a deque of Locks, each held until it is the turn of whoever waits for it ----------------------------------------
+# -- those who wait: a deque of Locks, each held until it is the turn of whoever waits for it ----
 
 
 cdef int notify(object waiters, Py_ssize_t n) except -1:
@@ -64,7 +64,7 @@ cdef int notify(object waiters, Py_ssize_t n) except -1:
 
 
 cdef bint wait_turn(object waiters, object waiter, int64_t deadline) except -1:
-    """Waits as `waiter`, which stands in the row already, until it is notified (True) or the deadline has
+    """Waits as `waiter`, which is among the waiters already, until it is notified (True) or the deadline has
     passed (False)."""
     try:
         if deadline != NEVER and deadline <= monotonic_ns():
@@ -72,13 +72,13 @@ cdef bint wait_turn(object waiters, object waiter, int64_t deadline) except -1:
         elif take_lock(waiter, deadline):
             return True
     except BaseException:
-        if not leave_row(waiters, waiter):
+        if not leave_waiters(waiters, waiter):
             notify(waiters, 1)                  # killed when its turn had come: it goes to the next
         raise
-    return not leave_row(waiters, waiter)
+    return not leave_waiters(waiters, waiter)
 
 
-cdef bint leave_row(object waiters, object waiter) except -1:
+cdef bint leave_waiters(object waiters, object waiter) except -1:
     """Whether it stood there still."""
     try:
         waiters.remove(waiter)
@@ -92,11 +92,11 @@ cdef bint is_time(object timeout) noexcept:
     return timeout is None or ((type(timeout) is int or type(timeout) is float) and 0 <= timeout <= longest)
 
 
-# -- Condition ---------------------------------------------------------------------------------------------------------------------
+# -- Condition -----------------------------------------------------------------------------------
 
 
-cdef object row_of(object condition):
-    """Those who wait for it; None if it is not as usual."""
+cdef object waiters_of(object condition):
+    """Its waiters; None if it is not as usual."""
     if type(condition) is condition_type:
         waiters = condition._waiters
         if type(waiters) is deque_type:
@@ -140,7 +140,7 @@ def condition_wait(self, timeout=None):
     notified."""
     cdef bint notified
     cdef int64_t deadline
-    lock, waiters = self._lock, row_of(self)
+    lock, waiters = self._lock, waiters_of(self)
     if waiters is None or not (is_lock(lock) or is_rlock(lock)) or not is_time(timeout):
         return original_condition_wait(self, timeout)
     must_own(lock, "wait")
@@ -175,7 +175,7 @@ def _take_again(lock, state):
 
 def condition_notify(self, n=1):
     """Wake up to n of those who wait. RuntimeError if the caller does not hold the lock."""
-    lock, waiters = self._lock, row_of(self)
+    lock, waiters = self._lock, waiters_of(self)
     if waiters is None or not (is_lock(lock) or is_rlock(lock)) or type(n) is not int:
         return original_notify(self, n)
     must_own(lock, "notify")
@@ -184,7 +184,7 @@ def condition_notify(self, n=1):
 
 def condition_notify_all(self):
     """Wake all who wait. RuntimeError if the caller does not hold the lock."""
-    lock, waiters = self._lock, row_of(self)
+    lock, waiters = self._lock, waiters_of(self)
     if waiters is None or not (is_lock(lock) or is_rlock(lock)):
         return original_notify_all(self)
     must_own(lock, "notify")
@@ -196,14 +196,14 @@ cdef bint is_free(object lock) noexcept:
     return is_lock(lock) and lock_is_free(lock)
 
 
-# -- Event -------------------------------------------------------------------------------------------------------------------------
+# -- Event ---------------------------------------------------------------------------------------
 
 
-cdef object open_row_of(object event):
-    """Those who wait for it, if it is as usual and nobody is inside; else None."""
+cdef object free_waiters_of(object event):
+    """Its waiters, if it is as usual and its lock is free; else None."""
     if type(event) is event_type:
         condition = event._cond
-        waiters = row_of(condition)
+        waiters = waiters_of(condition)
         if waiters is not None and is_free(condition._lock):
             return waiters
     return None
@@ -212,7 +212,7 @@ cdef object open_row_of(object event):
 def event_set(self):
     """Set the internal flag to true; all that wait for it are woken."""
     take_turns_at_times()
-    waiters = open_row_of(self)
+    waiters = free_waiters_of(self)
     if waiters is None:
         return original_set(self)
     self._flag = True
@@ -222,7 +222,7 @@ def event_set(self):
 def event_clear(self):
     """Reset the internal flag to false."""
     take_turns_at_times()
-    if open_row_of(self) is None:
+    if free_waiters_of(self) is None:
         return original_clear(self)
     self._flag = False
 
@@ -235,18 +235,18 @@ def event_wait(self, timeout=None):
         return True
     if is_time(timeout):
         waiter, deadline = new_held_lock(), deadline_after(timeout)
-        waiters = open_row_of(self)
+        waiters = free_waiters_of(self)
         if waiters is not None and self._flag is False:
             waiters.append(waiter)
             return wait_turn(waiters, waiter, deadline)
     return original_event_wait(self, timeout)
 
 
-# -- Queue and LifoQueue -----------------------------------------------------------------------------------------------------------
+# -- Queue and LifoQueue -------------------------------------------------------------------------
 
 
 cdef object items_of(object self):
-    """What it holds, if it is open, and nobody is inside; else None."""
+    """What it holds, if it is open, and its lock is free; else None."""
     if (shuts_down and self.is_shutdown) or not is_free(self.mutex):
         return None
     items = self.queue
@@ -271,7 +271,7 @@ def queue_put(self, item, block=True, timeout=None):
             deadline = deadline_after(timeout)
         waiter = None
         while True:
-            items, room, tasks, getters = items_of(self), self.maxsize, self.unfinished_tasks, row_of(self.not_empty)
+            items, room, tasks, getters = items_of(self), self.maxsize, self.unfinished_tasks, waiters_of(self.not_empty)
             if items is None or getters is None or type(room) is not int or type(tasks) is not int:
                 break
             if room <= 0 or len(items) < room:
@@ -281,7 +281,7 @@ def queue_put(self, item, block=True, timeout=None):
                 return
             if not block or (deadline != NEVER and deadline <= monotonic_ns()):
                 raise Full
-            putters = row_of(self.not_full)
+            putters = waiters_of(self.not_full)
             if putters is None:
                 break
             if waiter is None:
@@ -304,7 +304,7 @@ def queue_get(self, block=True, timeout=None):
             deadline = deadline_after(timeout)
         waiter = None
         while True:
-            items, putters = items_of(self), row_of(self.not_full)
+            items, putters = items_of(self), waiters_of(self.not_full)
             if items is None or putters is None:
                 break
             if items:
@@ -313,7 +313,7 @@ def queue_get(self, block=True, timeout=None):
                 return item
             if not block or (deadline != NEVER and deadline <= monotonic_ns()):
                 raise Empty
-            getters = row_of(self.not_empty)
+            getters = waiters_of(self.not_empty)
             if getters is None:
                 break
             if waiter is None:

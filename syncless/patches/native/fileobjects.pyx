@@ -50,7 +50,7 @@ cdef dict mapped = {}  # id of a mmap -> its FileSystem or None; what has the id
 cdef dict queues = {}                   # id of a buffered file -> Event, set when somebody leaves it
 
 
-# -- io.FileIO ---------------------------------------------------------------------------------------------------------------------
+# -- io.FileIO -----------------------------------------------------------------------------------
 
 
 def run_init(self, args, kwargs):
@@ -155,7 +155,7 @@ def map_flush(self, offset=0, size=None, /):
     return in_pool(-1, Sync(self, offset, size), (), {})
 
 
-# -- buffered files ----------------------------------------------------------------------------------------------------------------
+# -- buffered files ------------------------------------------------------------------------------
 
 
 cdef struct Inside:         # on the stack of the tasklet that is in a buffered file

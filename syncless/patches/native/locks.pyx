@@ -96,7 +96,7 @@ cdef bint acquire_in_turn(object self, attempt_t attempt, int64_t deadline) exce
         leave_waiters(self, waiters)
 
 
-# -- Lock --------------------------------------------------------------------------------------------------------------------------
+# -- Lock ----------------------------------------------------------------------------------------
 
 
 cdef bint try_lock(object self) noexcept:
@@ -171,7 +171,7 @@ def lock_exit(self, *exc_info):
     lock_release(self)
 
 
-# -- RLock -------------------------------------------------------------------------------------------------------------------------
+# -- RLock ---------------------------------------------------------------------------------------
 
 
 cdef SynclessRLock* rlock_of(object self) except NULL:
