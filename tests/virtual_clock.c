@@ -14,8 +14,8 @@
  *
  * A child process counts as a thread that runs, until it ends. The interpreter waits for its own lock (pthread_cond_timedwait) in real
  * time. Code that reads the clock until it has moved would never end, so after READINGS without a jump each reading takes a microsecond.
- * Not covered are alarm(), setitimer() and a child that lives on while its parent waits for a time: such a test cannot run on this
- * clock. */
+ * Not covered are alarm(), setitimer(), terminals, for which the kernel has threads of its own, and a child that lives on while its
+ * parent waits for a time: such a test cannot run on this clock. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>

@@ -333,6 +333,7 @@ def test_a_pipe_that_nobody_reads_stops_no_request(start):
     os.close(reading)
 
 
+@pytest.mark.virtual_time(False)  # the kernel has a thread for what is written to a terminal
 def test_lines_appear_at_once_on_a_terminal(start, monkeypatch):
     monkeypatch.setattr(accesslog, "FLUSH_SECONDS", 3600)
     main, terminal = os.openpty()
