@@ -82,14 +82,16 @@ NATIVE = {
     "syncless.http.listener": [],  # what connections share
     "syncless.http.tls": [],  # plain bytes to ciphertext and back
     "syncless.http.pace": [],  # how fast a client takes its answer
-    "syncless.http.peer": [],  # receiving, sending, closing
+    "syncless.http.stream": [],  # receiving, sending, closing
+    "syncless.http.peer": [],  # the client as a request sees it
     "syncless.http.greeting": [],  # PROXY header and handshake
     "syncless.http.linger": [],  # reading away what a client still sends
     "syncless.http.response": [],  # head and body -> bytes
     "syncless.http.exchange": [],  # a request and its response
     "syncless.http.application": [],  # the seam between HTTP and what answers
     "syncless.http.upgrade": [],  # a connection for another protocol
-    "syncless.http.bodysource": [],  # a body's bytes
+    "syncless.http.phases": [],  # of a connection, and which may follow which
+    "syncless.http.incoming": [],  # the next request of a stream
     "syncless.http.connection": [],  # the life of a connection
     "syncless.http.acceptor": [],  # new connections
     "syncless.wsgi.environ": [],  # head -> environ

@@ -14,11 +14,13 @@ from syncless._core.poll.now cimport is_ready
 from syncless._core.poll.poller cimport READ
 from syncless._core.scheduler cimport Scheduler
 from syncless._core.timers cimport timer_init
-from syncless.http.connection cimport GREETING, QUEUED, READING, Connection
+from syncless.http.connection cimport Connection, serve_connections
 from syncless.http.deadlines cimport (
     GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, DeadlineNode,
 )
 from syncless.http.listener cimport Listener
+from syncless.http.phases cimport QUEUED
+from syncless.http.stream cimport has_unsent
 
 from syncless._core.exits import TaskletExit
 
@@ -77,6 +79,25 @@ cdef void retry_accept(void* owner) noexcept:
         pass
 
 
+cdef int open_connection(Loop loop, Listener listener, int fd, str address, int port) except -1:
+    """Begins the life of a connection that has been accepted, or closes it if its client has too many."""
+    cdef Connection connection = Connection()
+    connection.listener = listener
+    connection.stream.fd = fd
+    connection.stream.readable = True
+    connection.remote_addr = address
+    connection.remote_port = port
+    if listener.trusted is not None:
+        connection.trusted = listener.trusted(address)
+        connection.expects_proxy_header = connection.trusted and listener.proxy_protocol
+    Py_INCREF(connection)                       # given back by close()
+    loop.forget_fd(fd)
+    loop.entry(fd).watcher = <PyObject*> connection
+    listener.connections += 1
+    listener.accepted += 1
+    return connection.begin(loop) if connection.admit() else connection.close(loop, False)
+
+
 cdef class Acceptor(Watcher):
     """Accepts the connections of one listening socket, which its Server owns."""
 
@@ -89,6 +110,7 @@ cdef class Acceptor(Watcher):
         os.set_blocking(fd, False)
         listener.loop.watch(fd, self)
         listener.acceptor = self
+        serve_connections(listener)
 
     cdef int on_ready(self, Loop loop, int bits) except -1:
         return self.accept(loop)
@@ -100,7 +122,6 @@ cdef class Acceptor(Watcher):
         """Accepts what has come, up to a batch. Each connection gets its turn afterwards: an application that
         waits must not hold up the rest of the backlog."""
         cdef Listener listener = self.listener
-        cdef Connection connection
         cdef char text[INET6_ADDRSTRLEN]
         cdef int fd, port, _, limit = 0 if self.takes_all else listener.limits.connections
         if self.closed:
@@ -120,28 +141,9 @@ cdef class Acceptor(Watcher):
                 elif self.shortage(loop, errno):
                     continue
                 return 0
-            connection = Connection()
-            connection.listener = listener
-            connection.fd = fd
             if self.last_text is None or self.last == 0 or text[0] != 0:
                 self.last_text = text.decode()
-            connection.remote_addr = self.last_text
-            connection.remote_port = port
-            connection.readable = True
-            if listener.trusted is not None:
-                connection.trusted = listener.trusted(self.last_text)
-                connection.expects_proxy_header = connection.trusted and listener.proxy_protocol
-            connection.phase = GREETING if listener.certificates is not None or connection.expects_proxy_header else READING
-            Py_INCREF(connection)               # given back by close()
-            loop.forget_fd(fd)
-            loop.entry(fd).watcher = <PyObject*> connection
-            listener.connections += 1
-            listener.accepted += 1
-            if not connection.admit():
-                connection.close(loop, False)
-                continue
-            listener.deadlines.start(&connection.deadline, HEAD_DEADLINE if connection.phase == READING else GREETING_DEADLINE)
-            loop.push(connection)
+            open_connection(loop, listener, fd, self.last_text, port)
         loop.push(self)
         return 0
 
@@ -171,7 +173,7 @@ cdef class Acceptor(Watcher):
                 break
             connection = <Connection> node.owner
             node = node.following
-            if not connection.readable and connection.out.size == 0 and connection.out_body is None and connection.close_idle(loop):
+            if not connection.stream.readable and not has_unsent(&connection.stream) and connection.close_idle(loop):
                 return True
         return False
 
@@ -245,8 +247,6 @@ def close_connections(Listener listener not None, bint all_of_them) -> int:
             else:
                 connection.close(loop, True)
             closed += 1
-        elif connection.phase == GREETING or (
-                connection.phase == READING and connection.inbox.size == 0 and connection.out.size == 0 and connection.out_body is None):
-            if not connection.just_came(loop, JUST_COME) and connection.close_idle(loop):
-                closed += 1
+        elif connection.is_idle() and not connection.just_came(loop, JUST_COME) and connection.close_idle(loop):
+            closed += 1
     return closed

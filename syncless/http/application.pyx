@@ -5,7 +5,7 @@ found and gets the exchange in which the application answers; the kind decides w
 """
 
 from syncless.http.exchange cimport Exchange
-from syncless.http.peer cimport Peer
+from syncless.http.peer cimport Origin
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.scanner cimport head
 
@@ -23,7 +23,7 @@ cdef class Application:
     def __init__(self, int most=0):
         self.heads = RequestHeads(most)
 
-    cdef Exchange exchange(self, Peer connection, const char* data, head* found):
+    cdef Exchange exchange(self, const Origin* origin, const char* data, head* found):
         raise NotImplementedError
 
     cdef int take_back(self, Exchange exchange, int fd) except -1:

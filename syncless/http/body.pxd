@@ -1,14 +1,6 @@
 from libc.stdint cimport int64_t
 
-from syncless._core.loop cimport Watcher
-
-
-cdef class ByteSource(Watcher):
-    cdef Py_ssize_t available(self, char** data) except -1
-    cdef Py_ssize_t more(self) except -1
-    cdef void consume(self, Py_ssize_t n) noexcept
-    cdef Py_ssize_t direct(self, char* into, Py_ssize_t n) except -2
-    cdef int expected(self) except -1
+from syncless.http.peer cimport Peer
 
 
 cdef enum:
@@ -16,7 +8,7 @@ cdef enum:
 
 
 cdef class Body:
-    cdef ByteSource source          # None: the request has ended
+    cdef Peer source          # None: the request has ended
     cdef int64_t remaining          # bytes left of the body, or of the present chunk
     cdef int64_t total              # bytes of a chunked body so far
     cdef int64_t max_bytes          # of a chunked body
@@ -27,7 +19,7 @@ cdef class Body:
     cdef bint finished              # nothing of the body is left on the connection
     cdef bint broken                # its framing failed: the connection is of no more use
 
-    cdef void begin(self, ByteSource source, int64_t length, bint chunked, bint expects_continue) noexcept
+    cdef void begin(self, Peer source, int64_t length, bint chunked, bint expects_continue) noexcept
     cdef void end(self) noexcept
     cdef Py_ssize_t window(self, char** data) except -1
     cdef void advance(self, Py_ssize_t n) noexcept
@@ -35,7 +27,7 @@ cdef class Body:
     cdef bint drainable(self, Py_ssize_t most) noexcept
     cdef bint drain(self, Py_ssize_t most) except -1
 
-    cdef ByteSource readable_source(self)
+    cdef Peer readable_source(self)
     cdef void count(self, Py_ssize_t n) noexcept
     cdef bint next_chunk(self) except -1
     cdef int end_chunk(self) except -1

@@ -1,6 +1,6 @@
 """Body: the body of one request, read on demand, whatever its framing (RFC 9112, 6 and 7).
 
-Takes a ByteSource, the connection as this file sees it, and the framing that the head announces. Gives the
+Takes a Peer, the client as a request sees it, and the framing that the head announces. Gives the
 bytes of the body and keeps its limits. The tasklet parks while the client has not sent enough. An error in
 the body is raised as a ClientError. Knows nothing of the application that reads.
 """
@@ -8,43 +8,17 @@ the body is raised as a ClientError. Knows nothing of the application that reads
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
-from syncless._core.loop cimport Watcher
+from syncless.http.peer cimport Peer
 from syncless.http.scanner cimport scan_chunk_line, scan_trailers
 
 from syncless.http.errors import BadRequest, BodyTooLarge, ClientGone
 
 
-cdef class ByteSource(Watcher):
-    """Where a body's bytes come from.
-
-    available()  how many bytes lie ready at *data, waiting for the first; 0 when the client has closed
-    more()       waits for bytes behind those; how many came, 0 when the client has closed
-    consume(n)   the first n are used up
-    direct()     puts up to n bytes straight into the caller's memory; 0 when the client has closed; -1 after
-                 it had to wait: look again, for another tasklet may have read meanwhile
-    expected()   tells the client to go on (100)
-    """
-
-    cdef Py_ssize_t available(self, char** data) except -1:
-        raise NotImplementedError
-
-    cdef Py_ssize_t more(self) except -1:
-        raise NotImplementedError
-
-    cdef void consume(self, Py_ssize_t n) noexcept:
-        pass
-
-    cdef Py_ssize_t direct(self, char* into, Py_ssize_t n) except -2:
-        raise NotImplementedError
-
-    cdef int expected(self) except -1:
-        return 0
-
-
 cdef class Body:
-    """Reads one body after the other: begin(), then window() and advance(), or read_into(), until 0; end()."""
+    """Reads one body after the other: begin(), then window() and advance(), or read_into(), until 0;
+    end()."""
 
-    cdef void begin(self, ByteSource source, int64_t length, bint chunked, bint expects_continue) noexcept:
+    cdef void begin(self, Peer source, int64_t length, bint chunked, bint expects_continue) noexcept:
         """`length`: Content-Length, or -1."""
         self.source = source
         self.remaining = 0 if chunked or length < 0 else length
@@ -63,7 +37,7 @@ cdef class Body:
 
     cdef Py_ssize_t window(self, char** data) except -1:
         """Bytes of the body that lie ready at *data, at least one; 0 at the end of the body."""
-        cdef ByteSource source
+        cdef Peer source
         cdef Py_ssize_t n
         if self.finished:
             return 0
@@ -83,7 +57,7 @@ cdef class Body:
     cdef Py_ssize_t read_into(self, char* into, Py_ssize_t n) except -1:
         """Moves up to n bytes of the body, at least one, to the caller's memory; 0 at the end of the body."""
         cdef char* data
-        cdef ByteSource source
+        cdef Peer source
         cdef Py_ssize_t got
         while n >= DIRECT and self.remaining >= DIRECT:
             source = self.readable_source()
@@ -119,9 +93,9 @@ cdef class Body:
 
     # -- framing -----------------------------------------------------------------------------------------------
 
-    cdef ByteSource readable_source(self):
+    cdef Peer readable_source(self):
         """The source, of which more is to be read; ClientGone if that is not possible any more."""
-        cdef ByteSource source = self.source        # the request may end while another tasklet waits here
+        cdef Peer source = self.source        # the request may end while another tasklet waits here
         if source is None or self.broken:
             raise ClientGone("the body is no longer there to be read")
         if self.expects_continue:
@@ -154,7 +128,7 @@ cdef class Body:
 
     cdef int end_chunk(self) except -1:
         """The CRLF after the data of a chunk."""
-        cdef ByteSource source = self.source
+        cdef Peer source = self.source
         cdef char* data
         cdef Py_ssize_t n = source.available(&data)
         while n < 2 and (n == 0 or data[0] == c"\r"):
@@ -169,7 +143,7 @@ cdef class Body:
 
     cdef int64_t read_chunk_line(self) except -1:
         """The size of the next chunk."""
-        cdef ByteSource source = self.source
+        cdef Peer source = self.source
         cdef char* data
         cdef Py_ssize_t n = source.available(&data)
         cdef int64_t size = 0
@@ -193,7 +167,7 @@ cdef class Body:
 
     cdef int read_trailers(self) except -1:
         """Trailers are read and dropped (RFC 9112, 7.1.2)."""
-        cdef ByteSource source = self.source
+        cdef Peer source = self.source
         cdef char* data
         cdef Py_ssize_t n = source.available(&data)
         cdef long used

@@ -1,11 +1,11 @@
 """Memory for bytes that come and go: buffers that grow, a pool of blocks, a budget, a shared receive buffer.
 
-A Buffer is a struct in its owner, which calls release() before it ends. Most need one block; those come from a
-pool. One that grows beyond has memory of its own. `held` counts all of it, so that the owners can be held to
-`budget`. Knows nothing of connections. Tested by tests/http/test_buffers.py.
+A Buffer is a struct in its owner, which calls release() before it ends. Most need one block; those come from
+a pool. One that grows beyond has memory of its own. `held` counts all of it, so that the owners can be held
+to `budget`. Knows nothing of connections. Tested by tests/http/test_buffers.py.
 
-The receive buffer `scratch` is borrowed by taking it out of its place: a finaliser that switches tasklets while
-it is in use must not lend it twice.
+The receive buffer `scratch` is borrowed by taking it out of its place: a finaliser that switches tasklets
+while it is in use must not lend it twice.
 """
 
 cimport cython

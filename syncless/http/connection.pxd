@@ -1,33 +1,58 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 
-from syncless._core.loop cimport Loop
-from syncless.http.bodysource cimport BodySource
-from syncless.http.scanner cimport head
+from syncless._core.loop cimport Loop, Watcher
+from syncless.http.deadlines cimport DeadlineNode
+from syncless.http.linger cimport Linger
+from syncless.http.listener cimport Listener
 from syncless.http.exchange cimport Exchange
-
-cdef enum Phase:
-    GREETING        # what comes before HTTP: see greeting.pyx
-    READING         # a request head, or nothing yet
-    QUEUED          # a request waits until fewer run
-    RUNNING_APP     # a request is being answered
-    LINGERING       # refused or closed by us; what the client still sends is thrown away
-    CLOSED
+from syncless.http.stream cimport Stream
 
 
-cdef class Connection(BodySource):      # there may be many idle ones: flags are bytes, sizes 32 bits
-    cdef bint just_came(self, Loop loop, int64_t age) noexcept
+cdef class Connection(Watcher):     # there may be many idle ones: flags are bytes, sizes 32 bits
+    cdef Listener listener
+    cdef Exchange request            # the one that is queued or running
+    cdef Stream stream              # its bytes
+    cdef DeadlineNode deadline      # of the phase; a tasklet that waits has one of its own
+    cdef Linger linger
+    cdef object remote_addr         # str; "" for a UNIX socket
+    cdef int remote_port            # -1: the family has none
+    cdef uint8_t phase              # see phases.pxd
+    cdef uint8_t trusted            # its forwarded fields count
+    cdef uint8_t expects_proxy_header   # it begins with one
+    cdef uint8_t kept               # it has had a response and was not closed
+    cdef uint8_t unread             # a part of a body was neither read by the application nor drained
+    cdef uint8_t closing            # to be closed once all is sent
+
+    # its life
+    cdef int begin(self, Loop loop) except -1
+    cdef int live(self, Loop loop) except -1
     cdef int greet(self, Loop loop) except -1
-    cdef int answer(self, Loop loop, Exchange request, bint has_turn) except -1
-    cdef int queue_up(self, Loop loop) except -1
-    cdef int finish_request(self, Exchange request) except -1
-    cdef int process(self, Loop loop) except -1
-    cdef Exchange next_request(self, Loop loop)
-    cdef Exchange begin_request(self, const char* data, head* found)
-    cdef int keep(self, const char* data, size_t size) except -1
+    cdef bint read_request(self, Loop loop) except -1
+    cdef int enter_queue(self, Loop loop) except -1
+    cdef int run_request(self, Loop loop) except -1
+    cdef int wait_for_client(self, Loop loop) except -1
+    cdef int flush(self, Loop loop) except -1
+    cdef int when_flushed(self, Loop loop, bint late) except -1
+    cdef int expired(self, Loop loop, int kind) except -1
+
+    # its end
     cdef int refuse(self, Loop loop, int status, str explanation=*, dict variables=*) except -1
     cdef int refuse_busy(self, Loop loop) except -1
     cdef int close_when_sent(self, Loop loop) except -1
-    cdef bint close_idle(self, Loop loop) except -1
-    cdef int finish(self, Loop loop) except -1
+    cdef int linger_or_close(self, Loop loop) except -1
     cdef int read_away(self, Loop loop) except -1
-    cdef int rest(self, Loop loop) except -1
+    cdef bint close_idle(self, Loop loop) except -1
+    cdef int close(self, Loop loop, bint reset) except -1
+
+    # the parts of that
+    cdef int move_to(self, uint8_t phase) except -1
+    cdef bint may_take_another(self) noexcept
+    cdef bint is_idle(self) noexcept
+    cdef bint just_came(self, Loop loop, int64_t age) noexcept
+    cdef bint is_counted(self) noexcept
+    cdef bint admit(self) except -1
+    cdef bint accept_proxy_header(self, header) except -1
+    cdef int drop_request(self, Exchange request) except -1
+    cdef int arm(self, Loop loop, int bits) except -1
+
+cdef int serve_connections(Listener listener) except -1

@@ -1,19 +1,19 @@
-"""The life of a connection, in the loop and without a tasklet of its own:
-
-    accept -> read -> scan head -> Exchange (tasklet: application, response) -> send -> next head, or
-    close
+"""The life of a connection, in the loop and without a tasklet of its own. live() tells it.
 
     GREETING --- TLS is set up, the proxy has spoken ---> READING        both at once where the port is plain
-    READING ----- head complete ----> RUNNING_APP ---- response ended ----> READING        keep-alive
-       |             |                  ^  |                                   |
-       |             +---> QUEUED ------+  |                                   |           too many run
-       | malformed, too large, too late    | cannot be kept                    | idle for too long
-       +--> answer --> LINGERING <---------+                                   +--> CLOSED
+    READING ----- head complete ----> RUNNING ---- response ended ----> READING          keep-alive
+       |             |                  ^  |                               |
+       |             +---> QUEUED ------+  |                               |             too many run
+       | malformed, too large, too late    | cannot be kept                | idle for too long
+       +--> refused --> LINGERING <--------+                               +--> CLOSED
+
+What may follow what is a table in phases.pyx. A connection has a Stream (its bytes), a node among the
+listener's deadlines and, while one is queued or running, an Exchange, which waits for the client by its Peer.
 
 Reading happens when the loop says that there is something, into a receive buffer that all connections share;
-what is left over (a part of a head, a body, pipelined requests) is kept in a buffer of the connection's own,
-no larger than that. So an idle connection is one small object. Requests of one connection are answered one
-after the other, in a loop, never by recursion. Sending: see listener.pyx.
+what is left over (a part of a head, a body, pipelined requests) is kept in the stream's inbox, no larger than
+that. So an idle connection is one small object. Requests of one connection are answered one after the other,
+in a loop, never by recursion. What is to be sent goes out at the end of the turn: see flusher.pyx.
 
 A connection is registered with the poller only when it has to wait, so one that is answered and closed at
 once never is.
@@ -21,234 +21,290 @@ once never is.
 
 cimport cython
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t
+from cpython.ref cimport Py_DECREF
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-from syncless._core.loop cimport Loop
+from syncless._core.loop cimport Loop, Watcher
 from syncless._core.poll.poller cimport HANGUP, READ, WRITE
 from syncless._core.scheduler cimport Scheduler
-from syncless.http.application cimport Application
-from syncless.http.bodysource cimport BodySource
-from syncless.http.buffers cimport SCRATCH, Buffer
+from syncless.http.buffers cimport Buffer
 from syncless.http.deadlines cimport (
-    BODY_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, PING_DEADLINE, QUEUE_DEADLINE,
-    WRITE_DEADLINE,
+    GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE,
+    DeadlineNode, init_node,
 )
-from syncless.http.greeting cimport NOT_TLS, greet_peer
-from syncless.http.scanner cimport head
-from syncless.http.linger cimport begin_lingering, discard, may_linger
-from syncless.http.pace cimport forget_pace, may_wait
-from syncless.http.peer cimport Peer
-from syncless.http.exchange cimport Exchange
+from syncless.http.greeting cimport NOT_TLS, begin_tls, read_proxy_header
+from syncless.http.incoming cimport NEVER, NOT_YET, give_back, next_request
+from syncless.http.linger cimport ALL_FOR_NOW, THE_LAST, discard, may_linger
 from syncless.http.listener cimport Listener
-from syncless.http.tls cimport READY, WANTS_READ, WANTS_WRITE
+from syncless.http.pace cimport forget_pace, may_wait, sent_more, stalled, too_slow
+from syncless.http.peer cimport Origin
+from syncless.http.phases cimport CLOSED, GREETING, LINGERING, QUEUED, READING, RUNNING, move_phase
+from syncless.http.exchange cimport Exchange
+from syncless.http.stream cimport (
+    SENT_ALL, STALLED, Stream, close_stream, drop_unsent, first_bytes, free_stream, half_close, has_bytes,
+    has_input, has_unsent, send_pending, told_readable,
+)
+from syncless.http.tls cimport FAILED, READY, WANTS_READ, WANTS_WRITE
 
 from syncless.http.accesslog import REFUSED_BYTES, refused_request
 from syncless.http.errors import EXPLANATIONS, REASONS, ClientGone
-
-cdef extern from *:
-    """
-    static int syncless_has_weakrefs(PyObject *o) { return *PyObject_GET_WEAKREFS_LISTPTR(o) != NULL; }
-    """
-    bint has_weakrefs "syncless_has_weakrefs" (PyObject* o) nogil
-
-cdef extern from "Python.h":
-    Py_ssize_t Py_REFCNT(PyObject* o)
 
 cdef enum:
     OUT_HIGH = 65536            # bytes waiting to be sent beyond which no further pipelined request is begun
 
 
 # its cycles with an Exchange end with the request; not being tracked makes it smaller and cheaper
+@cython.final
 @cython.no_gc
-cdef class Connection(BodySource):
-    # -- what the loop says --------------------------------------------------------------------------------------------------
+cdef class Connection(Watcher):
+    def __cinit__(self):
+        self.stream.fd = -1
+        init_node(&self.deadline, self)
+
+    def __dealloc__(self):
+        if self.listener is not None:
+            free_stream(&self.stream, self.listener.buffers)
+
+    # -- its life ----------------------------------------------------------------------------------------------
+
+    cdef int begin(self, Loop loop) except -1:
+        """It has been accepted. It gets its turn afterwards: an application that waits must not hold up the
+        rest of the backlog."""
+        if self.listener.certificates is None and not self.expects_proxy_header:
+            self.move_to(READING)
+        self.listener.deadlines.start(&self.deadline, HEAD_DEADLINE if self.phase == READING else GREETING_DEADLINE)
+        return loop.push(self)
+
+    cdef int live(self, Loop loop) except -1:
+        """Greet, read a head, run its request, then keep the connection or close it: as far as it gets
+        now."""
+        cdef Listener listener = self.listener
+        cdef int left = listener.limits.pipelined
+        if self.phase == GREETING:
+            self.greet(loop)                    # a PROXY header, a TLS handshake
+        while self.phase == READING and self.may_take_another():
+            if left == 0:
+                return loop.push(self)          # others get a turn
+            left -= 1
+            if not has_input(&self.stream) or not self.read_request(loop):
+                break                           # the client has to send more, or is refused
+            listener.requests += 1
+            if listener.limits.requests and listener.active >= listener.limits.requests:
+                self.enter_queue(loop)
+            else:
+                listener.active += 1
+                self.run_request(loop)          # the application, the response; then keep or close
+        if self.phase == READING:
+            return self.wait_for_client(loop)
+        if self.phase == LINGERING:
+            return self.read_away(loop)
+        return 0
 
     cdef int on_ready(self, Loop loop, int bits) except -1:
+        """The loop: bytes have come, the client takes more, or has left. Tasklets that wait for it have been
+        woken."""
         if bits & HANGUP:
-            self.peer_shutdown = True
-        if self.phase == RUNNING_APP and self.request.interruptible and self.request.left():
+            self.stream.peer_shutdown = True
+        if self.phase == RUNNING and self.request.interruptible and self.request.left():
             self.request.interruptible = False  # once
             loop.throw(self.request, ClientGone("the client has left"))
         if bits & READ:
-            self.readable = True
-            if self.layer is not None:
-                self.layer.drained = False
-            if self.reader is not None:
-                loop.wake(self.reader, None)
-        if self.phase == GREETING:
-            return self.greet(loop)
-        if bits & WRITE:
-            if self.writer is not None:
-                loop.wake(self.writer, None)
-            elif self.sending:
-                self.flush(loop)
-        if bits & READ:
-            if self.phase == READING:
-                self.process(loop)
-            elif self.phase == LINGERING:
-                self.read_away(loop)
-        return 0
-
-    cdef int forked(self, Loop loop) except -1:
-        """The child keeps no descriptor of it and sends nothing: the connection is the parent's, whose
-        closing ends it. The part of a body that has come can still be read."""
-        cdef Buffer inbox = self.inbox
-        cdef uint32_t start = self.inbox_start
-        self.gone = True
-        self.inbox.data = NULL
-        self.inbox.size = self.inbox.room = 0
-        self.close(loop, False)
-        self.inbox = inbox
-        self.inbox_start = start
+            told_readable(&self.stream)
+        if bits & WRITE and self.stream.stalled:
+            self.flush(loop)
+        if self.phase == GREETING or bits & READ and (self.phase == READING or self.phase == LINGERING):
+            return self.live(loop)
         return 0
 
     cdef int turn(self, Scheduler loop) except -1:
-        """Its turn has come: after accept(), after a long row of pipelined requests, or in the queue."""
-        if self.phase == READING:
-            return self.process(<Loop> loop)
-        if self.phase == GREETING:
-            return self.greet(<Loop> loop)
-        if self.phase == LINGERING:
-            return self.read_away(<Loop> loop)
-        if self.phase == QUEUED:
-            self.listener.deadlines.stop(&self.deadline)
-            self.phase = RUNNING_APP
-            self.answer(<Loop> loop, self.request, True)
-            if self.phase == READING:
-                return self.process(<Loop> loop)
-        return 0
-
-    cdef int greet(self, Loop loop) except -1:
-        cdef int outcome = greet_peer(self)
-        if outcome == WANTS_READ:
-            return self.arm(loop, READ)
-        if outcome == WANTS_WRITE:
-            return self.arm(loop, WRITE)
-        if outcome == READY or outcome == NOT_TLS:
-            self.phase = READING
-            self.readable = True                # the layer may have the first request already
-            self.listener.deadlines.start(&self.deadline, HEAD_DEADLINE)
-            return self.process(loop) if outcome == READY else self.refuse(loop, 400, "This port speaks HTTPS, and the request is plain HTTP.")
-        return self.close(loop, False)
+        """Its turn: after accept(), after a long row of pipelined requests, or the queue's, which has stopped
+        its deadline then."""
+        if self.phase == QUEUED and self.deadline.kind == NO_DEADLINE:
+            self.run_request(<Loop> loop)
+        if self.phase == QUEUED or self.phase == RUNNING:
+            return 0
+        return self.live(<Loop> loop)
 
     cdef int expired(self, Loop loop, int kind) except -1:
-        if kind == WRITE_DEADLINE and may_wait(self.listener, self.fd):
-            self.listener.deadlines.start(&self.deadline, WRITE_DEADLINE)
-            return 0
-        if kind == BODY_DEADLINE or kind == PING_DEADLINE or (kind == WRITE_DEADLINE and self.writer is not None):
-            self.timed_out = True
-            if self.reader is not None:
-                loop.wake(self.reader, None)
-            if self.writer is not None:
-                loop.wake(self.writer, None)
-            return 0
-        if kind == HEAD_DEADLINE and self.inbox.size:
+        """The time of its phase is over."""
+        cdef Listener listener = self.listener
+        if kind == WRITE_DEADLINE:
+            if may_wait(listener, self.stream.fd):
+                return listener.deadlines.start(&self.deadline, WRITE_DEADLINE)
+            return self.close(loop, True)
+        if kind == HEAD_DEADLINE and self.stream.inbox.size:
             return self.refuse(loop, 408)
         if kind == QUEUE_DEADLINE:
-            self.listener.queued -= 1
+            listener.queued -= 1
             return self.refuse_busy(loop)
         if kind == IDLE_DEADLINE or kind == HEAD_DEADLINE:     # nobody waits for an answer
             self.close_idle(loop)
             return 0
-        if kind == LINGER_DEADLINE and may_linger(self):
-            return 0
-        return self.close(loop, kind == WRITE_DEADLINE)
+        if kind == LINGER_DEADLINE and not listener.stopping and may_linger(
+            &self.linger, listener.linger_checks, listener.limits.body_rate,
+            listener.deadlines.lists[LINGER_DEADLINE].length / 1e9,
+        ):
+            return listener.deadlines.start(&self.deadline, LINGER_DEADLINE)
+        return self.close(loop, False)
 
-    cdef bint just_came(self, Loop loop, int64_t age) noexcept:
-        """Whether it is younger than that (ns) and its first request may be on its way."""
-        if self.kept or self.deadline.kind == NO_DEADLINE:
-            return False
-        return loop.now - self.listener.deadlines.began(&self.deadline) < age
+    cdef int forked(self, Loop loop) except -1:
+        """The child keeps no descriptor of it and sends nothing: the connection is the parent's, whose
+        closing ends it. The part of a body that has come can still be read."""
+        cdef Buffer inbox = self.stream.inbox
+        cdef uint32_t start = self.stream.inbox_start
+        self.stream.gone = True
+        self.stream.inbox.data = NULL
+        self.stream.inbox.size = self.stream.inbox.room = 0
+        self.close(loop, False)
+        self.stream.inbox = inbox
+        self.stream.inbox_start = start
+        return 0
 
-    # -- reading and answering -----------------------------------------------------------------------------------------------
+    cdef int move_to(self, uint8_t phase) except -1:
+        return move_phase(&self.phase, phase)
 
-    cdef int process(self, Loop loop) except -1:
-        """Answers what has arrived, request after request."""
-        cdef Exchange request
+    # -- greeting ----------------------------------------------------------------------------------------------
+
+    cdef int greet(self, Loop loop) except -1:
         cdef Listener listener = self.listener
-        cdef int left = listener.limits.pipelined
-        if self.closing and self.unread:
-            return self.read_away(loop)
-        while self.phase == READING and not self.closing and not self.sending and self.out.size < OUT_HIGH and self.out_body is None:
-            if left == 0:
-                loop.push(self)
-                return 0
-            left -= 1
-            request = self.next_request(loop)
-            if request is None:
-                break
-            listener.requests += 1
-            if listener.limits.requests and listener.active >= listener.limits.requests:
-                return self.queue_up(loop)
-            self.answer(loop, request, False)
-        return self.rest(loop)
+        cdef int outcome = READY
+        if self.expects_proxy_header:
+            try:
+                header = read_proxy_header(&self.stream, listener.buffers)
+            except ValueError:
+                return self.close(loop, False)
+            if header is None:
+                return self.arm(loop, READ)
+            if not self.accept_proxy_header(header):
+                return self.close(loop, False)
+        if listener.certificates is not None:
+            outcome = begin_tls(&self.stream, listener.buffers, listener.certificates, listener.plain_http)
+        if outcome == WANTS_READ:
+            return self.arm(loop, READ)
+        if outcome == WANTS_WRITE:
+            return self.arm(loop, WRITE)
+        if outcome == FAILED or self.phase == CLOSED:
+            return self.close(loop, False)
+        self.move_to(READING)
+        self.stream.readable = True             # the layer may have the first request already
+        listener.deadlines.start(&self.deadline, HEAD_DEADLINE)
+        if outcome == NOT_TLS:
+            return self.refuse(loop, 400, "This port speaks HTTPS, and the request is plain HTTP.")
+        return 0
 
-    cdef int answer(self, Loop loop, Exchange request, bint has_turn) except -1:
-        """Runs the request to its end. `has_turn`: it is counted already, because the one that made room for
-        it handed its turn over."""
+    cdef bint accept_proxy_header(self, header) except -1:
+        """The client is the one that the header announces. Whether it may have another connection."""
+        self.expects_proxy_header = False
+        if header.source is not None:
+            self.remote_addr, self.remote_port = header.source
+            self.trusted = self.listener.trusted(self.remote_addr)
+        return self.admit()
+
+    cdef bint is_counted(self) noexcept:
+        """Whether it counts for Limits.client_connections: the same from admit() to close()."""
+        return self.listener.limits.client_connections and not self.trusted and not self.expects_proxy_header \
+            and self.remote_port >= 0
+
+    cdef bint admit(self) except -1:
+        """Counts it for its client's address. Whether there may be so many from there."""
+        return not self.is_counted() or self.listener.enter(self.remote_addr)
+
+    # -- reading a request -------------------------------------------------------------------------------------
+
+    cdef bint may_take_another(self) noexcept:
+        """Whether the client takes its responses fast enough to be given another one."""
+        return not self.closing and not self.stream.stalled and self.stream.out.size < OUT_HIGH \
+            and self.stream.out_body == NULL
+
+    cdef bint read_request(self, Loop loop) except -1:
+        """Whether a request is there, whose head is whole; else the client has to send more first, is refused
+        or has closed."""
+        cdef Origin origin
+        cdef int outcome = NOT_YET
+        origin.listener = <PyObject*> self.listener
+        origin.connection = <PyObject*> self
+        origin.stream = &self.stream
+        origin.address = <PyObject*> self.remote_addr
+        origin.port = self.remote_port
+        origin.trusted = self.trusted
+        self.request = next_request(&origin, self.kept, &outcome)
+        if self.request is not None:
+            if self.phase == READING:
+                return True
+            self.drop_request(self.request)     # closed while Python code ran
+        elif outcome > 0:
+            self.refuse(loop, outcome)
+        elif outcome == NEVER:
+            self.close_when_sent(loop)
+        elif self.listener.buffers.held > self.listener.buffers.budget:
+            shed_slow_heads(self.listener)
+        return False
+
+    # -- running it --------------------------------------------------------------------------------------------
+
+    cdef int enter_queue(self, Loop loop) except -1:
+        """The request waits for another one to end, or is told to come back later."""
         cdef Listener listener = self.listener
-        if not has_turn:
-            listener.active += 1
+        if listener.queued >= listener.limits.queued:
+            return self.refuse_busy(loop)
+        self.move_to(QUEUED)
+        listener.queued += 1
+        return listener.deadlines.start(&self.deadline, QUEUE_DEADLINE)
+
+    cdef int run_request(self, Loop loop) except -1:
+        """Runs the request to its end, and says what becomes of the connection. The request is counted
+        already."""
+        cdef Listener listener = self.listener
+        cdef Exchange request = self.request
+        self.move_to(RUNNING)
+        listener.deadlines.stop(&self.deadline)
         request.serve(loop)                     # may park; others run meanwhile
         if listener.queued == 0 or not listener.next_turn():
             listener.active -= 1
         self.unread = not request.body.finished
-        self.finish_request(request)
+        self.drop_request(request)
+        if self.stream.torn:
+            self.close(loop, True)
         if self.phase == CLOSED:
-            listener.buffers.release(&self.out)          # what was still written to it
-            self.out_body = None
+            drop_unsent(&self.stream, listener.buffers)        # what was still written to it
             return 0
         self.kept = True
         if not request.response.keep_alive:
             return self.close_when_sent(loop)
         self.unread = False
-        if self.out.size or self.out_body is not None:
-            listener.flusher.add(self)
-        return 0
+        return listener.flusher.add(self) if has_unsent(&self.stream) else 0
 
-    cdef int finish_request(self, Exchange request) except -1:
-        """The request has ended, or will never begin."""
-        self.request = request.peer = None
-        if self.listener.slow and not self.sending:
-            forget_pace(self.listener, self.fd)
+    cdef int drop_request(self, Exchange request) except -1:
+        """The request has ended, or will never begin. The caller has the only reference but the
+        connection's."""
+        self.request = None
+        request.peer.end()
         request.body.end()
+        if self.listener.slow and not self.stream.stalled:
+            forget_pace(self.listener, self.stream.fd)
         if request.handler is not None:
             request.handler = None
-        if self.reader is not None:  # another tasklet waits for the body of what is no request any more
-            self.listener.loop.wake(self.reader, None)
-        self.busy = False
-        if self.phase != CLOSED:
-            self.phase = READING
-        # the caller's: the application has kept nothing of it, and no tasklet-local data hangs on it that the
-        # next request would find
-        if Py_REFCNT(<PyObject*> request) == 1 and not has_weakrefs(<PyObject*> request):
-            request._exception = None           # its traceback would keep the request's objects alive
-            return (<Application> self.listener.application).take_back(request, -1 if self.phase == CLOSED else self.fd)
-        return request.forget()
-
-    cdef int queue_up(self, Loop loop) except -1:
-        """The request waits for another one to end, or is told to come back later."""
-        cdef Listener listener = self.listener
-        if listener.queued >= listener.limits.queued:
-            return self.refuse_busy(loop)
-        self.phase = QUEUED
-        listener.queued += 1
-        listener.deadlines.start(&self.deadline, QUEUE_DEADLINE)
-        return 0
+        if self.phase == QUEUED or self.phase == RUNNING:
+            self.move_to(READING)
+        return give_back(self.listener, request, self.stream.fd)
 
     cdef int refuse_busy(self, Loop loop) except -1:
         """The client is told to come back later."""
         cdef Exchange request = self.request
         variables = request.variables()
         self.unread = not request.body.finished
-        self.finish_request(request)
+        self.drop_request(request)
         return self.refuse(loop, 503, "Too many requests are at work.", variables)
 
-    cdef int rest(self, Loop loop) except -1:
-        """Nothing more to do now: waits for the client with the deadline that fits."""
-        if self.phase != READING or self.closing or self.sending:
+    # -- waiting for the client --------------------------------------------------------------------------------
+
+    cdef int wait_for_client(self, Loop loop) except -1:
+        """Nothing more to do now: the next event makes it go on, with the deadline that fits."""
+        if self.closing and self.unread:
+            return self.read_away(loop)
+        if self.closing or self.stream.stalled:
             return 0
-        if self.inbox.size:
+        if self.stream.inbox.size:
             if self.deadline.kind != HEAD_DEADLINE:
                 self.listener.deadlines.start(&self.deadline, HEAD_DEADLINE)
         elif self.deadline.kind != HEAD_DEADLINE:       # a new connection keeps the one of its first head
@@ -257,144 +313,120 @@ cdef class Connection(BodySource):
                 self.listener.offer_room()
         return self.arm(loop, READ)
 
-    cdef Exchange next_request(self, Loop loop):
-        """Reads until a head is complete; None when the client has to send more first, or is refused."""
-        cdef head found
+    cdef int arm(self, Loop loop, int bits) except -1:
+        return loop.arm(self.stream.fd, loop.entry(self.stream.fd), bits)
+
+    cdef int flush(self, Loop loop) except -1:
+        """Sends what is pending, as far as the client takes it; the rest when it is ready."""
         cdef Listener listener = self.listener
-        cdef Exchange request
-        cdef char* data
-        cdef char* borrowed
-        cdef Py_ssize_t got
-        cdef long used
-        while True:
-            if self.inbox.size:
-                data = self.inbox.data + self.inbox_start
-                used = listener.heads.scan(data, self.inbox.size - self.inbox_start, &listener.head_limits, self.fd, self.kept, &found)
-                if used == 0:
-                    got = self.receive_little()
-                    if got > 0:
-                        if listener.buffers.held > listener.buffers.budget:
-                            listener.shed_slow_heads()
-                            if self.phase == CLOSED:
-                                return None
-                        continue
-                    if got == 0:
-                        self.close_when_sent(loop)
-                    return None
-                if used < 0:
-                    self.refuse(loop, -used)
-                    return None
-                request = self.begin_request(data, &found)
-                self.consume(used)
-                return request
-            if not self.readable and not self.peer_shutdown:
-                return None
-            borrowed = listener.buffers.scratch
-            if borrowed == NULL:                # a finaliser switched while another connection had it
-                got = self.receive_more()
-                if got > 0:
-                    continue
-                if got == 0:
-                    self.close_when_sent(loop)
-                return None
-            listener.buffers.scratch = NULL
-            got = self.receive_raw(borrowed, SCRATCH) if self.layer is None else self.receive(borrowed, SCRATCH)
-            listener.buffers.scratch = borrowed
-            if got <= 0:
-                if got == 0:
-                    self.close_when_sent(loop)
-                return None
-            used = listener.heads.scan(borrowed, got, &listener.head_limits, self.fd, self.kept, &found)
-            if used <= 0:
-                self.keep(borrowed, got)
-                if listener.buffers.held > listener.buffers.budget:
-                    listener.shed_slow_heads()
-                    if self.phase == CLOSED:
-                        return None
-                continue                        # scanned again where it is kept: refused there, or completed
-            listener.buffers.scratch = NULL
-            try:
-                request = self.begin_request(borrowed, &found)
-                if got > used:
-                    self.keep(borrowed + used, got - used)
-            finally:
-                listener.buffers.scratch = borrowed
-            return request
+        cdef Stream* stream = &self.stream
+        cdef bint late = stream.stalled
+        cdef size_t before = stream.out_sent
+        cdef int outcome
+        if stream.gone or (self.request is not None and loop.entry(stream.fd).writers.first != NULL):
+            return 0                            # a tasklet that sends does so
+        outcome = send_pending(stream, listener.buffers)
+        if outcome == SENT_ALL:
+            if late:
+                forget_pace(listener, stream.fd)
+            return self.when_flushed(loop, late)
+        if outcome != STALLED:
+            return self.close(loop, False)
+        if late:
+            sent_more(listener, stream.fd, stream.out_sent - before)
+        stalled(listener, stream.fd)
+        if too_slow(listener, stream.fd):
+            return self.close(loop, True)
+        if self.request is None:                # else its tasklet has deadlines of its own
+            listener.deadlines.start(&self.deadline, WRITE_DEADLINE)
+        return self.arm(loop, WRITE)
 
-    cdef Exchange begin_request(self, const char* data, head* found):
-        """The application's exchange for a scanned head."""
-        cdef Exchange request = (<Application> self.listener.application).exchange(self, data, found)
-        self.listener.deadlines.stop(&self.deadline)
-        self.phase = RUNNING_APP
-        self.busy = True
-        self.request = request
-        return request
+    cdef int when_flushed(self, Loop loop, bint late) except -1:
+        """All is sent. `late`: the client was slow."""
+        if self.closing:
+            return self.linger_or_close(loop)
+        if self.phase == READING:
+            if late:
+                self.listener.deadlines.start(&self.deadline, IDLE_DEADLINE)
+            if has_input(&self.stream):
+                loop.push(self)                 # the next request waited for this response to be sent
+            elif self.listener.starved:
+                self.listener.offer_room()
+        return 0
 
-    # -- bytes that come -----------------------------------------------------------------------------------------------------
+    cdef bint is_idle(self) noexcept:
+        """Whether all is answered and sent, and nothing has come."""
+        return self.phase == GREETING or (
+            self.phase == READING and self.stream.inbox.size == 0 and not has_unsent(&self.stream))
 
-    cdef bint holds(self) noexcept:
-        return self.inbox.size > 0
+    cdef bint just_came(self, Loop loop, int64_t age) noexcept:
+        """Whether it is younger than that (ns) and its first request may be on its way."""
+        if self.kept or self.deadline.kind == NO_DEADLINE:
+            return False
+        return loop.now - self.listener.deadlines.began(&self.deadline) < age
 
-    cdef int keep(self, const char* data, size_t size) except -1:
-        return self.listener.buffers.hold(&self.inbox, data, size)
-
-    # -- the end -------------------------------------------------------------------------------------------------------------
+    # -- the end -----------------------------------------------------------------------------------------------
 
     cdef int refuse(self, Loop loop, int status, str explanation=None, dict variables=None) except -1:
         """Answers what is no request, or one that will not be run, and closes."""
-        cdef bytes answer
+        cdef Listener listener = self.listener
+        cdef bytes response
         body = f"{status} {REASONS[status]}\n{explanation or EXPLANATIONS[status]}\n"
         shown = "" if variables is not None and variables.get("REQUEST_METHOD") == "HEAD" else body
-        later = f"Retry-After: {self.listener.limits.retry_seconds:.0f}\r\n" if status == 503 else ""
-        answer = (
-            f"HTTP/1.1 {status} {REASONS[status]}\r\n".encode() + self.listener.response_heads.dates()
-            + f"{later}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{shown}".encode()
+        later = f"Retry-After: {listener.limits.retry_seconds:.0f}\r\n" if status == 503 else ""
+        fields = f"{later}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
+        response = (
+            f"HTTP/1.1 {status} {REASONS[status]}\r\n".encode() + listener.response_heads.dates()
+            + f"{fields}\r\n{shown}".encode()
         )
-        self.listener.buffers.append(&self.out, answer, len(answer))
-        if self.listener.access_log is not None:
+        listener.buffers.append(&self.stream.out, response, len(response))
+        if listener.access_log is not None:
             if variables is None:
-                variables = refused_request(self.first_bytes(REFUSED_BYTES), self.remote_addr)
-            self.listener.access_log.log(variables, f"{status} {REASONS[status]}", len(body), loop.now, None, None)
+                variables = refused_request(first_bytes(&self.stream, REFUSED_BYTES), self.remote_addr)
+            listener.access_log.log(variables, f"{status} {REASONS[status]}", len(body), loop.now, None, None)
         return self.close_when_sent(loop)
 
     cdef int close_when_sent(self, Loop loop) except -1:
         self.closing = True
         if self.unread:  # or one that sends all before it reads never takes a long answer
             self.read_away(loop)
-        if self.sending:
-            self.listener.deadlines.start(&self.deadline, WRITE_DEADLINE)
-            return 0
-        if self.out.size or self.out_body is not None:
+        if self.stream.stalled:
+            return self.listener.deadlines.start(&self.deadline, WRITE_DEADLINE)
+        if has_unsent(&self.stream):
             return self.listener.flusher.add(self)
-        return self.finish(loop)
+        return self.linger_or_close(loop)
 
-    cdef int sent(self, Loop loop, bint late) except -1:
-        if self.closing:
-            return self.finish(loop)
-        if self.phase == READING:
-            if late:
-                self.listener.deadlines.start(&self.deadline, IDLE_DEADLINE)
-            if self.inbox.size or self.readable or self.peer_shutdown:
-                loop.push(self)                 # the next request waited for this response to be sent
-            elif self.listener.starved:
-                self.listener.offer_room()
-        return 0
-
-    cdef int finish(self, Loop loop) except -1:
+    cdef int linger_or_close(self, Loop loop) except -1:
         """All is sent. Closing now would reset the connection, and perhaps destroy the answer, if the client
         has sent more."""
+        cdef Listener listener = self.listener
+        cdef DeadlineNode* oldest
         if self.phase == CLOSED:
             return 0
-        if self.ended or not (self.inbox.size or self.readable or self.peer_shutdown or self.unread):
+        if self.stream.ended or not (has_input(&self.stream) or self.unread):
             return self.close(loop, False)
-        self.phase = LINGERING
-        begin_lingering(self, loop)
+        oldest = listener.deadlines.lists[LINGER_DEADLINE].first
+        if listener.limits.linger_connections and listener.lingering >= listener.limits.linger_connections \
+                and oldest != NULL:
+            (<Connection> oldest.owner).close(loop, False)
+        self.move_to(LINGERING)
+        listener.lingering += 1
+        listener.deadlines.start(&self.deadline, LINGER_DEADLINE)
+        self.linger.heard = True
+        half_close(&self.stream, listener.buffers)
         return self.read_away(loop)
 
     cdef int read_away(self, Loop loop) except -1:
-        if discard(self, loop) and self.phase == LINGERING:
-            return self.close(loop, False)
-        return 0
+        """Throws away what the client still sends, so that it sees the answer."""
+        cdef int outcome
+        if self.phase == CLOSED:
+            return 0
+        outcome = discard(&self.stream, &self.linger, self.listener.limits.linger_bytes)
+        if outcome == ALL_FOR_NOW:
+            return self.arm(loop, READ)
+        if outcome != THE_LAST:
+            return loop.push(self)
+        return self.close(loop, False) if self.phase == LINGERING else 0
 
     cdef bint close_idle(self, Loop loop) except -1:
         """Closes it between requests, unless bytes have come of which the loop has not told yet: they are
@@ -403,27 +435,66 @@ cdef class Connection(BodySource):
         A proxy does not send a POST again when its connection is closed, so closing one whose request is
         there would lose it.
         """
-        if self.has_bytes():
-            self.readable = True
-            if self.layer is not None:
-                self.layer.drained = False
+        if has_bytes(&self.stream):
+            told_readable(&self.stream)
             loop.push(self)
             return False
         self.close(loop, False)
         return True
 
     cdef int close(self, Loop loop, bint reset) except -1:
+        """Closes now, once, and tells the listener. `reset`: the client must not take what it has for the
+        whole."""
+        cdef Listener listener = self.listener
         if self.phase == CLOSED:
             return 0
         if self.phase == LINGERING:
-            self.listener.lingering -= 1
+            listener.lingering -= 1
         if self.phase == QUEUED:
-            self.finish_request(self.request)
             if self.deadline.kind == QUEUE_DEADLINE:
-                self.listener.queued -= 1
-            elif not self.listener.next_turn():  # it had been given the turn already
-                self.listener.active -= 1
-        self.phase = CLOSED
-        if self.reader is not None:
-            loop.wake(self.reader, None)
-        return Peer.close(self, loop, reset)
+                listener.queued -= 1
+            elif not listener.next_turn():      # it had been given the turn already
+                listener.active -= 1
+            self.drop_request(self.request)
+        self.move_to(CLOSED)
+        listener.deadlines.stop(&self.deadline)
+        listener.heads.forget(self.stream.fd)
+        if listener.slow:
+            forget_pace(listener, self.stream.fd)
+        if self.is_counted():
+            listener.leave(self.remote_addr)
+        self.stream.torn |= reset
+        close_stream(&self.stream, listener.buffers, loop)
+        listener.connections -= 1
+        if listener.limits.connections and listener.acceptor is not None:
+            loop.push(listener.acceptor)        # there is room again
+        Py_DECREF(self)                         # the reference of being open
+        return 0
+
+
+cdef int expire(Loop loop, object owner, int kind) except -1:
+    return (<Connection> owner).expired(loop, kind)
+
+
+cdef int flush(Loop loop, object owner) except -1:
+    return (<Connection> owner).flush(loop)
+
+
+cdef int serve_connections(Listener listener) except -1:
+    """What the listener's deadlines and its flusher call."""
+    listener.deadlines.expire = expire
+    listener.flusher.flush = flush
+    return 0
+
+
+cdef int shed_slow_heads(Listener listener) except -1:
+    """Too much is buffered: the connections that have taken the longest for their request's head are cut
+    off."""
+    cdef DeadlineNode* node = listener.deadlines.lists[HEAD_DEADLINE].first
+    cdef Connection connection
+    while node != NULL and listener.buffers.held > listener.buffers.budget:
+        connection = <Connection> node.owner
+        node = node.following
+        if connection.stream.inbox.size:
+            connection.close(listener.loop, False)
+    return 0

@@ -8,13 +8,11 @@ cdef enum:
     NO_DEADLINE = -1
     HEAD_DEADLINE = 0       # a request head, from its first byte to its end
     IDLE_DEADLINE = 1       # between requests
-    BODY_DEADLINE = 2       # without a byte of the body that is waited for
-    WRITE_DEADLINE = 3      # without progress in sending
-    LINGER_DEADLINE = 4     # a refused client may go on sending for so long
-    GREETING_DEADLINE = 5   # a PROXY header and a TLS handshake, from the connection's start
-    PING_DEADLINE = 6       # without a byte from a WebSocket
-    QUEUE_DEADLINE = 7      # a request that waits for its turn
-    DEADLINES = 8
+    WRITE_DEADLINE = 2      # without progress in sending
+    LINGER_DEADLINE = 3     # a refused client may go on sending for so long
+    GREETING_DEADLINE = 4   # a PROXY header and a TLS handshake, from the connection's start
+    QUEUE_DEADLINE = 5      # a request that waits for its turn
+    DEADLINES = 6
 
 cdef struct DeadlineNode:       # embedded in its owner, which stops it before it ends
     PyObject* owner             # borrowed

@@ -1,10 +1,11 @@
 """Deadlines of one server's connections: a node in each owner, a list for each kind, one timer for all.
 
-All deadlines of a kind have the same length, so each list is in the order of expiry, starting one is a relink,
-and only the first of each list can be due. Takes nodes; gives the owner of each that has passed to `expire`.
-Knows nothing of connections. Tested by tests/http/test_deadlines.py.
+All deadlines of a kind have the same length, so each list is in the order of expiry, starting one is a
+relink, and only the first of each list can be due. Takes nodes; gives the owner of each that has passed to
+`expire`. Knows nothing of connections. Tested by tests/http/test_deadlines.py.
 """
 
+cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
@@ -29,6 +30,7 @@ cdef void look(void* owner) noexcept:
             deadlines.loop.report("a connection's deadline", error)
 
 
+@cython.final
 cdef class Deadlines:
     def __cinit__(self, Loop loop not None):
         self.loop = loop
@@ -45,7 +47,8 @@ cdef class Deadlines:
     cdef int start(self, DeadlineNode* node, int kind) except -1:
         """Starts the time of that kind for the node, in place of the one that runs."""
         cdef DeadlineList* row = &self.lists[kind]
-        self.stop(node)
+        if node.kind != NO_DEADLINE:
+            self.stop(node)
         node.kind = kind
         node.when = self.loop.now + row.length
         node.following = NULL
@@ -55,7 +58,9 @@ cdef class Deadlines:
         else:
             row.first = node
         row.last = node
-        return self.due_by(node.when)
+        if self.timer.index < 0 or node.when < self.timer.when:
+            self.due_by(node.when)
+        return 0
 
     cdef void stop(self, DeadlineNode* node) noexcept:
         cdef DeadlineList* row

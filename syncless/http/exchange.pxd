@@ -5,7 +5,7 @@ from syncless._core.loop cimport Loop
 from syncless._core.tasklet cimport Tasklet
 from syncless.http.body cimport Body
 from syncless.http.listener cimport Listener
-from syncless.http.peer cimport Peer
+from syncless.http.peer cimport Origin, Peer
 from syncless.http.response cimport Response
 from syncless.http.scanner cimport head
 
@@ -22,15 +22,13 @@ cdef class Exchange(Tasklet):
     cdef bint interruptible         # ClientGone is raised in it when the client leaves
     cdef int64_t started            # ns
     cdef int64_t own_id             # 0: nobody has asked for it
-    cdef int64_t body_waited        # ns that it has waited for its body
-    cdef int64_t body_received      # bytes that came meanwhile
 
     # what a kind of application defines
     cdef int respond(self) noexcept
     cdef dict variables(self)
     cdef int forget(self) except -1
 
-    cdef int begin(self, Peer connection, const char* data, head* found) except -1
+    cdef int begin(self, const Origin* origin, const char* data, head* found) except -1
     cdef int serve(self, Loop loop) except -1
     cdef Body new_body(self)
     cdef bint left(self) noexcept

@@ -15,15 +15,13 @@ from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t
 
 from syncless._core.cpython.compat cimport raised
-from syncless._core.loop cimport Loop, get_loop
-from syncless._core.poll.now cimport has_hung_up
-from syncless._core.poll.poller cimport READ
+from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Scheduler
 from syncless._core.tasklet cimport Tasklet, begin_anew, end_process
 from syncless._core.timeout cimport Alarm
 from syncless.http.body cimport Body
 from syncless.http.listener cimport Listener
-from syncless.http.peer cimport Peer
+from syncless.http.peer cimport Origin, Peer
 from syncless.http.response cimport Response, begin_response
 from syncless.http.scanner cimport head
 
@@ -81,22 +79,23 @@ cdef class Exchange(Tasklet):
         body.chunk_line = self.listener.limits.chunk_line
         body.trailers = self.listener.limits.trailer_bytes
         self.body = body
+        self.peer = Peer(self.listener)             # the body's, too
         return body
 
     # -- its life ----------------------------------------------------------------------------------------------
 
-    cdef int begin(self, Peer connection, const char* data, head* found) except -1:
+    cdef int begin(self, const Origin* origin, const char* data, head* found) except -1:
         """It becomes the exchange for the head at `data`."""
-        self.peer = connection
+        self.peer.begin(origin)
         begin_response(
             self.response,
             found.method_size == 4 and data[found.method] == c"H" and data[found.method + 1] == c"E"
             and data[found.method + 2] == c"A" and data[found.method + 3] == c"D",
             found.minor == 0, found.keep_alive)
-        self.body.begin(connection, found.content_length, found.chunked, found.expect_continue)
+        self.body.begin(self.peer, found.content_length, found.chunked, found.expect_continue)
         self.too_large = found.content_length > self.listener.limits.body_bytes
         self.upgraded = self.interruptible = False
-        self.body_waited = self.body_received = self.own_id = 0
+        self.own_id = 0
         return 0
 
     cdef int serve(self, Loop loop) except -1:
@@ -152,7 +151,7 @@ cdef class Exchange(Tasklet):
                 failure = self.end_upgrade(failure)
             if failure is not None:
                 self.fail(loop, failure)
-            if not self.body.finished and not self.peer.gone:
+            if not self.body.finished and not self.peer.is_gone():
                 self.drain()
             if self.listener.access_log is not None:
                 self.listener.access_log.log(
@@ -170,7 +169,7 @@ cdef class Exchange(Tasklet):
 
     cdef int fail(self, Loop loop, BaseException error) except -1:
         """The application raised, or its response cannot be sent."""
-        if isinstance(error, ClientGone) or self.peer.gone:
+        if isinstance(error, ClientGone) or self.peer.is_gone():
             self.response.keep_alive = False
             return self.peer.abort()
         if isinstance(error, KeyboardInterrupt):
@@ -240,7 +239,7 @@ cdef class Exchange(Tasklet):
             return 0
         self.response.keep_alive = False
         if self.body.drainable(self.listener.limits.drain_bytes):
-            self.listener.flusher.add(self.peer)
+            self.peer.send_soon()
             try:
                 self.response.keep_alive = self.body.drain(self.listener.limits.drain_bytes)
             except ClientError:
@@ -250,7 +249,7 @@ cdef class Exchange(Tasklet):
     # -- the client --------------------------------------------------------------------------------------------
 
     cdef bint left(self) noexcept:
-        return self.peer is None or self.peer.gone or has_hung_up(self.peer.fd)
+        return self.peer.has_left()
 
     @property
     def client_gone(self) -> bool:
@@ -261,10 +260,9 @@ cdef class Exchange(Tasklet):
     def interrupt_when_client_leaves(self, bint wanted=True) -> None:
         """From now on ClientGone is raised in this request when its client closes the connection, wherever it
         waits."""
-        cdef Loop loop = get_loop()
         self.interruptible = wanted
-        if wanted and self.peer is not None:
-            self.peer.arm(loop, READ)
+        if wanted and self.peer.stream != NULL:
+            self.peer.hear_end()
             if self.left():
                 raise ClientGone("the client has left")
 
@@ -276,7 +274,7 @@ cdef class Exchange(Tasklet):
         is made when somebody asks."""
         global last_id
         given = None
-        if self.peer is not None and self.peer.trusted:
+        if self.peer.trusted:
             given = self.variables().get("HTTP_X_REQUEST_ID")
         if given is not None and GIVEN_ID.fullmatch(given):
             return given
@@ -294,6 +292,6 @@ cdef class Exchange(Tasklet):
     def ending(self) -> str:
         """How its response ended (Apache's %X): X if it was cut off, + if the connection is kept, - if it is
         closed."""
-        if not self.response.complete or self.peer.gone:
+        if not self.response.complete or self.peer.is_gone():
             return "X"
         return "+" if self.response.keep_alive else "-"

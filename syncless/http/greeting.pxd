@@ -1,6 +1,8 @@
-from syncless.http.peer cimport Peer
+from syncless.http.buffers cimport Buffers
+from syncless.http.stream cimport Stream
 
 cdef enum:
     NOT_TLS = 3             # besides what a handshake can end in
 
-cdef int greet_peer(Peer peer) except -2
+cdef object read_proxy_header(Stream* stream, Buffers buffers)
+cdef int begin_tls(Stream* stream, Buffers buffers, object contexts, bint plain_too) except -2

@@ -1,14 +1,15 @@
 """What comes on a connection before HTTP: a PROXY header from a trusted peer, then a TLS handshake, or
 neither.
 
-Whether the port is plain or TLS is told by the first byte, so that a browser that speaks HTTP to a TLS port
-gets an answer that says so.
+Takes a Stream. Whether a TLS port is spoken to plainly is told by the first byte, so that a browser that
+speaks HTTP to it gets an answer that says so.
 """
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
 
-from syncless.http.peer cimport Peer
-from syncless.http.listener cimport Listener
+from syncless.http.buffers cimport Buffers
+from syncless.http.stream cimport Stream, consume_inbox, first_bytes, receive_little
 from syncless.http.tls cimport FAILED, READY, WANTS_READ, TlsLayer
 
 from syncless.http.proxyheader import parse_proxy_header
@@ -17,41 +18,42 @@ cdef enum:
     HANDSHAKE_RECORD = 0x16     # RFC 8446, 5.1: the first byte of a ClientHello
 
 
-cdef int greet_peer(Peer peer) except -2:
-    """Goes on as far as it can: READY for HTTP, WANTS_READ, WANTS_WRITE, FAILED, or NOT_TLS where it should
-    be."""
-    cdef Listener listener = peer.listener
+cdef object read_proxy_header(Stream* stream, Buffers buffers):
+    """The header, or None while it has not come whole. ValueError: it never will."""
+    cdef Py_ssize_t got
+    while True:
+        if stream.inbox.size:
+            found = parse_proxy_header(first_bytes(stream, stream.inbox.size))
+            if found is not None:
+                consume_inbox(stream, buffers, found.size)
+                return found
+        got = receive_little(stream, buffers)
+        if got < 0:
+            return None
+        if got == 0:
+            raise ValueError("the connection ended before the PROXY header did")
+
+
+cdef int begin_tls(Stream* stream, Buffers buffers, object contexts, bint plain_too) except -2:
+    """Goes on with the handshake as far as it can: READY for HTTP, WANTS_READ, WANTS_WRITE, FAILED, or
+    NOT_TLS where it should be. `contexts` gives the SSLContext for a new connection."""
+    cdef TlsLayer layer
     cdef Py_ssize_t got
     cdef char* data
-    while True:
-        if peer.layer is not None:
-            return peer.layer.handshake(peer.fd)
-        if listener.certificates is None and not peer.expects_proxy_header:
-            return READY
-        if peer.inbox.size:
-            data = peer.inbox.data + peer.inbox_start
-            if not peer.expects_proxy_header:
-                if data[0] != HANDSHAKE_RECORD:
-                    return READY if listener.plain_http else NOT_TLS
-                peer.layer = TlsLayer(listener.certificates())
-                peer.layer.feed(data, peer.inbox.size - peer.inbox_start)
-                peer.consume(peer.inbox.size)
-                continue
-            try:
-                found = parse_proxy_header(PyBytes_FromStringAndSize(data, peer.inbox.size - peer.inbox_start))
-            except ValueError:
-                return FAILED
-            if found is not None:
-                peer.expects_proxy_header = False
-                if found.source is not None:
-                    peer.remote_addr, peer.remote_port = found.source
-                    peer.trusted = listener.trusted(peer.remote_addr)
-                peer.consume(found.size)
-                if not peer.admit():
-                    return FAILED
-                continue
-        got = peer.receive_little()
-        if got < 0:
-            return WANTS_READ
-        if got == 0:
+    if stream.layer == NULL:
+        while stream.inbox.size == 0:
+            got = receive_little(stream, buffers)
+            if got <= 0:
+                return WANTS_READ if got < 0 else FAILED
+        if stream.inbox.data[stream.inbox_start] != HANDSHAKE_RECORD:
+            return READY if plain_too else NOT_TLS
+        layer = TlsLayer(contexts())
+        if stream.fd < 0 or stream.layer != NULL:       # Python code ran
             return FAILED
+        data = stream.inbox.data + stream.inbox_start
+        layer.feed(data, stream.inbox.size - stream.inbox_start)
+        Py_INCREF(layer)
+        stream.layer = <PyObject*> layer
+        consume_inbox(stream, buffers, stream.inbox.size)
+    layer = <TlsLayer> stream.layer
+    return layer.handshake(stream.fd)

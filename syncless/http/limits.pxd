@@ -22,6 +22,7 @@ cdef struct LimitValues:
     Py_ssize_t linger_bytes
     Py_ssize_t linger_connections
     double body_seconds
+    double ping_seconds
     double body_total_seconds
     double body_rate
     double body_grace_seconds

@@ -2,21 +2,14 @@ from libc.stdint cimport int64_t
 
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Runnable
-from syncless.http.body cimport ByteSource
 from syncless.http.buffers cimport Buffers
-from syncless.http.deadlines cimport DeadlineNode, Deadlines
+from syncless.http.deadlines cimport Deadlines
 from syncless.http.flusher cimport Flusher
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.limits cimport LimitValues
 from syncless.http.loglines cimport AccessLog
 from syncless.http.responseheads cimport ResponseHeads
 from syncless.http.scanner cimport head_limits
-
-cdef class Link(ByteSource):
-    cdef DeadlineNode deadline
-    cdef int expired(self, Loop loop, int kind) except -1
-    cdef int flush(self, Loop loop) except -1
-    cdef bint holds(self) noexcept
 
 
 cdef class Listener:
@@ -51,7 +44,6 @@ cdef class Listener:
     cdef ResponseHeads response_heads   # what they have in common
     cdef Runnable acceptor          # while connections are accepted
 
-    cdef int shed_slow_heads(self) except -1
     cdef int offer_room(self) except -1
     cdef bint enter(self, str address) except -1
     cdef int leave(self, str address) except -1

@@ -3,15 +3,12 @@ from ssl import SSLContext
 from typing import Protocol
 
 from syncless.http.application import Application
-from syncless.http.body import ByteSource
 from syncless.http.limits import Limits
 from syncless.http.loglines import AccessLog
 
 class _ErrorLog(Protocol):
     def write(self, text: str, /) -> object: ...
     def flush(self) -> object: ...
-
-class Link(ByteSource): ...
 
 class Listener:
     application: Application

@@ -8,11 +8,11 @@ from dataclasses import asdict
 from ipaddress import IPv6Address
 
 
-from syncless._core.loop cimport Loop, get_loop
+from syncless._core.loop cimport get_loop
 from syncless.http.buffers cimport Buffers
 from syncless.http.deadlines cimport (
-    BODY_DEADLINE, GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, PING_DEADLINE,
-    QUEUE_DEADLINE, WRITE_DEADLINE, DeadlineNode, Deadlines, init_node,
+    GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE, DeadlineNode,
+    Deadlines,
 )
 from syncless.http.flusher cimport Flusher
 from syncless.http.responseheads cimport ResponseHeads
@@ -25,31 +25,6 @@ cdef object client_key(str address):
 
 cdef enum:
     LOOK = 5                    # s after which a client that makes us wait is looked at, at the latest
-
-
-cdef class Link(ByteSource):
-    """A connection as the Listener sees it: something with a deadline that can be flushed."""
-
-    def __cinit__(self):
-        init_node(&self.deadline, self)
-
-    cdef int expired(self, Loop loop, int kind) except -1:
-        raise NotImplementedError
-
-    cdef int flush(self, Loop loop) except -1:
-        raise NotImplementedError
-
-    cdef bint holds(self) noexcept:
-        """Whether received bytes are kept for it."""
-        return False
-
-
-cdef int expire(Loop loop, object owner, int kind) except -1:
-    return (<Link> owner).expired(loop, kind)
-
-
-cdef int flush(Loop loop, object owner) except -1:
-    return (<Link> owner).flush(loop)
 
 
 cdef class Listener:
@@ -74,12 +49,9 @@ cdef class Listener:
         self.loop = get_loop()
         self.buffers = Buffers(limits.buffered_bytes)
         self.flusher = Flusher(self.loop)
-        self.flusher.flush = flush
         self.deadlines = Deadlines(self.loop)
-        self.deadlines.expire = expire
         self.deadlines.allow(HEAD_DEADLINE, limits.head_seconds)
         self.deadlines.allow(IDLE_DEADLINE, limits.idle_seconds)
-        self.deadlines.allow(BODY_DEADLINE, limits.body_seconds)
         self.deadlines.allow(
             WRITE_DEADLINE, min(limits.write_seconds, max(0.1, min(limits.write_grace_seconds, LOOK))))
         look = min(limits.linger_idle_seconds, limits.linger_seconds)
@@ -87,7 +59,6 @@ cdef class Listener:
         self.linger_checks = min(255, math.ceil(limits.linger_seconds / look)) if look else 0
         self.deadlines.allow(GREETING_DEADLINE, limits.greeting_seconds)
         self.deadlines.allow(QUEUE_DEADLINE, limits.queue_seconds)
-        self.deadlines.allow(PING_DEADLINE, limits.ping_seconds)
         self.access_log = access_log
         self.error_log = error_log
         self.response_heads = ResponseHeads(self.loop)
@@ -140,17 +111,6 @@ cdef class Listener:
         self.starved = False
         if self.acceptor is not None:
             self.loop.push(self.acceptor)
-        return 0
-
-    cdef int shed_slow_heads(self) except -1:
-        """Too much is buffered: those that have taken the longest for their request's head are cut off."""
-        cdef DeadlineNode* node = self.deadlines.lists[HEAD_DEADLINE].first
-        cdef Link link
-        while node != NULL and self.buffers.held > self.buffers.budget:
-            link = <Link> node.owner
-            node = node.following
-            if link.holds():
-                link.expired(self.loop, NO_DEADLINE)
         return 0
 
     def census(self) -> dict:

@@ -1,57 +1,60 @@
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
 
-from syncless._core.loop cimport Loop
-from syncless._core.scheduler cimport BaseTasklet
-from syncless.http.buffers cimport Buffer
-from syncless.http.listener cimport Link, Listener
-from syncless.http.tls cimport TlsLayer
+from syncless._core.loop cimport Loop, Watcher
+from syncless.http.listener cimport Listener
+from syncless.http.stream cimport Stream
+
+cdef struct Origin:             # where a request comes from; borrowed
+    PyObject* listener
+    PyObject* connection        # a Watcher, the stream's owner
+    Stream* stream
+    PyObject* address           # str; "" for a UNIX socket
+    int port                    # -1: the family has none
+    bint trusted                # the client's forwarded fields count
 
 
-cdef class Peer(Link):
+cdef class Peer:
     cdef Listener listener
-    cdef TlsLayer layer             # None: plain
-    cdef object remote_addr         # str; "" for a UNIX socket
-    cdef int remote_port            # -1: the family has none
-    cdef int fd                     # -1 once closed
-    cdef uint32_t inbox_start       # of the inbox, used up
-    cdef uint32_t lingered          # bytes thrown away
-    cdef Buffer inbox               # received and not used yet
-    cdef Buffer out                 # bytes to be sent
-    cdef bytes out_body             # sent after them, straight from the application's object
-    cdef size_t out_sent            # of both
-    cdef BaseTasklet writer         # parked until more can be sent
-    cdef uint8_t readable           # recv() may have something
-    cdef uint8_t peer_shutdown  # the client sends no more; recv() is worth trying until it says so
-    cdef uint8_t ended              # recv() has said so
-    cdef uint8_t sending            # the client is slow; more is sent when it is ready
-    cdef uint8_t busy               # a request is running, whose tasklet has deadlines of its own
-    cdef uint8_t gone               # nothing more can be sent
-    cdef uint8_t timed_out          # the deadline of the present wait has passed
-    cdef uint8_t trusted            # its forwarded fields count
-    cdef uint8_t expects_proxy_header          # it begins with a PROXY header
-    cdef uint8_t heard              # bytes came since the last look at a lingering client
-    cdef uint8_t checks             # how often it was looked at
-    cdef uint8_t phase              # see connection.pxd
-    cdef uint8_t closing        # to be closed once all is sent
-    cdef uint8_t kept           # it has had an answer and was not closed
-    cdef uint8_t unread         # a part of a body was neither read by the application nor drained
+    cdef Watcher owner              # of the stream; None: the request has ended
+    cdef Stream* stream             # NULL then
+    cdef bint trusted               # its forwarded fields count
+    cdef bint upgraded              # it speaks another protocol: its pace is its own, its silence is pinged
+    cdef int64_t waited             # ns that the request has waited for its body
+    cdef int64_t received           # bytes that came meanwhile
 
-    cdef Py_ssize_t receive(self, char* into, size_t room) except -2
-    cdef Py_ssize_t receive_raw(self, char* into, size_t room) except -2
-    cdef bint has_bytes(self) noexcept
-    cdef bytes first_bytes(self, Py_ssize_t most)
-    cdef Py_ssize_t receive_more(self) except -2
-    cdef Py_ssize_t receive_little(self) except -2
-    cdef int compact(self) except -1
-    cdef ssize_t transmit(self, const char* a, size_t na, const char* b, size_t nb) except -2
+    cdef void begin(self, const Origin* origin) noexcept
+    cdef int end(self) except -1
+    cdef bint is_gone(self) noexcept
+    cdef bint has_left(self) noexcept
+    cdef int hear_end(self) except -1
 
+    cdef Py_ssize_t available(self, char** data) except -1
+    cdef Py_ssize_t more(self) except -1
+    cdef void consume(self, Py_ssize_t n) noexcept
+    cdef Py_ssize_t direct(self, char* into, Py_ssize_t n) except -2
+    cdef int expected(self) except -1
+    cdef int wait_readable(self) except -1
+    cdef int check_pace(self) except -1
+
+    cdef inline int append(self, const char* data, size_t size) except -1:
+        if self.stream == NULL:
+            self.fail_ended()
+        return self.listener.buffers.append(&self.stream.out, data, size)
+
+    cdef inline size_t pending(self) noexcept:
+        return 0 if self.stream == NULL else self.stream.out.size
+
+    cdef inline bint has_body(self) noexcept:
+        return self.stream != NULL and self.stream.out_body != NULL
+
+    cdef int fail_ended(self) except -1
+    cdef int set_body(self, bytes body) except -1
+    cdef int send_soon(self) except -1
     cdef int send_all(self, const char* data, Py_ssize_t size) except -1
     cdef int send_file(self, int fd, int64_t offset, int64_t count, bint slow) except -1
+    cdef int wait_writable(self) except -1
     cdef int abort(self) except -1
-    cdef int sent(self, Loop loop, bint late) except -1
-    cdef int reading_kind(self) noexcept
-    cdef int wait_writable(self, Loop loop) except -1
-    cdef bint is_counted(self) noexcept
-    cdef bint admit(self) except -1
-    cdef int arm(self, Loop loop, int bits) except -1
-    cdef int close(self, Loop loop, bint reset) except -1
+
+    cdef Stream* open_stream(self) except NULL
+    cdef int wait(self, int bit, const char* why, int64_t ns) except -1

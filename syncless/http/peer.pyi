@@ -1,3 +1,4 @@
-from syncless.http.listener import Link
+from syncless.http.listener import Listener
 
-class Peer(Link): ...
+class Peer:
+    def __new__(cls, listener: Listener) -> Peer: ...

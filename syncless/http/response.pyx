@@ -20,7 +20,6 @@ from libc.stdio cimport snprintf
 from libc.string cimport memcpy
 
 from syncless._core.calls.files cimport is_slow
-from syncless.http.buffers cimport Buffer, Buffers
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Peer
 from syncless.http.responseheads cimport ResponseHeads
@@ -179,8 +178,6 @@ cdef class Response:
 
     cdef int commit(self, Peer peer, int64_t known_length) except -1:
         """Puts the head into the connection's buffer. `known_length` is that of the whole body, or -1."""
-        cdef Buffers buffers = self.listener.buffers
-        cdef Buffer* out = &peer.out
         cdef bint without_length = self.code == 204 or self.code == 304
         cdef bint without_body = without_length or self.head_only or self.code == 205
         cdef bint declared = self.length >= 0
@@ -197,26 +194,24 @@ cdef class Response:
         self.committed = True
         if self.last_head is not None:
             if self.keep_alive and not self.http_1_0 and (declared or without_length):
-                return buffers.append(out, PyBytes_AS_STRING(self.last_head), PyBytes_GET_SIZE(self.last_head))
-            buffers.append(out, PyBytes_AS_STRING(self.last_head), PyBytes_GET_SIZE(self.last_head) - 2)
+                return peer.append(PyBytes_AS_STRING(self.last_head), PyBytes_GET_SIZE(self.last_head))
+            peer.append(PyBytes_AS_STRING(self.last_head), PyBytes_GET_SIZE(self.last_head) - 2)
         else:
-            buffers.append(out, self.head.data, self.head.size)
-            buffers.release(&self.head)
+            peer.append(self.head.data, self.head.size)
+            self.listener.buffers.release(&self.head)
         if self.framing == CHUNKED:
-            buffers.append(out, b"Transfer-Encoding: chunked\r\n", 28)
+            peer.append(b"Transfer-Encoding: chunked\r\n", 28)
         elif not declared and self.length >= 0:
-            buffers.append(
-                out, number, snprintf(number, 48, "Content-Length: %lld\r\n", <long long> self.length))
+            peer.append(number, snprintf(number, 48, "Content-Length: %lld\r\n", <long long> self.length))
         if not self.keep_alive:
-            return buffers.append(out, b"Connection: close\r\n\r\n", 21)
+            return peer.append(b"Connection: close\r\n\r\n", 21)
         if self.http_1_0:
-            return buffers.append(out, b"Connection: keep-alive\r\n\r\n", 26)
-        return buffers.append(out, b"\r\n", 2)
+            return peer.append(b"Connection: keep-alive\r\n\r\n", 26)
+        return peer.append(b"\r\n", 2)
 
     cdef int put(self, Peer peer, object data, bint last) except -1:
         """A part of the body. `last`: the rest follows without the application's having a say, so it need not
         leave at once. Returns 1 the first time that a body is longer than its Content-Length, else 0."""
-        cdef Buffers buffers = self.listener.buffers
         cdef const char* bytes_
         cdef Py_ssize_t size
         cdef char number[24]
@@ -246,16 +241,16 @@ cdef class Response:
         self.body_sent += size
         bytes_ = PyBytes_AS_STRING(data)
         if self.framing == CHUNKED:
-            buffers.append(&peer.out, number, snprintf(number, 24, "%zx\r\n", size))
+            peer.append(number, snprintf(number, 24, "%zx\r\n", size))
         if size <= COPIED:
-            buffers.append(&peer.out, bytes_, size)
-        elif self.complete and peer.out_body is None:
-            peer.out_body = data
+            peer.append(bytes_, size)
+        elif self.complete and not peer.has_body():
+            peer.set_body(data)
         else:
             peer.send_all(bytes_, size)
         if self.framing == CHUNKED:
-            buffers.append(&peer.out, b"\r\n", 2)
-        if not last or peer.out.size > OUT_HIGH:
+            peer.append(b"\r\n", 2)
+        if not last or peer.pending() > OUT_HIGH:
             peer.send_all(NULL, 0)
         return cut
 
@@ -274,7 +269,7 @@ cdef class Response:
         if not self.committed:
             self.commit(peer, 0)
         if self.framing == CHUNKED:
-            self.listener.buffers.append(&peer.out, b"0\r\n\r\n", 5)
+            peer.append(b"0\r\n\r\n", 5)
         elif self.framing == BY_LENGTH and self.length > self.body_sent:
             raise RuntimeError(f"the body has {self.body_sent} bytes where its Content-Length says {self.length}")
         self.complete = True

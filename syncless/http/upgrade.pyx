@@ -19,7 +19,7 @@ cdef class Upgrade:
         self.request = request
 
     cdef Peer peer(self):
-        if self.request.peer is None or self.request.peer.gone:
+        if self.request.peer.is_gone():
             raise ClientGone("the connection is closed")
         return self.request.peer
 
@@ -29,7 +29,7 @@ cdef class Upgrade:
         cdef Peer peer = self.peer()
         if self.request.response.committed:
             raise RuntimeError("the response has begun already: the connection cannot be upgraded")
-        self.request.response.committed = self.request.upgraded = True
+        self.request.response.committed = self.request.upgraded = peer.upgraded = True
         self.request.response.keep_alive = False
         self.request.response.status = "101 Switching Protocols"
         peer.send_all(PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))

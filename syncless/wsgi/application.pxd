@@ -1,5 +1,5 @@
 from syncless.http.application cimport Application
-from syncless.http.peer cimport Peer
+from syncless.http.peer cimport Origin
 from syncless.http.scanner cimport head
 from syncless.wsgi.environ cimport EnvironMaker
 from syncless.wsgi.request cimport Request
@@ -12,4 +12,4 @@ cdef class WSGIApplication(Application):
     cdef object websocket           # None, or makes what an application finds as environ["wsgi.websocket"]
     cdef Request spare              # the last request that has ended, to be used again
 
-    cdef Request fill(self, Request request, Peer connection, const char* data, head* found)
+    cdef Request fill(self, Request request, const Origin* origin, const char* data, head* found)

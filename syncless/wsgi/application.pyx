@@ -9,9 +9,11 @@ from libc.stdint cimport int64_t
 
 from syncless.http.application cimport Application
 from syncless.http.exchange cimport Exchange
-from syncless.http.peer cimport Peer
+from syncless.http.listener cimport Listener
+from syncless.http.peer cimport Origin
 from syncless.http.requestheads cimport Memory, memory_of
 from syncless.http.scanner cimport head
+from syncless.http.tls cimport TlsLayer
 from syncless.http.upgrade cimport Upgrade
 from syncless.wsgi.environ cimport EnvironMaker
 from syncless.wsgi.request cimport Request
@@ -27,37 +29,37 @@ cdef class WSGIApplication(Application):
         self.forward = forward
         self.websocket = websocket
 
-    cdef Exchange exchange(self, Peer connection, const char* data, head* found):
-        cdef Memory* memory = memory_of(self.heads, connection.fd)
+    cdef Exchange exchange(self, const Origin* origin, const char* data, head* found):
+        cdef Memory* memory = memory_of(self.heads, origin.stream.fd)
         cdef Request request = None
         if memory != NULL:
             request = <Request> self.heads.spares[memory.index]
             if request is not None:
                 self.heads.spares[memory.index] = None
         if request is None or request.head_serial != self.heads.scanned:
-            request = self.fill(request, connection, data, found)
-        request.begin(connection, data, found)
+            request = self.fill(request, origin, data, found)
+        request.begin(origin, data, found)
         if found.websocket and found.minor and self.websocket is not None:
             request.handler = self.websocket(Upgrade(request), request.environ)
             if request.handler is not None:
                 request.environ["wsgi.websocket"] = request.handler
         return request
 
-    cdef Request fill(self, Request request, Peer connection, const char* data, head* found):
+    cdef Request fill(self, Request request, const Origin* origin, const char* data, head* found):
         """A Request, this one if there is one, with an environ of its own."""
         cdef int64_t serial = self.heads.scanned
         cdef dict environ = self.environs.make(
-            data, found, connection.fd, connection.remote_addr, connection.remote_port, connection.trusted)
+            data, found, origin.stream.fd, <object> origin.address, origin.port, origin.trusted)
         if request is None:
             request = self.spare
             self.spare = None
         if request is None:
-            request = Request(connection.listener, self.call)
-        if connection.layer is not None:
-            environ.update(connection.layer.variables)
-        if connection.trusted:
+            request = Request(<Listener> origin.listener, self.call)
+        if origin.stream.layer != NULL:
+            environ.update((<TlsLayer> origin.stream.layer).variables)
+        if origin.trusted:
             self.forward(environ)
-        if connection.layer is not None or connection.trusted:
+        if origin.stream.layer != NULL or origin.trusted:
             environ["wsgi.url_scheme"] = "https" if "HTTPS" in environ else "http"
         request.fill(environ)
         request.head_serial = serial

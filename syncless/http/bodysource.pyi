@@ -1,3 +1,0 @@
-from syncless.http.peer import Peer
-
-class BodySource(Peer): ...

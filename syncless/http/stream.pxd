@@ -1,0 +1,61 @@
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t, uint32_t
+
+from syncless._core.loop cimport Loop
+from syncless.http.buffers cimport Buffer, Buffers
+from syncless.http.tls cimport TlsLayer
+
+cdef enum Sending:          # what became of what was to be sent
+    FAILED_TO_SEND = -1     # the client takes nothing more, ever
+    STALLED = 0             # the client takes no more now
+    SENT_ALL = 1
+
+cdef struct Stream:             # embedded in its owner, which calls close_stream() and free_stream()
+    PyObject* layer             # owned: a TlsLayer; NULL: plain
+    PyObject* out_body  # owned: bytes that are sent behind those in `out`, from the application's object
+    size_t out_sent             # bytes of both that are gone
+    Buffer inbox                # received and not used yet
+    Buffer out                  # to be sent
+    uint32_t inbox_start        # bytes of the inbox that are used up
+    int fd                      # -1 once closed
+    uint8_t readable            # recv() may have something
+    uint8_t peer_shutdown       # the client sends no more; recv() is worth trying until it says so
+    uint8_t ended               # recv() has said so
+    uint8_t stalled             # the client is slow; more is sent when it is ready
+    uint8_t gone                # nothing more can be sent
+    uint8_t torn                # the client must not take what it has for the whole: reset when it is closed
+
+cdef Py_ssize_t receive(Stream* stream, Buffers buffers, char* into, size_t room) except -2
+cdef Py_ssize_t receive_raw(Stream* stream, char* into, size_t room) noexcept
+cdef Py_ssize_t receive_more(Stream* stream, Buffers buffers) except -2
+cdef Py_ssize_t receive_little(Stream* stream, Buffers buffers) except -2
+cdef bint has_bytes(Stream* stream) noexcept
+cdef bytes first_bytes(Stream* stream, Py_ssize_t most)
+cdef int compact(Stream* stream, Buffers buffers) except -1
+cdef void consume_inbox(Stream* stream, Buffers buffers, Py_ssize_t n) noexcept
+
+cdef ssize_t transmit(Stream* stream, const char* a, size_t na, const char* b, size_t nb) except -2
+cdef int push_ciphertext(Stream* stream) except -2
+cdef int send_pending(Stream* stream, Buffers buffers) except -2
+cdef void set_out_body(Stream* stream, bytes body) noexcept
+cdef void drop_unsent(Stream* stream, Buffers buffers) noexcept
+
+cdef int half_close(Stream* stream, Buffers buffers) except -1
+cdef int close_stream(Stream* stream, Buffers buffers, Loop loop) except -1
+cdef void free_stream(Stream* stream, Buffers buffers) noexcept
+
+cdef inline bint is_receivable(Stream* stream) noexcept:
+    """Whether receiving is worth a system call."""
+    return stream.readable or stream.peer_shutdown
+
+cdef inline bint has_input(Stream* stream) noexcept:
+    return stream.inbox.size or stream.readable or stream.peer_shutdown
+
+cdef inline void told_readable(Stream* stream) noexcept:
+    """An event, or a look into the socket, has said that bytes are there."""
+    stream.readable = True
+    if stream.layer != NULL:
+        (<TlsLayer> stream.layer).drained = False
+
+cdef inline bint has_unsent(Stream* stream) noexcept:
+    return stream.out.size or stream.out_body != NULL
