@@ -69,7 +69,9 @@ NATIVE = {
     "syncless.stackless._preempt": [],  # run(timeout)
     "syncless.stackless._schedule": [],
     "syncless.http.scanner": [
+        "syncless/http/names.c",
         "syncless/http/head.c",
+        "syncless/http/chunks.c",
         "syncless/http/host.c",
     ],  # request heads and chunk lines, scanned without Python
     "syncless.http.requestheads": [],  # request heads, read and remembered

@@ -1,9 +1,11 @@
 /* Scans HTTP/1 request heads and chunk lines (RFC 9112). The manual of head.c.
 
-   Takes bytes, gives offsets and the framing of the request. Knows nothing of Python, sockets or memory: it allocates nothing, keeps
-   no state between calls and never reads beyond `size`, so it can be fuzzed by itself. What to do with a status is up to the caller.
+   Takes bytes, gives offsets and the framing of the request. Knows nothing of Python, sockets or memory: it
+   allocates nothing, keeps no state between calls and never reads beyond `size`, so it can be fuzzed by
+   itself. What to do with a status is up to the caller.
 
-   As strict as the RFC allows wherever two readers of the same bytes might disagree about where a message ends. */
+   As strict as the RFC allows wherever two readers of the same bytes might disagree about where a message
+   ends. */
 
 #ifndef SYNCLESS_HEAD_H
 #define SYNCLESS_HEAD_H
@@ -16,19 +18,20 @@
 struct head_header {
     uint32_t name, value;           /* offsets from the start of the buffer */
     uint16_t name_size;
-    uint16_t known;                 /* index into head_known_names, or HEAD_UNKNOWN; HEAD_DROPPED: not for the application */
+    uint16_t known;                 /* index into head_known_names, HEAD_UNKNOWN or HEAD_DROPPED */
     uint32_t value_size;            /* without the white space around it */
 };
 
 #define HEAD_UNKNOWN 0xFFFF
-#define HEAD_DROPPED 0xFFFE         /* the name has an underscore and would pass for another as a CGI variable */
+/* Not for the application: the name has an underscore and would pass for another as a CGI variable. */
+#define HEAD_DROPPED 0xFFFE
 
 struct head {
     uint32_t method, method_size;
     uint32_t target, target_size;   /* as sent */
     uint32_t path, path_size;       /* of the target, still percent-encoded, without the query */
     uint32_t query, query_size;     /* without the question mark */
-    uint32_t authority, authority_size;     /* of an absolute-form target (RFC 9112, 3.2.2); size 0 otherwise */
+    uint32_t authority, authority_size;     /* of an absolute-form target (RFC 9112, 3.2.2), else size 0 */
     int minor;                      /* HTTP/1.minor, 0 or 1 */
     int header_count;
     int64_t content_length;         /* -1: none given */
@@ -48,21 +51,26 @@ struct head_limits {
     uint32_t total;                 /* bytes of the whole head: 431 beyond */
 };
 
-/* Scans a head at the start of the buffer.
-   > 0: its size in bytes, `head` is filled in.  0: more bytes are needed.  < 0: minus the status to answer with (400, 414, 417, 431,
-   501, 505); nothing after it can be trusted. A field that has one value, such as Content-Type, is refused if it comes twice. The answer does not depend on how the bytes were split into calls. */
+/* Scans a head at the start of the buffer. > 0: its size in bytes, `head` is filled in.  0: more bytes are
+   needed.  < 0: minus the status to answer with (400, 414, 417, 431, 501, 505); nothing after it can be
+   trusted. A field that has one value, such as Content-Type, is refused if it comes twice. The answer does
+   not depend on how the bytes were split into calls. */
 long head_scan(const char *data, size_t size, const struct head_limits *limits, struct head *head);
 
-/* The two halves of head_scan: the request line, whose end it returns, and the fields from there on. The fields mean the same behind
-   another line, but for `keep_alive`, which depends on `minor`: so a caller may remember them. */
+/* The two halves of head_scan: the request line, whose end it returns, and the fields from there on. The
+   fields mean the same behind another line, but for `keep_alive`, which depends on `minor`: so a caller may
+   remember them. */
 long head_scan_line(const char *data, size_t size, const struct head_limits *limits, struct head *head);
-long head_scan_fields(const char *data, size_t size, long line, const struct head_limits *limits, struct head *head);
+long head_scan_fields(const char *data, size_t size, long line, const struct head_limits *limits,
+                      struct head *head);
 
-/* Scans the line with the size of a chunk (RFC 9112, 7.1); extensions are checked and ignored. > 0: bytes of the line, *chunk is set. 0: incomplete.
-   < 0: minus the status (400; 413 where `limit`, the bytes that a line may have, is exceeded). */
+/* Scans the line with the size of a chunk (RFC 9112, 7.1); extensions are checked and ignored. > 0: bytes of
+   the line, *chunk is set. 0: incomplete. < 0: minus the status (400; 413 where `limit`, the bytes that a
+   line may have, is exceeded). */
 long head_chunk_line(const char *data, size_t size, size_t limit, int64_t *chunk);
 
-/* Scans the trailer section up to and including its empty line: > 0 its size, 0 incomplete, < 0 minus the status (400, 431). */
+/* Scans the trailer section up to and including its empty line: > 0 its size, 0 incomplete, < 0 minus the
+   status (400, 431). */
 long head_trailers(const char *data, size_t size, size_t limit);
 
 /* The names that clients usually send, in lower case, ended by NULL. */

@@ -4,14 +4,15 @@
 
 #include <string.h>
 
-/* What a byte may be part of. NAME: a reg-name (RFC 3986: unreserved, sub-delims, and the percent sign of an escape). */
+/* What a byte may be part of. NAME: a reg-name (RFC 3986: unreserved, sub-delims, the percent sign of an
+   escape). */
 enum { NAME = 1, DIGIT = 2, HEX = 4 };
 
 static const unsigned char class_of[256] = {
     ['0' ... '9'] = NAME | DIGIT | HEX, ['a' ... 'f'] = NAME | HEX, ['A' ... 'F'] = NAME | HEX,
-    ['g' ... 'z'] = NAME, ['G' ... 'Z'] = NAME, ['-'] = NAME, ['.'] = NAME, ['_'] = NAME, ['~'] = NAME, ['!'] = NAME,
-    ['$'] = NAME, ['&'] = NAME, ['\''] = NAME, ['('] = NAME, [')'] = NAME, ['*'] = NAME, ['+'] = NAME, [','] = NAME,
-    [';'] = NAME, ['='] = NAME, ['%'] = NAME};
+    ['g' ... 'z'] = NAME, ['G' ... 'Z'] = NAME, ['-'] = NAME, ['.'] = NAME, ['_'] = NAME, ['~'] = NAME,
+    ['!'] = NAME, ['$'] = NAME, ['&'] = NAME, ['\''] = NAME, ['('] = NAME, [')'] = NAME, ['*'] = NAME, ['+'] = NAME,
+    [','] = NAME, [';'] = NAME, ['='] = NAME, ['%'] = NAME};
 
 static int is_hex(char c) { return class_of[(unsigned char)c] & HEX; }
 
@@ -31,7 +32,8 @@ static int is_ipv4(const char *p, const char *end) {
     return p == end;
 }
 
-/* Whether the bytes are an IPv6address: eight groups, fewer with one gap "::"; the last two may be an IPv4address. */
+/* Whether the bytes are an IPv6address: eight groups, fewer with one gap "::"; the last two may be an
+   IPv4address. */
 static int is_ipv6(const char *p, const char *end) {
     int groups = 0, gap = 0;
     if (end - p >= 2 && p[0] == ':' && p[1] == ':') {
@@ -66,7 +68,8 @@ static int is_ipv6(const char *p, const char *end) {
     return gap ? groups <= 7 : groups == 8;
 }
 
-/* Whether the bytes between brackets are an address: IPv6address / IPvFuture. Zones (RFC 6874) are never sent. */
+/* Whether the bytes between brackets are an address: IPv6address / IPvFuture. Zones (RFC 6874) are never
+   sent. */
 static int is_literal(const char *p, const char *end) {
     const char *start = p + 1;
     if (p == end || (*p | 0x20) != 'v')
