@@ -80,6 +80,7 @@ NATIVE = {
     "syncless.http.deadlines": [],  # of connections, a list for each kind
     "syncless.http.buffers": [],  # memory for bytes: a pool and a budget
     "syncless.http.flusher": [],  # what is sent at the end of a turn
+    "syncless.http.admission": [],  # how many requests run at a time
     "syncless.http.responseheads": [],  # what response heads have in common
     "syncless.http.listener": [],  # what connections share
     "syncless.http.tls": [],  # plain bytes to ciphertext and back

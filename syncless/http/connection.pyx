@@ -89,11 +89,10 @@ cdef class Connection(Watcher):
             if not has_input(&self.stream) or not self.read_request(loop):
                 break                           # the client has to send more, or is refused
             listener.requests += 1
-            if listener.limits.requests and listener.active >= listener.limits.requests:
-                self.enter_queue(loop)
-            else:
-                listener.active += 1
+            if listener.admission.begin():
                 self.run_request(loop)          # the application, the response; then keep or close
+            else:
+                self.enter_queue(loop)          # too many run
         if self.phase == READING:
             return self.wait_for_client(loop)
         if self.phase == LINGERING:
@@ -135,7 +134,7 @@ cdef class Connection(Watcher):
         if kind == HEAD_DEADLINE and self.stream.inbox.size:
             return self.refuse(loop, 408)
         if kind == QUEUE_DEADLINE:
-            listener.queued -= 1
+            listener.admission.expire()
             return self.refuse_busy(loop)
         if kind == IDLE_DEADLINE or kind == HEAD_DEADLINE:     # nobody waits for an answer
             self.close_idle(loop)
@@ -207,7 +206,7 @@ cdef class Connection(Watcher):
 
     cdef bint admit(self) except -1:
         """Counts it for its client's address. Whether there may be so many from there."""
-        return not self.is_counted() or self.listener.enter(self.remote_addr)
+        return not self.is_counted() or self.listener.clients.enter(self.remote_addr)
 
     # -- reading a request -------------------------------------------------------------------------------------
 
@@ -244,12 +243,9 @@ cdef class Connection(Watcher):
 
     cdef int enter_queue(self, Loop loop) except -1:
         """The request waits for another one to end, or is told to come back later."""
-        cdef Listener listener = self.listener
-        if listener.queued >= listener.limits.queued:
+        if not self.listener.admission.queue(&self.deadline):
             return self.refuse_busy(loop)
-        self.move_to(QUEUED)
-        listener.queued += 1
-        return listener.deadlines.start(&self.deadline, QUEUE_DEADLINE)
+        return self.move_to(QUEUED)
 
     cdef int run_request(self, Loop loop) except -1:
         """Runs the request to its end, and says what becomes of the connection. The request is counted
@@ -259,8 +255,7 @@ cdef class Connection(Watcher):
         self.move_to(RUNNING)
         listener.deadlines.stop(&self.deadline)
         request.serve(loop)                     # may park; others run meanwhile
-        if listener.queued == 0 or not listener.next_turn():
-            listener.active -= 1
+        listener.admission.end()
         self.unread = not request.body.finished
         self.drop_request(request)
         if self.stream.torn:
@@ -451,10 +446,7 @@ cdef class Connection(Watcher):
         if self.phase == LINGERING:
             listener.lingering -= 1
         if self.phase == QUEUED:
-            if self.deadline.kind == QUEUE_DEADLINE:
-                listener.queued -= 1
-            elif not listener.next_turn():      # it had been given the turn already
-                listener.active -= 1
+            listener.admission.leave(&self.deadline)
             self.drop_request(self.request)
         self.move_to(CLOSED)
         listener.deadlines.stop(&self.deadline)
@@ -462,7 +454,7 @@ cdef class Connection(Watcher):
         if listener.slow:
             forget_pace(listener, self.stream.fd)
         if self.is_counted():
-            listener.leave(self.remote_addr)
+            listener.clients.leave(self.remote_addr)
         self.stream.torn |= reset
         close_stream(&self.stream, listener.buffers, loop)
         listener.connections -= 1

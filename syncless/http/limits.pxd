@@ -6,9 +6,6 @@ A dict of the fields of a Limits becomes one by assignment: ``cdef LimitValues v
 from libc.stdint cimport int64_t
 
 cdef struct LimitValues:
-    int request_line
-    int header_count
-    int head_bytes
     int chunk_line
     int trailer_bytes
     int64_t body_bytes
@@ -16,8 +13,6 @@ cdef struct LimitValues:
     int pipelined
     int connections
     Py_ssize_t client_connections
-    Py_ssize_t requests
-    Py_ssize_t queued
     int64_t buffered_bytes
     Py_ssize_t linger_bytes
     Py_ssize_t linger_connections

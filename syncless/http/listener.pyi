@@ -15,8 +15,6 @@ class Listener:
     limits: dict[str, float]
     error_log: _ErrorLog
     connections: int
-    active: int
-    queued: int
     requests: int
     accepted: int
     stopping: bool
@@ -32,5 +30,6 @@ class Listener:
         trusted: Callable[[str], bool] | None = None,
         proxy_protocol: bool = False,
     ) -> None: ...
+    def stop(self) -> None: ...
     def close(self) -> None: ...
     def census(self) -> dict[str, int]: ...

@@ -254,7 +254,7 @@ class Server:
         places, self._places = self._places, []
         self._stopping = [place.listener for place in places]
         for listener in self._stopping:
-            listener.stopping = True
+            listener.stop()
         opened: Opened = [(place.sock, place.tls) for place in places]
         self.sockets.begin_no_more(opened)
         if last_call:

@@ -4,8 +4,10 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.object cimport PyObject
 
 from syncless._core.loop cimport Loop, get_loop
+from syncless._core.scheduler cimport Runnable, Scheduler
+from syncless.http.admission cimport Admission
 from syncless.http.buffers cimport Buffer, Buffers
-from syncless.http.deadlines cimport DeadlineNode, Deadlines, init_node
+from syncless.http.deadlines cimport QUEUE_DEADLINE, DeadlineNode, Deadlines, init_node
 from syncless.http.flusher cimport Flusher
 from syncless.http.responseheads cimport ResponseHeads
 
@@ -187,3 +189,50 @@ cdef class Heads:
         if not self.heads.is_last(status, headers):
             return None
         return self.heads.head, self.heads.length, bool(self.heads.closes)
+
+
+cdef class Waiter(Runnable):
+    """Waits for its turn; `when_run()` is called then, `when_late()` when it has waited for too long."""
+    cdef DeadlineNode node
+    cdef object when_run, when_late
+
+    def __cinit__(self, when_run, when_late):
+        init_node(&self.node, self)
+        self.when_run = when_run
+        self.when_late = when_late
+
+    cdef int turn(self, Scheduler loop) except -1:
+        self.when_run()
+        return 0
+
+
+cdef int give_up(Loop loop, object owner, int kind) except -1:
+    (<Waiter> owner).when_late()
+    return 0
+
+
+cdef class Turns:
+    """Admission of Waiters, who wait for so many seconds at most."""
+    cdef Deadlines deadlines
+    cdef readonly Admission admission
+
+    def __cinit__(self, requests, queued, seconds=60):
+        self.deadlines = Deadlines(get_loop())
+        self.deadlines.expire = give_up
+        self.deadlines.allow(QUEUE_DEADLINE, seconds)
+        self.admission = Admission(self.deadlines, requests, queued)
+
+    def begin(self):
+        return bool(self.admission.begin())
+
+    def end(self):
+        self.admission.end()
+
+    def queue(self, Waiter waiter not None):
+        return bool(self.admission.queue(&waiter.node))
+
+    def leave(self, Waiter waiter not None):
+        self.admission.leave(&waiter.node)
+
+    def expire(self):
+        self.admission.expire()

@@ -1,0 +1,50 @@
+"""Admission: how many requests of a listener run at a time, and which one is next.
+
+    begin() ----------------------------------> runs --------> end()
+       | too many run                            ^
+       +--> queue() --- another one has ended ---+
+                 |    too many wait: it is refused
+                 +--> expire(): it has waited for too long
+                 +--> leave(): its connection is closed
+
+Those that wait stand in the list of QUEUE_DEADLINE, the longest waiting first, so the queue is no list of its own.
+Whoever waits is a Runnable that owns a DeadlineNode: it is pushed when its turn has come, and is counted already.
+"""
+
+from syncless._core.scheduler cimport Runnable
+from syncless.http.deadlines cimport QUEUE_DEADLINE, DeadlineNode, Deadlines
+
+
+cdef class Admission:
+    """Admission(deadlines, requests, queued): the limits of these names."""
+
+    def __init__(self, Deadlines deadlines not None, Py_ssize_t requests, Py_ssize_t queued):
+        self.deadlines = deadlines
+        self.most_active = requests
+        self.most_queued = queued
+
+    cdef bint queue(self, DeadlineNode* node) except -1:
+        """Whether its owner may wait for its turn."""
+        if self.queued >= self.most_queued:
+            return False
+        self.deadlines.start(node, QUEUE_DEADLINE)
+        self.queued += 1
+        return True
+
+    cdef int leave(self, DeadlineNode* node) except -1:
+        """The owner of a node that was queued will not run. It may have been given a turn already."""
+        if node.kind == QUEUE_DEADLINE:
+            self.deadlines.stop(node)
+            self.queued -= 1
+            return 0
+        return self.end()
+
+    cdef bint hand_over(self) except -1:
+        """Whether another one is there to have the turn."""
+        cdef DeadlineNode* first = self.deadlines.lists[QUEUE_DEADLINE].first
+        if first == NULL:
+            return False
+        self.queued -= 1
+        self.deadlines.stop(first)
+        self.deadlines.loop.push(<Runnable> first.owner)
+        return True
