@@ -5,7 +5,9 @@ import os
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from libc.errno cimport EAGAIN, ECONNABORTED, EINTR, EINVAL, EMFILE, ENFILE, ENOBUFS, ENOMEM, EPERM, EPROTO, errno
+from libc.errno cimport (
+    EAGAIN, ECONNABORTED, EINTR, EINVAL, EMFILE, ENFILE, ENOBUFS, ENOMEM, EPERM, EPROTO, errno,
+)
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport monotonic_ns
@@ -16,13 +18,9 @@ from syncless._core.scheduler cimport Scheduler
 from syncless._core.timers cimport timer_init
 from syncless.http.connection cimport Connection, serve_connections
 from syncless.http.deadlines cimport (
-    GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, DeadlineNode,
+    GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, DeadlineNode, Deadlines,
 )
 from syncless.http.listener cimport Listener
-from syncless.http.phases cimport QUEUED
-from syncless.http.stream cimport has_unsent
-
-from syncless._core.exits import TaskletExit
 
 cdef extern from *:
     """
@@ -31,10 +29,15 @@ cdef extern from *:
     #include <netinet/in.h>
     #include <arpa/inet.h>
 
-    /* accept4 with the peer's address as text. IPv4 inside IPv6 shows as IPv4. port -1: the family has none. The text is left empty
-       where the address is IPv4 and the same as `*last`, which it becomes. */
+    /* accept4 with the peer's address as text. IPv4 inside IPv6 shows as IPv4. port -1: the family has none.
+       The text is left empty where the address is IPv4 and the same as `*last`, which it becomes. */
     static int syncless_accept(int listener, char *text, int *port, unsigned *last) {
-        union { struct sockaddr any; struct sockaddr_in v4; struct sockaddr_in6 v6; struct sockaddr_storage room; } a;
+        union {
+            struct sockaddr any;
+            struct sockaddr_in v4;
+            struct sockaddr_in6 v6;
+            struct sockaddr_storage room;
+        } a;
         socklen_t length = sizeof a;
         int fd = accept4(listener, &a.any, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
         text[0] = 0;
@@ -66,7 +69,6 @@ cdef enum:
     ACCEPT_BATCH = 64
     RETRY_AFTER = 50000000      # ns, where there is no room for a connection
     LAST_BATCHES = 1024         # more than any backlog has
-    JUST_COME = 1000000000      # ns in which a new connection is not yet taken for an idle one
 
 cdef int64_t COMPLAIN_EVERY = 60000000000       # ns
 
@@ -123,11 +125,13 @@ cdef class Acceptor(Watcher):
         waits must not hold up the rest of the backlog."""
         cdef Listener listener = self.listener
         cdef char text[INET6_ADDRSTRLEN]
+        cdef bint full
         cdef int fd, port, _, limit = 0 if self.takes_all else listener.limits.connections
         if self.closed:
             return 0
         for _ in range(ACCEPT_BATCH):
-            if limit and listener.connections >= limit and is_ready(self.fd, READ) and not self.make_room(loop):
+            full = limit and listener.connections >= limit
+            if full and is_ready(self.fd, READ) and not self.make_room(loop):
                 listener.starved = True
                 return 0  # the rest waits in the backlog; whoever closes or falls idle pushes us again
             fd = syncless_accept(self.fd, text, &port, &self.last)
@@ -151,20 +155,21 @@ cdef class Acceptor(Watcher):
         """Closes a connection for another one: one that has had its last answer and goes on sending, else the
         one that has been idle for longest, else the oldest that has not sent a whole head. Returns whether
         there was one."""
-        cdef Listener listener = self.listener
-        cdef DeadlineNode* head = listener.deadlines.lists[HEAD_DEADLINE].first
-        cdef DeadlineNode* greeting = listener.deadlines.lists[GREETING_DEADLINE].first
-        if listener.deadlines.lists[LINGER_DEADLINE].first != NULL:
-            (<Connection> listener.deadlines.lists[LINGER_DEADLINE].first.owner).close(loop, False)
+        cdef Deadlines deadlines = self.listener.deadlines
+        cdef DeadlineNode* head = deadlines.lists[HEAD_DEADLINE].first
+        cdef DeadlineNode* greeting = deadlines.lists[GREETING_DEADLINE].first
+        cdef DeadlineNode* lingering = deadlines.lists[LINGER_DEADLINE].first
+        if lingering != NULL:
+            (<Connection> lingering.owner).close(loop, False)
             return True
         if self.close_oldest(loop, IDLE_DEADLINE):
             return True
-        if greeting != NULL and (head == NULL or listener.deadlines.began(greeting) < listener.deadlines.began(head)):
+        if greeting != NULL and (head == NULL or deadlines.began(greeting) < deadlines.began(head)):
             return self.close_oldest(loop, GREETING_DEADLINE) or self.close_oldest(loop, HEAD_DEADLINE)
         return self.close_oldest(loop, HEAD_DEADLINE) or self.close_oldest(loop, GREETING_DEADLINE)
 
     cdef bint close_oldest(self, Loop loop, int kind) except -1:
-        """Closes the first connection of a list whose last answer is sent and from which nothing has come."""
+        """Closes the first connection of a list that can give way."""
         cdef Connection connection
         cdef DeadlineNode* node = self.listener.deadlines.lists[kind].first
         cdef int _
@@ -173,7 +178,7 @@ cdef class Acceptor(Watcher):
                 break
             connection = <Connection> node.owner
             node = node.following
-            if not connection.stream.readable and not has_unsent(&connection.stream) and connection.close_idle(loop):
+            if connection.give_way(loop):
                 return True
         return False
 
@@ -226,12 +231,8 @@ cdef class Acceptor(Watcher):
 
 
 def close_connections(Listener listener not None, bint all_of_them) -> int:
-    """Closes the connections that are between requests, or all; requests that still run are interrupted.
-    Returns how many.
-
-    A connection stays if its next request has come already, or if it is new and its first request is on its
-    way.
-    """
+    """Tells the connections of a listener that the server stops, see Connection.stop(). Returns how many are
+    closed or interrupted."""
     cdef Loop loop = listener.loop
     cdef Connection connection
     cdef int fd, closed = 0
@@ -239,14 +240,6 @@ def close_connections(Listener listener not None, bint all_of_them) -> int:
         if loop.fds[fd].watcher == NULL or not isinstance(<object> loop.fds[fd].watcher, Connection):
             continue
         connection = <Connection> loop.fds[fd].watcher
-        if connection.listener is not listener:
-            continue
-        if all_of_them:
-            if connection.request is not None and connection.phase != QUEUED:
-                loop.throw(connection.request, TaskletExit())
-            else:
-                connection.close(loop, True)
-            closed += 1
-        elif connection.is_idle() and not connection.just_came(loop, JUST_COME) and connection.close_idle(loop):
+        if connection.listener is listener and connection.stop(loop, all_of_them):
             closed += 1
     return closed

@@ -7,8 +7,8 @@
                  +--> expire(): it has waited for too long
                  +--> leave(): its connection is closed
 
-Those that wait stand in the list of QUEUE_DEADLINE, the longest waiting first, so the queue is no list of its own.
-Whoever waits is a Runnable that owns a DeadlineNode: it is pushed when its turn has come, and is counted already.
+Waiting requests stand in the list of QUEUE_DEADLINE, the longest waiting first, so the queue is no list of
+its own. Each is a Runnable that owns a DeadlineNode: it is pushed when its turn has come, and counts already.
 """
 
 from syncless._core.scheduler cimport Runnable

@@ -9,7 +9,7 @@ from ipaddress import IPv6Address
 
 
 class Clients:
-    """Clients(client_connections): connections are counted as they come and go, whether they may stay or not."""
+    """Clients(client_connections): counts connections as they come and go, whether they may stay or not."""
 
     def __init__(self, client_connections: int):
         self.client_connections = client_connections

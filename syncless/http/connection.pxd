@@ -48,7 +48,9 @@ cdef class Connection(Watcher):     # there may be many idle ones: flags are byt
     cdef int move_to(self, uint8_t phase) except -1
     cdef bint may_take_another(self) noexcept
     cdef bint is_idle(self) noexcept
-    cdef bint just_came(self, Loop loop, int64_t age) noexcept
+    cdef bint just_came(self, Loop loop) noexcept
+    cdef bint give_way(self, Loop loop) except -1
+    cdef bint stop(self, Loop loop, bint now) except -1
     cdef bint is_counted(self) noexcept
     cdef bint admit(self) except -1
     cdef bint accept_proxy_header(self, header) except -1

@@ -22,7 +22,7 @@ once never is.
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport uint8_t, uint32_t
 
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.poll.poller cimport HANGUP, READ, WRITE
@@ -46,11 +46,13 @@ from syncless.http.stream cimport (
 )
 from syncless.http.tls cimport FAILED, READY, WANTS_READ, WANTS_WRITE
 
+from syncless._core.exits import TaskletExit
 from syncless.http.accesslog import REFUSED_BYTES, refused_request
 from syncless.http.errors import EXPLANATIONS, REASONS, ClientGone
 
 cdef enum:
     OUT_HIGH = 65536            # bytes waiting to be sent beyond which no further pipelined request is begun
+    JUST_COME = 1000000000      # ns in which a new connection is not yet taken for an idle one
 
 
 # its cycles with an Exchange end with the request; not being tracked makes it smaller and cheaper
@@ -354,11 +356,27 @@ cdef class Connection(Watcher):
         return self.phase == GREETING or (
             self.phase == READING and self.stream.inbox.size == 0 and not has_unsent(&self.stream))
 
-    cdef bint just_came(self, Loop loop, int64_t age) noexcept:
-        """Whether it is younger than that (ns) and its first request may be on its way."""
+    cdef bint just_came(self, Loop loop) noexcept:
+        """Whether it is so new that its first request may be on its way."""
         if self.kept or self.deadline.kind == NO_DEADLINE:
             return False
-        return loop.now - self.listener.deadlines.began(&self.deadline) < age
+        return loop.now - self.listener.deadlines.began(&self.deadline) < JUST_COME
+
+    cdef bint give_way(self, Loop loop) except -1:
+        """Closes for another connection, if its last response is sent and nothing has come. Returns whether it
+        is closed."""
+        return not self.stream.readable and not has_unsent(&self.stream) and self.close_idle(loop)
+
+    cdef bint stop(self, Loop loop, bint now) except -1:
+        """The server stops. Between requests it closes, unless its next request has come or its first may be on
+        its way. `now`: it closes in any case, or its request is interrupted. Returns whether one of these."""
+        if not now:
+            return self.is_idle() and not self.just_came(loop) and self.close_idle(loop)
+        if self.phase == RUNNING:
+            loop.throw(self.request, TaskletExit())
+        else:
+            self.close(loop, True)
+        return True
 
     # -- the end -----------------------------------------------------------------------------------------------
 

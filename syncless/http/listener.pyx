@@ -1,8 +1,8 @@
 """Listener: what the connections of one listening socket share. No state is global: several servers live in
 one process.
 
-It has the options of its server and their common parts, each of which has a file of its own: deadlines, buffers,
-flusher, admission, clients, responseheads. Next to read: acceptor.pyx, which makes connections, and
+It has the options of its server and their common parts, each of which has a file of its own: deadlines,
+buffers, flusher, admission, clients, responseheads. Next to read: acceptor.pyx, which makes connections, and
 connection.pyx.
 """
 
@@ -13,7 +13,8 @@ from syncless._core.loop cimport get_loop
 from syncless.http.admission cimport Admission
 from syncless.http.buffers cimport Buffers
 from syncless.http.deadlines cimport (
-    GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE, Deadlines,
+    GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE,
+    Deadlines,
 )
 from syncless.http.flusher cimport Flusher
 from syncless.http.responseheads cimport ResponseHeads

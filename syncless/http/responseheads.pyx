@@ -1,7 +1,8 @@
 """ResponseHeads: what the response heads of a listener have in common, made once.
 
-Status lines are kept; the Server and Date fields are made anew each second; and the last head is kept whole: an
-application whose headers are constants pays for checking and writing them once a second, when the date changes.
+Status lines are kept; the Server and Date fields are made anew each second; and the last head is kept whole.
+So an application whose headers are constants pays for checking and writing them once a second, when the date
+changes.
 Knows nothing of requests. Next to read: response.pyx, which writes heads.
 """
 
