@@ -368,9 +368,9 @@ cdef int become_main(Loop loop, Tasklet main) except -1:
         main.switch_hook = before.switch_hook
         main.callbacks = before.callbacks
         loop.release(before)
-    loop.main = loop.current = main
+    loop.main = main
     loop.adopt(main)
-    main.parent = 0                             # nobody spawned it
+    loop.current = main                 # not before: it would be its own parent
     return 0
 
 
