@@ -27,7 +27,8 @@ NATIVE = {
     "syncless._core.observers": [],  # who is told of each switch
     "syncless._core.readyqueue": [],  # whose turn is next
     "syncless._core.thrown": [],  # exceptions on their way to a tasklet
-    "syncless._core.scheduler": [],  # carriers; park and wake
+    "syncless._core.carriers": [],  # greenlets on which tasklets run
+    "syncless._core.scheduler": [],  # park and wake
     "syncless._core.invariants": [],  # what holds between any two steps
     "syncless._core.ending": [],  # what becomes of tasklets when their thread ends
     "syncless._core.trimming": [],  # memory is given back

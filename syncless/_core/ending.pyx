@@ -6,7 +6,6 @@ again, and those that wait for its end are told.
 """
 
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF
 
 from syncless._core.linked cimport Node
 from syncless._core.scheduler cimport DONE, NEW, READY, BaseTasklet, Meeting, Scheduler, next_pending
@@ -99,18 +98,11 @@ cdef int tell(Scheduler loop, BaseTasklet tasklet) except -1:
 cdef int end_carriers(Scheduler loop) except -1:
     """Ends starters and idle carriers; drops what is in the ready queue. In a child after a fork nobody is
     told of anything."""
-    cdef int i
     retire(loop)
     for tasklet in loop.tasklets():
         (<BaseTasklet> tasklet).state = DONE
         loop.release(tasklet)
-    for i in range(2):
-        Py_DECREF(<object> loop.starters[i])
-    while loop.idle_count:
-        loop.idle_count -= 1
-        Py_DECREF(<object> loop.idle[loop.idle_count])
     while loop.ring_count:
         loop._pop()
     loop.timers.clear()
-    Py_DECREF(<object> loop.main_greenlet)
-    return 0
+    return loop.carriers.end()

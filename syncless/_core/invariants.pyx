@@ -1,7 +1,8 @@
 """What holds between any two steps of the engine, checked as a whole by census() in debug builds.
 
-Takes a scheduler. Gives an AssertionError that says what does not hold. Each promise is written where its field
-is declared; asserts on the way check those that cost nothing to look at. Tested by tests/core/test_invariants.py.
+Takes a scheduler. Gives an AssertionError that says what does not hold. Each promise is written where its
+field is declared; asserts on the way check those that cost nothing to look at. Tested by
+tests/core/test_invariants.py.
 """
 
 from cpython.object cimport PyObject
@@ -103,9 +104,9 @@ cdef int check_scheduler(Scheduler loop) except -1:
         node = node.after
     if loop.orphan is None and not surely_parked <= loop.parked_count <= parked + ready:
         broken("tasklets in park() are counted: those that wait, and those that go on from there")
-    if not 0 <= loop.inside_count <= loop.parked_count:
+    if not 0 <= loop.mutual_count <= loop.parked_count:
         broken("those that wait for one another are some of those that wait")
-    if loop.idle_count > loop.carrier_count:
+    if loop.carriers.idle_count > loop.carriers.count:
         broken("idle carriers are some of all")
     return 0
 
@@ -129,10 +130,10 @@ def break_promise(Scheduler loop not None, str which not None) -> None:
     elif which == "parked":
         loop.parked_count ^= 1 << 20
     elif which == "waits":
-        loop.inside_count ^= 1 << 20
+        loop.mutual_count ^= 1 << 20
     elif which == "carriers":
-        loop.carrier_count ^= 1 << 20
-        loop.idle_count ^= 1 << 21
+        loop.carriers.count ^= 1 << 20
+        loop.carriers.idle_count ^= 1 << 21
     elif which == "timer":
         loop.timers.heap[0].when ^= <int64_t> 1 << 62
     elif which == "place":

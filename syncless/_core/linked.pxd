@@ -1,7 +1,7 @@
 """A doubly linked list whose nodes are structs in their owners, so adding and removing allocate nothing.
 
-For the waiters of a queue, the live tasklets of a loop, the deadlines of connections. An owner removes its node
-before it ends.
+For the waiters of a queue, the live tasklets of a loop, the deadlines of connections. An owner removes its
+node before it ends.
 """
 
 from cpython.object cimport PyObject

@@ -50,7 +50,7 @@ cdef class Loop(Scheduler):
     cdef int unobserve(self, Observer observer) except -1
 
     cdef bint may_wake(self, Py_ssize_t others) noexcept
-    cdef int run_late(self) except -1
+    cdef int run_before_poll(self) except -1
     cdef int _start(self) except -1
     cdef int _hear_signals(self) except -1
     cdef int _after_fork(self) except -1

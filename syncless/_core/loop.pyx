@@ -26,6 +26,7 @@ from libc.stdint cimport int64_t
 
 from syncless._core cimport hooks
 from syncless._core.arrays cimport with_place_for
+from syncless._core.carriers cimport failed
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.cpython.compat cimport Py_IsFinalizing, in_main_interpreter
 from syncless._core.ending cimport end_carriers, end_tasklets
@@ -34,14 +35,14 @@ from syncless._core.observers cimport Observer, Observers
 from syncless._core.poll.epoll cimport EpollPoller
 from syncless._core.poll.select cimport SelectPoller
 from syncless._core.poll.poller cimport READ, WRITE, Poller, PollEvent
-from syncless._core.scheduler cimport DONE, WOKEN, BaseTasklet, Runnable, Scheduler, failed, unchecked_park
+from syncless._core.scheduler cimport DONE, WOKEN, BaseTasklet, Runnable, Scheduler, unchecked_park
 from syncless._core.wait.waitqueue cimport is_queued, queue_add, queue_remove, WaitQueue, wake_all
 from syncless._core.timers cimport next_deadline
 from syncless._core.trimming cimport trim
 
 cdef extern from *:
     """
-    /* The one C global of the engine: which Loop this thread has. The reference is owned by the thread's state dict. */
+    /* Which Loop this thread has. The reference is owned by the thread's state dict. */
     static __thread PyObject *syncless_tls_loop;
     """
     PyObject* syncless_tls_loop
@@ -66,9 +67,9 @@ cdef int wait_in(WaitQueue* queue, const char* why, object on, int64_t deadline)
     if tasklet is not None:
         tasklet.handed_over = False
         queue_add(queue, tasklet)
-    loop.inside_count += 1
+    loop.mutual_count += 1
     outcome = unchecked_park(loop, why, on, deadline)
-    loop.inside_count -= 1
+    loop.mutual_count -= 1
     if tasklet is not None:
         if is_queued(tasklet):
             queue_remove(queue, tasklet)
@@ -133,7 +134,7 @@ cdef class Loop(Scheduler):
         previous = _set_wakeup_fd(self.poller.wake_fd, warn_on_full_buffer=False)
         return -1 if previous == self.poller.wake_fd else previous
 
-    # -- a turn --------------------------------------------------------------------------------------------------------------
+    # -- a turn ----------------------------------------------------------------------------------------------
 
     cdef int deliver(self) except -1:
         cdef PollEvent* event
@@ -166,7 +167,7 @@ cdef class Loop(Scheduler):
     cdef int poll(self) except -1:
         cdef int64_t timeout = NEVER
         cdef int n
-        self.run_late()
+        self.run_before_poll()
         if self.when_idle is not None and (self.ring_count == 0 or self.idle_or_not):
             self.when_idle(self)
         if self.timers.count and self.ring_count == 0:
@@ -190,20 +191,20 @@ cdef class Loop(Scheduler):
             self.throw(self.main, error)
         return 0
 
-    cdef int run_late(self) except -1:
+    cdef int run_before_poll(self) except -1:
         """Runs what must be done before a poll."""
         cdef Py_ssize_t i = 0
         cdef PyObject* item
-        while i < self.late_count:                # the list may grow meanwhile
-            item = self.late[i]
+        while i < self.pre_poll_count:                # the list may grow meanwhile
+            item = self.pre_poll[i]
             i += 1
-            late = <Runnable> item
-            Py_DECREF(late)
-            late.turn(self)
-        self.late_count = 0
+            owned = <Runnable> item
+            Py_DECREF(owned)
+            owned.turn(self)
+        self.pre_poll_count = 0
         return 0
 
-    # -- descriptors ---------------------------------------------------------------------------------------------------------
+    # -- descriptors -----------------------------------------------------------------------------------------
 
     cdef FdEntry* entry(self, int fd) except NULL:
         """The descriptor's place in the table. The pointer is good until the next call of entry()."""
@@ -238,7 +239,10 @@ cdef class Loop(Scheduler):
         if fd >= self.fd_capacity:
             return 0
         entry = &self.fds[fd]
-        if entry.armed and entry.readers.first == NULL and entry.writers.first == NULL and entry.watcher == NULL:
+        if (
+            entry.armed and entry.readers.first == NULL and entry.writers.first == NULL
+            and entry.watcher == NULL
+        ):
             self.poller.disarm(fd)
             entry.armed = 0
             entry.gen += 1
@@ -294,7 +298,7 @@ cdef class Loop(Scheduler):
         wake_all(&entry.writers)
         return 0
 
-    # -- observers -----------------------------------------------------------------------------------------------------------
+    # -- observers -------------------------------------------------------------------------------------------
 
     cdef int observe(self, Observer observer) except -1:
         """It is told of each switch from now on."""
@@ -308,7 +312,7 @@ cdef class Loop(Scheduler):
             self.observers = left if left.observers else None
         return 0
 
-    # -- fork and end --------------------------------------------------------------------------------------------------------
+    # -- fork and end ----------------------------------------------------------------------------------------
 
     cdef int _after_fork(self) except -1:
         """In the child: a fresh poller, and none of the parent's tasklets but the one that forked.
@@ -316,7 +320,9 @@ cdef class Loop(Scheduler):
         The others are left as they are and never run: their `finally` blocks belong to the parent.
         """
         cdef int fd
-        watchers = [<object> self.fds[fd].watcher for fd in range(self.fd_capacity) if self.fds[fd].watcher != NULL]
+        watchers = [
+            <object> self.fds[fd].watcher for fd in range(self.fd_capacity) if self.fds[fd].watcher != NULL
+        ]
         self.event_pos = self.event_count = 0
         self.polling = False
         for fd in range(self.fd_capacity):
@@ -331,7 +337,7 @@ cdef class Loop(Scheduler):
         for watcher in watchers:
             (<Watcher> watcher).forked(self)
         current = self.current
-        self.ring_count = self.late_count = 0
+        self.ring_count = self.pre_poll_count = 0
         self.timers.clear()
         for tasklet in self.tasklets():
             if tasklet is not current and tasklet is not self.main:
@@ -340,7 +346,7 @@ cdef class Loop(Scheduler):
                 self.release(tasklet)
         if current is not self.main:
             self.orphan = current
-        self.parked_count = self.inside_count = self.jobs = 0
+        self.parked_count = self.mutual_count = self.jobs = 0
         return 0
 
     cdef int _close(self) except -1:
@@ -360,13 +366,13 @@ cdef class Loop(Scheduler):
     def interrupt(self, exception) -> bool:
         """Raises the exception at the present or next wait of the main tasklet. False if one of its type is
         under way there already."""
-        pending = self.main.pending
-        if any([type(other) is type(exception) for other in (pending if type(pending) is list else [pending])]):
+        pending = self.main.pending if type(self.main.pending) is list else [self.main.pending]
+        if any([type(other) is type(exception) for other in pending]):
             return False
         self.throw(self.main, exception)
         return True
 
-    # -- what can be asked ---------------------------------------------------------------------------------------------------
+    # -- what can be asked -----------------------------------------------------------------------------------
 
     @property
     def backend(self) -> str:
@@ -377,7 +383,7 @@ cdef class Loop(Scheduler):
         """Nothing is ready: may something still come but from another thread? `others`: how many wait for
         what nobody will do."""
         cdef int fd
-        if self.jobs or self.timers.count or self.parked_count > self.inside_count + others:
+        if self.jobs or self.timers.count or self.parked_count > self.mutual_count + others:
             return True
         for fd in range(self.fd_capacity):
             if self.fds[fd].watcher != NULL:
@@ -414,7 +420,7 @@ cdef class Loop(Scheduler):
             "timers": self.timers.count,
             "watched descriptors": watched,
             "awaited descriptors": waited,
-            "busy carriers": self.carrier_count - self.idle_count,
+            "busy carriers": self.carriers.count - self.carriers.idle_count,
         }
 
 
@@ -478,7 +484,7 @@ cdef Loop loop_of(object where):
         return where
     number = where if isinstance(where, int) else where.ident if isinstance(where, threading.Thread) else None
     if number is None and not isinstance(where, threading.Thread):
-        raise TypeError(f"a loop is named by itself, a thread, or a thread's number, not by {type(where).__name__}")
+        raise TypeError(f"expected a Loop, a Thread or a thread's number, not {type(where).__name__}")
     loop = loops.get(number)
     if loop is None or loop.ending or loop.closed:
         raise LookupError("that thread has not used syncless yet, or has ended")
@@ -510,12 +516,14 @@ def wait_readable(fd, timeout=None) -> bool:
     `timeout` in seconds; None waits for ever. Returns False when it passed. The descriptor may belong to
     anybody.
     """
-    return get_loop().wait_foreign_fd(fd if isinstance(fd, int) else fd.fileno(), READ, deadline_after(timeout)) == WOKEN
+    cdef int number = fd if isinstance(fd, int) else fd.fileno()
+    return get_loop().wait_foreign_fd(number, READ, deadline_after(timeout)) == WOKEN
 
 
 def wait_writable(fd, timeout=None) -> bool:
     """Parks the tasklet until the descriptor can be written without blocking; see wait_readable()."""
-    return get_loop().wait_foreign_fd(fd if isinstance(fd, int) else fd.fileno(), WRITE, deadline_after(timeout)) == WOKEN
+    cdef int number = fd if isinstance(fd, int) else fd.fileno()
+    return get_loop().wait_foreign_fd(number, WRITE, deadline_after(timeout)) == WOKEN
 
 
 def _after_fork_in_child() -> None:

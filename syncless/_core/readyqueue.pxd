@@ -11,8 +11,8 @@ cdef class ReadyQueue:
     cdef size_t ring_head, ring_mask
     cdef readonly size_t ring_count
     # what is due before the next poll, owned
-    cdef PyObject** late
-    cdef Py_ssize_t late_count, late_capacity
+    cdef PyObject** pre_poll
+    cdef Py_ssize_t pre_poll_count, pre_poll_capacity
     # fairness: a poll is due when either is used up
     cdef int turns_left
     cdef int unread                 # turns that still go without a reading of the clock

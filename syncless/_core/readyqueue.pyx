@@ -27,7 +27,7 @@ cdef class ReadyQueue:
 
     def __dealloc__(self):
         PyMem_Free(self.ring)
-        PyMem_Free(self.late)
+        PyMem_Free(self.pre_poll)
 
     cdef int push(self, object item) except -1:
         """Puts the item at the end of the ready queue. From any thread that holds the GIL."""
@@ -61,18 +61,19 @@ cdef class ReadyQueue:
 
     cdef int before_poll(self, object item) except -1:
         """Runs the item before the loop next looks at descriptors."""
-        if self.late_count == self.late_capacity:
-            self.late = <PyObject**> doubled(self.late, &self.late_capacity, sizeof(PyObject*), 16)
+        if self.pre_poll_count == self.pre_poll_capacity:
+            self.pre_poll = <PyObject**> doubled(
+                self.pre_poll, &self.pre_poll_capacity, sizeof(PyObject*), 16)
         Py_INCREF(item)
-        self.late[self.late_count] = <PyObject*> item
-        self.late_count += 1
+        self.pre_poll[self.pre_poll_count] = <PyObject*> item
+        self.pre_poll_count += 1
         return 0
 
     cdef int rouse(self) except -1:
         """Wakes the loop that sleeps in poll(), from another thread. Loop knows how."""
         return 0
 
-    # -- fairness ------------------------------------------------------------------------------------------------------------
+    # -- fairness --------------------------------------------------------------------------------------------
 
     cdef void polled(self, int64_t now) noexcept:
         """A poll is over: the next is due after POLL_ITEMS items or POLL_AFTER ns."""

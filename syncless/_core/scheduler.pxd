@@ -3,6 +3,7 @@
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
 
+from syncless._core.carriers cimport Carriers
 from syncless._core.cpython.greenlet cimport PyGreenlet
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.observers cimport Observers
@@ -51,11 +52,11 @@ cdef class BaseTasklet(Runnable):
     cdef Locals locals              # its values in threading.local
     # called with True before others run in its place, with False when it goes on; or None
     cdef object switch_hook
-    cdef uint64_t serial            # the how manieth tasklet it is, and that of who spawned it
-    cdef uint64_t parent
+    cdef uint64_t serial            # unique in the process
+    cdef uint64_t parent            # the serial of the tasklet that spawned it
     cdef readonly uint64_t switches # how often it has gone on
     cdef int64_t cpu                # ns of CPU, as far as they were measured
-    cdef void* inside               # the innermost file object that it is in, see fileobjects.pyx
+    cdef void* in_file              # the innermost file object that it is in, see fileobjects.pyx
     cdef Node life                  # in the loop's list of live tasklets
 
     cdef int end_with_thread(self, Scheduler loop) except -1
@@ -140,16 +141,12 @@ cdef class Scheduler(ReadyQueue):
     # in a child: the tasklet that forked, if it was not main; the process ends with it
     cdef BaseTasklet orphan
     cdef TimerHeap timers
-    # carriers
-    cdef PyGreenlet** idle          # owned
-    cdef Py_ssize_t idle_count, idle_capacity, carrier_count
-    cdef (PyGreenlet*)[2] starters  # owned
-    cdef PyGreenlet* main_greenlet  # owned
+    cdef Carriers carriers
     cdef LinkedList live            # tasklets that have not ended, oldest first
     cdef Py_ssize_t live_count
     cdef readonly Py_ssize_t parked_count
     # how many of them wait for one another only: for locks, queues, events, tasklets
-    cdef Py_ssize_t inside_count
+    cdef Py_ssize_t mutual_count
     cdef bint ending  # the thread's own function has returned, its tasklets get their last turns
     cdef bint closed                # they have had them
     cdef Observers observers        # or None
@@ -176,15 +173,22 @@ cdef class Scheduler(ReadyQueue):
     cdef int raise_pending(self, BaseTasklet tasklet) except -1
     cdef int _switch_failed(self, BaseTasklet tasklet) except -1
     cdef int _run_next(self) except -1
-    cdef int _rest(self, PyGreenlet* target) except -1
 
 
 cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1
 
-# for those who have something to undo, which must be no Python code: a negative result means that an
-# exception is set, to hand on with failed()
+# Doors to a wait; each leads through park(). Take the first that fits:
+#   Loop.wait_fd            a descriptor of ours: registered for good, until forget_fd()
+#   Loop.wait_foreign_fd    a descriptor of others: registered for this wait only
+#   wait_in (loop.pxd)      another tasklet, which finds the waiter in a WaitQueue
+#   Scheduler.park          anything else: a time, wake(), several queues at once
+#   unchecked_park          for these functions themselves: park() where something is to be undone
+#
+# The unchecked ones are for callers that undo something and must have no try block, see scheduler.pyx. In C a
+# function that is declared `except -1` and one that is `noexcept` are the same: either sets an exception and
+# returns -1. What differs is that the caller must look at the result. While an exception is set it may only
+# assign C values and drop references; then it returns failed().
 ctypedef int (*PassTurn)(Scheduler self, BaseTasklet tasklet) noexcept
 ctypedef int (*Park)(Scheduler self, const char* why, object on, int64_t deadline) noexcept
 cdef PassTurn unchecked_pass_turn
 cdef Park unchecked_park
-cdef int failed() except -1

@@ -32,15 +32,14 @@ wake(), which also wakes the poller if that loop is asleep.
 import sys
 import traceback
 
-from cpython.mem cimport PyMem_Free
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_XDECREF
 from libc.stdint cimport int64_t, uint64_t
 
-from syncless._core.arrays cimport doubled
+from syncless._core.carriers cimport Carriers, failed
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.greenlet cimport (
-    PyGreenlet, PyGreenlet_GetCurrent, PyGreenlet_Import, PyGreenlet_New, PyGreenlet_Switch, Step, at_base, switch_further_down,
+    PyGreenlet, PyGreenlet_GetCurrent, PyGreenlet_Import, PyGreenlet_Switch, Step,
 )
 from syncless._core.linked cimport Node, append, remove
 from syncless._core.readyqueue cimport ReadyQueue
@@ -55,14 +54,10 @@ from syncless._core.cpython import chunkcache
 
 cdef extern from *:
     """
-    static uint64_t syncless_serial;        /* the last tasklet's */
+    /* The last tasklet's: numbers are unique in the process. Guarded by the GIL. */
+    static uint64_t syncless_serial;
     """
     uint64_t syncless_serial
-
-cdef enum:
-    # bytes of stack between the two starters: more than most carriers have when they switch, and no whole
-    # pages
-    FURTHER_DOWN = 6000
 
 PyGreenlet_Import()
 chunkcache.install()
@@ -74,7 +69,7 @@ error_handler = None  # called with (where, exception) for one that nobody caugh
 
 cdef class Runnable:
     cdef int turn(self, Scheduler loop) except -1:
-        raise NotImplementedError("a Runnable defines run()")
+        raise NotImplementedError("a Runnable defines turn()")
 
 
 cdef void deadline_passed(void* owner) noexcept:
@@ -115,37 +110,16 @@ cdef class StandIn(BaseTasklet):
         return True
 
 
-cdef class _Greenlet:
-    """What a greenlet of the engine runs."""
-    cdef Scheduler loop
-    cdef Step step
-    cdef Step failed
-    cdef PyGreenlet* carrier            # owned until it runs; then it has other owners
-
-    def __call__(self):
-        Py_XDECREF(<PyObject*> self.carrier)
-        at_base(self.step, self.failed, <PyObject*> self.loop)
-
-
 cdef class Scheduler(ReadyQueue):
     """What runs in one thread, and in which order. Loop adds what wakes it."""
 
     def __cinit__(self):
         self.timers = TimerHeap()
-
-    def __dealloc__(self):
-        PyMem_Free(self.idle)
+        self.carriers = Carriers()
 
     cdef int begin(self) except -1:
         """In the greenlet that is the thread's main one."""
-        cdef _Greenlet starter = _Greenlet()
-        cdef int i
-        starter.loop = self
-        starter.step, starter.failed = <Step> start_carriers, <Step> starter_failed
-        self.main_greenlet = PyGreenlet_GetCurrent()
-        for i in range(2):
-            self.starters[i] = PyGreenlet_New(<PyObject*> starter, self.main_greenlet)
-            switch_further_down(self.starters[i], i * FURTHER_DOWN)
+        self.carriers.begin(self, <Step> step, <Step> step_failed)
         self.polled(monotonic_ns())
         return 0
 
@@ -157,7 +131,7 @@ cdef class Scheduler(ReadyQueue):
         """Waits for something to do, if nothing is ready. Loop knows how."""
         raise NotImplementedError("a Scheduler alone cannot wait")
 
-    # -- the seam: park and wake ---------------------------------------------------------------------------------------------
+    # -- the seam: park and wake -----------------------------------------------------------------------------
 
     cdef int park(self, const char* why, object on, int64_t deadline) except -1:
         """Stops the running tasklet until wake(), throw() or the deadline (ns of the monotonic clock; NEVER).
@@ -168,8 +142,9 @@ cdef class Scheduler(ReadyQueue):
         cdef BaseTasklet tasklet = self.current
         cdef int outcome
         if tasklet is None:
-            raise RuntimeError("the event loop itself cannot wait: a signal handler or callback called something that blocks; "
-                               "let it spawn a tasklet instead")
+            raise RuntimeError(
+                "the event loop itself cannot wait: a signal handler or callback called something that blocks; "
+                "let it spawn a tasklet instead")
         if Py_IsFinalizing():
             # a destructor tried to
             raise RuntimeError("nothing can wait any more: the interpreter is ending")
@@ -224,7 +199,8 @@ cdef class Scheduler(ReadyQueue):
         """Lets the others that are ready run first."""
         cdef BaseTasklet tasklet = self.current
         if tasklet is None:
-            raise RuntimeError("the event loop itself cannot yield: a signal handler or callback called something that switches")
+            raise RuntimeError(
+                "the event loop itself cannot yield: a signal handler or callback called something that switches")
         if Py_IsFinalizing():
             return 0
         if tasklet.pending is None or tasklet.shielded:
@@ -259,16 +235,17 @@ cdef class Scheduler(ReadyQueue):
         meant for the program."""
         while tasklet.pending is not None:
             exception = next_pending(tasklet)
-            if isinstance(exception, (KeyboardInterrupt, SystemExit)) and not isinstance(exception, TaskletExit):
+            if isinstance(exception, TaskletExit):
+                continue
+            if isinstance(exception, (KeyboardInterrupt, SystemExit)):
                 self.throw(self.main, exception)
         return 0
 
     cdef PyGreenlet* _next_carrier(self, BaseTasklet leaving) except? NULL:
         """Where to go from a tasklet that stops; NULL if the next that is ready is that tasklet itself.
 
-        Borrowed: a tasklet's own reference to its carrier, and the idle list's, are dropped by the carrier
-        itself once it runs. A reference kept on this side of the switch would chain the resting carriers to
-        one another.
+        Borrowed: a tasklet's own reference to its carrier is dropped by the carrier itself once it runs, see
+        Carriers.go_idle().
         """
         cdef BaseTasklet ahead
         if not self._poll_due():
@@ -284,10 +261,7 @@ cdef class Scheduler(ReadyQueue):
                 if ahead.state == READY:            # else it was killed meanwhile
                     return ahead.carrier
         self.current = None
-        if self.idle_count:
-            self.idle_count -= 1
-            return self.idle[self.idle_count]
-        return self.starters[self.carrier_count & 1]
+        return self.carriers.next_leader()
 
     cdef int _switch_failed(self, BaseTasklet tasklet) except -1:
         """An exception came out of the switch itself: the greenlet ends."""
@@ -296,7 +270,7 @@ cdef class Scheduler(ReadyQueue):
         finally:
             self._goes_on(tasklet)
 
-    # -- the life of a carrier -----------------------------------------------------------------------------------------------
+    # -- the life of a carrier -------------------------------------------------------------------------------
 
     cdef int _run_next(self) except -1:
         cdef PyGreenlet* target
@@ -304,25 +278,12 @@ cdef class Scheduler(ReadyQueue):
         if isinstance(item, BaseTasklet) and (<BaseTasklet> item).state != NEW:
             target = (<BaseTasklet> item).carrier
             if (<BaseTasklet> item).state == READY and target != NULL:      # else it was killed meanwhile
-                item = None                         # a resting leader must not keep a tasklet alive
-                return self._rest(target)
+                item = None                         # an idle leader must not keep a tasklet alive
+                return self.carriers.go_idle(target)
             return 0
         return item.turn(self)
 
-    cdef int _rest(self, PyGreenlet* target) except -1:
-        """The running carrier goes into the idle list and the target goes on. Whoever takes it from there
-        makes it the leader again."""
-        cdef PyGreenlet* me
-        if self.idle_count == self.idle_capacity:
-            self.idle = <PyGreenlet**> doubled(self.idle, &self.idle_capacity, sizeof(PyGreenlet*), 64)
-        me = PyGreenlet_GetCurrent()
-        self.idle[self.idle_count] = me
-        self.idle_count += 1
-        switch(target)  # raises GreenletExit when trim() dropped the list's reference
-        Py_DECREF(<object> me)
-        return 0
-
-    # -- live tasklets -------------------------------------------------------------------------------------------------------
+    # -- live tasklets ---------------------------------------------------------------------------------------
 
     cdef void adopt(self, BaseTasklet tasklet) noexcept:
         """Puts the tasklet on the list of live ones."""
@@ -352,7 +313,7 @@ cdef class Scheduler(ReadyQueue):
             one = one.after
         return found
 
-    # -- failure and end -----------------------------------------------------------------------------------------------------
+    # -- failure and end -------------------------------------------------------------------------------------
 
     cdef int report(self, object where, BaseException error) except -1:
         """Tells somebody of an exception that nobody caught. KeyboardInterrupt and SystemExit go to the main
@@ -375,7 +336,7 @@ cdef class Scheduler(ReadyQueue):
         return 0
 
 
-# -- switching -------------------------------------------------------------------------------------------------------------------
+# -- switching -----------------------------------------------------------------------------------------------
 
 
 cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
@@ -406,37 +367,7 @@ cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
     return 0 if tasklet.pending is None else self.raise_pending(tasklet)
 
 
-# -- a carrier's base ----------------------------------------------------------------------------------------------------------
-
-
-cdef int failed() except -1:
-    """Hands on the exception that is set."""
-    return -1
-
-
-cdef int switch(PyGreenlet* target) except -1:
-    cdef PyObject* returned = PyGreenlet_Switch(target, NULL, NULL)
-    if returned == NULL:
-        return failed()
-    Py_DECREF(<object> returned)
-    return 0
-
-
-cdef int start_carriers(Scheduler self) except -1:
-    """What a starter does: each switch to it starts one carrier, at the starter's own depth."""
-    cdef _Greenlet carrier
-    switch(self.main_greenlet)              # which has started it, to give it its depth
-    while True:
-        carrier = _Greenlet()
-        carrier.loop = self
-        carrier.step, carrier.failed = <Step> step, <Step> step_failed
-        carrier.carrier = PyGreenlet_New(<PyObject*> carrier, self.main_greenlet)
-        self.carrier_count += 1
-        switch(carrier.carrier)                # raises GreenletExit when the loop ends
-
-
-cdef int starter_failed(Scheduler _) except -1:
-    return failed()
+# -- a carrier's base ----------------------------------------------------------------------------------------
 
 
 cdef int step(Scheduler self) except -1:
@@ -456,14 +387,13 @@ cdef int step_failed(Scheduler self) except -1:
     try:
         return failed()
     except GreenletExit:
-        self.carrier_count -= 1
+        self.carriers.count -= 1
         return 1
     except BaseException as error:
         self.report("the event loop", error)
     return 0
 
 
-# the same without a look at the exception, which is set if the result is negative
 cdef PassTurn unchecked_pass_turn = <PassTurn> pass_turn
 cdef Park unchecked_park = <Park> Scheduler.park
 

@@ -16,7 +16,9 @@ from libc.stdint cimport int64_t
 from syncless._core.callbacks cimport drop_callback, with_callback
 from syncless._core.clock cimport deadline_after, monotonic_ns
 from syncless._core.loop cimport Loop, get_loop, loop_of, may_park, peek_loop, wait_in
-from syncless._core.scheduler cimport DONE, NEW, RUNNING, WOKEN, BaseTasklet, Scheduler, next_pending, take_back
+from syncless._core.scheduler cimport (
+    DONE, NEW, RUNNING, WOKEN, BaseTasklet, Scheduler, next_pending, take_back,
+)
 from syncless._core.wait.waitqueue cimport wake_all
 from syncless._core.cpython.compat cimport raised
 from syncless._core.cpython.threadlocal cimport end_locals, start_locals
@@ -80,7 +82,7 @@ cdef class Tasklet(BaseTasklet):
         loop.adopt(self)
         loop.push(self)
 
-    # -- its life ------------------------------------------------------------------------------------------------------------
+    # -- its life --------------------------------------------------------------------------------------------
 
     cdef int turn(self, Scheduler loop) except -1:
         return self.run_inline(loop) if self.state == NEW else 0        # else it was killed meanwhile
@@ -113,7 +115,9 @@ cdef class Tasklet(BaseTasklet):
     cdef PyObject* execute(self, Scheduler loop) noexcept:
         """What it does. Returns a new reference; NULL if it raises, and no line of this file is then in the
         traceback."""
-        return PyObject_Call(<PyObject*> self.function, <PyObject*> self.args, NULL if self.kwargs is None else <PyObject*> self.kwargs)
+        return PyObject_Call(
+            <PyObject*> self.function, <PyObject*> self.args,
+            NULL if self.kwargs is None else <PyObject*> self.kwargs)
 
     cdef int finish(self, Scheduler loop) except -1:
         """It has run, or will never run."""
@@ -164,7 +168,7 @@ cdef class Tasklet(BaseTasklet):
         except BaseException as error:
             loop.report(callback, error)
 
-    # -- waiting for it ------------------------------------------------------------------------------------------------------
+    # -- waiting for it --------------------------------------------------------------------------------------
 
     def join(self, timeout=None) -> bool:
         """Waits until the tasklet has ended, at most `timeout` seconds. Returns whether it has."""
@@ -236,7 +240,7 @@ cdef class Tasklet(BaseTasklet):
         must not wait. None: no more."""
         self.switch_hook = hook
 
-    # -- ending it -----------------------------------------------------------------------------------------------------------
+    # -- ending it -------------------------------------------------------------------------------------------
 
     def kill(self, exception=TaskletExit, block=True, timeout=None) -> bool:
         """Raises the exception (class or instance) where the tasklet stands; one that has not started never
@@ -277,7 +281,7 @@ cdef class Tasklet(BaseTasklet):
         self._name = f"{function}-{self.serial}"
         return self._name
 
-    # -- what can be asked ---------------------------------------------------------------------------------------------------
+    # -- what can be asked -----------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -338,7 +342,7 @@ cdef class Tasklet(BaseTasklet):
 cdef int keep_outcome(Tasklet one, PyObject* returned) except -1:
     """What it returned, or the exception that is set."""
     if returned == NULL:
-        one._exception = raised() if PyErr_Occurred() else SystemError("a tasklet failed without an exception")
+        one._exception = raised() if PyErr_Occurred() else SystemError("it failed without an exception")
     else:
         one._result = <object> returned
         Py_DECREF(one._result)
@@ -353,8 +357,9 @@ cdef PyObject* raise_first(BaseTasklet tasklet) noexcept:
 
 
 cdef int become_main(Loop loop, Tasklet main) except -1:
-    """It stands for the code of the loop's thread that was not spawned, and is running whenever no other tasklet
-    is. If another has done that before, which must be running, it goes on with what belongs to that."""
+    """It stands for the code of the loop's thread that was not spawned, and is running whenever no other
+    tasklet is. If another has done that before, which must be running, it goes on with what belongs to
+    that."""
     cdef Tasklet before = loop.main
     main.is_main = True
     main.state = RUNNING

@@ -9,7 +9,6 @@ for stacks would need a hook in PyMem_Malloc, which every list and dictionary wo
 ms per megabyte that is given back, at most 0.5 % of the time. Guarded by tests/core/test_memory.py.
 """
 
-from cpython.ref cimport Py_DECREF
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, monotonic_ns
@@ -35,6 +34,7 @@ cdef enum:
     MANY = 500                  # carriers that end before memory is given back
     SHARE = 200                 # giving back takes one of so many parts of the time
 
+# both belong to the process, as its memory does; guarded by the GIL
 cdef Py_ssize_t ended = 0       # carriers, of all threads, since memory was given back
 cdef int64_t allowed = 0        # when it may be given back again, ns
 
@@ -44,13 +44,12 @@ cdef int64_t trim(Scheduler loop, int64_t timeout) except -2:
     may wait."""
     global ended
     cdef int n = 0
-    while loop.idle_count > IDLE_CARRIERS:
+    while loop.carriers.idle_count > IDLE_CARRIERS:
         if n == ENDED_PER_POLL:
             return 0
-        loop.idle_count -= 1
         ended += 1
         n += 1
-        Py_DECREF(<object> loop.idle[loop.idle_count])          # it ends on GreenletExit
+        loop.carriers.end_one()
     if loop.ring_count:
         return 0
     return timeout if ended < MANY or timeout == 0 else trim_memory(timeout)

@@ -100,7 +100,10 @@ cdef class channel(Meeting):
         target = queue_pop(self.line(-direction))
         self.waits += direction
         value, target.value = target.value, value
-        if target.state == STANDS_IN or target.loop is not loop or self._preference != -direction or self.schedule_all:
+        if (
+            target.state == STANDS_IN or target.loop is not loop or self._preference != -direction
+            or self.schedule_all
+        ):
             self.meet(target)
         else:
             target.state = READY
@@ -154,7 +157,8 @@ cdef class channel(Meeting):
 
     cdef object wait_for_other(self, Thread state, BaseTasklet me, int direction, object value):
         if me is None:
-            raise RuntimeError("the event loop itself cannot wait for a channel: let it spawn a tasklet instead")
+            raise RuntimeError(
+                "the event loop itself cannot wait for a channel: let it spawn a tasklet instead")
         if isinstance(me, tasklet) and (<tasklet> me).block_trap:
             raise RuntimeError("this tasklet does not like to be blocked.")
         if self.closing:

@@ -16,7 +16,9 @@ cdef class Preemption(BytecodeLimit):
 
     cdef int exceeded(self, BaseTasklet running) except -1:
         cdef int tracing
-        if running is self.runner or (isinstance(running, tasklet) and (<tasklet> running).atomic) or self.state.switch_trap:
+        if running is self.runner or self.state.switch_trap or (
+            isinstance(running, tasklet) and (<tasklet> running).atomic
+        ):
             return 0                            # asked again before its next bytecode
         if not end_run(self.state, self.runner):
             return 0                            # it is over already, or another run() within it is not

@@ -4,7 +4,9 @@ from syncless._core.bytecodes cimport BytecodeLimit
 from syncless._core.scheduler cimport READY, BaseTasklet, pass_turn
 from syncless.stackless._preempt cimport preemption
 from syncless.stackless._tasklet cimport tasklet
-from syncless.stackless._thread cimport IN_RUN, Thread, here, leave, other_threads, pause, run_queue, running, threads
+from syncless.stackless._thread cimport (
+    IN_RUN, Thread, here, leave, other_threads, pause, run_queue, running, threads,
+)
 
 cdef object ABSENT = object()
 

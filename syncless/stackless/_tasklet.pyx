@@ -18,7 +18,7 @@ from syncless._core.exits import TaskletExit
 cdef object error_handler = None
 
 
-# -- tasklets ----------------------------------------------------------------------------------------------------------------------
+# -- tasklets ------------------------------------------------------------------------------------------------
 
 
 cdef class bomb:
@@ -296,7 +296,9 @@ cdef class tasklet(TracedTasklet):
     def kill(self, pending=False, *, exception=TaskletExit, block=True, timeout=None):
         """Raises TaskletExit in it, now, or when its turn comes (`pending`). Nothing happens if it is
         dead."""
-        if isinstance(pending, (type, BaseException)) or (self.spawned or self.is_main) and not isinstance(pending, bool):
+        if isinstance(pending, (type, BaseException)) or (
+            (self.spawned or self.is_main) and not isinstance(pending, bool)
+        ):
             exception, pending = pending, False                 # as syncless.Tasklet has it
         if self.spawned or self.is_main:
             return Tasklet.kill(self, exception, block and not pending, timeout)
@@ -390,7 +392,8 @@ cdef class tasklet(TracedTasklet):
                 raise ValueError(f"Thread id not found: {error}") from None
         # no Python code from here on, in which another thread could insert it
         if self.state not in (NEW, DONE) or self.carrier != NULL:
-            raise RuntimeError("can't (re)bind a tasklet that has started: greenlets cannot be moved to another thread")
+            raise RuntimeError(
+                "can't (re)bind a tasklet that has started: greenlets cannot be moved to another thread")
         if self.inserted:
             raise RuntimeError("can't (re)bind a runnable tasklet")
         self.loop = loop
@@ -409,7 +412,9 @@ cdef int _uncaught(Loop loop, BaseException exception) except -1:
             return 0
         except BaseException as error:
             exception = error
-    target = <BaseTasklet> state.runners[len(state.runners) - 1] if state is not None and state.runners else loop.main
+    target = loop.main
+    if state is not None and state.runners:
+        target = <BaseTasklet> state.runners[len(state.runners) - 1]
     throw_first(loop, target, exception)
     return 0
 

@@ -15,9 +15,12 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 
 from syncless._core cimport hooks
+from syncless._core.carriers cimport failed
 from syncless._core.loop cimport Loop, get_loop
 from syncless._core.observers cimport Observer
-from syncless._core.scheduler cimport NEW, PARKED, READY, BaseTasklet, failed, keep_pending, pass_turn, unchecked_pass_turn
+from syncless._core.scheduler cimport (
+    NEW, PARKED, READY, BaseTasklet, keep_pending, pass_turn, unchecked_pass_turn,
+)
 from syncless._core.tasklet cimport Tasklet, become_main
 
 cdef const char* PAUSED = "nobody: it is paused"
@@ -50,8 +53,8 @@ cdef Thread found():
 
 
 cdef bint has_own_main(Loop loop) except -1:
-    """Whether the main tasklet is one of Stackless. One that came before this package gives its place to such a
-    one while it runs, because others may hold on to it else."""
+    """Whether the main tasklet is one of Stackless. One that came before this package gives its place to such
+    a one while it runs, because others may hold on to it else."""
     if isinstance(loop.main, hooks.main_type):
         return True
     if loop.current is not loop.main:
@@ -60,7 +63,7 @@ cdef bint has_own_main(Loop loop) except -1:
     return True
 
 
-# -- the run queue -----------------------------------------------------------------------------------------------------------------
+# -- the run queue -------------------------------------------------------------------------------------------
 
 
 cdef int push_first(Loop loop, BaseTasklet item) except -1:
@@ -83,11 +86,13 @@ cdef Py_ssize_t place(Loop loop, BaseTasklet item) noexcept:
 
 cdef int take_out(Loop loop, BaseTasklet item) except -1:
     """Removes it from the run queue."""
+    cdef PyObject* behind
     cdef Py_ssize_t i, at = place(loop, item)
     if at < 0:
         return 0
     for i in range(at, <Py_ssize_t> loop.ring_count - 1):
-        loop.ring[(loop.ring_head + i) & loop.ring_mask] = loop.ring[(loop.ring_head + i + 1) & loop.ring_mask]
+        behind = loop.ring[(loop.ring_head + i + 1) & loop.ring_mask]
+        loop.ring[(loop.ring_head + i) & loop.ring_mask] = behind
     loop.ring_count -= 1
     Py_DECREF(item)
     return 0
@@ -115,13 +120,14 @@ cdef list run_queue(Loop loop):
     return found
 
 
-# -- switching ---------------------------------------------------------------------------------------------------------------------
+# -- switching -----------------------------------------------------------------------------------------------
 
 
 cdef int refuse_switch(Thread state) except -1:
     raise RuntimeError(
         "switch_trap" if state.switch_trap
-        else "the event loop itself cannot switch: a callback called something that does; let it spawn a tasklet instead")
+        else "the event loop itself cannot switch: a callback called something that does; "
+             "let it spawn a tasklet instead")
 
 
 cdef int leave(Thread state, BaseTasklet me, bint stays) except -1:
@@ -210,8 +216,9 @@ def when_idle(Loop loop):
     if state is None or state.loop is not loop or loop.may_wake(state.blocked):
         return
     if state.runners:
-        if state.awaits_threads and other_threads(loop) and any([(<BaseTasklet> each).why == IN_CHANNEL for each in loop.tasklets()]):
-            return                              # they may be met
+        if state.awaits_threads and other_threads(loop):
+            if any([(<BaseTasklet> each).why == IN_CHANNEL for each in loop.tasklets()]):
+                return                          # they may be met
         if end_run(state, <BaseTasklet> state.runners[len(state.runners) - 1]):
             return
     if loop.main.state == PARKED and loop.main.why == PAUSED:
@@ -220,7 +227,8 @@ def when_idle(Loop loop):
     elif loop.main.state == PARKED and loop.main.why == IN_CHANNEL and not other_threads(loop):
         blocked = [each.name for each in loop.tasklets() if (<BaseTasklet> each).why == IN_CHANNEL]
         throw_first(loop, loop.main, RuntimeError(
-            "Deadlock: the last runnable tasklet cannot be blocked. Blocked on channels: " + ", ".join(blocked)))
+            "Deadlock: the last runnable tasklet cannot be blocked. Blocked on channels: "
+            + ", ".join(blocked)))
 
 
 cdef bint other_threads(Loop loop) except -1:
@@ -233,7 +241,7 @@ cdef bint other_threads(Loop loop) except -1:
     return active_count() > 1
 
 
-# -- the callback at each switch ---------------------------------------------------------------------------------------------------
+# -- the callback at each switch -----------------------------------------------------------------------------
 
 
 cdef class _Teller(Observer):

@@ -152,7 +152,7 @@ def select(cases, timeout=None):
         return None, None
     selection.cases = all_cases
     selection.owner.handed_over = False
-    loop.inside_count += inside
+    loop.mutual_count += inside
     try:
         for i in range(n):
             entered = i + 1
@@ -164,7 +164,7 @@ def select(cases, timeout=None):
             selection.winner.undo(selection.value)
         raise
     finally:
-        loop.inside_count -= inside
+        loop.mutual_count -= inside
         if selection.winner is None:
             for i in range(entered):
                 (<Case> all_cases[i]).leave()

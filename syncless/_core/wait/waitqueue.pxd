@@ -1,7 +1,7 @@
 """Wait queues: tasklets that wait for one thing, first in, first out.
 
-A tasklet stands in one queue at most, with a node of its own. A killed tasklet, or one whose time is over, stays in
-its queue until it next runs, so a waker asks waits() or looks at what wake() returns.
+A tasklet stands in one queue at most, with a node of its own. A killed tasklet, or one whose time is over,
+stays in its queue until it next runs, so a waker asks waits() or looks at what wake() returns.
 """
 
 from cpython.object cimport PyObject

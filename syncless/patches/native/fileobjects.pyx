@@ -168,7 +168,7 @@ cdef inline unsigned long owner_of(PyObject* file) noexcept:
 
 
 cdef int wait_for_turn(object file, BaseTasklet me) except -1:
-    cdef Inside* frame = <Inside*> me.inside
+    cdef Inside* frame = <Inside*> me.in_file
     while frame != NULL:
         if frame.file == <PyObject*> file:
             return 0                            # it is inside itself: the file says so
@@ -196,8 +196,8 @@ cdef PyObject* within(object file, PyObject* function, iternextfunc next, object
         if owner_of(<PyObject*> file) != 0:
             wait_for_turn(file, me)
         frame.file = <PyObject*> file
-        frame.outer = <Inside*> me.inside
-        me.inside = &frame
+        frame.outer = <Inside*> me.in_file
+        me.in_file = &frame
     try:
         if next != NULL:
             return next(<PyObject*> file)
@@ -208,7 +208,7 @@ cdef PyObject* within(object file, PyObject* function, iternextfunc next, object
         return PyObject_CallFunctionObjArgs(<object> function, <PyObject*> file, <PyObject*> first, <PyObject*> second, NULL)
     finally:
         if me is not None:
-            me.inside = frame.outer
+            me.in_file = frame.outer
         if queues:
             left(file)
 
