@@ -38,7 +38,7 @@ def test_spawn_in_another_thread():
     for where in (thread, thread.ident, threading.Thread()):
         with pytest.raises(LookupError):
             syncless.spawn_in(where, sleep)
-    with pytest.raises(TypeError, match="not by str"):
+    with pytest.raises(TypeError, match="not str"):
         syncless.spawn_in("a thread", sleep)
     with pytest.raises(TypeError):
         syncless.spawn_in(syncless.current_loop(), 5)
