@@ -36,6 +36,7 @@ cdef class Response:
     cdef void forget(self) noexcept
     cdef int set_head(self, object status, list headers) except -1
     cdef int commit(self, Peer peer, int64_t known_length) except -1
+    cdef int frame(self, Peer peer, int64_t known_length) except -1
     cdef int put(self, Peer peer, object data, bint last) except -1
     cdef int put_file(self, Peer peer, int fd, int64_t offset, int64_t size) except -1
     cdef int end(self, Peer peer) except -1

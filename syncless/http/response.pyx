@@ -178,6 +178,17 @@ cdef class Response:
 
     cdef int commit(self, Peer peer, int64_t known_length) except -1:
         """Puts the head into the connection's buffer. `known_length` is that of the whole body, or -1."""
+        if (
+            self.last_head is not None and self.length >= 0 and self.code == 200 and self.keep_alive
+            and not (self.head_only or self.http_1_0 or self.closes or self.listener.stopping)
+        ):
+            self.framing = BY_LENGTH                    # as usual: the head of the last response, as it is
+            self.committed = True
+            return peer.append(PyBytes_AS_STRING(self.last_head), PyBytes_GET_SIZE(self.last_head))
+        return self.frame(peer, known_length)
+
+    cdef int frame(self, Peer peer, int64_t known_length) except -1:
+        """Decides on the framing and completes the head with the fields that say so."""
         cdef bint without_length = self.code == 204 or self.code == 304
         cdef bint without_body = without_length or self.head_only or self.code == 205
         cdef bint declared = self.length >= 0

@@ -31,4 +31,5 @@ cdef class Request(Exchange):
     cdef int tell_cut(self) except -1
     cdef int answer(self) except -1
     cdef int answer_parts(self, object parts) except -1
+    cdef int answer_in_turn(self, object result) except -1
     cdef bint send_wrapped_file(self, object wrapper) except -1

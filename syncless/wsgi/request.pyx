@@ -131,6 +131,10 @@ cdef class Request(Exchange):
                         self.tell_cut()
                     return self.response.end(self.peer)
             return self.answer_parts(result)
+        return self.answer_in_turn(result)
+
+    cdef int answer_in_turn(self, object result) except -1:
+        """Sends what an iterable gives, as it comes; or a file."""
         try:
             if self.upgraded:
                 return 0
