@@ -7,7 +7,9 @@ a limit is on.
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
-from syncless._core.cpython.counting cimport FLAG_PER_GREENLET, begin_counting, end_counting, follow_trace, prepare_stack
+from syncless._core.cpython.counting cimport (
+    FLAG_PER_GREENLET, begin_counting, end_counting, follow_trace, prepare_stack,
+)
 from syncless._core.loop cimport Loop, get_loop, peek_loop
 from syncless._core.scheduler cimport RUNNING, BaseTasklet
 
@@ -30,8 +32,8 @@ cdef int one_more(PyObject* thread) except -1:
 
 
 cdef class _Follower(Observer):
-    """Before 3.12. Stays for good: a tasklet that stopped while a limit was on, or before, goes on with or without being
-    traced as it is now."""
+    """Before 3.12. Stays for good: a tasklet that stopped while a limit was on, or before, goes on with or
+    without being traced as it is now."""
 
     cdef int begins(self, object tasklet) except -1:
         follow_trace()
@@ -39,7 +41,8 @@ cdef class _Follower(Observer):
 
 
 cdef bint follows(Loop loop) except -1:
-    return loop.observers is not None and any([isinstance(each, _Follower) for each in loop.observers.observers])
+    return (loop.observers is not None
+        and any([isinstance(each, _Follower) for each in loop.observers.observers]))
 
 
 cdef class BytecodeLimit(Observer):

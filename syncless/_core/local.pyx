@@ -10,7 +10,8 @@ from syncless._core.tasklet cimport Tasklet
 
 cdef extern from "Python.h":
     object _PyObject_GenericGetAttrWithDict(object self, object name, PyObject* values, int suppress)
-    int _PyObject_GenericSetAttrWithDict(object self, object name, PyObject* value, PyObject* values) except -1
+    int _PyObject_GenericSetAttrWithDict(object self, object name, PyObject* value,
+        PyObject* values) except -1
 
 
 class _Forget(weakref.ref):

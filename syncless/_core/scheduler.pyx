@@ -143,7 +143,8 @@ cdef class Scheduler(ReadyQueue):
         cdef int outcome
         if tasklet is None:
             raise RuntimeError(
-                "the event loop itself cannot wait: a signal handler or callback called something that blocks; "
+                "the event loop itself cannot wait: a signal handler or callback called something that "
+                "blocks; "
                 "let it spawn a tasklet instead")
         if Py_IsFinalizing():
             # a destructor tried to
@@ -200,7 +201,8 @@ cdef class Scheduler(ReadyQueue):
         cdef BaseTasklet tasklet = self.current
         if tasklet is None:
             raise RuntimeError(
-                "the event loop itself cannot yield: a signal handler or callback called something that switches")
+                "the event loop itself cannot yield: a signal handler or callback called something that "
+                "switches")
         if Py_IsFinalizing():
             return 0
         if tasklet.pending is None or tasklet.shielded:

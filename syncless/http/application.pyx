@@ -1,7 +1,8 @@
 """Application: the seam between a connection and the code that answers its requests.
 
-A kind of application (WSGI is one) is a subclass. A connection gives it a request head that RequestHeads.scan() has
-found and gets the exchange in which the application answers; the kind decides what it makes of the head.
+A kind of application (WSGI is one) is a subclass. A connection gives it a request head that
+RequestHeads.scan() has found and gets the exchange in which the application answers; the kind decides what it
+makes of the head.
 """
 
 from syncless.http.exchange cimport Exchange
@@ -13,8 +14,8 @@ from syncless.http.scanner cimport head
 cdef class Application:
     """Application(most): remembers the heads of that many connections.
 
-    exchange()   one for the head at `data`: no allocation may come between RequestHeads.scan() and the call, because
-                 it may run a finaliser that switches to another connection
+    exchange()   one for the head at `data`: no allocation may come between RequestHeads.scan() and the call,
+                 because it may run a finaliser that switches to another connection
     take_back()  an exchange has ended and nobody else has it: it may be used again, for the same head if it
                  comes from the same connection, whose descriptor is `fd`; -1: the connection is closed
     close()      the server has stopped: nothing is kept any more

@@ -33,7 +33,7 @@ cdef class Body:
         """The request has ended: reading raises ClientGone from now on."""
         self.source = None
 
-    # -- reading -----------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------
 
     cdef Py_ssize_t window(self, char** data) except -1:
         """Bytes of the body that lie ready at *data, at least one; 0 at the end of the body."""
@@ -91,7 +91,7 @@ cdef class Body:
                 return False
         return True
 
-    # -- framing -----------------------------------------------------------------------------------------------
+    # -- framing ---------------------------------------------------------------------------------------------
 
     cdef Peer readable_source(self):
         """The source, of which more is to be read; ClientGone if that is not possible any more."""

@@ -29,7 +29,8 @@ from syncless._core.poll.poller cimport HANGUP, READ, WRITE
 from syncless._core.scheduler cimport Scheduler
 from syncless.http.buffers cimport Buffer
 from syncless.http.deadlines cimport (
-    GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE,
+    GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE,
+    WRITE_DEADLINE,
     DeadlineNode, init_node,
 )
 from syncless.http.greeting cimport NOT_TLS, begin_tls, read_proxy_header
@@ -67,14 +68,15 @@ cdef class Connection(Watcher):
         if self.listener is not None:
             free_stream(&self.stream, self.listener.buffers)
 
-    # -- its life ----------------------------------------------------------------------------------------------
+    # -- its life --------------------------------------------------------------------------------------------
 
     cdef int begin(self, Loop loop) except -1:
         """It has been accepted. It gets its turn afterwards: an application that waits must not hold up the
         rest of the backlog."""
         if self.listener.certificates is None and not self.expects_proxy_header:
             self.move_to(READING)
-        self.listener.deadlines.start(&self.deadline, HEAD_DEADLINE if self.phase == READING else GREETING_DEADLINE)
+        self.listener.deadlines.start(&self.deadline, HEAD_DEADLINE if self.phase == READING
+            else GREETING_DEADLINE)
         return loop.push(self)
 
     cdef int live(self, Loop loop) except -1:
@@ -164,7 +166,7 @@ cdef class Connection(Watcher):
     cdef int move_to(self, uint8_t phase) except -1:
         return move_phase(&self.phase, phase)
 
-    # -- greeting ----------------------------------------------------------------------------------------------
+    # -- greeting --------------------------------------------------------------------------------------------
 
     cdef int greet(self, Loop loop) except -1:
         cdef Listener listener = self.listener
@@ -203,14 +205,15 @@ cdef class Connection(Watcher):
 
     cdef bint is_counted(self) noexcept:
         """Whether it counts for Limits.client_connections: the same from admit() to close()."""
-        return self.listener.limits.client_connections and not self.trusted and not self.expects_proxy_header \
-            and self.remote_port >= 0
+        return (
+            self.listener.limits.client_connections and not self.trusted and not self.expects_proxy_header
+            and self.remote_port >= 0)
 
     cdef bint admit(self) except -1:
         """Counts it for its client's address. Whether there may be so many from there."""
         return not self.is_counted() or self.listener.clients.enter(self.remote_addr)
 
-    # -- reading a request -------------------------------------------------------------------------------------
+    # -- reading a request -----------------------------------------------------------------------------------
 
     cdef bint may_take_another(self) noexcept:
         """Whether the client takes its responses fast enough to be given another one."""
@@ -241,7 +244,7 @@ cdef class Connection(Watcher):
             shed_slow_heads(self.listener)
         return False
 
-    # -- running it --------------------------------------------------------------------------------------------
+    # -- running it ------------------------------------------------------------------------------------------
 
     cdef int enter_queue(self, Loop loop) except -1:
         """The request waits for another one to end, or is told to come back later."""
@@ -293,7 +296,7 @@ cdef class Connection(Watcher):
         self.drop_request(request)
         return self.refuse(loop, 503, "Too many requests are at work.", variables)
 
-    # -- waiting for the client --------------------------------------------------------------------------------
+    # -- waiting for the client ------------------------------------------------------------------------------
 
     cdef int wait_for_client(self, Loop loop) except -1:
         """Nothing more to do now: the next event makes it go on, with the deadline that fits."""
@@ -363,13 +366,14 @@ cdef class Connection(Watcher):
         return loop.now - self.listener.deadlines.began(&self.deadline) < JUST_COME
 
     cdef bint give_way(self, Loop loop) except -1:
-        """Closes for another connection, if its last response is sent and nothing has come. Returns whether it
-        is closed."""
+        """Closes for another connection, if its last response is sent and nothing has come. Returns whether
+        it is closed."""
         return not self.stream.readable and not has_unsent(&self.stream) and self.close_idle(loop)
 
     cdef bint stop(self, Loop loop, bint now) except -1:
-        """The server stops. Between requests it closes, unless its next request has come or its first may be on
-        its way. `now`: it closes in any case, or its request is interrupted. Returns whether one of these."""
+        """The server stops. Between requests it closes, unless its next request has come or its first may be
+        on its way. `now`: it closes in any case, or its request is interrupted. Returns whether one of
+        these."""
         if not now:
             return self.is_idle() and not self.just_came(loop) and self.close_idle(loop)
         if self.phase == RUNNING:
@@ -378,7 +382,7 @@ cdef class Connection(Watcher):
             self.close(loop, True)
         return True
 
-    # -- the end -----------------------------------------------------------------------------------------------
+    # -- the end ---------------------------------------------------------------------------------------------
 
     cdef int refuse(self, Loop loop, int status, str explanation=None, dict variables=None) except -1:
         """Answers what is no request, or one that will not be run, and closes."""
@@ -387,7 +391,9 @@ cdef class Connection(Watcher):
         body = f"{status} {REASONS[status]}\n{explanation or EXPLANATIONS[status]}\n"
         shown = "" if variables is not None and variables.get("REQUEST_METHOD") == "HEAD" else body
         later = f"Retry-After: {listener.limits.retry_seconds:.0f}\r\n" if status == 503 else ""
-        fields = f"{later}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
+        fields = (
+            f"{later}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+            "Connection: close\r\n")
         response = (
             f"HTTP/1.1 {status} {REASONS[status]}\r\n".encode() + listener.response_heads.dates()
             + f"{fields}\r\n{shown}".encode()

@@ -82,7 +82,7 @@ cdef class Exchange(Tasklet):
         self.peer = Peer(self.listener)             # the body's, too
         return body
 
-    # -- its life ----------------------------------------------------------------------------------------------
+    # -- its life --------------------------------------------------------------------------------------------
 
     cdef int begin(self, const Origin* origin, const char* data, head* found) except -1:
         """It becomes the exchange for the head at `data`."""
@@ -165,7 +165,7 @@ cdef class Exchange(Tasklet):
         self._exception = failure                   # until the object is used again
         return 0
 
-    # -- when it goes wrong ------------------------------------------------------------------------------------
+    # -- when it goes wrong ----------------------------------------------------------------------------------
 
     cdef int fail(self, Loop loop, BaseException error) except -1:
         """The application raised, or its response cannot be sent."""
@@ -246,7 +246,7 @@ cdef class Exchange(Tasklet):
                 pass
         return 0
 
-    # -- the client --------------------------------------------------------------------------------------------
+    # -- the client ------------------------------------------------------------------------------------------
 
     cdef bint left(self) noexcept:
         return self.peer.has_left()
@@ -266,7 +266,7 @@ cdef class Exchange(Tasklet):
             if self.left():
                 raise ClientGone("the client has left")
 
-    # -- what logs say of it -----------------------------------------------------------------------------------
+    # -- what logs say of it ---------------------------------------------------------------------------------
 
     @property
     def id(self) -> str:

@@ -11,8 +11,8 @@ enum { NAME = 1, DIGIT = 2, HEX = 4 };
 static const unsigned char class_of[256] = {
     ['0' ... '9'] = NAME | DIGIT | HEX, ['a' ... 'f'] = NAME | HEX, ['A' ... 'F'] = NAME | HEX,
     ['g' ... 'z'] = NAME, ['G' ... 'Z'] = NAME, ['-'] = NAME, ['.'] = NAME, ['_'] = NAME, ['~'] = NAME,
-    ['!'] = NAME, ['$'] = NAME, ['&'] = NAME, ['\''] = NAME, ['('] = NAME, [')'] = NAME, ['*'] = NAME, ['+'] = NAME,
-    [','] = NAME, [';'] = NAME, ['='] = NAME, ['%'] = NAME};
+    ['!'] = NAME, ['$'] = NAME, ['&'] = NAME, ['\''] = NAME, ['('] = NAME, [')'] = NAME, ['*'] = NAME,
+    ['+'] = NAME, [','] = NAME, [';'] = NAME, ['='] = NAME, ['%'] = NAME};
 
 static int is_hex(char c) { return class_of[(unsigned char)c] & HEX; }
 

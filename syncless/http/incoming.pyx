@@ -41,7 +41,8 @@ cdef Exchange next_request(const Origin* origin, bint remember, int* outcome):
         if stream.inbox.size:                   # a part of a head, or requests behind the last one
             data = stream.inbox.data + stream.inbox_start
             used = listener.heads.scan(
-                data, stream.inbox.size - stream.inbox_start, &listener.head_limits, stream.fd, remember, &found)
+                data, stream.inbox.size - stream.inbox_start, &listener.head_limits, stream.fd, remember,
+                &found)
             if used > 0:
                 request = application.exchange(origin, data, &found)
                 consume_inbox(stream, listener.buffers, used)

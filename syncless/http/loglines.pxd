@@ -39,7 +39,8 @@ cdef class AccessLog:
     cdef readonly object full           # Event: it is time to write
     cdef int64_t second             # of the present stamp
     cdef object stamp
-    cdef int log(self, dict variables, object status, int64_t sent, int64_t started, object headers, object request) except -1
+    cdef int log(self, dict variables, object status, int64_t sent, int64_t started, object headers,
+        object request) except -1
     cdef int grow(self, size_t size) except -1
     cdef char* room_for(self, size_t size) except NULL
     cdef int put_char(self, char c) except -1
@@ -54,5 +55,6 @@ cdef class AccessLog:
     cdef Py_ssize_t put_good(self, object text, const char* good) except -1
     cdef int put_variable(self, dict variables, object key) except -1
     cdef int put_request(self, Kind kind, dict variables) except -1
-    cdef int put_atom(self, Atom* atom, dict variables, object status, int64_t sent, int64_t started, object headers, object request) except -1
+    cdef int put_atom(self, Atom* atom, dict variables, object status, int64_t sent, int64_t started,
+        object headers, object request) except -1
     cdef object time_stamp(self)

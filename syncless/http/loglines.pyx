@@ -65,8 +65,10 @@ cdef class AccessLog:
 
     def __init__(self, list atoms not None, bint json):
         cdef int i
-        kinds = {"literal": LITERAL, "variable": VARIABLE, "request line": REQUEST_LINE, "path": PATH, "query": QUERY, "status": STATUS,
-                 "sent": SENT, "sent number": SENT_NUMBER, "stamp": STAMP, "strftime": STRFTIME, "duration": DURATION,
+        kinds = {"literal": LITERAL, "variable": VARIABLE, "request line": REQUEST_LINE, "path": PATH,
+            "query": QUERY, "status": STATUS,
+                 "sent": SENT, "sent number": SENT_NUMBER, "stamp": STAMP, "strftime": STRFTIME,
+                 "duration": DURATION,
                  "request id": REQUEST_ID, "ending": ENDING, "response field": RESPONSE_FIELD}
         self.atoms = <Atom*> PyMem_Malloc(len(atoms) * sizeof(Atom))
         if self.atoms == NULL:
@@ -91,7 +93,8 @@ cdef class AccessLog:
         PyMem_Free(self.atoms)
         PyMem_Free(self.data)
 
-    cdef int log(self, dict variables, object status, int64_t sent, int64_t started, object headers, object request) except -1:
+    cdef int log(self, dict variables, object status, int64_t sent, int64_t started, object headers,
+            object request) except -1:
         cdef int _
         cdef Atom* atom = self.atoms
         cdef size_t before = self.size
@@ -121,7 +124,8 @@ cdef class AccessLog:
         return self.put_string(<object> value) if value != NULL else self.put_none()
 
     cdef int put_atom(
-        self, Atom* atom, dict variables, object status, int64_t sent, int64_t started, object headers, object request
+        self, Atom* atom, dict variables, object status, int64_t sent, int64_t started, object headers,
+        object request
     ) except -1:
         key = <object> atom.key
         if atom.kind == REQUEST_LINE or atom.kind == PATH or atom.kind == QUERY:
@@ -181,13 +185,14 @@ cdef class AccessLog:
             self.second = now
             t = time.localtime(now)
             zone = time.strftime("%z", t)
+            clock = f"{t.tm_hour:02}:{t.tm_min:02}:{t.tm_sec:02}"
             if self.json:
-                self.stamp = f"{t.tm_year}-{t.tm_mon:02}-{t.tm_mday:02}T{t.tm_hour:02}:{t.tm_min:02}:{t.tm_sec:02}{zone[:3]}:{zone[3:]}"
+                self.stamp = f"{t.tm_year}-{t.tm_mon:02}-{t.tm_mday:02}T{clock}{zone[:3]}:{zone[3:]}"
             else:
-                self.stamp = f"[{t.tm_mday:02}/{MONTHS[t.tm_mon - 1]}/{t.tm_year}:{t.tm_hour:02}:{t.tm_min:02}:{t.tm_sec:02} {zone}]"
+                self.stamp = f"[{t.tm_mday:02}/{MONTHS[t.tm_mon - 1]}/{t.tm_year}:{clock} {zone}]"
         return self.stamp
 
-    # -- bytes ---------------------------------------------------------------------------------------------------------------
+    # -- bytes -----------------------------------------------------------------------------------------------
 
     cdef int grow(self, size_t size) except -1:
         cdef size_t room = max(self.room * 2, self.size + size + 4096)
@@ -271,7 +276,8 @@ cdef class AccessLog:
         cdef unsigned c
         cdef char escape[16]
         if PyUnicode_KIND(text) != 1:  # an application has put it there; clients can only send latin-1
-            return self.put_escaped("".join([letter if letter < "\u0100" else f"U+{ord(letter):04X}" for letter in text]))
+            return self.put_escaped("".join([letter if letter < "\u0100" else f"U+{ord(letter):04X}"
+                for letter in text]))
         for i in range(self.put_good(text, plain), PyUnicode_GET_LENGTH(text)):
             c = (<unsigned char*> PyUnicode_DATA(text))[i]
             if plain[c]:

@@ -8,8 +8,8 @@ message.
 available()  how many bytes lie ready at *data, waiting for the first; 0 when the client has closed
 more()       waits for bytes behind those; how many came, 0 when the client has closed
 consume(n)   the first n are used up
-direct()     puts up to n bytes straight into the caller's memory; 0 when the client has closed; -1 after it had
-             to wait: look again, for another tasklet may have read meanwhile
+direct()     puts up to n bytes straight into the caller's memory; 0 when the client has closed; -1 after it
+             had to wait: look again, for another tasklet may have read meanwhile
 expected()   tells the client to go on (100)
 append()     what is put here is pending: it is sent at the end of the turn, or by send_all()
 set_body()   a large body behind it, straight from the application's object
@@ -40,7 +40,8 @@ from syncless.http.deadlines cimport WRITE_DEADLINE
 from syncless.http.listener cimport Listener
 from syncless.http.pace cimport may_wait, rested, sent_more, stalled, too_slow
 from syncless.http.stream cimport (
-    SENT_ALL, STALLED, Stream, consume_inbox, drop_unsent, is_receivable, push_ciphertext, receive, receive_more,
+    SENT_ALL, STALLED, Stream, consume_inbox, drop_unsent, is_receivable, push_ciphertext, receive,
+    receive_more,
     send_pending, set_out_body, transmit,
 )
 
@@ -99,7 +100,7 @@ cdef class Peer:
             raise ClientGone("the client has closed the connection")
         return self.stream
 
-    # -- bytes that come ---------------------------------------------------------------------------------------
+    # -- bytes that come -------------------------------------------------------------------------------------
 
     cdef Py_ssize_t available(self, char** data) except -1:
         if self.stream == NULL:
@@ -153,7 +154,8 @@ cdef class Peer:
         cdef Stream* stream = self.stream
         cdef Loop loop = get_loop()
         cdef int64_t began = loop.now
-        cdef double limit = self.listener.limits.ping_seconds if self.upgraded else self.listener.limits.body_seconds
+        cdef double limit = (self.listener.limits.ping_seconds if self.upgraded
+            else self.listener.limits.body_seconds)
         if stream == NULL or stream.fd < 0:
             raise ClientGone("the connection is closed")
         if someone_waits(&loop.entry(stream.fd).readers):
@@ -179,7 +181,7 @@ cdef class Peer:
                 f"the request body comes more slowly than {listener.limits.body_rate:g} bytes per second")
         return 0
 
-    # -- bytes that go -----------------------------------------------------------------------------------------
+    # -- bytes that go ---------------------------------------------------------------------------------------
 
     cdef int fail_ended(self) except -1:
         raise ClientGone("the request has ended")
@@ -312,7 +314,8 @@ cdef class Peer:
         cdef Loop loop = self.listener.loop
         if stream == NULL:
             return 0
-        if stream.out.size > stream.out_sent and not stream.gone and not someone_waits(&loop.fds[stream.fd].writers):
+        if (stream.out.size > stream.out_sent and not stream.gone
+                and not someone_waits(&loop.fds[stream.fd].writers)):
             transmit(stream, stream.out.data + stream.out_sent, stream.out.size - stream.out_sent, NULL, 0)
         stream.gone = stream.torn = True
         return 0

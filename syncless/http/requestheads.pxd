@@ -27,13 +27,13 @@ cdef struct Memory:                     # the head of a connection's last reques
 cdef class RequestHeads:
     cdef int most                       # memories there may be
     cdef int count                      # of them
-    cdef int hand                       # the next that is looked at when one is wanted and there may be no more
+    cdef int hand  # the next that is looked at when one is wanted and there may be no more
     cdef Memory** memories              # without gaps
     cdef Memory** by_fd                 # the same; NULL: this descriptor has none
     cdef int fd_capacity
     cdef Loop loop                      # for its clock
     cdef int64_t serials
-    cdef int64_t scanned                # the serial of the head that scan() found last; 0: it is not remembered
+    cdef int64_t scanned  # the serial of the head that scan() found last; 0: it is not remembered
     # what an application keeps with each memory; it leaves with it
     cdef list made                      # of its fields
     cdef list spares                    # exchanges that have ended, to answer the same head again

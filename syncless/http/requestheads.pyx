@@ -61,7 +61,8 @@ cdef class RequestHeads:
         if line <= 0:
             return line
         if memory != NULL and memory.size > 0 and memory.size <= <long> size - line \
-                and memory.minor == found.minor and line + memory.size <= limits.total and memcmp(data + line, memory.bytes, memory.size) == 0:
+                and memory.minor == found.minor and line + memory.size <= limits.total and memcmp(data + line,
+                    memory.bytes, memory.size) == 0:
             found.header_count = -1
             found.content_length = -1
             found.chunked = found.expect_continue = found.websocket = 0

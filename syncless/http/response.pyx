@@ -1,7 +1,7 @@
 """The response to one request: a head and the parts of a body, framed for the client (RFC 9110, RFC 9112).
 
     begin_response()    a request is to be answered
-    set_head()          checks status and headers; a later call replaces an earlier one until the head is committed
+    set_head()          checks status and headers; a later call replaces an earlier one until commit()
     commit()            decides on the framing, see FRAMING, and writes the head
     put()               a part of the body
     end()               the body is complete
@@ -79,7 +79,7 @@ cdef class Response:
         if self.head.data != NULL:
             self.listener.buffers.release(&self.head)
 
-    # -- the head ----------------------------------------------------------------------------------------------
+    # -- the head --------------------------------------------------------------------------------------------
 
     cdef int set_head(self, object status, list headers) except -1:
         """`headers`: pairs of str. ValueError, TypeError: they cannot be sent."""
@@ -174,7 +174,7 @@ cdef class Response:
             block = (b"" if self.has_server else server + b"\r\n") + (b"" if self.has_date else date)
         return self.listener.buffers.append(&self.head, PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block))
 
-    # -- what goes out -----------------------------------------------------------------------------------------
+    # -- what goes out ---------------------------------------------------------------------------------------
 
     cdef int commit(self, Peer peer, int64_t known_length) except -1:
         """Puts the head into the connection's buffer. `known_length` is that of the whole body, or -1."""
@@ -282,6 +282,7 @@ cdef class Response:
         if self.framing == CHUNKED:
             peer.append(b"0\r\n\r\n", 5)
         elif self.framing == BY_LENGTH and self.length > self.body_sent:
-            raise RuntimeError(f"the body has {self.body_sent} bytes where its Content-Length says {self.length}")
+            raise RuntimeError(
+                f"the body has {self.body_sent} bytes where its Content-Length says {self.length}")
         self.complete = True
         return 0

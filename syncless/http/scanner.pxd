@@ -11,7 +11,8 @@ cdef extern from "head.h" nogil:
         uint16_t name_size, known
         uint32_t value_size
     struct head:
-        uint32_t method, method_size, target, target_size, path, path_size, query, query_size, authority, authority_size
+        uint32_t method, method_size, target, target_size, path, path_size, query, query_size
+        uint32_t authority, authority_size
         int minor, header_count
         int64_t content_length
         char chunked, keep_alive, expect_continue, websocket, escaped
@@ -21,7 +22,8 @@ cdef extern from "head.h" nogil:
 
 # The scanner of head.c, for the modules that do not link it themselves.
 cdef long scan_line(const char* data, size_t size, const head_limits* limits, head* result) noexcept nogil
-cdef long scan_fields(const char* data, size_t size, long line, const head_limits* limits, head* result) noexcept nogil
+cdef long scan_fields(const char* data, size_t size, long line, const head_limits* limits,
+    head* result) noexcept nogil
 cdef long scan_chunk_line(const char* data, size_t size, size_t limit, int64_t* chunk) noexcept nogil
 cdef long scan_trailers(const char* data, size_t size, size_t limit) noexcept nogil
 cdef int known_name(const char* name, size_t size) noexcept nogil

@@ -18,7 +18,8 @@ cdef long scan_line(const char* data, size_t size, const head_limits* limits, he
     return head_scan_line(data, size, limits, result)
 
 
-cdef long scan_fields(const char* data, size_t size, long line, const head_limits* limits, head* result) noexcept nogil:
+cdef long scan_fields(const char* data, size_t size, long line, const head_limits* limits,
+        head* result) noexcept nogil:
     return head_scan_fields(data, size, line, limits, result)
 
 

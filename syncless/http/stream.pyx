@@ -60,7 +60,7 @@ cdef enum:
     INBOX = 8192        # bytes that a body may have in the inbox
 
 
-# -- bytes that come -------------------------------------------------------------------------------------------
+# -- bytes that come -----------------------------------------------------------------------------------------
 
 
 cdef Py_ssize_t receive(Stream* stream, Buffers buffers, char* into, size_t room) except -2:
@@ -151,7 +151,8 @@ cdef bytes first_bytes(Stream* stream, Py_ssize_t most):
     if stream.inbox.data == NULL:
         return b""
     return PyBytes_FromStringAndSize(
-        stream.inbox.data + stream.inbox_start, min(most, <Py_ssize_t> stream.inbox.size - stream.inbox_start))
+        stream.inbox.data + stream.inbox_start,
+        min(most, <Py_ssize_t> stream.inbox.size - stream.inbox_start))
 
 
 cdef int compact(Stream* stream, Buffers buffers) except -1:
@@ -178,7 +179,7 @@ cdef void consume_inbox(Stream* stream, Buffers buffers, Py_ssize_t n) noexcept:
         buffers.release(&stream.inbox)
 
 
-# -- bytes that go ---------------------------------------------------------------------------------------------
+# -- bytes that go -------------------------------------------------------------------------------------------
 
 
 cdef ssize_t transmit(Stream* stream, const char* a, size_t na, const char* b, size_t nb) except -2:
@@ -222,7 +223,8 @@ cdef int send_pending(Stream* stream, Buffers buffers) except -2:
             stream.stalled = True
             return STALLED
         if body_size == 0:
-            n = transmit(stream, stream.out.data + stream.out_sent, stream.out.size - stream.out_sent, NULL, 0)
+            n = transmit(stream, stream.out.data + stream.out_sent, stream.out.size - stream.out_sent, NULL,
+                0)
         else:
             head_left = stream.out.size - stream.out_sent if stream.out_sent < stream.out.size else 0
             body_left = stream.out.size + body_size - stream.out_sent - head_left
@@ -259,7 +261,7 @@ cdef void drop_unsent(Stream* stream, Buffers buffers) noexcept:
     Py_XDECREF(body)
 
 
-# -- the end ---------------------------------------------------------------------------------------------------
+# -- the end -------------------------------------------------------------------------------------------------
 
 
 cdef int half_close(Stream* stream, Buffers buffers) except -1:

@@ -151,7 +151,8 @@ cdef class TlsLayer:
                     return 1
                 self.unsent = self.outgoing.read()
                 self.unsent_from = 0
-            n = send(fd, PyBytes_AS_STRING(self.unsent) + self.unsent_from, PyBytes_GET_SIZE(self.unsent) - self.unsent_from,
+            n = send(fd, PyBytes_AS_STRING(self.unsent) + self.unsent_from,
+                PyBytes_GET_SIZE(self.unsent) - self.unsent_from,
                      MSG_DONTWAIT | MSG_NOSIGNAL)
             if n < 0:
                 if errno == EINTR:

@@ -12,6 +12,7 @@ cdef class EnvironMaker:
     cdef str last_path
     cdef str last_query
 
-    cdef dict make(self, const char* data, head* found, int fd, object remote_addr, int remote_port, bint trusted)
+    cdef dict make(self, const char* data, head* found, int fd, object remote_addr, int remote_port,
+        bint trusted)
     cdef dict fields(self, const char* data, head* found, bint trusted)
     cdef str path(self, const char* raw, Py_ssize_t size, bint escaped)

@@ -39,12 +39,14 @@ SECRET = ("authorization", "cookie", "proxy-authorization", "x-csrf-token")
 
 # In which a proxy says whose request it passes on: removed, with everything that begins with X-Forwarded,
 # unless the peer is trusted.
-FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto", "x-real-ip")
+FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto",
+    "x-real-ip")
 
 
 cdef inline bint same(object text, const char* data, Py_ssize_t size) noexcept:
     """Whether the str is these latin-1 bytes."""
-    return PyUnicode_GET_LENGTH(text) == size and PyUnicode_KIND(text) == 1 and memcmp(PyUnicode_DATA(text), data, size) == 0
+    return (PyUnicode_GET_LENGTH(text) == size and PyUnicode_KIND(text) == 1
+        and memcmp(PyUnicode_DATA(text), data, size) == 0)
 
 
 cdef inline int hex_digit(char c) noexcept:
@@ -121,9 +123,10 @@ cdef class EnvironMaker:
             self.last_path = path
         return path
 
-    cdef dict make(self, const char* data, head* found, int fd, object remote_addr, int remote_port, bint trusted):
-        """The environ, without its wsgi.input, of a head that RequestHeads.scan() found just now: no allocation may
-        come between, because it may run a finaliser that switches to another connection."""
+    cdef dict make(self, const char* data, head* found, int fd, object remote_addr, int remote_port,
+            bint trusted):
+        """The environ, without its wsgi.input, of a head that RequestHeads.scan() found just now: no
+        allocation may come between, because it may run a finaliser that switches to another connection."""
         cdef Memory* memory = memory_of(self.heads, fd)
         cdef int64_t claimed = memory.claimed if memory != NULL and memory.size < 0 else 0
         cdef dict environ
@@ -182,7 +185,8 @@ cdef class EnvironMaker:
             if known != HEAD_UNKNOWN:
                 key = self.keys[known]
             else:
-                key = "HTTP_" + PyUnicode_DecodeLatin1(data + header.name, header.name_size, NULL).upper().replace("-", "_")
+                key = "HTTP_" + PyUnicode_DecodeLatin1(data + header.name, header.name_size,
+                    NULL).upper().replace("-", "_")
                 if key == "HTTP_PROXY" or (not trusted and key.startswith("HTTP_X_FORWARDED")):
                     continue
             before = PyDict_GetItem(environ, key)

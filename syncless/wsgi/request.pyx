@@ -1,7 +1,8 @@
 """Request: the exchange in which a WSGI application answers (PEP 3333).
 
 Calls the application with its environ, takes what it says by start_response(), write() and the iterable that
-it returns, and gives it to the response. What becomes of a request when the application fails is exchange.pyx.
+it returns, and gives it to the response. What becomes of a request when the application fails is
+exchange.pyx.
 """
 
 import sys
@@ -72,7 +73,7 @@ cdef class Request(Exchange):
         self.input = Input(self.new_body())
         return 0
 
-    # -- what it is made of ------------------------------------------------------------------------------------
+    # -- what it is made of ----------------------------------------------------------------------------------
 
     cdef int fill(self, dict environ) except -1:
         """The application gets this environ, and objects that belong to no other request."""
@@ -87,8 +88,9 @@ cdef class Request(Exchange):
     cdef bint reusable(self) noexcept:
         """Whether the environ is as the application got it, and nobody has it or its input any more: the same
         request could have it again."""
-        return Py_REFCNT(<PyObject*> self.environ) == 1 and dict_version(self.environ) == self.environ_version \
-            and Py_REFCNT(<PyObject*> self.input) == 2
+        return (
+            Py_REFCNT(<PyObject*> self.environ) == 1 and dict_version(self.environ) == self.environ_version
+            and Py_REFCNT(<PyObject*> self.input) == 2)
 
     cdef int forget(self) except -1:
         self.environ = None
@@ -102,7 +104,7 @@ cdef class Request(Exchange):
             return "request"
         return visible(f"{self.environ.get('REQUEST_METHOD')} {self.environ.get('PATH_INFO')}")
 
-    # -- its life ----------------------------------------------------------------------------------------------
+    # -- its life --------------------------------------------------------------------------------------------
 
     cdef PyObject* execute(self, Scheduler loop) noexcept:
         cdef PyObject* returned = Exchange.execute(self, loop)
@@ -118,12 +120,14 @@ cdef class Request(Exchange):
             self.renew_start()                      # somebody keeps the last request's
         self.start.request = self.start.write.request = self
         result = self.call(self.environ, self.start_response)
-        if (type(result) is list or type(result) is tuple) and self.response.status is not None and not self.upgraded:
+        if ((type(result) is list or type(result) is tuple) and self.response.status is not None
+                and not self.upgraded):
             # no close(), and the length is known without a question
             if not self.body.finished and not self.body.drainable(self.listener.limits.drain_bytes):
                 self.response.keep_alive = False    # the head says so
             if len(result) == 1:
-                only = <object> (PyList_GET_ITEM(result, 0) if type(result) is list else PyTuple_GET_ITEM(result, 0))
+                only = <object> (PyList_GET_ITEM(result, 0) if type(result) is list
+                    else PyTuple_GET_ITEM(result, 0))
                 if PyBytes_CheckExact(only):
                     if not self.response.committed:
                         self.response.commit(self.peer, PyBytes_GET_SIZE(only))
@@ -165,7 +169,7 @@ cdef class Request(Exchange):
             self.put(part, True)
         return self.response.end(self.peer)
 
-    # -- what the application says -----------------------------------------------------------------------------
+    # -- what the application says ---------------------------------------------------------------------------
 
     cdef int accept_head(self, object status, object headers, object exc_info) except -1:
         """What start_response() was told."""

@@ -33,16 +33,21 @@ cdef extern from *:
     #include <unistd.h>
     #ifndef RWF_NOWAIT      /* another system than Linux: never supported */
     #define RWF_NOWAIT 0
-    static ssize_t syncless_nowait(int fd, struct iovec *iov, int count, off_t position, int writing) { errno = EOPNOTSUPP; return -1; }
+    static ssize_t syncless_nowait(int fd, struct iovec *iov, int count, off_t position, int writing) {
+        errno = EOPNOTSUPP;
+        return -1;
+    }
     #else
     static ssize_t syncless_nowait(int fd, struct iovec *iov, int count, off_t position, int writing) {
-        return writing ? pwritev2(fd, iov, count, position, RWF_NOWAIT) : preadv2(fd, iov, count, position, RWF_NOWAIT);
+        return writing ? pwritev2(fd, iov, count, position, RWF_NOWAIT)
+                       : preadv2(fd, iov, count, position, RWF_NOWAIT);
     }
     #endif
     static ssize_t syncless_move(int fd, struct iovec *iov, off_t position, int writing) {
         if (position < 0)
             return writing ? writev(fd, iov, 1) : readv(fd, iov, 1);
-        return writing ? pwrite(fd, iov->iov_base, iov->iov_len, position) : pread(fd, iov->iov_base, iov->iov_len, position);
+        return writing ? pwrite(fd, iov->iov_base, iov->iov_len, position)
+                       : pread(fd, iov->iov_base, iov->iov_len, position);
     }
     """
     struct iovec:
@@ -90,7 +95,8 @@ cdef class Transfer:
             while done < self.size:
                 piece.iov_base = self.data + done
                 piece.iov_len = self.size - done
-                n = syncless_move(self.fd, &piece, HERE if self.position < 0 else self.position + done, self.writing)
+                n = syncless_move(self.fd, &piece, HERE if self.position < 0 else self.position + done,
+                    self.writing)
                 if n <= 0:
                     break
                 done += n
@@ -105,7 +111,8 @@ cdef class Transfer:
         return done, False
 
 
-cdef Py_ssize_t in_thread(int fd, object owner, iovec* piece, off_t position, bint writing, Trial trial) except -1:
+cdef Py_ssize_t in_thread(int fd, object owner, iovec* piece, off_t position, bint writing,
+        Trial trial) except -1:
     cdef Transfer transfer
     again = True
     while again:
@@ -121,7 +128,8 @@ cdef Py_ssize_t in_thread(int fd, object owner, iovec* piece, off_t position, bi
     return done
 
 
-cdef Py_ssize_t of_file(int fd, object owner, iovec* piece, off_t position, bint writing, bint absent, unsigned long long device) except -2:
+cdef Py_ssize_t of_file(int fd, object owner, iovec* piece, off_t position, bint writing, bint absent,
+        unsigned long long device) except -2:
     """A read of what is not in memory (`absent`, or unknown), or a write, of a file. -1 with errno."""
     cdef Trial trial = of_device(device).trial_of("write" if writing else "read")
     cdef int64_t started

@@ -10,7 +10,8 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport monotonic_ns
 from syncless._core.calls.filesystems cimport (
-    FileSystem, Kind, Trial, any_slow, in_pool, in_pool_of, look_at, never, of_descriptor, of_path, pools_all, tried,
+    FileSystem, Kind, Trial, any_slow, in_pool, in_pool_of, look_at, never, of_descriptor, of_path, pools_all,
+    tried,
 )
 from syncless._core.loop cimport may_park
 
@@ -126,7 +127,8 @@ cdef class SlowFunction(FileFunction):
     def __call__(self, *args, **kwargs):
         if not may_use_threads():
             return self.original(*args, **kwargs)
-        return in_pool(args[0] if args and type(args[0]) is int and args[0] <= INT_MAX else -1, self.original, args, kwargs)
+        return in_pool(args[0] if args and type(args[0]) is int and args[0] <= INT_MAX else -1, self.original,
+            args, kwargs)
 
 
 cdef class OpenFunction(FileFunction):
@@ -186,7 +188,8 @@ cdef object opened(object original, tuple args, dict kwargs, object path, object
     cdef Kind kind
     cdef int fd = dir_fd if type(dir_fd) is int else -1
     if trial is None or not trial.direct():
-        made = in_pool_of(path, False, dir_fd, "open", unless_it_is_a_fifo, (original, args, kwargs, path, fd), {})
+        made = in_pool_of(path, False, dir_fd, "open", unless_it_is_a_fifo,
+            (original, args, kwargs, path, fd), {})
         return fifos.run(original, *args, **kwargs) if made is IS_A_FIFO else made
     started = monotonic_ns()
     if look_at(path, fd, &kind) == 0 and kind.fifo:

@@ -44,7 +44,8 @@ cdef FileSystem of_device(unsigned long long device)
 cdef int64_t fresh_ns(int fd) noexcept
 cdef object of_path(object path, bint listed, object dir_fd)
 cdef object in_pool(int fd, object function, tuple args, dict kwargs)
-cdef object in_pool_of(object path, bint listed, object dir_fd, object key, object function, tuple args, dict kwargs)
+cdef object in_pool_of(object path, bint listed, object dir_fd, object key, object function, tuple args,
+    dict kwargs)
 cdef object tried(Trial trial, object function, tuple args, dict kwargs)
 cdef bint any_slow() noexcept
 cdef bint never() noexcept

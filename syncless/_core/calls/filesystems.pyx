@@ -66,7 +66,8 @@ cdef extern from *:
     int syncless_look(int fd, const char* path, int fresh, Kind* kind) nogil
 
 cdef extern from "Python.h":
-    Py_ssize_t PyUnicode_FindChar(object text, Py_UCS4 character, Py_ssize_t start, Py_ssize_t end, int direction)
+    Py_ssize_t PyUnicode_FindChar(object text, Py_UCS4 character, Py_ssize_t start, Py_ssize_t end,
+        int direction)
     object PyUnicode_Substring(object text, Py_ssize_t start, Py_ssize_t end)
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
     PyObject* PyDict_GetItemWithError(object mapping, object key) except? NULL
@@ -119,7 +120,8 @@ cdef class FileSystem:
     def __repr__(self):
         cdef Trial trial
         quick = any([trial.left == 0 for trial in self.trials.values()])
-        return f"<FileSystem {self.device >> 32}:{self.device & 0xffffffff} {'slow' if self.slow else 'quick' if quick else 'on trial'}>"
+        state = 'slow' if self.slow else 'quick' if quick else 'on trial'
+        return f"<FileSystem {self.device >> 32}:{self.device & 0xffffffff} {state}>"
 
 
 cdef class Trial:
@@ -350,7 +352,8 @@ cdef object share_of(directory):
     return found
 
 
-cdef object in_pool_of(object path, bint listed, object dir_fd, object key, object function, tuple args, dict kwargs):
+cdef object in_pool_of(object path, bint listed, object dir_fd, object key, object function, tuple args,
+        dict kwargs):
     """function(*args, **kwargs) in a thread; the file system of the path is measured there. `key`: what is on
     trial."""
     cdef FileSystem system

@@ -13,7 +13,10 @@ cdef extern from *:
     #include <sys/socket.h>
     #include <netinet/in.h>
     #include <arpa/inet.h>
-    static int syncless_inet_aton(const char *text) { struct in_addr address; return inet_aton(text, &address); }
+    static int syncless_inet_aton(const char *text) {
+        struct in_addr address;
+        return inet_aton(text, &address);
+    }
     """
     int AF_INET, AF_INET6
     int inet_pton(int family, const char* text, void* address) nogil
@@ -36,7 +39,8 @@ cdef bint is_number(const char* text, Py_ssize_t size) noexcept:
         memcpy(plain, text, size)
         plain[size] = 0
         text = plain
-    if inet_pton(AF_INET6, text, room) == 1 or inet_pton(AF_INET, text, room) == 1 or strcmp(text, "<broadcast>") == 0:
+    if (inet_pton(AF_INET6, text, room) == 1 or inet_pton(AF_INET, text, room) == 1
+            or strcmp(text, "<broadcast>") == 0):
         return True
     # the old forms, 127.1 and 0x7f000001
     return strspn(text, "0123456789abcdefABCDEFxX.") == <size_t> size and syncless_inet_aton(text) != 0
@@ -60,7 +64,8 @@ def is_numeric(host) -> bool:
 
 def names_host(socket self not None, address) -> bool:
     """Whether the address has a host name that must be looked up before it can be used with this socket."""
-    if (self.sock_family != AF_INET and self.sock_family != AF_INET6) or type(address) is not tuple or len(<tuple> address) < 2:
+    if ((self.sock_family != AF_INET and self.sock_family != AF_INET6) or type(address) is not tuple
+            or len(<tuple> address) < 2):
         return False
     host = (<tuple> address)[0]
     return isinstance(host, (str, bytes)) and not is_numeric(host)

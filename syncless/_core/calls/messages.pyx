@@ -19,7 +19,8 @@ from libc.string cimport memset, strlen
 from syncless._core cimport hooks
 from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.calls.sockets cimport (
-    NO_WAIT, UNKNOWN, await_ready, begin, goes_on, peer_name, send_rest, sends_all, sockaddr_storage, socket, wait,
+    NO_WAIT, UNKNOWN, await_ready, begin, goes_on, peer_name, send_rest, sends_all, sockaddr_storage, socket,
+    wait,
 )
 
 from syncless._core.calls.hosts import names_host
@@ -54,8 +55,10 @@ cdef extern from *:
         int msg_flags
     ssize_t c_sendmsg "sendmsg"(int fd, msghdr* message, int flags) nogil
     ssize_t c_recvmsg "recvmsg"(int fd, msghdr* message, int flags) nogil
-    ssize_t c_sendto "sendto"(int fd, const void* data, size_t size, int flags, const sockaddr* address, socklen_t length) nogil
-    ssize_t c_recvfrom "recvfrom"(int fd, void* data, size_t size, int flags, sockaddr* address, socklen_t* length) nogil
+    ssize_t c_sendto "sendto"(int fd, const void* data, size_t size, int flags, const sockaddr* address,
+        socklen_t length) nogil
+    ssize_t c_recvfrom "recvfrom"(int fd, void* data, size_t size, int flags, sockaddr* address,
+        socklen_t* length) nogil
 
 cdef extern from "Python.h":
     # NULL with an exception, which is looked at without raising it
@@ -121,7 +124,8 @@ def recvfrom(socket self not None, Py_ssize_t bufsize, int flags=0, /):
     begin(self, READ)
     while True:
         length = sizeof(address)
-        n = c_recvfrom(self.sock_fd, PyBytes_AS_STRING(data), bufsize, flags | MSG_DONTWAIT, <sockaddr*> &address, &length)
+        n = c_recvfrom(self.sock_fd, PyBytes_AS_STRING(data), bufsize, flags | MSG_DONTWAIT,
+            <sockaddr*> &address, &length)
         if n >= 0:
             name = peer_name(&address) if length else None
             return data if n == bufsize else PyBytes_FromStringAndSize(PyBytes_AS_STRING(data), n), name
@@ -149,7 +153,8 @@ def recvmsg(socket self not None, bufsize, ancbufsize=0, int flags=0, /):
     cdef msghdr message
     cdef iovec vector
     cdef ssize_t n
-    if type(bufsize) is int and type(ancbufsize) is int and ancbufsize == 0 and self.sock_family in (AF_UNIX, AF_INET, AF_INET6):
+    if (type(bufsize) is int and type(ancbufsize) is int and ancbufsize == 0
+            and self.sock_family in (AF_UNIX, AF_INET, AF_INET6)):
         size = bufsize
         if size < 0:
             raise ValueError("negative buffer size in recvmsg()")
@@ -173,7 +178,8 @@ def recvmsg(socket self not None, bufsize, ancbufsize=0, int flags=0, /):
             name = None
         elif address.ss_family == AF_UNIX:
             (<char*> &address)[min(<size_t> message.msg_namelen, sizeof(address) - 1)] = 0
-            name = unix_name(<sockaddr_un*> &address, message.msg_namelen - <Py_ssize_t> sizeof(address.ss_family))
+            name = unix_name(<sockaddr_un*> &address,
+                message.msg_namelen - <Py_ssize_t> sizeof(address.ss_family))
         else:
             name = peer_name(&address)
         return data, [], message.msg_flags, name
@@ -183,7 +189,8 @@ def recvmsg(socket self not None, bufsize, ancbufsize=0, int flags=0, /):
 def recvmsg_into(socket self not None, buffers, ancbufsize=0, int flags=0, /):
     """recvmsg_into(buffers[, ancbufsize[, flags]]) -> (count, ancdata, msg_flags, address); parks until
     something comes."""
-    return run(self, READ, flags, native_recvmsg_into, (self, list(buffers), ancbufsize, flags | MSG_DONTWAIT))
+    return run(self, READ, flags, native_recvmsg_into,
+        (self, list(buffers), ancbufsize, flags | MSG_DONTWAIT))
 
 
 cdef bint is_four(socket self, object address, sockaddr_in* found) except -1:
@@ -219,7 +226,8 @@ def sendto(socket self not None, data, *args):
         deadline = NO_WAIT if flags & MSG_DONTWAIT else UNKNOWN
         begin(self, WRITE)
         while True:
-            n = c_sendto(self.sock_fd, PyBytes_AS_STRING(data), len(<bytes> data), flags | MSG_DONTWAIT, <sockaddr*> &four, sizeof(four))
+            n = c_sendto(self.sock_fd, PyBytes_AS_STRING(data), len(<bytes> data), flags | MSG_DONTWAIT,
+                <sockaddr*> &four, sizeof(four))
             if n >= 0:
                 break
             wait(self, WRITE, &deadline)

@@ -50,7 +50,8 @@ cdef extern from *:
     static int syncless_lingers(int fd) {
         struct linger asked;
         socklen_t size = sizeof asked;
-        return getsockopt(fd, SOL_SOCKET, SO_LINGER, &asked, &size) == 0 && asked.l_onoff && asked.l_linger > 0;
+        return getsockopt(fd, SOL_SOCKET, SO_LINGER, &asked, &size) == 0 && asked.l_onoff
+            && asked.l_linger > 0;
     }
     """
     int syncless_lingers(int fd) nogil
@@ -117,7 +118,8 @@ cdef int wait(socket self, int bit, int64_t* deadline) except -1:
 cdef int await_ready(socket self, int bit, int64_t* deadline) except -1:
     if deadline[0] == UNKNOWN:
         deadline[0] = NEVER if self.sock_timeout < 0 else monotonic_ns() + self.sock_timeout
-    if get_loop().wait_fd(self.sock_fd, bit, deadline[0], "socket read" if bit == READ else "socket write", self) == TIMED_OUT:
+    if get_loop().wait_fd(self.sock_fd, bit, deadline[0], "socket read" if bit == READ else "socket write",
+            self) == TIMED_OUT:
         raise TimeoutError("timed out")
     return 0
 

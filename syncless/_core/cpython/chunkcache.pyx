@@ -18,10 +18,15 @@ cdef extern from *:
     static void *syncless_free_chunks;             /* a list linked through the first word of each block */
     static long syncless_kept;
     static long syncless_reused;
-    static atomic_flag syncless_chunk_lock = ATOMIC_FLAG_INIT;   /* a dying thread may free its block without the GIL */
+    /* a dying thread may free its block without the GIL */
+    static atomic_flag syncless_chunk_lock = ATOMIC_FLAG_INIT;
 
-    static void syncless_lock(void) { while (atomic_flag_test_and_set_explicit(&syncless_chunk_lock, memory_order_acquire)) {} }
-    static void syncless_unlock(void) { atomic_flag_clear_explicit(&syncless_chunk_lock, memory_order_release); }
+    static void syncless_lock(void) {
+        while (atomic_flag_test_and_set_explicit(&syncless_chunk_lock, memory_order_acquire)) {}
+    }
+    static void syncless_unlock(void) {
+        atomic_flag_clear_explicit(&syncless_chunk_lock, memory_order_release);
+    }
 
     static void *syncless_arena_alloc(void *ctx, size_t size) {
         if (size == SYNCLESS_CHUNK) {

@@ -27,9 +27,12 @@ cdef extern from *:
     #endif
     }
 
-    static inline int syncless_in_main_interpreter(void) { return PyInterpreterState_Get() == PyInterpreterState_Main(); }
+    static inline int syncless_in_main_interpreter(void) {
+        return PyInterpreterState_Get() == PyInterpreterState_Main();
+    }
 
-    /* Another number after each change of the dict (PEP 509). Python 3.14 has none: there each call gives another. */
+    /* Another number after each change of the dict (PEP 509). Python 3.14 has none: there each call gives
+       another. */
     static inline uint64_t syncless_dict_version(PyObject *dict) {
     #if PY_VERSION_HEX < 0x030E0000
     #pragma GCC diagnostic push

@@ -4,8 +4,9 @@ from cpython.object cimport PyObject
 
 cdef extern from *:
     """
-    /* Fact: while the interpreter calls what traces bytecodes, it traces none. Danger: after a switch from there no other tasklet would be
-       traced. Decision: the mark is taken away for the time in which others run. */
+    /* Fact: while the interpreter calls what traces bytecodes, it traces none. Danger: after a switch from
+       there no other tasklet would be traced. Decision: the mark is taken away for the time in which others
+       run. */
     static int syncless_untraced(void) {
         PyThreadState *state = PyThreadState_Get();
         int before = state->tracing;

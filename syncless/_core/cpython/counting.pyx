@@ -47,7 +47,8 @@ cdef int begin_counting(Each each, PyObject* thing, bint first) except -1:
         monitor(1)
     elif first:
         if syncless_has_trace_function():
-            raise RuntimeError("bytecodes cannot be counted while a trace function is set (a debugger, or coverage)")
+            raise RuntimeError(
+                "bytecodes cannot be counted while a trace function is set (a debugger, or coverage)")
         PyEval_SetTrace(on_trace, thing)
     return 0
 

@@ -20,8 +20,9 @@ cdef extern from *:
     """
     #include <unistd.h>
 
-    /* A greenlet begins at the recursion depth of whoever starts it. A carrier begins at none: its C stack is checked by other
-       means (3.12+), or its Python frames do not use it (3.11). Before 3.11 depth is C stack and must be inherited. */
+    /* A greenlet begins at the recursion depth of whoever starts it. A carrier begins at none: its C stack is
+       checked by other means (3.12+), or its Python frames do not use it (3.11). Before 3.11 depth is C stack
+       and must be inherited. */
     static void syncless_fresh_depth(void) {
     #if PY_VERSION_HEX >= 0x030C0000
         PyThreadState *ts = PyThreadState_Get();
@@ -37,13 +38,15 @@ cdef extern from *:
             pause();
     }
 
-    /* What a greenlet of the engine runs: steps, until one returns 1 or failed() does, which is asked after a step that raised.
+    /* What a greenlet of the engine runs: steps, until one returns 1 or failed() does, which is asked after a
+       step that raised.
 
-       Fact: before 3.14, an interpreter that ends makes each other thread that asks for the GIL call pthread_exit, which unwinds the
-       thread's stack. Danger: below these frames are C++ frames of greenlet, and below those what is left of another greenlet's stack:
-       the process crashes. Decision: the unwinding meets the cleanup of a variable here, which never returns, so the thread stands still,
-       as in 3.14. Price: none before that; -fexceptions, without which C code has no cleanups.
-       Guarded by tests/core/test_interpreter_ends.py. */
+       Fact: before 3.14, an interpreter that ends makes each other thread that asks for the GIL call
+       pthread_exit, which unwinds the thread's stack. Danger: below these frames are C++ frames of greenlet,
+       and below those what is left of another greenlet's stack: the process crashes. Decision: the unwinding
+       meets the cleanup of a variable here, which never returns, so the thread stands still, as in 3.14.
+       Price: none before that; -fexceptions, without which C code has no cleanups. Guarded by
+       tests/core/test_interpreter_ends.py. */
     static int syncless_at_base(int (*step)(PyObject *), int (*failed)(PyObject *), PyObject *loop) {
         __attribute__((cleanup(syncless_stand_still))) int returned = 0;
         int result;

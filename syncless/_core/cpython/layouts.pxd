@@ -78,4 +78,5 @@ cdef extern from *:
         PyObject* watched
 
 cdef int require(str kind) except -1
-cdef Py_ssize_t buffered_owner_at       # where a buffered file notes the thread that holds its lock; after require()
+# where a buffered file notes the thread that holds its lock; after require()
+cdef Py_ssize_t buffered_owner_at

@@ -24,7 +24,8 @@ cdef Py_ssize_t buffered_owner_at = 0
 cdef int require(str kind) except -1:
     """ImportError unless the layout of that kind of object is the one that layouts.pxd declares."""
     if not PROBES[kind]():
-        raise ImportError(f"this Python's {kind} have an unknown layout; syncless supports CPython 3.10 to 3.13")
+        raise ImportError(
+            f"this Python's {kind} have an unknown layout; syncless supports CPython 3.10 to 3.13")
     return 0
 
 
@@ -83,7 +84,8 @@ def _knows_buffered_files():
 
         def readinto(self, buffer):
             for offset in range(sizeof(PyObject), size - sizeof(long) + 1, sizeof(long)):
-                if (<unsigned long*> (<char*> <PyObject*> file + <Py_ssize_t> offset))[0] == PyThread_get_thread_ident():
+                place = <unsigned long*> (<char*> <PyObject*> file + <Py_ssize_t> offset)
+                if place[0] == PyThread_get_thread_ident():
                     found.append(offset)
             return 0
 

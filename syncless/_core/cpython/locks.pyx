@@ -15,7 +15,7 @@ require("locks")
 
 cdef object lock_type = _thread.LockType
 cdef object rlock_type = _thread.RLock
-cdef bint has_room = _thread.LockType.__basicsize__ >= sizeof(SynclessLock)     # for the holder; not on 32 bits
+cdef bint has_room = _thread.LockType.__basicsize__ >= sizeof(SynclessLock)  # for the holder; not on 32 bits
 
 cdef enum:
     NOTED = 0x5A17          # the mark of a lock whose holder is noted: unused bytes can hold anything

@@ -16,9 +16,10 @@ cdef extern from *:
     static PyObject *syncless_call(PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
         return PyObject_Vectorcall(*(PyObject **) PyModule_GetState(self), args, (size_t) count, names);
     }
-    static PyObject *syncless_stand_in(PyObject *original, PyObject *function, PyObject *module, const char *doc) {
+    static PyObject *syncless_stand_in(PyObject *original, PyObject *function, PyObject *module,
+                                       const char *doc) {
         PyMethodDef *old = ((PyCFunctionObject *) original)->m_ml;
-        PyMethodDef *method = PyMem_Malloc(sizeof(PyMethodDef));        /* for ever: it may be in use anywhere */
+        PyMethodDef *method = PyMem_Malloc(sizeof(PyMethodDef)); /* for ever: it may be in use anywhere */
         PyObject *holder, *made;
         if (method == NULL)
             return PyErr_NoMemory();
@@ -48,7 +49,8 @@ def stand_in(original, function):
         return function             # it does not bind either
     cdef const char* doc = NULL
     if original.__text_signature__ is not None:  # Python 3.13 makes it for functions whose text has none
-        docs.append(f"{original.__name__}{original.__text_signature__}\n--\n\n{original.__doc__ or ''}".encode())
+        signature = f"{original.__name__}{original.__text_signature__}"
+        docs.append(f"{signature}\n--\n\n{original.__doc__ or ''}".encode())
         doc = docs[len(docs) - 1]
     made = syncless_stand_in(original, function, original.__module__, doc)
     made.__self__.__name__ = original.__self__.__name__

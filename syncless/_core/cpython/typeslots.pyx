@@ -7,7 +7,9 @@ cdef extern from *:
     """
     static PyObject *syncless_type_dict(PyObject *type) { return ((PyTypeObject *)type)->tp_dict; }
     static void syncless_type_modified(PyObject *type) { PyType_Modified((PyTypeObject *)type); }
-    static int syncless_has_slots_of(PyObject *type) { return PyType_HasFeature((PyTypeObject *)type, Py_TPFLAGS_HEAPTYPE); }
+    static int syncless_has_slots_of(PyObject *type) {
+        return PyType_HasFeature((PyTypeObject *)type, Py_TPFLAGS_HEAPTYPE);
+    }
     static int syncless_set_slot(PyObject *type, PyObject *name, PyObject *value) {
         PyTypeObject *changed = (PyTypeObject *)type;
         unsigned long immutable = changed->tp_flags & Py_TPFLAGS_IMMUTABLETYPE;

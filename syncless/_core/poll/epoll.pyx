@@ -34,7 +34,8 @@ cdef extern from *:
     #ifndef SYS_epoll_pwait2
     #define SYS_epoll_pwait2 441
     #endif
-    /* Waits to the nanosecond where the kernel can (5.11); by system call number, so that older C libraries do. */
+    /* Waits to the nanosecond where the kernel can (5.11); by system call number, so that older C libraries
+       do. */
     static int syncless_epoll_pwait2(int epfd, struct epoll_event *events, int room, long long ns) {
         struct timespec ts = {ns / 1000000000, ns % 1000000000};
         return (int)syscall(SYS_epoll_pwait2, epfd, events, room, &ts, (void *)0, (size_t)0);
@@ -102,7 +103,8 @@ cdef class EpollPoller(Poller):
                 elif not self.coarse:
                     n = syncless_epoll_pwait2(self.epoll_fd, raw, room, timeout)
                 else:
-                    n = epoll_wait(self.epoll_fd, raw, room, <int> min((timeout + 999999) // 1000000, 86400000))
+                    n = epoll_wait(self.epoll_fd, raw, room,
+                        <int> min((timeout + 999999) // 1000000, 86400000))
                 error = errno
             if n < 0 and error == ENOSYS:
                 self.coarse = True

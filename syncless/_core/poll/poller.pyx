@@ -1,21 +1,25 @@
 """What a backend must do: seven functions and two attributes. One file per facility: epoll, select.
 
 open()                  take the descriptors it needs; called again in a child after fork
-arm(fd, gen, bits)      report when fd is next ready for bits. Returns the directions that are armed from now on: at least bits.
-                        Each stays armed until an event names it in `disarmed`, or disarm() or forget()
+arm(fd, gen, bits)      report when fd is next ready for bits. Returns the directions that are armed from now
+                        on: at least bits. Each stays armed until an event names it in `disarmed`, or
+                        disarm() or forget()
 disarm(fd)              report fd no more; unknown descriptors are ignored
-forget(fd)              as disarm(fd), for a descriptor that is closed next: free where the kernel forgets it by itself
-wait(events, room, ns)  fill in up to `room` events, waiting up to ns nanoseconds (NEVER: without end), with the GIL released.
-                        Returns their number; 0 also after a signal or wake()
-wake()                  make a wait() that runs in another thread return; callable from any thread, without the GIL
+forget(fd)              as disarm(fd), for a descriptor that is closed next: free where the kernel forgets it
+                        by itself
+wait(events, room, ns)  fill in up to `room` events, waiting up to ns nanoseconds (NEVER: without end), with
+                        the GIL released. Returns their number; 0 also after a signal or wake()
+wake()                  make a wait() that runs in another thread return; callable from any thread, without
+                        the GIL
 close()                 give everything back
 
-Whether a backend reports every edge or one event per arm() is told by what arm() returns and by `disarmed`, and nowhere else.
+Whether a backend reports every edge or one event per arm() is told by what arm() returns and by `disarmed`,
+and nowhere else.
 
-wake() writes to `wake_fd`, one end of a pipe, and so may whoever cannot call it: the interpreter writes there
-when a signal comes (signal.set_wakeup_fd).
+wake() writes to `wake_fd`, one end of a pipe, and so may others that cannot call it: the interpreter writes
+there when a signal comes (signal.set_wakeup_fd).
 
-A backend knows nothing of tasklets, timers or who waits. Every caller tries its system call before it waits,
+A backend knows nothing of tasklets, timers or waiters. Every caller tries its system call before it waits,
 so no readiness is remembered here.
 """
 

@@ -18,7 +18,8 @@ from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.scheduler cimport STANDS_IN
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.wait.cases cimport (
-    IN_SELECT, AfterCase, Case, EventCase, FdCase, GetCase, PutCase, ReceiveCase, Selection, SemaphoreCase, SendCase,
+    IN_SELECT, AfterCase, Case, EventCase, FdCase, GetCase, PutCase, ReceiveCase, Selection, SemaphoreCase,
+    SendCase,
     TaskletCase,
 )
 from syncless._core.wait.channels cimport Channel
@@ -44,7 +45,9 @@ cdef Case case_of(object source):
             return hooks.case_makers[kind](source)
     if isinstance(source, int) or hasattr(source, "fileno"):
         return readable(source)
-    raise TypeError(f"select() cannot wait for {type(source).__name__}: a channel, queue, event, tasklet, lock, semaphore or descriptor can be")
+    raise TypeError(
+        f"select() cannot wait for {type(source).__name__}; give it a channel, queue, event, tasklet, lock, "
+        "semaphore or descriptor")
 
 
 def readable(fd) -> Case:

@@ -106,7 +106,8 @@ cdef class Semaphore:
             self.holder = running()
             return True
         try:
-            return wait_in(&self.waiters, "lock" if isinstance(self, Lock) else "semaphore", self, deadline) == WOKEN
+            return wait_in(&self.waiters, "lock" if isinstance(self, Lock) else "semaphore", self,
+                deadline) == WOKEN
         except BaseException:
             if me is not None and me.handed_over:
                 self.give()

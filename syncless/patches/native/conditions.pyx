@@ -255,7 +255,8 @@ cdef object items_of(object self):
 
 cdef bint is_simple(object self, object block, object timeout) noexcept:
     """Whether it is one of the two, and the arguments are such that they say only how long to wait."""
-    return (type(self) is fifo_type or type(self) is lifo_type) and (block is False or (block is True and is_time(timeout)))
+    return ((type(self) is fifo_type or type(self) is lifo_type)
+        and (block is False or (block is True and is_time(timeout))))
 
 
 cdef object rest(object timeout, int64_t deadline):
@@ -271,7 +272,8 @@ def queue_put(self, item, block=True, timeout=None):
             deadline = deadline_after(timeout)
         waiter = None
         while True:
-            items, room, tasks, getters = items_of(self), self.maxsize, self.unfinished_tasks, waiters_of(self.not_empty)
+            items, room, tasks = items_of(self), self.maxsize, self.unfinished_tasks
+            getters = waiters_of(self.not_empty)
             if items is None or getters is None or type(room) is not int or type(tasks) is not int:
                 break
             if room <= 0 or len(items) < room:

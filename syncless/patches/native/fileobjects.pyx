@@ -35,7 +35,8 @@ cdef extern from "Python.h":
     PyObject* PyObject_CallFunctionObjArgs(object function, ...) except NULL
 
 BUFFERED = (_io.BufferedReader, _io.BufferedWriter, _io.BufferedRandom)
-METHODS = ("read", "read1", "readinto", "readinto1", "readline", "peek", "write", "flush", "seek", "tell", "truncate", "close", "detach")
+METHODS = ("read", "read1", "readinto", "readinto1", "readline", "peek", "write", "flush", "seek", "tell",
+    "truncate", "close", "detach")
 
 cdef extern from "<sys/mman.h>":
     int MS_SYNC
@@ -83,7 +84,8 @@ def file_method(original):
     def method(self, *args):
         cdef int fd = (<SynclessFileIO*> <PyObject*> self).fd
         return original(self, *args) if fd < 0 else tried_on(fd, original, original, (self, *args), {})
-    method.__name__, method.__qualname__, method.__doc__ = original.__name__, original.__qualname__, original.__doc__
+    method.__name__, method.__qualname__ = original.__name__, original.__qualname__
+    method.__doc__ = original.__doc__
     return method
 
 
@@ -118,7 +120,8 @@ def map_close(original):
         if system is None or not may_use_threads():
             return original(self, *args)
         return tried(system.trial_of(map_close), original, (self, *args), {})
-    method.__name__, method.__qualname__, method.__doc__ = original.__name__, original.__qualname__, original.__doc__
+    method.__name__, method.__qualname__ = original.__name__, original.__qualname__
+    method.__doc__ = original.__doc__
     return method
 
 
@@ -188,7 +191,8 @@ cdef int left(object file) except -1:
     return 0
 
 
-cdef PyObject* within(object file, PyObject* function, iternextfunc next, object first, object second) except? NULL:
+cdef PyObject* within(object file, PyObject* function, iternextfunc next, object first,
+        object second) except? NULL:
     cdef Loop loop = peek_loop()
     cdef BaseTasklet me = loop.current if loop is not None else None
     cdef Inside frame
@@ -205,7 +209,8 @@ cdef PyObject* within(object file, PyObject* function, iternextfunc next, object
             return PyObject_CallFunctionObjArgs(<object> function, <PyObject*> file, NULL)
         if second is ABSENT:
             return PyObject_CallFunctionObjArgs(<object> function, <PyObject*> file, <PyObject*> first, NULL)
-        return PyObject_CallFunctionObjArgs(<object> function, <PyObject*> file, <PyObject*> first, <PyObject*> second, NULL)
+        return PyObject_CallFunctionObjArgs(<object> function, <PyObject*> file, <PyObject*> first,
+            <PyObject*> second, NULL)
     finally:
         if me is not None:
             me.in_file = frame.outer
@@ -224,7 +229,8 @@ def buffered_method(original):
         found = <object> result
         Py_DECREF(found)
         return found
-    method.__name__, method.__qualname__, method.__doc__ = original.__name__, original.__qualname__, original.__doc__
+    method.__name__, method.__qualname__ = original.__name__, original.__qualname__
+    method.__doc__ = original.__doc__
     return method
 
 

@@ -1,5 +1,5 @@
-"""The interpreter's Lock and RLock, as functions that stand in the place of their methods: a tasklet that would
-block parks.
+"""The interpreter's Lock and RLock, as functions that stand in the place of their methods: a tasklet that
+would block parks.
 
 A thread without a loop blocks as it always did, so locks go on working between tasklets and OS threads. A
 release wakes the first waiter, which tries again, because an OS thread may have been faster.
@@ -127,7 +127,8 @@ cdef bint take_lock(object self, int64_t deadline) except -1:
     """Waits for a Lock until then; returns whether it has got it."""
     if try_lock(self):
         return True
-    return acquire_in_turn(self, try_lock, deadline) if may_park() else original_lock_acquire(self, True, seconds_to(deadline))
+    return (acquire_in_turn(self, try_lock, deadline) if may_park()
+        else original_lock_acquire(self, True, seconds_to(deadline)))
 
 
 cdef int give_lock(object self) except -1:
@@ -145,7 +146,9 @@ def lock_acquire(self, blocking=True, timeout=-1):
     """acquire(blocking=True, timeout=-1) -> bool"""
     cdef int64_t deadline
     if type(self) is not lock_type:
-        raise TypeError(f"descriptor 'acquire' for '_thread.lock' objects doesn't apply to a '{type(self).__name__}' object")
+        raise TypeError(
+            f"descriptor 'acquire' for '_thread.lock' objects doesn't apply to a "
+            f"'{type(self).__name__}' object")
     if blocking is True and timeout == -1:
         deadline = NEVER
     else:
@@ -162,7 +165,9 @@ def lock_acquire(self, blocking=True, timeout=-1):
 def lock_release(self):
     """release()"""
     if type(self) is not lock_type:
-        raise TypeError(f"descriptor 'release' for '_thread.lock' objects doesn't apply to a '{type(self).__name__}' object")
+        raise TypeError(
+            f"descriptor 'release' for '_thread.lock' objects doesn't apply to a "
+            f"'{type(self).__name__}' object")
     give_lock(self)
 
 
@@ -176,7 +181,8 @@ def lock_exit(self, *exc_info):
 
 cdef SynclessRLock* rlock_of(object self) except NULL:
     if not isinstance(self, rlock_type):
-        raise TypeError(f"descriptor for '_thread.RLock' objects doesn't apply to a '{type(self).__name__}' object")
+        raise TypeError(
+            f"descriptor for '_thread.RLock' objects doesn't apply to a '{type(self).__name__}' object")
     return <SynclessRLock*> <PyObject*> self
 
 
@@ -203,12 +209,14 @@ cdef bint take_rlock(object self, int64_t deadline) except -1:
     """As take_lock()."""
     if try_rlock(self):
         return True
-    return acquire_in_turn(self, try_rlock, deadline) if may_park() else original_rlock_acquire(self, True, seconds_to(deadline))
+    return (acquire_in_turn(self, try_rlock, deadline) if may_park()
+        else original_rlock_acquire(self, True, seconds_to(deadline)))
 
 
 def rlock_acquire(self, blocking=True, timeout=-1):
     """acquire(blocking=True, timeout=-1) -> bool; the tasklet that has it may acquire it again"""
-    cdef int64_t deadline = NEVER if blocking is True and timeout == -1 else check_timeout(bool(blocking), timeout)
+    cdef int64_t deadline = (NEVER if blocking is True and timeout == -1
+        else check_timeout(bool(blocking), timeout))
     rlock_of(self)
     take_turns_at_times()
     if not blocking or timeout == 0:
