@@ -20,7 +20,10 @@ cdef class Body:
     cdef bint broken                # its framing failed: the connection is of no more use
 
     cdef void begin(self, Peer source, int64_t length, bint chunked, bint expects_continue) noexcept
-    cdef void end(self) noexcept
+    cdef inline void end(self) noexcept:
+        """The request has ended: reading raises ClientGone from now on."""
+        self.source = None
+
     cdef Py_ssize_t window(self, char** data) except -1
     cdef void advance(self, Py_ssize_t n) noexcept
     cdef Py_ssize_t read_into(self, char* into, Py_ssize_t n) except -1

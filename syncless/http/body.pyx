@@ -29,10 +29,6 @@ cdef class Body:
         self.finished = not chunked and length <= 0
         self.broken = False
 
-    cdef void end(self) noexcept:
-        """The request has ended: reading raises ClientGone from now on."""
-        self.source = None
-
     # -- reading ---------------------------------------------------------------------------------------------
 
     cdef Py_ssize_t window(self, char** data) except -1:

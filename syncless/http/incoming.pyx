@@ -5,8 +5,6 @@ that all connections share, if they come in one piece, else in the stream's inbo
 come is kept.
 """
 
-from cpython.object cimport PyObject
-
 from syncless.http.application cimport Application
 from syncless.http.buffers cimport SCRATCH
 from syncless.http.exchange cimport Exchange
@@ -14,15 +12,6 @@ from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Origin
 from syncless.http.scanner cimport head
 from syncless.http.stream cimport Stream, consume_inbox, is_receivable, receive, receive_little, receive_more
-
-cdef extern from *:
-    """
-    static int syncless_has_weakrefs(PyObject *o) { return *PyObject_GET_WEAKREFS_LISTPTR(o) != NULL; }
-    """
-    bint has_weakrefs "syncless_has_weakrefs" (PyObject* o) nogil
-
-cdef extern from "Python.h":
-    Py_ssize_t Py_REFCNT(PyObject* o)
 
 
 cdef Exchange next_request(const Origin* origin, bint remember, int* outcome):
@@ -75,12 +64,3 @@ cdef Exchange next_request(const Origin* origin, bint remember, int* outcome):
         if got <= 0:
             outcome[0] = NOT_YET if got < 0 else NEVER
             return None
-
-
-cdef int give_back(Listener listener, Exchange request, int fd) except -1:
-    """The request has ended; `fd` is -1 if its connection has, too. It may be used again if the caller has
-    the only reference to it and no tasklet-local data hangs on it that the next request would find."""
-    if Py_REFCNT(<PyObject*> request) == 1 and not has_weakrefs(<PyObject*> request):
-        request._exception = None               # its traceback would keep the request's objects alive
-        return (<Application> listener.application).take_back(request, fd)
-    return request.forget()

@@ -33,7 +33,15 @@ cdef class Response:
     cdef int64_t length             # Content-Length, or -1
     cdef int64_t body_sent          # bytes given to the connection
 
-    cdef void forget(self) noexcept
+    cdef inline void forget(self) noexcept:
+        """The request has ended."""
+        if self.headers is not None:
+            self.headers = None
+        if self.last_head is not None:
+            self.last_head = None
+        if self.head.data != NULL:
+            self.listener.buffers.release(&self.head)
+
     cdef int set_head(self, object status, list headers) except -1
     cdef int commit(self, Peer peer, int64_t known_length) except -1
     cdef int frame(self, Peer peer, int64_t known_length) except -1

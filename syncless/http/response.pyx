@@ -71,14 +71,6 @@ cdef class Response:
     def __init__(self, Listener listener not None):
         self.listener = listener
 
-    cdef void forget(self) noexcept:
-        if self.headers is not None:
-            self.headers = None
-        if self.last_head is not None:
-            self.last_head = None
-        if self.head.data != NULL:
-            self.listener.buffers.release(&self.head)
-
     # -- the head --------------------------------------------------------------------------------------------
 
     cdef int set_head(self, object status, list headers) except -1:
