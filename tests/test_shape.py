@@ -303,6 +303,13 @@ def test_option_keeps_its_name_from_serve_to_the_field_that_uses_it():
     assert {field.name for field in dataclasses.fields(SocketOptions)} <= options | limits | {"defer_seconds"}
 
 
+def test_each_native_limit_is_used():
+    names = re.findall(r"^    (?:\w+) (\w+)", (PACKAGE / "http" / "limits.pxd").read_text(), re.M)
+    sources = "".join(path.read_text() for path in (PACKAGE / "http").glob("*.pyx"))
+    assert len(names) > 10
+    assert not [name for name in names if f"limits.{name}" not in sources]
+
+
 def test_tests_that_the_sources_name_exist():
     named = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?")
     for path in [*PACKAGE.rglob("*.py*"), *(ROOT / "docs").glob("*.md")]:

@@ -4,8 +4,6 @@ import pathlib
 import re
 from dataclasses import asdict, fields
 
-import pytest
-
 import syncless.http
 from syncless.http.application import Application
 from syncless.http.limits import Limits
@@ -24,8 +22,3 @@ def test_listener_uses_each_limit_that_it_is_given():
 def test_defaults_of_limits_fit_their_native_types():
     limits = Limits()
     assert Listener(Application(), limits, None, None).limits.items() <= asdict(limits).items()
-
-
-@pytest.mark.parametrize("name", NATIVE)
-def test_native_limit_is_used(name):
-    assert any(f"limits.{name}" in path.read_text() for path in HTTP.glob("*.pyx"))
