@@ -8,7 +8,7 @@ cdef enum:
 
 
 cdef class Body:
-    cdef Peer source          # None: the request has ended
+    cdef Peer source                # None: the request has ended
     cdef int64_t remaining          # bytes left of the body, or of the present chunk
     cdef int64_t total              # bytes of a chunked body so far
     cdef int64_t max_bytes          # of a chunked body

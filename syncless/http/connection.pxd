@@ -2,15 +2,15 @@ from libc.stdint cimport int64_t, uint8_t
 
 from syncless._core.loop cimport Loop, Watcher
 from syncless.http.deadlines cimport DeadlineNode
+from syncless.http.exchange cimport Exchange
 from syncless.http.linger cimport Linger
 from syncless.http.listener cimport Listener
-from syncless.http.exchange cimport Exchange
 from syncless.http.stream cimport Stream
 
 
 cdef class Connection(Watcher):     # there may be many idle ones: flags are bytes, sizes 32 bits
     cdef Listener listener
-    cdef Exchange request            # the one that is queued or running
+    cdef Exchange request           # the one that is queued or running
     cdef Stream stream              # its bytes
     cdef DeadlineNode deadline      # of the phase; a tasklet that waits has one of its own
     cdef Linger linger

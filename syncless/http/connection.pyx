@@ -33,6 +33,7 @@ from syncless.http.deadlines cimport (
     WRITE_DEADLINE,
     DeadlineNode, init_node,
 )
+from syncless.http.exchange cimport Exchange
 from syncless.http.greeting cimport NOT_TLS, begin_tls, read_proxy_header
 from syncless.http.incoming cimport NEVER, NOT_YET, give_back, next_request
 from syncless.http.linger cimport ALL_FOR_NOW, THE_LAST, discard, may_linger
@@ -40,7 +41,6 @@ from syncless.http.listener cimport Listener
 from syncless.http.pace cimport forget_pace, may_wait, sent_more, stalled, too_slow
 from syncless.http.peer cimport Origin
 from syncless.http.phases cimport CLOSED, GREETING, LINGERING, QUEUED, READING, RUNNING, move_phase
-from syncless.http.exchange cimport Exchange
 from syncless.http.stream cimport (
     SENT_ALL, STALLED, Stream, close_stream, drop_unsent, first_bytes, free_stream, half_close, has_bytes,
     has_input, has_unsent, send_pending, told_readable,
@@ -73,10 +73,11 @@ cdef class Connection(Watcher):
     cdef int begin(self, Loop loop) except -1:
         """It has been accepted. It gets its turn afterwards: an application that waits must not hold up the
         rest of the backlog."""
+        cdef int kind = GREETING_DEADLINE
         if self.listener.certificates is None and not self.expects_proxy_header:
             self.move_to(READING)
-        self.listener.deadlines.start(&self.deadline, HEAD_DEADLINE if self.phase == READING
-            else GREETING_DEADLINE)
+            kind = HEAD_DEADLINE
+        self.listener.deadlines.start(&self.deadline, kind)
         return loop.push(self)
 
     cdef int live(self, Loop loop) except -1:
