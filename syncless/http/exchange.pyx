@@ -1,9 +1,9 @@
 """Exchange: one request and its response, seen through to the end, whatever goes wrong.
 
 An Exchange is the tasklet in which an application answers. The leader calls it inline, so an application that
-never waits costs no switch. It has the Body of the request and the Response. What the application is called
-with is up to a kind of application (application.pyx), which defines respond(), variables() and forget(). An
-error in mid-stream resets the connection: it must never look like a clean end.
+never waits costs no switch. It has the Body of the request and the Response. Each kind of
+application (application.pyx) calls its application in its own way: it defines respond(), variables() and
+forget(). An error in mid-stream resets the connection: it must never look like a clean end.
 """
 
 import os

@@ -219,7 +219,7 @@ class Server:
 
     @property
     def listeners(self) -> list[Listener]:
-        """What serves now, one for each socket."""
+        """The listeners that serve now, one for each socket."""
         return self._stopping or [place.listener for place in self._places]
 
     @property

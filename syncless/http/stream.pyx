@@ -265,7 +265,7 @@ cdef void drop_unsent(Stream* stream, Buffers buffers) noexcept:
 
 
 cdef int half_close(Stream* stream, Buffers buffers) except -1:
-    """Says that no more will be sent. What the client still sends is not kept."""
+    """Tells the client that no more will be sent. Bytes that it still sends are not kept."""
     cdef TlsLayer layer
     buffers.release(&stream.inbox)
     stream.inbox_start = 0
