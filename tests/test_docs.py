@@ -14,9 +14,11 @@ from syncless.io import socket
 from syncless.wsgi import Limits, Server
 
 ROOT = pathlib.Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md"))]
 BLOCKS = [
-    pytest.param(block, id=f"{path.name}-{number}")
-    for path in [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
+    pytest.param(block, id=f"{path.relative_to(ROOT)}-{number}")
+    for path in PAGES
     for number, block in enumerate(
         re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
     )
@@ -69,8 +71,8 @@ def test_an_example_runs(block, tmp_path, monkeypatch, capsys):
 
 
 def test_the_calls_that_take_a_timeout_are_named():
-    """docs/tasklets.md names exactly the public functions and methods of the engine that have one."""
-    text = (ROOT / "docs" / "tasklets.md").read_text()
+    """docs/reference/tasklets.md names each public function and method of the engine that has one."""
+    text = (ROOT / "docs" / "reference" / "tasklets.md").read_text()
     named = set(re.findall(r"`(\w+)`", text.partition("Each of these takes")[2].partition(".")[0])) - {
         "timeout"
     }
@@ -95,7 +97,8 @@ def test_the_calls_that_take_a_timeout_are_named():
 
 def test_every_limit_is_in_the_documentation():
     text = "".join(
-        (ROOT / "docs" / f"{page}.md").read_text() for page in ("limits", "websocket", "server", "workers")
+        (DOCS / f"{page}.md").read_text()
+        for page in ("reference/limits", "howto/websocket", "howto/server", "howto/workers")
     )
     missing = [
         name
@@ -106,11 +109,23 @@ def test_every_limit_is_in_the_documentation():
 
 
 def test_every_atom_is_in_the_documentation():
-    text = (ROOT / "docs" / "logging.md").read_text()
+    text = (ROOT / "docs" / "howto" / "logging.md").read_text()
     assert not [letter for letter in accesslog.PLAIN if f"`%{letter}`" not in text]
 
 
-def test_pages_that_are_linked_exist():
-    for path in [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
-            assert (path.parent / target).exists(), f"{path.name} links {target}"
+def anchors(page):
+    """The anchors of a page's headings, as GitHub and MkDocs make them."""
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", prose, re.MULTILINE)
+    named = re.findall(r"""(?<= id=")[^"]+|(?<=\{#)[\w-]+""", prose.replace("{ #", "{#"))
+    return {re.sub(r"[^\w\- ]", "", text.lower()).strip().replace(" ", "-") for text in headings} | set(named)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target, anchor in re.findall(r"\]\((?!https?:|mailto:)([^)#]*)(?:#([^)]*))?\)", prose):
+        there = page.parent / target if target else page
+        assert there.exists(), f"{page.name} links {target}"
+        if anchor:
+            assert anchor in anchors(there), f"{page.name} links {target}#{anchor}"

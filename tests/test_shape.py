@@ -312,7 +312,7 @@ def test_each_native_limit_is_used():
 
 def test_tests_that_the_sources_name_exist():
     named = re.compile(r"(tests/[\w/]+\.py)(?:::(\w+))?")
-    for path in [*PACKAGE.rglob("*.py*"), *(ROOT / "docs").glob("*.md")]:
+    for path in [*PACKAGE.rglob("*.py*"), *(ROOT / "docs").rglob("*.md")]:
         if path.suffix in (".py", ".pyx", ".pxd", ".md"):
             for file, function in named.findall(path.read_text()):
                 assert f"def {function}" in (ROOT / file).read_text(), f"{path.name} names {file} {function}"

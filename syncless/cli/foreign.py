@@ -1,6 +1,6 @@
 """Options of gunicorn, uvicorn and granian that are typed out of habit, and what to write instead.
 
-docs/gunicorn.md has all of them; here are those that people type.
+docs/moving/gunicorn.md has all of them; here are those that people type.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 PATCHED = "leave it out: the standard library is patched by default, and each request is a tasklet"
-THREADS = "leave it out: each request is a tasklet (docs/gunicorn.md: calls that block in C)"
+THREADS = "leave it out: each request is a tasklet (docs/moving/gunicorn.md: calls that block in C)"
 INSTEAD = {
     "-k": PATCHED,
     "--worker-class": PATCHED,

@@ -1,7 +1,7 @@
 """Files for tasklets, without the patch: no call here stops the loop, and data in memory costs no thread.
 
 A call is made directly or in a thread, depending on how quickly its file system has answered so far;
-docs/files.md explains the rule. For any other call that waits for a disk, use `syncless.run_in_thread`.
+docs/howto/files.md explains the rule. For any other call that waits for a disk, use `syncless.run_in_thread`.
 """
 
 from __future__ import annotations

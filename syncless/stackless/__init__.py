@@ -1,7 +1,7 @@
 """Stackless Python's API on today's CPython: tasklets, channels, and the I/O of syncless underneath.
 
 ``import syncless.stackless as stackless`` serves a program written for Stackless; so does
-``sys.modules["stackless"] = syncless.stackless`` before it is imported. docs/stackless.md lists what
+``sys.modules["stackless"] = syncless.stackless`` before it is imported. docs/moving/stackless.md lists what
 greenlets cannot do.
 """
 

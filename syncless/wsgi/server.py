@@ -119,7 +119,7 @@ def serve(
     ``user``, ``group``: whom the process that serves belongs to once it has its sockets and files, if it was
     root (with workers, the master stays root); then the application is imported by that user.
     ``umask``: of files that it makes. ``hooks``: functions, or "module:function", to be called at some
-    moments: on_start, post_fork, pre_request, post_request, pre_stop, worker_exit (see docs/hooks.md).
+    moments: on_start, post_fork, pre_request, post_request, pre_stop, worker_exit (see docs/howto/hooks.md).
 
     SIGUSR1 opens the log files anew; SIGHUP reads the certificates again, and with workers starts new
     ones, which import the application anew, before the old ones end. The first SIGTERM or SIGINT lets

@@ -179,5 +179,5 @@ def test_wrong_hooks_in_the_file_are_told(folder, text):
 
 
 def test_page_names_all_hooks():
-    page = (pathlib.Path(__file__).parent.parent.parent / "docs" / "hooks.md").read_text()
+    page = (pathlib.Path(__file__).parent.parent.parent / "docs" / "howto" / "hooks.md").read_text()
     assert re.findall(r"^\| `(\w+)\(", page, re.MULTILINE) == list(NAMES)

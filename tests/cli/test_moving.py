@@ -1,4 +1,4 @@
-"""docs/gunicorn.md: our options in it exist, and no option of gunicorn, uvicorn or granian is missing."""
+"""docs/moving/gunicorn.md: our options exist, and it misses no option of gunicorn, uvicorn or granian."""
 
 import dataclasses
 import pathlib
@@ -12,7 +12,7 @@ from syncless.cli.arguments import make_parser, parse
 from syncless.cli.foreign import INSTEAD
 from syncless.wsgi import Limits
 
-PAGE = (pathlib.Path(__file__).parent.parent.parent / "docs" / "gunicorn.md").read_text()
+PAGE = (pathlib.Path(__file__).parent.parent.parent / "docs" / "moving" / "gunicorn.md").read_text()
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
     for line in PAGE.partition("## Options")[2].partition("## Signals")[0].splitlines()

@@ -1,4 +1,4 @@
-"""docs/moving.md: each line of its table runs, in the order in which they stand there."""
+"""docs/moving/gevent.md: each line of its table runs, in the order in which they stand there."""
 
 import importlib.util
 import pathlib
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-PAGE = pathlib.Path(__file__).parent.parent.parent / "docs" / "moving.md"
+PAGE = pathlib.Path(__file__).parent.parent.parent / "docs" / "moving" / "gevent.md"
 ROWS = [
     [re.findall("`([^`]*)`", cell) for cell in line.split("|")[1:-1]]
     for line in PAGE.read_text().splitlines()
