@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-from benchmark import plots, report
+from benchmark import picture, plots, report
 from benchmark.engine import LIBRARIES
 from benchmark.experiments import EXPERIMENTS, Experiment, Scale
 from benchmark.measure import CORES, SERVER_CORE, machine
@@ -162,9 +162,9 @@ def main() -> int:
         "little and are not kept",
     )
     parser.add_argument(
-        "--readme",
+        "--write",
         action="store_true",
-        help="draw the plots, and put the tables of the last results into docs/benchmarks.md and the README",
+        help="draw the plots, and write docs/benchmarks.md, from the last results",
     )
     options = parser.parse_args()
     unknown = [name for name in options.experiments if name not in choices]
@@ -201,10 +201,10 @@ def main() -> int:
             (report.RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     if not options.quick:
         print(report.tables([name for name in chosen if name != "report"] or None))
-    if options.readme:
+    if options.write:
         plots.write_all()
+        picture.write()
         report.write_page()
-        report.write_readme()
     return 0
 
 

@@ -1,11 +1,12 @@
-"""Tables from results/*.json, in Markdown. ``python -m benchmark report`` prints them; ``--readme`` writes
-them into the README."""
+"""Tables from results/*.json, in Markdown. ``python -m benchmark report`` prints them; ``--write`` writes
+docs/benchmarks.md."""
 
 from __future__ import annotations
 
 import json
 import pathlib
 import statistics
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -18,10 +19,8 @@ from benchmark.names import OPERATIONS as NAMES
 from benchmark.patched import OPERATIONS as CALLS
 
 RESULTS = pathlib.Path(__file__).parent / "results"
-README = pathlib.Path(__file__).parent.parent / "README.md"
-PAGE = README.parent / "docs" / "benchmarks.md"
+PAGE = pathlib.Path(__file__).parent.parent / "docs" / "benchmarks.md"
 PLOTS = PAGE.parent / "plots"
-README_NAMES = ("2009", "keepalive", "wsgi-hello", "engine")
 WSGI = [f"wsgi-{each}" for each in ("hello", "json", "big", "sleep", "pipelined", "logged")]
 CHAPTERS: tuple[tuple[str, list[str]], ...] = (
     (
@@ -37,11 +36,16 @@ CHAPTERS: tuple[tuple[str, list[str]], ...] = (
 )
 INTRODUCTION = """# Benchmarks
 
-Written by `python -m benchmark report --readme` from the results in `benchmark/results/`.
-[benchmark/README.md](../benchmark/README.md) says how they were measured, what the numbers do not say, and
-how to add a peer. Where a peer is better, the table says so."""
-BEGIN = "<!-- benchmark tables, written by `python -m benchmark report --readme` -->"
-END = "<!-- end of benchmark tables -->"
+What counts is the server's CPU time per request, because rates depend on the load generator. Where a peer is
+better, the table says so. [benchmark/README.md](../benchmark/README.md) says how everything is measured, what
+the numbers do not say, and how to add a peer. `make bench` repeats the experiments, and
+`python -m benchmark report --write` writes this page from the results in `benchmark/results/`.
+
+![CPU time per request: syncless beside Node, bjoern, and gunicorn with gevent](plots/overview.svg)
+
+The experiment of 2009 that this project comes from compared a hello-world server in Stackless Python, which
+parsed nothing, with Node.js, and found that it answered 1.925 times as many requests. The first chapter
+repeats it with the same raw server and with the complete HTTP server."""
 
 
 def middle(rounds: list[dict[str, Any]], key: str) -> float:
@@ -89,7 +93,7 @@ COLUMNS = (
 
 def experiment_table(result: dict[str, Any]) -> str:
     lines = [
-        f"**{result['title']}**",
+        f"### {result['title']}",
         "",
         f"| {' | '.join(COLUMNS)} |",
         "|---|---|---|---|---|---|",
@@ -160,9 +164,11 @@ CONNECTING = ("2009", "backlog", "burst", "connections")
 
 
 def models_table(result: dict[str, Any]) -> str:
-    measured = f"seconds until all have their answers, the least of {result['rounds']} rounds"
+    measured = f"Seconds until all have their answers, the least of {result['rounds']} rounds"
     lines = [
-        f"**Ten clients at once** ({measured})",
+        "### Ten clients at once",
+        "",
+        f"{measured}.",
         "",
         "| model | " + " | ".join(f"each {text}" for text in TASKS.values()) + " |",
         "|---|" + "---|" * len(TASKS),
@@ -180,7 +186,9 @@ def engine_table(result: dict[str, Any]) -> str:
     shown = [name for name in libraries if name != "greenlet"]
     versions = {"asyncio": result["versions"]["python"], **result["versions"]}
     lines = [
-        f"**Engine** (CPU ns per operation, memory in bytes: medians of {result['rounds']} rounds)",
+        "### Engine",
+        "",
+        f"CPU ns per operation, memory in bytes; medians of {result['rounds']} rounds.",
         "",
         "| operation | "
         + " | ".join(f"{name} {versions.get(name, '')}".strip() for name in shown)
@@ -208,7 +216,9 @@ def engine_table(result: dict[str, Any]) -> str:
 def patched_table(result: dict[str, Any]) -> str:
     measured = f"CPU ns, the least of {result['rounds']} rounds; gevent {result['versions']['gevent']}"
     lines = [
-        f"**Calls where nothing has to wait, and between two threads** ({measured})",
+        "### Calls where nothing has to wait, and between two threads",
+        "",
+        f"{measured}.",
         "",
         "| call | unpatched | syncless | gevent | syncless : unpatched | syncless : gevent |",
         "|---|---|---|---|---|---|",
@@ -225,7 +235,9 @@ def files_table(result: dict[str, Any]) -> str:
     libraries = result["libraries"]
     measured = f"CPU ns, the least of {result['rounds']} rounds; of pauses the median"
     lines = [
-        f"**Files in memory** ({measured}; gevent {result['versions']['gevent']})",
+        "### Files in memory",
+        "",
+        f"{measured}; gevent {result['versions']['gevent']}.",
         "",
         f"| call | {' | '.join(libraries)} | syncless : unpatched | syncless : gevent |",
         "|---|" + "---|" * (len(libraries) + 2),
@@ -248,7 +260,9 @@ def files_table(result: dict[str, Any]) -> str:
 def names_table(result: dict[str, Any]) -> str:
     libraries = result["libraries"]
     lines = [
-        f"**Looking up names** (medians of {result['rounds']} rounds)",
+        "### Looking up names",
+        "",
+        f"Medians of {result['rounds']} rounds.",
         "",
         "| | " + " | ".join(libraries) + " |",
         "|---|" + "---|" * len(libraries),
@@ -280,11 +294,21 @@ def shown(name: str) -> str:
     result = json.loads(path.read_text())
     machine = result["machine"]
     plot = f"![{name}](plots/{name}.svg)\n\n" if (PLOTS / f"{name}.svg").exists() else ""
-    return (
-        f"{table(result)}\n\n{plot}"
+    origin = (
         f"<small>`{result['command']}`, {result['date']}, {machine['cpu']}, {machine['cores']} cores, "
         f"{machine['system']} {machine['kernel']}, Python {result['versions']['python']}; "
         f"raw: `benchmark/results/{name}.json`</small>"
+    )
+    return wrapped(f"{table(result)}\n\n{plot}{origin}")
+
+
+def wrapped(text: str) -> str:
+    """Lines of prose, at most 118 columns wide. The rows of a table stay as they are."""
+    return "\n".join(
+        line
+        if line.startswith("|")
+        else textwrap.fill(line, 118, break_on_hyphens=False, break_long_words=False)
+        for line in text.splitlines()
     )
 
 
@@ -306,18 +330,3 @@ def page() -> str:
 
 def write_page() -> None:
     PAGE.write_text(page())
-
-
-def readme_tables() -> str:
-    """The few tables for which the README has room."""
-    found = [name for name in README_NAMES if (RESULTS / f"{name}.json").exists()]
-    return "\n\n".join(shown(name).replace("](plots/", "](docs/plots/") for name in found)
-
-
-def write_readme() -> None:
-    text = README.read_text()
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"README.md has no place for the tables: it needs the lines {BEGIN!r} and {END!r}")
-    README.write_text(f"{before}{BEGIN}\n\n{readme_tables()}\n\n{END}{after}")

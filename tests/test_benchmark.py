@@ -1,4 +1,4 @@
-"""The README's tables are those of the results that are kept, and the results are whole."""
+"""The benchmark tables and the picture are those of the results that are kept, and the results are whole."""
 
 import json
 import pathlib
@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from benchmark import report
+from benchmark import picture, report
 from benchmark.__main__ import CALLS
 from benchmark.engine import LIBRARIES, OPERATIONS
 from benchmark.experiments import EXPERIMENTS
@@ -23,14 +23,9 @@ OVERFLOWING = ("syncless, raw, backlog 5", "syncless, raw, backlog 100")
 """The kernel resets connections for which there is no room: that is what these show."""
 
 
-def test_the_readme_has_the_tables_of_the_results():
-    text = report.README.read_text()
-    tables = text.partition(report.BEGIN)[2].partition(report.END)[0].strip()
-    assert tables == report.readme_tables(), "run: python -m benchmark report --readme"
-
-
-def test_the_page_is_that_of_the_results():
-    assert report.PAGE.read_text() == report.page(), "run: python -m benchmark report --readme"
+def test_page_and_picture_are_those_of_the_results():
+    assert report.PAGE.read_text() == report.page(), "run: python -m benchmark report --write"
+    assert picture.PICTURE.read_text() == picture.draw(), "run: python -m benchmark report --write"
     for name in re.findall(r"\]\(plots/(.*?)\)", report.PAGE.read_text()):
         assert "</svg>" in (report.PLOTS / name).read_text()
 

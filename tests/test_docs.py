@@ -1,5 +1,6 @@
 """The examples in docs/ and the README run: each Python block by itself, with a request for each `serve`."""
 
+import json
 import pathlib
 import re
 import sys
@@ -15,7 +16,7 @@ from syncless.wsgi import Limits, Server
 
 ROOT = pathlib.Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md"))]
+PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md"]
 BLOCKS = [
     pytest.param(block, id=f"{path.relative_to(ROOT)}-{number}")
     for path in PAGES
@@ -48,6 +49,7 @@ def test_an_example_runs(block, tmp_path, monkeypatch, capsys):
     def serve_once(app, *args, port=0, bind=None, **options):
         """In place of serve(): the same arguments, on free ports, for one request."""
         hooks = Hooks(options.pop("hooks", None))
+        options.pop("patch", None)  # the patch would stay for the other tests
         app = Server.around(
             Server.adapt(app), hooks.for_request("pre_request"), hooks.for_request("post_request")
         )
@@ -113,6 +115,44 @@ def test_every_atom_is_in_the_documentation():
     assert not [letter for letter in accesslog.PLAIN if f"`%{letter}`" not in text]
 
 
+def prose_of(page):
+    """(number, line) for each line of a page that is neither in a code block nor in a table."""
+    inside = False
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            inside = not inside
+        elif not inside and not line.lstrip().startswith("|"):
+            yield number, line
+
+
+def names_of(page):
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "benchmark" / "README.md"], ids=names_of)
+def test_lines_are_at_most_120_columns(page):
+    """Rows of tables cannot be broken; everything else can, code too."""
+    wide = [
+        number
+        for number, line in enumerate(page.read_text().splitlines(), 1)
+        if len(line) > 120 and not line.lstrip().startswith("|")
+    ]
+    assert not wide, f"{page.name}: {wide}"
+
+
+def test_readme_is_two_screens():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 100
+    first = "\n".join(text.splitlines()[:50])
+    assert "make serve" in first and "make test" in first and "pip install syncless" in first
+
+
+def test_number_of_requests_that_are_tried_is_true():
+    cases = json.loads((ROOT / "tests" / "wsgi" / "cases.json").read_text())
+    for page in (ROOT / "README.md", DOCS / "reference" / "http.md"):
+        assert f"{len(cases)} requests" in page.read_text()
+
+
 def anchors(page):
     """The anchors of a page's headings, as GitHub and MkDocs make them."""
     prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
@@ -121,7 +161,7 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", text.lower()).strip().replace(" ", "-") for text in headings} | set(named)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=names_of)
 def test_links_lead_somewhere(page):
     prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     for target, anchor in re.findall(r"\]\((?!https?:|mailto:)([^)#]*)(?:#([^)]*))?\)", prose):
