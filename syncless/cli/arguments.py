@@ -57,6 +57,14 @@ def sni(text: str) -> tuple[str, str | tuple[str, str]]:
     return name, (certfile, keyfile) if keyfile else certfile
 
 
+def static(text: str) -> tuple[str, str]:
+    """A --static argument, PREFIX=DIR."""
+    prefix, _, directory = text.partition("=")
+    if not prefix.startswith("/") or not directory:
+        raise argparse.ArgumentTypeError(f"{text!r}: write /PREFIX=DIR")
+    return prefix, directory
+
+
 def make_parser() -> Parser:
     parser = Parser(
         prog="syncless",
@@ -162,6 +170,22 @@ def _tls(group: Group) -> None:
     )
     group.add_argument("--tls-min", metavar="VERSION", help="oldest version of TLS, 1.2 or 1.3 (default 1.2)")
     group.add_argument("--plain-http", action="store_true", help="also answer plain HTTP on the HTTPS port")
+
+
+def _static(group: Group) -> None:
+    group.add_argument(
+        "--static",
+        type=static,
+        action="append",
+        metavar="/PREFIX=DIR",
+        help="answer requests below this path with files of this directory; may be repeated",
+    )
+    group.add_argument(
+        "--static-max-age",
+        type=int,
+        metavar="SECONDS",
+        help="time for which a cache need not ask for such a file again (default 0: it asks each time)",
+    )
 
 
 def _proxies(group: Group) -> None:
@@ -289,6 +313,7 @@ GROUPS = {
     "application": _application,
     "addresses": _addresses,
     "TLS": _tls,
+    "static files": _static,
     "proxies": _proxies,
     "logs": _logs,
     "processes": _processes,
@@ -334,7 +359,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     sources: dict[str, str] = {}
     for layer, source in layers:
         for dest, value in layer.items():
-            added_up = dest in ("limit", "areas", "sni", "hook")  # whose items may come from several sources
+            added_up = dest in (
+                "limit",
+                "areas",
+                "sni",
+                "hook",
+                "static",
+            )  # whose items may come from several sources
             values[dest] = [*values.get(dest, ()), *value] if added_up else value
             sources[dest] = source
     options = argparse.Namespace(**{"check": False, "print_config": False, **values})

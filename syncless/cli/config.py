@@ -31,6 +31,9 @@ RESERVED = tuple(f"SYNCLESS_{name}" for name in ("BUILD", "CONFIG", "CONSOLE", "
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 COMMAND_ONLY = {"help", "version", "config", "check", "print_config", "no_patch"}
 
+TABLES = {"limit": "limits", "sni": "certificates", "areas": "patch", "hook": "hooks"}
+"""Option -> the table of a file that has its items."""
+
 Values = dict[str, Any]
 """Option -> value, in the form in which argparse gives it."""
 
@@ -44,7 +47,7 @@ class Options:
 
     def __init__(self, parser: argparse.ArgumentParser):
         self._actions = {action.dest: action for action in parser._actions if action.dest not in COMMAND_ONLY}
-        tables = {"limit": "limits", "sni": "certificates", "areas": "patch", "hook": "hooks"}
+        tables = TABLES
         self.names = [*(tables.get(dest, dest) for dest in self._actions), "logging"]
 
     def defaults(self) -> Values:
@@ -89,6 +92,8 @@ class Options:
         if name == "certificates":
             hosts = _table(value).items()
             return {"sni": [(host, tuple(one) if isinstance(one, list) else one) for host, one in hosts]}
+        if name == "static" and isinstance(value, dict):
+            return {"static": [(prefix, _is(str, directory)) for prefix, directory in value.items()]}
         if name == "hooks":
             return {"hook": list(_table(value).items())}
         if name == "logging":
@@ -166,7 +171,12 @@ def default_of(action: argparse.Action) -> Any:
         return False
     if isinstance(action, (argparse._AppendAction, argparse._AppendConstAction)):
         return []
-    return {"workers": 0, "access_log_format": "combined", "error_log_format": "text"}.get(action.dest)
+    return {
+        "workers": 0,
+        "static_max_age": 0,
+        "access_log_format": "combined",
+        "error_log_format": "text",
+    }.get(action.dest)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -227,7 +237,7 @@ def _leaves(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, A
 def show(values: Mapping[str, Any], sources: Mapping[str, str]) -> str:
     """The options as a syncless.toml, each with its source."""
     lines, tables = [], []
-    names = {"limit": "limits", "sni": "certificates", "areas": "patch", "hook": "hooks"}
+    names = {**TABLES, "static": "static"}
     for dest, value in values.items():
         name, source = names.get(dest, dest), sources.get(dest, "default")
         if dest in names:

@@ -126,6 +126,8 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
         "error_log": options.error_log,
         "error_log_format": options.error_log_format,
         "limits": Limits(**dict(options.limit)),
+        "static": dict(options.static),
+        "static_max_age": options.static_max_age,
         "defer_accept": not options.no_defer_accept,
         "reuse_port": options.reuse_port,
     }

@@ -27,6 +27,7 @@ from syncless.http.program.hooks import Hook
 from syncless.http.program.running import run
 from syncless.http.serverlogs import Logs
 from syncless.http.sockets import Opened, SocketOptions, Sockets, owner_ids
+from syncless.http.static.mounts import Paths, StaticFiles
 from syncless.http.trust import DEFAULT_FIELDS, Forwarding, Trust
 from syncless.tools.otherhubs import watch_hubs
 
@@ -78,6 +79,8 @@ class Server:
         ipv6_only: bool = False,
         defer_accept: bool = True,
         reuse_port: bool = False,
+        static: Paths | None = None,
+        static_max_age: float = 0,
         multiprocess: bool = False,
         **overrides: float,
     ):
@@ -95,6 +98,7 @@ class Server:
                 "TLS is asked for, but there is no certificate: give certfile, certificates or ssl_context"
             )
         self.plain_http = plain_http
+        self.static = StaticFiles(static, static_max_age) if static else None
         self.multiprocess = multiprocess
         peers = [trusted] if isinstance(trusted, str) else list(trusted)
         self.trusted = Trust(peers) if peers else None

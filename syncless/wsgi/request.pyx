@@ -19,6 +19,7 @@ from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
 from syncless.wsgi.input cimport Input
 
+from syncless.http.filepart import FilePart
 from syncless.http.notices import visible
 from syncless.wsgi.filewrapper import FileWrapper
 
@@ -144,7 +145,7 @@ cdef class Request(Exchange):
                 return 0
             if result is None:
                 raise TypeError("the application returned None; PEP 3333 wants an iterable of bytes")
-            if type(result) is FileWrapper and self.send_wrapped_file(result):
+            if (type(result) is FileWrapper or type(result) is FilePart) and self.send_wrapped_file(result):
                 return self.response.end(self.peer)
             for part in result:
                 self.put(part, False)

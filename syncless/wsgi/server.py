@@ -17,6 +17,7 @@ from syncless.wsgi.application import WSGIApplication
 from syncless.wsgi.client import client_gone
 from syncless.wsgi.filewrapper import FileWrapper
 from syncless.wsgi.requesthooks import Hooked
+from syncless.wsgi.static import BesideFiles
 from syncless.wsgi.websocket import websocket_maker
 
 
@@ -37,8 +38,9 @@ class Server(server.Server):
         return Hooked(application, before, after)
 
     def application_at(self, address: Any) -> Application:
+        call = self.application if self.static is None else BesideFiles(self.application, self.static)
         return WSGIApplication(
-            self.application,
+            call,
             self._template(address),
             self.limits.remembered,
             forward=self.forwarding,
@@ -101,6 +103,8 @@ def serve(
     ``trusted``: proxies, as addresses, networks, "unix" or "*"; ``trusted_fields``: what they may say of
     their clients (see `Forwarding`);
     ``proxy_protocol``: their connections begin with a PROXY header.
+    ``static``: directories of files by the prefix of their path, {"/assets": "build/assets"};
+    ``static_max_age``: seconds for which caches need not ask for such a file again (0).
     ``access_log``: True for stdout, a path, or a text stream; none by default. ``access_log_format``:
     "combined", "common", "json", a string with Apache's atoms, or a mapping of JSON keys to atoms.
     ``error_log``: a path or a text stream, stderr by default; ``error_log_format``: "text" or "json".

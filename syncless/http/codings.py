@@ -1,0 +1,48 @@
+"""Content codings: which ones a client accepts (RFC 9110, 12.5.3), and which media types gain by them."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+CODINGS = ("br", "zstd", "gzip")
+"""Those that we know, the smallest result first: the order where a client has no preference."""
+_ITEM = re.compile(r"[ \t]*([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]*(?:;[ \t]*[qQ]=([01](?:\.[0-9]{0,3})?)[ \t]*)?")
+_GAIN = frozenset(
+    "application/ecmascript application/graphql application/javascript application/json application/ndjson "
+    "application/postscript application/rtf application/sql application/toml application/vnd.ms-fontobject "
+    "application/wasm application/x-javascript application/x-ndjson application/x-tar application/xml "
+    "application/yaml font/otf font/ttf image/bmp image/vnd.microsoft.icon image/x-icon".split()
+)
+
+
+@lru_cache(256)
+def accepted(field: str) -> tuple[str, ...]:
+    """The codings of CODINGS that an Accept-Encoding field allows and prefers to none at all, the best
+    first."""
+    given: dict[str, float] = {}
+    for item in field.split(","):
+        found = _ITEM.fullmatch(item)
+        if found:
+            given[found[1].lower()] = float(found[2] or 1)
+    if "x-gzip" in given:
+        given.setdefault("gzip", given["x-gzip"])
+    plain, others = given.get("identity", 0.0), given.get("*", 0.0)
+    weights = [(given.get(name, others), name) for name in CODINGS]
+    wanted = [(weight, name) for weight, name in weights if weight > 0 and weight >= plain]
+    return tuple(name for weight, name in sorted(wanted, key=lambda pair: -pair[0]))
+
+
+@lru_cache(256)
+def gains(media_type: str) -> bool:
+    """Whether bodies of this type become smaller: text and its kin; not what is compressed in itself."""
+    kind = media_type.partition(";")[0].strip().lower()
+    return kind.startswith("text/") or kind.endswith(("+json", "+xml")) or kind in _GAIN
+
+
+def vary(value: str | None) -> str:
+    """A Vary field that names Accept-Encoding besides what it had."""
+    if value is None or not value.strip():
+        return "Accept-Encoding"
+    names = [name.strip().lower() for name in value.split(",")]
+    return value if "*" in names or "accept-encoding" in names else f"{value}, Accept-Encoding"

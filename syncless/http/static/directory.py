@@ -1,0 +1,71 @@
+"""A directory whose files are served: from the path of a request to an open file, and to nothing else."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+
+from syncless._core.calls.beneath import OpenFile, open_beneath, open_directory
+from syncless._core.calls.files import FileFunction
+
+_open = FileFunction(open_beneath)
+_open_directory = FileFunction(open_directory)
+_stat = FileFunction(os.stat)
+
+ABSENT = {
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.ELOOP,
+    errno.EXDEV,
+    errno.ENAMETOOLONG,
+    errno.ENXIO,
+    errno.EINVAL,
+}
+"""Errors that say no more than that there is no such file for a client."""
+LOOK_AGAIN = 1.0
+"""Seconds after which it is looked whether the directory is still the one at its path."""
+
+
+class Directory:
+    """Directory(path): relative to the working directory of this moment. ValueError if there is none."""
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = os.path.abspath(path)
+        if not os.path.isdir(self.path):
+            raise ValueError(f"{self.path} is no directory; static files come from one")
+        self._root: OpenFile | None = None
+        self._identity: tuple[int, int] | None = None
+        self._looked = 0.0
+
+    def open(self, name: bytes) -> OpenFile | None:
+        """The file or directory of that name, which is relative and has no empty part; None if there is none
+        that may be served. OSError for anything else, such as too many open files."""
+        try:
+            file: OpenFile = _open(name, dir_fd=self._current().fd)
+        except OSError as error:
+            if error.errno in ABSENT:
+                return None
+            raise
+        if stat.S_ISREG(file.mode) or stat.S_ISDIR(file.mode):
+            return file
+        file.close()  # a FIFO, a device, a socket
+        return None
+
+    def _current(self) -> OpenFile:
+        """The directory itself. It may be replaced while we serve, by a link to a new release."""
+        now = time.monotonic()
+        if self._root is None or now - self._looked > LOOK_AGAIN:
+            about = _stat(self.path)
+            identity = about.st_dev, about.st_ino
+            if self._root is None or identity != self._identity:
+                self._root = _open_directory(os.fsencode(self.path))
+            self._identity, self._looked = identity, now
+        return self._root
+
+
+def is_safe(name: str) -> bool:
+    """Whether a path below a prefix may name a file: it has no empty or dotted part (`..`, `.git`), no NUL
+    and no backslash. The last part may be empty: a directory."""
+    return not ("/." in name or "//" in name or "\0" in name or "\\" in name or name.startswith((".", "/")))

@@ -1,0 +1,127 @@
+"""Files that must lie beneath a directory: whatever the path and the links in it say, no other is opened."""
+
+import errno
+import os
+import stat
+import threading
+
+import pytest
+
+from syncless._core.calls.beneath import OpenFile, open_beneath, open_directory, walk_parts
+
+
+@pytest.fixture(params=["kernel", "parts"])
+def how(request):
+    was = walk_parts(request.param == "parts")
+    yield request.param
+    walk_parts(was)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A directory with files and links, and a secret beside it."""
+    (tmp_path / "secret").write_text("secret")
+    root = tmp_path / "root"
+    (root / "a" / "b").mkdir(parents=True)
+    (root / "a" / "b" / "file").write_text("inside")
+    for name, target in {
+        "up": "../secret",
+        "absolute": str(tmp_path / "secret"),
+        "folder": "..",
+        "process": "/proc/self/root",
+        "a/within": "b/file",
+    }.items():
+        (root / name).symlink_to(target)
+    return root
+
+
+def opened(root, path):
+    directory = open_directory(os.fsencode(root))
+    file = open_beneath(os.fsencode(path), dir_fd=directory.fd)
+    data = os.read(file.fd, 100).decode()
+    assert (
+        len(data) == file.size and stat.S_ISREG(file.mode) and file.modified == os.fstat(file.fd).st_mtime_ns
+    )
+    file.close()
+    return data
+
+
+def test_file_beneath_is_opened(how, tree):
+    assert opened(tree, "a/b/file") == "inside"
+
+
+@pytest.mark.parametrize(
+    "path",
+    "up absolute folder/secret process/etc/passwd ../secret a/../../secret /etc/passwd a/b/../../../secret "
+    "missing a/b/file/more a//b/../../../secret".split(),
+)
+def test_nothing_outside_is_opened(how, tree, path):
+    with pytest.raises(OSError):
+        opened(tree, path)
+
+
+def test_link_that_stays_inside_is_followed_where_the_kernel_watches(how, tree):
+    if how == "kernel":
+        assert opened(tree, "a/within") == "inside"
+    else:
+        with pytest.raises(OSError) as caught:
+            opened(tree, "a/within")
+        assert caught.value.errno == errno.ELOOP
+
+
+def test_path_with_a_nul_or_a_long_name_is_an_error(how, tree):
+    with pytest.raises(ValueError):
+        opened(tree, b"a\0b")
+    with pytest.raises(OSError) as caught:
+        opened(tree, "x" * 5000)
+    assert caught.value.errno == errno.ENAMETOOLONG
+
+
+def test_fifo_is_opened_without_its_other_end(how, tree):
+    os.mkfifo(tree / "fifo")
+    directory = open_directory(os.fsencode(tree))
+    assert stat.S_ISFIFO(open_beneath(b"fifo", dir_fd=directory.fd).mode)
+
+
+def test_descriptor_is_closed_with_its_object(how, tree):
+    directory = open_directory(os.fsencode(tree))
+    fds = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        file = open_beneath(b"a/b/file", dir_fd=directory.fd)
+        del file
+    file = open_beneath(b"a/b/file", dir_fd=directory.fd)
+    file.close()
+    file.close()
+    assert file.fd == -1 and len(os.listdir("/proc/self/fd")) == fds
+    with pytest.raises(OSError):
+        open_beneath(b"a/missing", dir_fd=directory.fd)
+    assert len(os.listdir("/proc/self/fd")) == fds and OpenFile().fd == -1
+
+
+def test_link_put_into_the_path_at_any_moment_leads_nowhere(how, tree, tmp_path):
+    """Another thread exchanges a directory and a link to the outside for as long as paths are opened."""
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "file").write_text("secret")
+    (tree / "link").symlink_to(tmp_path / "b")
+    over = threading.Event()
+
+    def exchange():
+        while not over.is_set():
+            os.rename(tree / "a" / "b", tree / "aside")
+            os.rename(tree / "link", tree / "a" / "b")
+            os.rename(tree / "a" / "b", tree / "link")
+            os.rename(tree / "aside", tree / "a" / "b")
+
+    thread = threading.Thread(target=exchange)
+    thread.start()
+    try:
+        seen = set()
+        for _ in range(3000):
+            try:
+                seen.add(opened(tree, "a/b/file"))
+            except OSError:
+                pass
+    finally:
+        over.set()
+        thread.join()
+    assert seen <= {"inside"}
