@@ -105,7 +105,9 @@ class Server:
         if proxy_protocol and self.trusted is None:
             raise ValueError("proxy_protocol needs `trusted`, the addresses of the proxies that speak it")
         self.proxy_protocol = proxy_protocol
-        self.forwarding = Forwarding(self.trusted, trusted_fields) if self.trusted else None
+        self.forwarding: Callable[[dict[str, Any]], None] | None = (
+            Forwarding(self.trusted, trusted_fields) if self.trusted else None
+        )
         if unix_owner is not None:
             owner_ids(unix_owner)  # a wrong name is told now
         options = SocketOptions(

@@ -73,7 +73,7 @@ class _RequestFile(io.RawIOBase):
     """What a handler reads: the head, written anew from the environ, then the body."""
 
     def __init__(self, environ: dict[str, Any]):
-        lines = [f"{environ['REQUEST_METHOD']} {_target(environ)} {environ['SERVER_PROTOCOL']}"]
+        lines = [f"{environ['REQUEST_METHOD']} {request_target(environ)} {environ['SERVER_PROTOCOL']}"]
         for key, value in environ.items():
             if key.startswith("HTTP_") or key in ("CONTENT_TYPE", "CONTENT_LENGTH"):
                 lines.append(f"{key.removeprefix('HTTP_').replace('_', '-').title()}: {value}")
@@ -90,7 +90,8 @@ class _RequestFile(io.RawIOBase):
         return self._head.read(size) or self._body.read(size)
 
 
-def _target(environ: dict[str, Any]) -> str:
+def request_target(environ: dict[str, Any]) -> str:
+    """The path and the query of a request line, written anew."""
     path = quote(environ["PATH_INFO"].encode("latin-1"), safe="/:@!$&'()*+,;=~-._")
     return f"{path}?{environ['QUERY_STRING']}" if environ["QUERY_STRING"] else path
 

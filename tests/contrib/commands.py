@@ -1,0 +1,53 @@
+"""Programs of other products, in a process of their own, with all that they say in a file."""
+
+import os
+import re
+import signal
+import subprocess
+
+from tests.waiting import eventually
+
+
+class Command:
+    """Runs in a folder from its start to its end(); `said()` is what it has written so far."""
+
+    def __init__(self, folder, arguments, variables=None):
+        self.folder = folder
+        self._output = open(folder / "output", "ab")  # noqa: SIM115  (closed by end())
+        self.process = subprocess.Popen(
+            list(map(str, arguments)),
+            cwd=folder,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **(variables or {})},
+            start_new_session=True,  # so that its children end with it, whatever happens
+        )
+
+    def said(self):
+        return (self.folder / "output").read_text(errors="replace")
+
+    def says(self, pattern, times=1):
+        """The first match of the pattern, once it has been said so often."""
+        found = []
+
+        def look():
+            found[:] = re.finditer(pattern, self.said())
+            return len(found) >= times or self.process.poll() is not None
+
+        eventually(look, 30)
+        assert len(found) >= times, f"{pattern!r} is not in\n{self.said()}"
+        return found[0]
+
+    def end(self, number=signal.SIGTERM):
+        """Its exit status."""
+        try:
+            if self.process.poll() is None:
+                self.process.send_signal(number)
+            return self.process.wait(20)
+        finally:
+            try:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            self.process.wait()
+            self._output.close()
