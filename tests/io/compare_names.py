@@ -173,7 +173,9 @@ def failures():
     quick = [call for call in FAILURES if "drop" not in call[1][0]]
     different = []
     for batch in [slow, *(quick[at : at + 20] for at in range(0, len(quick), 20))]:
-        theirs, ours = together(socket, batch, in_thread), together(dns, batch, syncless.spawn)
+        compared = syncless.spawn(together, dns, batch, syncless.spawn)
+        theirs = syncless.run_in_thread(together, socket, batch, in_thread)
+        ours = compared.result()
         different += [
             [name, repr(args), theirs[name, args], ours[name, args]]
             for name, args in batch

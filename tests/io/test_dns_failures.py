@@ -19,6 +19,8 @@ from tests.io.lookups import STREAM, addresses, compared_with_the_c_library, fai
 from tests.io.nameserver import NameServer
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.virtual_time
+
 
 @pytest.mark.parametrize("kind", ["drop", "servfail", "refused", "notimp", "formerr", "lame"])
 def test_one_family_without_an_answer_leaves_the_other(server, kind):
@@ -45,6 +47,7 @@ def test_refused_question_goes_to_the_next_server_only_if_nothing_was_answered(s
     assert fails("odd-refused-servfail.example", standard.EAI_AGAIN) and len(server.asked) == 6
 
 
+@pytest.mark.slow
 def test_failures_are_told_as_by_the_c_library(tmp_path):
     """372 calls; the one difference is that we give the IPv6 address where the question for IPv4 is
     dropped."""
@@ -148,6 +151,7 @@ def descriptors(left):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.virtual_time(False)  # the virtual clock needs descriptors, too
 def test_lookups_share_ports_when_descriptors_run_out(server, files):
     files.write(resolv="nameserver 127.0.0.1\noptions timeout:30\n")
     assert addresses("one.example") == ["192.0.2.1"]
@@ -161,6 +165,7 @@ def test_lookups_share_ports_when_descriptors_run_out(server, files):
     assert ports._open == []
 
 
+@pytest.mark.virtual_time(False)  # the virtual clock needs descriptors, too
 def test_running_out_of_descriptors_is_that_error(server, files):
     assert addresses("one.example") == ["192.0.2.1"]
     with descriptors(0):
@@ -282,7 +287,6 @@ def test_message_numbers_are_unique_within_a_port(server, monkeypatch):
     assert addresses("both.example") == ["192.0.2.2", "2001:db8::2"] and len(server.asked) == 2
 
 
-@pytest.mark.virtual_time
 def test_tcp_exchange_has_the_time_of_one_attempt(server, files):
     """A server that sends an octet now and then holds nobody for ever."""
     files.write(resolv="nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
