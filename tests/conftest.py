@@ -42,6 +42,12 @@ def pytest_configure(config):
     timing.perf_counter = virtualtime.real_seconds  # of tests on the virtual clock it says what they cost
 
 
+def pytest_collection_finish():
+    """Each test ends with a look for garbage: not among what was there before the first of them."""
+    gc.collect()
+    gc.freeze()
+
+
 def too_long(number, frame):
     """Raises in the main tasklet; ends the process if that never has its turn."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
