@@ -159,7 +159,7 @@ blob = bytes(range(256)) * 20000
 def talk(sock):
     with server_context.wrap_socket(sock, server_side=True) as tls:
         size = int(tls.recv(100))
-        got = b""
+        got = bytearray()
         while len(got) < size:
             got += tls.recv(65536)
         time.sleep(0.1)
@@ -174,7 +174,7 @@ def visit(port, results):
         tls.sendall(b"%d" % len(blob))
         time.sleep(0.01)
         tls.sendall(blob)
-        got = b""
+        got = bytearray()
         while len(got) < len(blob):
             got += tls.recv(65536)
         results.append(got == blob)

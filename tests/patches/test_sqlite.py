@@ -169,11 +169,11 @@ def test_short_statements_in_memory_are_made_directly():
         counts = [threads_of(connection, sql, args) for _ in range(60)]
         assert counts[0] == 1 and counts[-1] == 0, counts
     long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) SELECT max(i) FROM n"
-    for _ in range(10): assert threads_of(connection, long, (1_000_000,)) == 1
+    for _ in range(10): assert threads_of(connection, long, (100_000,)) == 1
     many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000) SELECT i FROM n"
     for _ in range(10): assert threads_of(connection, many) > 0
     while threads_of(connection, long, (1,)): pass
-    threads_of(connection, long, (1_000_000,))      # suddenly takes long
+    threads_of(connection, long, (100_000,))      # suddenly takes long
     assert threads_of(connection, long, (1,)) == 1
     other = sqlite3.connect("file::memory:?cache=shared", uri=True)
     for _ in range(10): assert threads_of(other, "SELECT 5") == 1
