@@ -1,5 +1,6 @@
 """Every test ends at the counts of what the engine owns with which it began, and inside a time limit."""
 
+import compileall
 import faulthandler
 import gc
 import os
@@ -40,6 +41,11 @@ def pytest_configure(config):
         config.pluginmanager.getplugin("capturemanager").stop_global_capturing()
     virtualtime.preload()
     timing.perf_counter = virtualtime.real_seconds  # of tests on the virtual clock it says what they cost
+
+
+def pytest_sessionstart():
+    """Hundreds of tests start an interpreter, where bytecode may not be written."""
+    compileall.compile_dir(syncless.__path__[0], quiet=2)
 
 
 def pytest_collection_finish():
