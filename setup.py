@@ -32,11 +32,17 @@ NATIVE = {
     "syncless._core.invariants": [],  # what holds between any two steps
     "syncless._core.ending": [],  # what becomes of tasklets when their thread ends
     "syncless._core.trimming": [],  # memory is given back
-    "syncless._core.loop": [],  # descriptors, time, signals
+    "syncless._core.fdtable": [],  # which tasklets wait for which descriptor
+    "syncless._core.loop": [],  # events, time, signals
+    "syncless._core.threadloop": [],  # which loop a thread has
+    "syncless._core.waits": [],  # for descriptors, and in queues
+    "syncless._core.current": [],  # what a running tasklet does
+    "syncless._core.forking": [],  # what a fork leaves in the child
     "syncless._core.cputime": [],  # how long each tasklet ran
     "syncless._core.cpython.counting": [],  # being called before each bytecode
     "syncless._core.bytecodes": [],  # how many a turn may have
-    "syncless._core.tasklet": [],  # what users spawn
+    "syncless._core.tasklet": [],  # the life of a tasklet
+    "syncless._core.spawning": [],  # how tasklets come to be
     "syncless._core.timeout": [],  # Timeout, deadline
     "syncless._core.local": [],  # values of a tasklet's own
     "syncless._core.wait.sync": [],  # Event, Lock, Semaphore
@@ -65,6 +71,7 @@ NATIVE = {
     "syncless.patches.native.threadends": [],  # what joins an OS thread is woken by its end
     "syncless._core.wait.deadlocks": [],  # who waits for whom
     "syncless.stackless._thread": [],  # a Stackless program's run queue
+    "syncless.stackless._bomb": [],  # exceptions of a Stackless program
     "syncless.stackless._tracing": [],  # trace and profile functions of a tasklet's own
     "syncless.stackless._tasklet": [],
     "syncless.stackless._channel": [],

@@ -14,8 +14,9 @@ from typing import TextIO
 
 from syncless._core.bytecodes import TurnLimit
 from syncless._core.cputime import CpuTime
-from syncless._core.loop import Loop, current_loop
+from syncless._core.loop import Loop
 from syncless._core.tasklet import Tasklet
+from syncless._core.threadloop import current_loop
 from syncless._core.wait.deadlocks import Waits, may_be_circles
 
 logger = logging.getLogger("syncless.debug")

@@ -81,7 +81,8 @@ def test_the_calls_that_take_a_timeout_are_named():
     package = ROOT / "syncless"
     engine = [
         "tasklet.pyi",
-        "loop.pyi",
+        "current.pyi",
+        "waits.pyi",
         "wait/sync.pyi",
         "wait/queues.pyi",
         "wait/channels.pyi",

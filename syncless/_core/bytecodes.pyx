@@ -10,8 +10,9 @@ from libc.stdint cimport int64_t
 from syncless._core.cpython.counting cimport (
     FLAG_PER_GREENLET, begin_counting, end_counting, follow_trace, prepare_stack,
 )
-from syncless._core.loop cimport Loop, get_loop, peek_loop
+from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport RUNNING, BaseTasklet
+from syncless._core.threadloop cimport get_loop, peek_loop
 
 cdef int64_t NEVER_AGAIN = 1 << 62          # in this turn
 

@@ -11,6 +11,7 @@ from syncless._core.linked cimport Node
 from syncless._core.scheduler cimport DONE, NEW, READY, BaseTasklet, Meeting, Scheduler, next_pending
 
 from syncless._core.exits import TaskletExit
+from syncless._core.uncaught import tell_uncaught
 
 cdef enum:
     LAST_TURNS = 64         # that tasklets get to end in
@@ -58,7 +59,7 @@ cdef int lost(Scheduler loop, BaseException error) except -1:
     """As at the end of a threading.Thread, nobody is told of SystemExit; nor of a Timeout that was not
     cancelled."""
     if isinstance(error, (Exception, KeyboardInterrupt)):
-        loop.tell_error("a thread that ends", error)
+        tell_uncaught("a thread that ends", error)
     return 0
 
 

@@ -4,9 +4,9 @@ import weakref
 
 from cpython.object cimport PyObject
 
-from syncless._core.loop cimport get_loop
 from syncless._core.scheduler cimport BaseTasklet
 from syncless._core.tasklet cimport Tasklet
+from syncless._core.threadloop cimport get_loop
 
 cdef extern from "Python.h":
     object _PyObject_GenericGetAttrWithDict(object self, object name, PyObject* values, int suppress)

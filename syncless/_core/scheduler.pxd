@@ -5,10 +5,10 @@ from libc.stdint cimport int64_t, uint64_t
 
 from syncless._core.carriers cimport Carriers
 from syncless._core.cpython.greenlet cimport PyGreenlet
+from syncless._core.cpython.threadlocal cimport Locals
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.observers cimport Observers
 from syncless._core.readyqueue cimport ReadyQueue
-from syncless._core.cpython.threadlocal cimport Locals
 from syncless._core.thrown cimport Thrown
 from syncless._core.timers cimport Timer, TimerHeap
 
@@ -41,7 +41,7 @@ cdef class BaseTasklet(Runnable):
     cdef object value               # handed over by wake()
     # what it raises at its next waits: None, an exception or Thrown, or a list of several in order
     cdef object pending
-    cdef bint shielded              # it raises nothing of that for now, see uninterrupted() in tasklet.pyx
+    cdef bint shielded              # it raises nothing of that for now, see uninterrupted() in current.pyx
     cdef object waiting_on          # the object that it waits for, if there is one
     cdef const char* why            # what it waits for, in words; NULL while it does not wait
     cdef int64_t since              # when it began to wait, ns
@@ -160,7 +160,6 @@ cdef class Scheduler(ReadyQueue):
     cdef void adopt(self, BaseTasklet tasklet) noexcept
     cdef void release(self, BaseTasklet tasklet) noexcept
     cdef int report(self, object where, BaseException error) except -1
-    cdef int tell_error(self, object where, BaseException error) except -1
     # for Loop, which defines the first two
     cdef int deliver(self) except -1
     cdef int poll(self) except -1
@@ -177,12 +176,7 @@ cdef class Scheduler(ReadyQueue):
 
 cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1
 
-# Doors to a wait; each leads through park(). Take the first that fits:
-#   Loop.wait_fd            a descriptor of ours: registered for good, until forget_fd()
-#   Loop.wait_foreign_fd    a descriptor of others: registered for this wait only
-#   wait_in (loop.pxd)      another tasklet, which finds the waiter in a WaitQueue
-#   Scheduler.park          anything else: a time, wake(), several queues at once
-#   unchecked_park          for these functions themselves: park() where something is to be undone
+# Doors to a wait: see waits.pxd.
 #
 # The unchecked ones are for callers that undo something and must have no try block, see scheduler.pyx. In C a
 # function that is declared `except -1` and one that is `noexcept` are the same: either sets an exception and

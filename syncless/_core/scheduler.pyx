@@ -29,26 +29,23 @@ Threads: each has its own Loop. The GIL guards the ready queue, so another threa
 wake(), which also wakes the poller if that loop is asleep.
 """
 
-import sys
-import traceback
-
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_XDECREF
 from libc.stdint cimport int64_t, uint64_t
 
 from syncless._core.carriers cimport Carriers, failed
 from syncless._core.clock cimport NEVER, monotonic_ns
+from syncless._core.cpython.compat cimport Py_IsFinalizing
 from syncless._core.cpython.greenlet cimport (
     PyGreenlet, PyGreenlet_GetCurrent, PyGreenlet_Import, PyGreenlet_Switch, Step,
 )
+from syncless._core.cpython.threadlocal cimport drop_locals, exchange_locals
 from syncless._core.linked cimport Node, append, remove
 from syncless._core.readyqueue cimport ReadyQueue
-from syncless._core.cpython.compat cimport Py_IsFinalizing
-from syncless._core.cpython.threadlocal cimport drop_locals, exchange_locals
 from syncless._core.timers cimport TimerHeap, timer_init
 
-from syncless._core import outlet
 from syncless._core.exits import TaskletExit
+from syncless._core.uncaught import tell_uncaught
 
 from syncless._core.cpython import chunkcache
 
@@ -63,9 +60,6 @@ PyGreenlet_Import()
 chunkcache.install()
 
 from greenlet import GreenletExit  # noqa: E402  (PyGreenlet_Import() reports a missing greenlet more clearly)
-
-
-error_handler = None  # called with (where, exception) for one that nobody caught; None: print to stderr
 
 cdef class Runnable:
     cdef int turn(self, Scheduler loop) except -1:
@@ -322,19 +316,7 @@ cdef class Scheduler(ReadyQueue):
         tasklet instead."""
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             return self.throw(self.main, error)
-        return self.tell_error(where, error)
-
-    cdef int tell_error(self, object where, BaseException error) except -1:
-        try:
-            if error_handler is not None:
-                error_handler(where, error)
-            elif sys.stderr is not None:
-                stream = outlet.standard("stderr")
-                stream.write(f"Exception in {where if isinstance(where, str) else repr(where)}:\n"
-                             + "".join(traceback.format_exception(error)))
-                stream.flush()
-        except BaseException:
-            pass        # stderr is gone or full: there is nobody left to tell
+        tell_uncaught(where, error)
         return 0
 
 
@@ -398,11 +380,3 @@ cdef int step_failed(Scheduler self) except -1:
 
 cdef PassTurn unchecked_pass_turn = <PassTurn> pass_turn
 cdef Park unchecked_park = <Park> Scheduler.park
-
-
-def set_error_handler(handler):
-    """`handler(where, exception)` is told of each exception that ended a tasklet; None prints it to stderr.
-    Returns the last one."""
-    global error_handler
-    previous, error_handler = error_handler, handler
-    return previous

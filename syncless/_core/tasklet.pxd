@@ -1,6 +1,5 @@
 from cpython.object cimport PyObject
 
-from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport BaseTasklet, Scheduler
 from syncless._core.wait.waitqueue cimport WaitQueue
 
@@ -40,7 +39,4 @@ cdef inline int begin_anew(Tasklet one) except -1:
     return 0
 
 
-cdef int become_main(Loop loop, Tasklet main) except -1
-cdef void end_process(BaseException exception) noexcept
 cdef int refuse_spawn() except -1
-cpdef object next_thrown()

@@ -1,10 +1,9 @@
 """Tasklet: a function that runs beside others in one thread and gives way whenever it waits. Built on
 loop.pyx.
 
-Also what stands closest to it: spawn, sleep, current. Next to read: timeout.pyx.
+How one is made is told in spawning.pyx; what a running one can do, in current.pyx. Next to read: timeout.pyx.
 """
 
-import os
 import sys
 
 from cpython.contextvars cimport PyContext_CopyCurrent, PyContext_Enter, PyContext_Exit
@@ -15,15 +14,15 @@ from libc.stdint cimport int64_t
 
 from syncless._core.callbacks cimport drop_callback, with_callback
 from syncless._core.clock cimport deadline_after, monotonic_ns
-from syncless._core.loop cimport Loop, get_loop, loop_of, may_park, peek_loop, wait_in
-from syncless._core.scheduler cimport (
-    DONE, NEW, RUNNING, WOKEN, BaseTasklet, Scheduler, next_pending, take_back,
-)
-from syncless._core.wait.waitqueue cimport wake_all
 from syncless._core.cpython.compat cimport raised
 from syncless._core.cpython.threadlocal cimport end_locals, start_locals
+from syncless._core.forking cimport end_process
+from syncless._core.loop cimport Loop
+from syncless._core.scheduler cimport DONE, NEW, RUNNING, BaseTasklet, Scheduler, next_pending, take_back
+from syncless._core.threadloop cimport get_loop
+from syncless._core.wait.waitqueue cimport wake_all
+from syncless._core.waits cimport wait_in
 
-from syncless._core cimport hooks
 from syncless._core.exits import TaskletExit, TaskletKilled
 
 cdef extern from "Python.h":
@@ -356,149 +355,5 @@ cdef PyObject* raise_first(BaseTasklet tasklet) noexcept:
     return NULL
 
 
-cdef int become_main(Loop loop, Tasklet main) except -1:
-    """It stands for the code of the loop's thread that was not spawned, and is running whenever no other
-    tasklet is. If another has done that before, which must be running, it goes on with what belongs to
-    that."""
-    cdef Tasklet before = loop.main
-    main.is_main = True
-    main.state = RUNNING
-    main._name = "main"
-    if before is not None:
-        main.pending, before.pending = before.pending, None
-        main.serial = before.serial
-        main.switches = before.switches
-        main.cpu = before.cpu
-        main.locals = before.locals
-        main.switch_hook = before.switch_hook
-        main.callbacks = before.callbacks
-        loop.release(before)
-    loop.main = main
-    loop.adopt(main)
-    loop.current = main                 # not before: it would be its own parent
-    return 0
-
-
-def _new_main(Loop loop):
-    become_main(loop, <Tasklet> hooks.main_type.__new__(hooks.main_type))
-
-
-cdef void end_process(BaseException exception) noexcept:
-    """The tasklet that forked has ended in the child, where nothing else exists: so does the process."""
-    code = 0
-    if isinstance(exception, SystemExit):
-        code = exception.code if isinstance(exception.code, int) else 0 if exception.code is None else 1
-    elif exception is not None:
-        code = 1
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except Exception:
-            pass
-    os._exit(code)
-
-
 cdef int refuse_spawn() except -1:
     raise RuntimeError("the thread of this loop has ended: nothing can be spawned in it any more")
-
-
-hooks.main_type = hooks.new_tasklet = Tasklet
-hooks.new_main = _new_main
-
-
-def spawn(function, *args, **kwargs) -> Tasklet:
-    """Runs function(*args, **kwargs) in a new tasklet of this thread, with a copy of the present context
-    (contextvars).
-
-    It starts when the present tasklet waits or ends.
-    """
-    return hooks.new_tasklet(function, *args, **kwargs)
-
-
-def spawn_in(where, function, *args, **kwargs) -> Tasklet:
-    """spawn() in another thread: its loop, as its current_loop() gave it, a threading.Thread, or a thread's
-    number.
-
-    RuntimeError if the loop's thread has ended, LookupError if the thread has ended or has not used syncless
-    yet.
-    """
-    cdef Loop loop = loop_of(where)
-    cdef Tasklet made = Tasklet.__new__(Tasklet)
-    if loop.ending or loop.closed:
-        refuse_spawn()
-    if not callable(function):
-        raise TypeError(f"a tasklet needs a function to run, not {type(function).__name__}")
-    made.function = function
-    made.args = args
-    made.kwargs = kwargs or None
-    made.context = PyContext_CopyCurrent()
-    made._start_in(loop)
-    made.parent = get_loop().current.serial if get_loop().current is not None else 0
-    return made
-
-
-def current() -> Tasklet | None:
-    """The running tasklet; for code that was not spawned the main tasklet; None inside a callback of the
-    loop."""
-    return get_loop().current
-
-
-def tasklets() -> list:
-    """All live tasklets of this thread, oldest first."""
-    return get_loop().tasklets()
-
-
-def uninterrupted(function, *args):
-    """function(*args), whose waits raise nothing that is thrown at the current tasklet, which keeps it for
-    its next wait after that; but KeyboardInterrupt is raised. For what must be done whatever happens."""
-    cdef BaseTasklet me = peek_loop().current if may_park() else None
-    cdef bint before
-    if me is None:
-        return function(*args)
-    before, me.shielded = me.shielded, True
-    try:
-        return function(*args)
-    finally:
-        me.shielded = before
-
-
-cpdef object next_thrown():
-    """The first exception that was thrown at the current tasklet and is not raised yet, which the caller
-    raises; or None."""
-    cdef BaseTasklet me = peek_loop().current if may_park() else None
-    return None if me is None or me.pending is None or me.shielded else next_pending(me)
-
-
-def sleep(seconds=0) -> None:
-    """Lets others run for that many seconds (int or float); 0 lets those run that are ready."""
-    cdef Loop loop = get_loop()
-    cdef int64_t deadline
-    if seconds == 0:
-        loop.yield_()
-        return
-    if seconds < 0:
-        raise ValueError("sleep length must be non-negative")
-    deadline = deadline_after(seconds)
-    loop.park("sleep", None, deadline)
-
-
-cdef const char* IN_PARK = "wake()"
-
-
-def park(str why="wake()", timeout=None):
-    """Stops the current tasklet until wake(tasklet, value); returns (True, value), or (False, None) after
-    `timeout` seconds."""
-    cdef Loop loop = get_loop()
-    cdef BaseTasklet tasklet = loop.current
-    if loop.park(IN_PARK, why, deadline_after(timeout)) == WOKEN:
-        value, tasklet.value = tasklet.value, None
-        return True, value
-    return False, None
-
-
-def wake(BaseTasklet tasklet not None, value=None) -> bool:
-    """Lets a tasklet that stopped in park() go on with the value. From any thread. False if it does not wait
-    there."""
-    if tasklet.why != IN_PARK:
-        return False                    # what waits for a lock or a socket must not go on without it
-    return get_loop().wake(tasklet, value) == 1

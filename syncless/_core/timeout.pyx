@@ -5,9 +5,10 @@ from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, deadline_after
-from syncless._core.loop cimport Loop, get_loop
+from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport BaseTasklet, Scheduler, take_back
 from syncless._core.tasklet cimport Tasklet
+from syncless._core.threadloop cimport get_loop
 from syncless._core.thrown cimport Thrown
 from syncless._core.timers cimport Timer, timer_init
 

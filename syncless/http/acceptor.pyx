@@ -93,8 +93,8 @@ cdef int open_connection(Loop loop, Listener listener, int fd, str address, int 
         connection.trusted = listener.trusted(address)
         connection.expects_proxy_header = connection.trusted and listener.proxy_protocol
     Py_INCREF(connection)                       # given back by close()
-    loop.forget_fd(fd)
-    loop.entry(fd).watcher = <PyObject*> connection
+    loop.fds.forget(fd)
+    loop.fds.entry(fd).watcher = <PyObject*> connection
     listener.connections += 1
     listener.accepted += 1
     return connection.begin(loop) if connection.admit() else connection.close(loop, False)
@@ -110,7 +110,7 @@ cdef class Acceptor(Watcher):
         self.listener = listener
         self.fd = fd
         os.set_blocking(fd, False)
-        listener.loop.watch(fd, self)
+        listener.loop.fds.watch(fd, self)
         listener.acceptor = self
         serve_connections(listener)
 
@@ -141,7 +141,7 @@ cdef class Acceptor(Watcher):
                 if errno == EINVAL:
                     return 0                    # the master has shut the socket down: nobody comes any more
                 if errno == EAGAIN:
-                    loop.arm(self.fd, loop.entry(self.fd), READ)
+                    loop.fds.arm(self.fd, READ)
                 elif self.shortage(loop, errno):
                     continue
                 return 0
@@ -203,11 +203,9 @@ cdef class Acceptor(Watcher):
 
     cdef bint others_make_room(self, Loop loop) except -1:
         """The descriptors may be those of connections that other listening sockets have accepted."""
-        cdef int fd
-        for fd in range(loop.fd_capacity):
-            if loop.fds[fd].watcher != NULL and isinstance(<object> loop.fds[fd].watcher, Acceptor):
-                if (<Acceptor> loop.fds[fd].watcher).make_room(loop):
-                    return True
+        for watcher in loop.fds.watchers():
+            if isinstance(watcher, Acceptor) and (<Acceptor> watcher).make_room(loop):
+                return True
         return False
 
     def accept_rest(self) -> None:
@@ -226,7 +224,7 @@ cdef class Acceptor(Watcher):
         if not self.closed:
             self.closed = True
             self.listener.loop.timers.remove(&self.retry)
-            self.listener.loop.forget_fd(self.fd)
+            self.listener.loop.fds.forget(self.fd)
             self.listener.acceptor = None
 
 
@@ -235,11 +233,10 @@ def close_connections(Listener listener not None, bint all_of_them) -> int:
     closed or interrupted."""
     cdef Loop loop = listener.loop
     cdef Connection connection
-    cdef int fd, closed = 0
-    for fd in range(loop.fd_capacity):
-        if loop.fds[fd].watcher == NULL or not isinstance(<object> loop.fds[fd].watcher, Connection):
-            continue
-        connection = <Connection> loop.fds[fd].watcher
-        if connection.listener is listener and connection.stop(loop, all_of_them):
-            closed += 1
+    cdef int closed = 0
+    for watcher in loop.fds.watchers():
+        if isinstance(watcher, Connection):
+            connection = <Connection> watcher
+            if connection.listener is listener and connection.stop(loop, all_of_them):
+                closed += 1
     return closed

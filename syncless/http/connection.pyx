@@ -315,7 +315,7 @@ cdef class Connection(Watcher):
         return self.arm(loop, READ)
 
     cdef int arm(self, Loop loop, int bits) except -1:
-        return loop.arm(self.stream.fd, loop.entry(self.stream.fd), bits)
+        return loop.fds.arm(self.stream.fd, bits)
 
     cdef int flush(self, Loop loop) except -1:
         """Sends what is pending, as far as the client takes it; the rest when it is ready."""
@@ -324,7 +324,7 @@ cdef class Connection(Watcher):
         cdef bint late = stream.stalled
         cdef size_t before = stream.out_sent
         cdef int outcome
-        if stream.gone or (self.request is not None and loop.entry(stream.fd).writers.first != NULL):
+        if stream.gone or (self.request is not None and loop.fds.entry(stream.fd).writers.first != NULL):
             return 0                            # a tasklet that sends does so
         outcome = send_pending(stream, listener.buffers)
         if outcome == SENT_ALL:

@@ -17,8 +17,8 @@ import traceback
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from syncless._core.current import current, sleep
 from syncless._core.outlet import LAST_SECONDS, Outlet, is_plain, standard
-from syncless._core.tasklet import current, sleep
 from syncless.http.logfile import LogFile
 from syncless.http.notices import visible
 

@@ -15,9 +15,10 @@ from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t
 
 from syncless._core.cpython.compat cimport raised
+from syncless._core.forking cimport end_process
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Scheduler
-from syncless._core.tasklet cimport Tasklet, begin_anew, end_process
+from syncless._core.tasklet cimport Tasklet, begin_anew
 from syncless._core.timeout cimport Alarm
 from syncless.http.body cimport Body
 from syncless.http.listener cimport Listener

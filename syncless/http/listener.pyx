@@ -9,7 +9,7 @@ connection.pyx.
 import math
 from dataclasses import asdict
 
-from syncless._core.loop cimport get_loop
+from syncless._core.threadloop cimport get_loop
 from syncless.http.admission cimport Admission
 from syncless.http.buffers cimport Buffers
 from syncless.http.deadlines cimport (

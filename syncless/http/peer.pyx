@@ -31,11 +31,14 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from syncless._core.calls.filesystems cimport in_pool
-from syncless._core.loop cimport FdEntry, Loop, Watcher, get_loop
+from syncless._core.fdtable cimport FdEntry
+from syncless._core.loop cimport Loop, Watcher
 from syncless._core.poll.now cimport has_hung_up
 from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.scheduler cimport TIMED_OUT
+from syncless._core.threadloop cimport get_loop
 from syncless._core.wait.waitqueue cimport someone_waits, wake_all
+from syncless._core.waits cimport wait_fd, wait_foreign_fd
 from syncless.http.deadlines cimport WRITE_DEADLINE
 from syncless.http.listener cimport Listener
 from syncless.http.pace cimport may_wait, rested, sent_more, stalled, too_slow
@@ -70,7 +73,7 @@ cdef class Peer:
         if self.stream == NULL:
             return 0
         if self.stream.fd >= 0:
-            entry = &self.listener.loop.fds[self.stream.fd]
+            entry = &self.listener.loop.fds.entries[self.stream.fd]
             if entry.writers.first != NULL and someone_waits(&entry.writers):
                 self.stream.torn |= not self.upgraded       # in the middle of a response
                 wake_all(&entry.writers)
@@ -93,7 +96,7 @@ cdef class Peer:
         cdef Loop loop = self.listener.loop
         if self.is_gone():
             return 0
-        return loop.arm(self.stream.fd, loop.entry(self.stream.fd), READ)
+        return loop.fds.arm(self.stream.fd, READ)
 
     cdef Stream* open_stream(self) except NULL:
         if self.stream == NULL or self.stream.gone:
@@ -158,7 +161,7 @@ cdef class Peer:
             else self.listener.limits.body_seconds)
         if stream == NULL or stream.fd < 0:
             raise ClientGone("the connection is closed")
-        if someone_waits(&loop.entry(stream.fd).readers):
+        if someone_waits(&loop.fds.entry(stream.fd).readers):
             raise RuntimeError("another tasklet is reading this body already")
         if self.wait(READ, "request body", <int64_t> (limit * 1e9)) == TIMED_OUT:
             raise BodyTimeout(f"no byte of the request body came for {limit:g} s")
@@ -282,7 +285,7 @@ cdef class Peer:
         cdef Stream* stream = self.stream
         cdef Loop loop = get_loop()
         cdef int outcome
-        if someone_waits(&loop.entry(stream.fd).writers):
+        if someone_waits(&loop.fds.entry(stream.fd).writers):
             raise RuntimeError("another tasklet is sending on this connection already")
         stalled(listener, stream.fd)
         while True:         # a look at the client each time
@@ -302,8 +305,8 @@ cdef class Peer:
         cdef Loop loop = get_loop()
         cdef int outcome
         if loop is self.listener.loop:
-            return loop.wait_fd(self.stream.fd, bit, loop.now + ns, why, owner)
-        outcome = loop.wait_foreign_fd(self.stream.fd, bit, loop.now + ns)
+            return wait_fd(loop, self.stream.fd, bit, loop.now + ns, why, owner)
+        outcome = wait_foreign_fd(loop, self.stream.fd, bit, loop.now + ns)
         if self.stream != NULL and bit & READ:
             self.stream.readable = True         # this thread's loop was told of it, not the connection's
         return outcome
@@ -315,7 +318,7 @@ cdef class Peer:
         if stream == NULL:
             return 0
         if (stream.out.size > stream.out_sent and not stream.gone
-                and not someone_waits(&loop.fds[stream.fd].writers)):
+                and not someone_waits(&loop.fds.entries[stream.fd].writers)):
             transmit(stream, stream.out.data + stream.out_sent, stream.out.size - stream.out_sent, NULL, 0)
         stream.gone = stream.torn = True
         return 0

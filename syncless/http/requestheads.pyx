@@ -9,7 +9,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from libc.stdint cimport int64_t
 from libc.string cimport memcmp, memcpy, memset
 
-from syncless._core.loop cimport get_loop
+from syncless._core.threadloop cimport get_loop
 from syncless.http.scanner cimport HEAD_BEFORE_HEADERS, head, head_limits, scan_fields, scan_line
 
 cdef enum:

@@ -15,7 +15,7 @@ from socket import AF_UNIX, socket
 from types import TracebackType
 from typing import Any, NamedTuple, TextIO, TypeVar
 
-from syncless._core.tasklet import sleep
+from syncless._core.current import sleep
 from syncless._core.wait.sync import Event
 from syncless.http.acceptor import Acceptor, close_connections
 from syncless.http.addresses import Bind, parse_bind, show

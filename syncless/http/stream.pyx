@@ -286,7 +286,7 @@ cdef int close_stream(Stream* stream, Buffers buffers, Loop loop) except -1:
             layer.goodbye(stream.fd)
         layer.closed = True
     stream.gone = stream.ended = True
-    loop.forget_fd(stream.fd)
+    loop.fds.forget(stream.fd)
     if stream.torn:
         make_reset(stream.fd)
     close_fd(stream.fd)

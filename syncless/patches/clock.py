@@ -6,7 +6,7 @@ import math
 import time
 from typing import Any
 
-from syncless._core.tasklet import sleep as park_for
+from syncless._core.current import sleep as park_for
 from syncless.patches.registry import Patcher
 
 _sleep = time.sleep

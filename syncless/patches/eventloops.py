@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Any
 
-from syncless._core.tasklet import current
+from syncless._core.current import current
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
 from syncless.tools.otherhubs import watch_hubs

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from syncless._core.calls.files import FileFunction
-from syncless._core.tasklet import sleep
+from syncless._core.current import sleep
 from syncless.patches.registry import Patcher
 
 try:

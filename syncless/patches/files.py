@@ -27,8 +27,8 @@ from syncless._core.calls.files import (
     SlowFunction,
     is_file,
 )
-from syncless._core.loop import wait_readable, wait_writable
-from syncless._core.tasklet import sleep
+from syncless._core.current import sleep
+from syncless._core.waits import wait_readable, wait_writable
 from syncless.patches.imports import when_imported
 from syncless.patches.native import fileobjects
 from syncless.patches.registry import Patcher

@@ -14,8 +14,8 @@ import time
 from typing import Any
 
 from syncless._core.calls import descriptors
-from syncless._core.loop import current_loop
-from syncless._core.tasklet import current, sleep
+from syncless._core.current import current, sleep
+from syncless._core.threadloop import current_loop
 from syncless.patches.imports import when_imported
 from syncless.patches.native.locks import get_ident
 from syncless.patches.registry import Patcher, instances_of

@@ -28,8 +28,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from syncless._core.loop import current_loop
-from syncless._core.tasklet import Tasklet, current
+from syncless._core.current import current
+from syncless._core.tasklet import Tasklet
+from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher

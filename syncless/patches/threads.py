@@ -18,8 +18,10 @@ from typing import Any
 
 from syncless._core.calls.threads import thread_count
 from syncless._core.cpython.threadlocal import separate_thread_locals
-from syncless._core.loop import current_loop, may_park
-from syncless._core.tasklet import Tasklet, current, spawn
+from syncless._core.current import current, may_park
+from syncless._core.spawning import spawn
+from syncless._core.tasklet import Tasklet
+from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
 from syncless.patches.native import conditions, locks, simplequeues
 from syncless.patches.native.threadends import watch_threads

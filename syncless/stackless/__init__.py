@@ -11,6 +11,7 @@ import builtins
 from typing import Any
 
 from syncless._core.exits import TaskletExit
+from syncless.stackless._bomb import bomb, set_error_handler
 from syncless.stackless._channel import channel, get_channel_callback, set_channel_callback
 from syncless.stackless._schedule import (
     atomic,
@@ -26,7 +27,7 @@ from syncless.stackless._schedule import (
     schedule_remove,
     switch_trap,
 )
-from syncless.stackless._tasklet import bomb, set_error_handler, tasklet
+from syncless.stackless._tasklet import tasklet
 from syncless.stackless._thread import get_schedule_callback, set_schedule_callback
 
 vars(builtins)["TaskletExit"] = TaskletExit  # as in Stackless, whose programs name it without an import

@@ -4,12 +4,13 @@ from collections import deque
 
 from cpython.object cimport PyObject
 
+from syncless._core.linked cimport Node
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport READY, STANDS_IN, BaseTasklet, Meeting, StandIn
-from syncless._core.linked cimport Node
-from syncless._core.wait.waitqueue cimport is_queued, queue_add, queue_pop, queue_remove, WaitQueue, waits
 from syncless._core.wait.cases cimport Case
-from syncless.stackless._tasklet cimport bomb, exception_of, tasklet
+from syncless._core.wait.waitqueue cimport is_queued, queue_add, queue_pop, queue_remove, WaitQueue, waits
+from syncless.stackless._bomb cimport bomb, exception_of
+from syncless.stackless._tasklet cimport tasklet
 from syncless.stackless._thread cimport IN_CHANNEL, Thread, here, leave as give_way, pause, push_first
 
 from syncless._core.hooks import set_case_maker

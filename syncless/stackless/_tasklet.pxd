@@ -5,10 +5,6 @@ from syncless.stackless._thread cimport Thread
 from syncless.stackless._tracing cimport TracedTasklet
 
 
-cdef class bomb:
-    cdef public object type, value, traceback
-
-
 cdef class tasklet(TracedTasklet):
     cdef public object tempval
     cdef bint ready_to_run          # it has its arguments
@@ -26,6 +22,3 @@ cdef class tasklet(TracedTasklet):
     cdef bint is_scheduled(self) noexcept
     cdef object neighbour(self, int step)
     cdef int check(self, str verb) except -1
-
-
-cdef object exception_of(object kind, object value, object traceback)

@@ -5,14 +5,6 @@ from typing import Any
 
 from syncless.stackless._tracing import TracedTasklet
 
-class bomb:
-    type: Any
-    value: Any
-    traceback: TracebackType | None
-    def __init__(
-        self, type: Any = None, value: Any = None, traceback: TracebackType | None = None
-    ) -> None: ...
-
 class tasklet(TracedTasklet):
     tempval: Any
     block_trap: bool
@@ -72,7 +64,3 @@ class tasklet(TracedTasklet):
     def set_context(self, context: Context) -> tasklet: ...
     def context_run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any: ...
     def bind_thread(self, thread_id: int | None = None) -> None: ...
-
-_ErrorHandler = Callable[[type[BaseException], BaseException, TracebackType | None], object]
-
-def set_error_handler(handler: _ErrorHandler | None) -> _ErrorHandler | None: ...

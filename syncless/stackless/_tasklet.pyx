@@ -1,53 +1,20 @@
-"""Stackless Python's tasklets, which are those of syncless with another face, and the exceptions that pass
-between them."""
+"""Stackless Python's tasklets, which are those of syncless with another face."""
 
 from cpython.contextvars cimport PyContext_CopyCurrent
 
 from syncless._core cimport hooks
-from syncless._core.loop cimport Loop, get_loop, loop_of
-from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Scheduler, keep_pending
-from syncless._core.wait.waitqueue cimport is_queued
+from syncless._core.loop cimport Loop
+from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, Scheduler, keep_pending
 from syncless._core.tasklet cimport Tasklet, refuse_spawn
+from syncless._core.threadloop cimport get_loop, loop_of
+from syncless._core.wait.waitqueue cimport is_queued
+from syncless.stackless._bomb cimport exception_of, tell_uncaught
 from syncless.stackless._thread cimport (
-    PAUSED, Thread, here, pause, refuse_switch, run_now, run_queue, running, take_out, threads, throw_first,
+    PAUSED, Thread, here, pause, refuse_switch, run_now, run_queue, running, take_out,
 )
 from syncless.stackless._tracing cimport TracedTasklet
 
 from syncless._core.exits import TaskletExit
-
-cdef object error_handler = None
-
-
-# -- tasklets ------------------------------------------------------------------------------------------------
-
-
-cdef class bomb:
-    """An exception as a value: who receives it from a channel raises it. bomb(type=None, value=None,
-    traceback=None)."""
-
-    def __init__(self, type=None, value=None, traceback=None):
-        self.type, self.value, self.traceback = type, value, traceback
-
-    def _raise(self):
-        raise exception_of(self.type, self.value, self.traceback)
-
-
-cdef object exception_of(object kind, object value, object traceback):
-    """The instance that `raise kind, value, traceback` raised."""
-    if isinstance(kind, BaseException):
-        if value is not None:
-            raise TypeError("instance exception may not have a separate value")
-        made = kind
-    elif isinstance(kind, type) and issubclass(kind, BaseException):
-        if isinstance(value, kind):
-            made = value
-        elif value is None:
-            made = kind()
-        else:
-            made = kind(*value) if isinstance(value, tuple) else kind(value)
-    else:
-        raise TypeError(f"exceptions must be classes, or instances, not {type(kind).__name__}")
-    return made if traceback is None else made.with_traceback(traceback)
 
 
 cdef class tasklet(TracedTasklet):
@@ -145,7 +112,7 @@ cdef class tasklet(TracedTasklet):
             raised, self._exception = self._exception, None
         Tasklet.finish(self, loop)
         if raised is not None:
-            _uncaught(<Loop> loop, raised)
+            tell_uncaught(<Loop> loop, raised)
         return 0
 
     # -- what it is doing
@@ -402,23 +369,6 @@ cdef class tasklet(TracedTasklet):
         raise TypeError("tasklets cannot be pickled: they run on greenlets, whose frames stay where they are")
 
 
-cdef int _uncaught(Loop loop, BaseException exception) except -1:
-    """An exception left a tasklet: it is raised in the innermost run(), or in the main tasklet."""
-    cdef Thread state = threads.get(loop.thread_id)
-    cdef BaseTasklet target
-    if error_handler is not None:
-        try:
-            error_handler(type(exception), exception, exception.__traceback__)
-            return 0
-        except BaseException as error:
-            exception = error
-    target = loop.main
-    if state is not None and state.runners:
-        target = <BaseTasklet> state.runners[len(state.runners) - 1]
-    throw_first(loop, target, exception)
-    return 0
-
-
 def _spawn(function, *args, **kwargs):
     """What syncless.spawn() makes once this module is imported."""
     cdef tasklet made = tasklet.__new__(tasklet)
@@ -432,16 +382,6 @@ def _spawn(function, *args, **kwargs):
     made.enter(get_loop())
     made.loop.push(made)
     return made
-
-
-def set_error_handler(handler):
-    """handler(type, value, traceback) of exceptions that no tasklet has caught; None: they are raised in
-    run(). Returns the last one."""
-    global error_handler
-    if handler is not None and not callable(handler):
-        raise TypeError("error handler must be callable")
-    before, error_handler = error_handler, handler
-    return before
 
 
 hooks.main_type = tasklet

@@ -1,8 +1,9 @@
 """One thread of a Stackless program. See _thread.pyx."""
 
-from syncless._core.loop cimport Loop, get_loop
+from syncless._core.loop cimport Loop
 from syncless._core.observers cimport Observer
 from syncless._core.scheduler cimport BaseTasklet
+from syncless._core.threadloop cimport get_loop
 
 cdef const char* PAUSED
 cdef const char* IN_CHANNEL

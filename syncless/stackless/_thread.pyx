@@ -16,12 +16,14 @@ from cpython.ref cimport Py_DECREF
 
 from syncless._core cimport hooks
 from syncless._core.carriers cimport failed
-from syncless._core.loop cimport Loop, get_loop
+from syncless._core.loop cimport Loop
 from syncless._core.observers cimport Observer
 from syncless._core.scheduler cimport (
     NEW, PARKED, READY, BaseTasklet, keep_pending, pass_turn, unchecked_pass_turn,
 )
-from syncless._core.tasklet cimport Tasklet, become_main
+from syncless._core.spawning cimport become_main
+from syncless._core.tasklet cimport Tasklet
+from syncless._core.threadloop cimport get_loop
 
 cdef const char* PAUSED = "nobody: it is paused"
 cdef const char* IN_CHANNEL = "channel"

@@ -10,9 +10,10 @@ Price: none before that. Guarded by tests/stackless/test_tracing.py.
 import sys
 
 from syncless._core.cpython.counting cimport FLAG_PER_GREENLET
-from syncless._core.loop cimport Loop, peek_loop
+from syncless._core.loop cimport Loop
 from syncless._core.observers cimport Observer
 from syncless._core.tasklet cimport Tasklet
+from syncless._core.threadloop cimport peek_loop
 from syncless.stackless._thread cimport Thread, threads
 
 

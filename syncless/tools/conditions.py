@@ -10,7 +10,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from syncless._core.tasklet import Tasklet, current, next_thrown, uninterrupted
+from syncless._core.current import current, next_thrown, uninterrupted
+from syncless._core.tasklet import Tasklet
 from syncless._core.wait.sync import Event, Lock, Semaphore
 
 

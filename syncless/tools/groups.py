@@ -8,8 +8,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from syncless._core.current import current, uninterrupted
 from syncless._core.exits import TaskletExit
-from syncless._core.tasklet import Tasklet, current, spawn, uninterrupted
+from syncless._core.spawning import spawn
+from syncless._core.tasklet import Tasklet
 from syncless.tools.waiting import join_all
 
 

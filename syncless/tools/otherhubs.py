@@ -11,7 +11,7 @@ import functools
 import warnings
 from typing import Any
 
-from syncless._core.loop import may_park
+from syncless._core.current import may_park
 from syncless.tools.imports import when_executed
 
 # library -> module, class, and the method that each of its hubs calls when it begins to run

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
+from syncless._core.current import current
 from syncless._core.exits import TaskletExit
-from syncless._core.tasklet import Tasklet, current, spawn
+from syncless._core.spawning import spawn
+from syncless._core.tasklet import Tasklet
 from syncless._core.wait.queues import Queue
 from syncless._core.wait.sync import Lock, Semaphore
 from syncless.tools.waiting import join_all

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from syncless._core.tasklet import current
+from syncless._core.current import current
 from syncless.wsgi.request import Request
 
 

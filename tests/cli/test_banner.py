@@ -9,7 +9,7 @@ import urllib.request
 import pytest
 
 import syncless
-from syncless._core.loop import current_loop
+from syncless._core.threadloop import current_loop
 from syncless.http.program.banner import loop_name, patched_areas
 from tests.cli.terminal import Terminal
 from tests.cli.test_loading import HELLO, command, environment

@@ -19,7 +19,7 @@ import pytest
 import syncless
 from syncless import Timeout, join_all, run_in_thread, sleep, spawn, wait_readable, wait_writable
 from syncless._core.calls import threads
-from syncless._core.loop import give_way
+from syncless._core.current import give_way
 
 pytestmark = pytest.mark.virtual_time
 

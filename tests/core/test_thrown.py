@@ -23,7 +23,7 @@ from syncless import (
     sleep,
     spawn,
 )
-from syncless._core.tasklet import uninterrupted
+from syncless._core.current import uninterrupted
 from syncless.stackless import channel, schedule, tasklet
 from tests.waiting import eventually
 

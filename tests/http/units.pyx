@@ -3,8 +3,9 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 
-from syncless._core.loop cimport Loop, get_loop
+from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Runnable, Scheduler
+from syncless._core.threadloop cimport get_loop
 from syncless.http.admission cimport Admission
 from syncless.http.buffers cimport Buffer, Buffers
 from syncless.http.deadlines cimport QUEUE_DEADLINE, DeadlineNode, Deadlines, init_node

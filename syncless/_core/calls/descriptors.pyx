@@ -17,12 +17,14 @@ from libc.stdint cimport int64_t
 from libc.string cimport strerror
 from posix.types cimport off_t
 
-from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.calls.filesystems cimport Kind, Trial, fresh_ns, in_pool, look, never, of_device
 from syncless._core.calls.nonblocking cimport never_blocks, set_errno
-from syncless._core.loop cimport get_loop, may_park, take_turns
+from syncless._core.clock cimport NEVER, monotonic_ns
+from syncless._core.current cimport may_park, take_turns
 from syncless._core.poll.now cimport has_failed, is_ready
 from syncless._core.poll.poller cimport READ, WRITE
+from syncless._core.threadloop cimport get_loop
+from syncless._core.waits cimport wait_foreign_fd
 
 
 cdef extern from *:
@@ -182,7 +184,7 @@ cdef Py_ssize_t transfer(
         if errno == EINTR:
             PyErr_CheckSignals()
         elif errno == EAGAIN and parks and not never_blocks(fd):
-            get_loop().wait_foreign_fd(fd, WRITE if writing else READ, NEVER)
+            wait_foreign_fd(get_loop(), fd, WRITE if writing else READ, NEVER)
             if more and has_failed(fd):
                 return 0
             piece = whole[0]

@@ -15,7 +15,7 @@ from posix.types cimport off_t
 from syncless._core.calls.descriptors cimport HERE, PIECE, read_into, reading, writing
 from syncless._core.calls.filesystems cimport Kind, look
 from syncless._core.cpython.layouts cimport SynclessFileIO, require
-from syncless._core.loop cimport may_park
+from syncless._core.current cimport may_park
 
 cdef extern from "<unistd.h>" nogil:
     off_t lseek(int fd, off_t offset, int whence)

@@ -8,12 +8,12 @@ the rule.
 from libc.limits cimport INT_MAX
 from libc.stdint cimport int64_t
 
-from syncless._core.clock cimport monotonic_ns
 from syncless._core.calls.filesystems cimport (
     FileSystem, Kind, Trial, any_slow, in_pool, in_pool_of, look_at, never, of_descriptor, of_path, pools_all,
     tried,
 )
-from syncless._core.loop cimport may_park
+from syncless._core.clock cimport monotonic_ns
+from syncless._core.current cimport may_park
 
 from syncless._core.calls.filesystems import forget_directories
 from syncless._core.calls.threads import ThreadPool

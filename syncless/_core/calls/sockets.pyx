@@ -27,10 +27,13 @@ from posix.unistd cimport close
 from syncless._core.calls.nonblocking cimport begin_nonblocking, end_nonblocking
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.layouts cimport require, socket
-from syncless._core.loop cimport Loop, get_loop, may_park, peek_loop, take_turns
+from syncless._core.current cimport may_park, take_turns
+from syncless._core.loop cimport Loop
 from syncless._core.poll.now cimport has_failed, is_ready
 from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.scheduler cimport TIMED_OUT
+from syncless._core.threadloop cimport get_loop, peek_loop
+from syncless._core.waits cimport wait_fd
 
 from syncless._core.calls.threads import Share
 
@@ -118,7 +121,7 @@ cdef int wait(socket self, int bit, int64_t* deadline) except -1:
 cdef int await_ready(socket self, int bit, int64_t* deadline) except -1:
     if deadline[0] == UNKNOWN:
         deadline[0] = NEVER if self.sock_timeout < 0 else monotonic_ns() + self.sock_timeout
-    if get_loop().wait_fd(self.sock_fd, bit, deadline[0], "socket read" if bit == READ else "socket write",
+    if wait_fd(get_loop(), self.sock_fd, bit, deadline[0], "socket read" if bit == READ else "socket write",
             self) == TIMED_OUT:
         raise TimeoutError("timed out")
     return 0
@@ -343,7 +346,7 @@ def forget(int fd) -> None:
     ignored."""
     cdef Loop loop = peek_loop()
     if loop is not None:
-        loop.forget_fd(fd)
+        loop.fds.forget(fd)
 
 
 def init(self, family=-1, type=-1, proto=-1, fileno=None):

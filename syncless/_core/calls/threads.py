@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from syncless._core.loop import current_loop
+from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event, Semaphore
 
 T = TypeVar("T")

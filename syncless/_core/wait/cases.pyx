@@ -5,7 +5,8 @@ Waking the first case of a select() wakes the tasklet, and the others leave thei
 """
 
 from syncless._core.clock cimport NEVER, monotonic_ns
-from syncless._core.loop cimport FdEntry, Loop
+from syncless._core.fdtable cimport FdEntry
+from syncless._core.loop cimport Loop
 from syncless._core.poll.now cimport is_ready
 from syncless._core.poll.poller cimport READ
 from syncless._core.scheduler cimport DONE, PARKED, READY, RUNNING, BaseTasklet, Meeting, StandIn
@@ -223,20 +224,20 @@ cdef class FdCase(Case):
     cdef int enter(self) except -1:
         cdef Loop loop = <Loop> self.loop
         cdef FdEntry* entry
-        loop.arm_for_wait(self.fd, self.bit)
-        entry = loop.entry(self.fd)
+        loop.fds.arm_for_wait(self.fd, self.bit)
+        entry = &loop.fds.entries[self.fd]
         queue_add(&entry.readers if self.bit == READ else &entry.writers, self)
         return 0
 
     cdef int leave(self) except -1:
         cdef Loop loop = <Loop> self.loop
         cdef FdEntry* entry
-        if self.fd >= loop.fd_capacity:
+        if self.fd >= loop.fds.capacity:
             return 0
-        entry = &loop.fds[self.fd]
+        entry = &loop.fds.entries[self.fd]
         if is_queued(self):
             queue_remove(&entry.readers if self.bit == READ else &entry.writers, self)
-        return loop.disarm_after_wait(self.fd)
+        return loop.fds.disarm_after_wait(self.fd)
 
 
 cdef void time_is_over(void* owner) noexcept:

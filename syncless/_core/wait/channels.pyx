@@ -9,9 +9,10 @@ from collections import deque
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport deadline_after
-from syncless._core.loop cimport get_loop, wait_in
 from syncless._core.scheduler cimport WOKEN, BaseTasklet, Meeting
+from syncless._core.threadloop cimport get_loop
 from syncless._core.wait.waitqueue cimport is_queued, queue_pop, queue_remove
+from syncless._core.waits cimport wait_in
 
 cdef const char* TO_SEND = "receiver on a channel"
 cdef const char* TO_RECEIVE = "sender on a channel"

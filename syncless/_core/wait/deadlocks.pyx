@@ -9,12 +9,13 @@ import threading
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uintptr_t
 
-from syncless._core.loop cimport Loop, loops
-from syncless._core.linked cimport Node
-from syncless._core.scheduler cimport PARKED, BaseTasklet
-from syncless._core.wait.sync cimport Lock
-from syncless._core.tasklet cimport Tasklet
 from syncless._core.cpython.locks cimport holder_of_lock, is_lock, is_rlock, owner_of_rlock
+from syncless._core.linked cimport Node
+from syncless._core.loop cimport Loop
+from syncless._core.scheduler cimport PARKED, BaseTasklet
+from syncless._core.tasklet cimport Tasklet
+from syncless._core.threadloop cimport loops
+from syncless._core.wait.sync cimport Lock
 
 
 cdef class Waits:

@@ -10,9 +10,10 @@ from queue import Empty, Full
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport deadline_after
-from syncless._core.loop cimport get_loop, wait_in
 from syncless._core.scheduler cimport WOKEN, BaseTasklet
+from syncless._core.threadloop cimport get_loop
 from syncless._core.wait.waitqueue cimport queue_pop, wake_all
+from syncless._core.waits cimport wait_in
 
 cdef enum:
     ROW = 1000  # items in order that lie in one list at most: moving them takes less than comparing does

@@ -13,10 +13,11 @@ from posix.unistd cimport getpid
 
 from syncless._core cimport hooks
 from syncless._core.clock cimport deadline_after
-from syncless._core.loop cimport Loop, get_loop
+from syncless._core.loop cimport Loop
 from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.scheduler cimport STANDS_IN
 from syncless._core.tasklet cimport Tasklet
+from syncless._core.threadloop cimport get_loop
 from syncless._core.wait.cases cimport (
     IN_SELECT, AfterCase, Case, EventCase, FdCase, GetCase, PutCase, ReceiveCase, Selection, SemaphoreCase,
     SendCase,

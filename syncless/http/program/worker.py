@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from socket import socket
 from typing import Any
 
-from syncless._core.tasklet import sleep, spawn
+from syncless._core.current import sleep
+from syncless._core.spawning import spawn
 from syncless.http.addresses import Bind
 from syncless.http.limits import Limits
 from syncless.http.program.blocking import Patch, StallWarning, patch_process, warn_of_blocking_modules

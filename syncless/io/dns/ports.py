@@ -22,7 +22,8 @@ import time
 from typing import Any
 
 from syncless._core.calls import sockets
-from syncless._core.loop import Loop, current_loop
+from syncless._core.loop import Loop
+from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
 from syncless.io.dns.wire import Question, renumbered
 

@@ -23,8 +23,9 @@ from syncless._core.calls.files cimport may_use_threads, opened, tried_on
 from syncless._core.calls.filesystems cimport FileSystem, in_pool, of_descriptor, tried
 from syncless._core.cpython.layouts cimport SynclessFileIO, buffered_owner_at, require
 from syncless._core.cpython.typeslots cimport initproc, iternextfunc, newfunc, set_init, set_new, set_next
-from syncless._core.loop cimport Loop, peek_loop
+from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport BaseTasklet
+from syncless._core.threadloop cimport peek_loop
 
 from syncless._core.wait.sync import Event
 

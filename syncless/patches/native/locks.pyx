@@ -18,8 +18,11 @@ from libc.stdint cimport int64_t, uint32_t, uintptr_t
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.cpython.layouts cimport PyThread_type_lock, SynclessLock, SynclessRLock
 from syncless._core.cpython.locks cimport forget_holder, note_holder
-from syncless._core.loop cimport Loop, may_park, peek_loop, take_turns, wait_in
+from syncless._core.current cimport may_park, take_turns
+from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport WOKEN, BaseTasklet
+from syncless._core.threadloop cimport peek_loop
+from syncless._core.waits cimport wait_in
 from syncless.patches.native.waiters cimport Waiters, join_waiters, leave_waiters, wake_first
 
 cdef extern from "pythread.h":

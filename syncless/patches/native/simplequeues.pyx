@@ -8,8 +8,10 @@ from _queue import Empty
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport deadline_after
-from syncless._core.loop cimport may_park, peek_loop, wait_in
+from syncless._core.current cimport may_park
 from syncless._core.scheduler cimport WOKEN, BaseTasklet
+from syncless._core.threadloop cimport peek_loop
+from syncless._core.waits cimport wait_in
 from syncless.patches.native.waiters cimport Waiters, join_waiters, leave_waiters, wake_first
 
 cdef object original_put = _queue.SimpleQueue.put

@@ -13,10 +13,10 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from libc.stdint cimport int64_t
 
-from syncless._core.loop cimport take_turns
-from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.calls.sockets cimport UNKNOWN, await_ready, begin
 from syncless._core.cpython.layouts cimport socket
+from syncless._core.current cimport take_turns
+from syncless._core.poll.poller cimport READ, WRITE
 
 from syncless._core.calls import sockets
 

@@ -1,0 +1,5 @@
+"""What a running tasklet does. See current.pyx."""
+
+cpdef bint may_park() noexcept
+cdef int take_turns() except -1
+cpdef object next_thrown()

@@ -1,0 +1,95 @@
+"""What a running tasklet does: asks for itself, sleeps, gives way, parks."""
+
+from libc.stdint cimport int64_t
+
+from syncless._core.clock cimport deadline_after
+from syncless._core.loop cimport Loop
+from syncless._core.scheduler cimport WOKEN, BaseTasklet, next_pending
+from syncless._core.threadloop cimport get_loop, peek_loop
+
+
+def current() -> BaseTasklet | None:
+    """The running tasklet; for code that was not spawned the main tasklet; None inside a callback of the
+    loop."""
+    return get_loop().current
+
+
+def tasklets() -> list:
+    """All live tasklets of this thread, oldest first."""
+    return get_loop().tasklets()
+
+
+cpdef bint may_park() noexcept:
+    """Whether the caller is a tasklet, which parks; False at the base of the loop, and in a thread without a
+    loop, which blocks."""
+    cdef Loop loop = peek_loop()
+    return loop is not None and loop.current is not None
+
+
+cdef int take_turns() except -1:
+    """For what never waits and may be called again and again: lets the others run when a poll is due."""
+    cdef Loop loop = peek_loop()
+    if loop is not None and loop.current is not None and loop._poll_due():
+        loop.yield_()
+    return 0
+
+
+def give_way() -> None:
+    """For what never waits and may be called again and again: lets the others run when a poll is due."""
+    take_turns()
+
+
+def uninterrupted(function, *args):
+    """function(*args), whose waits raise nothing that is thrown at the current tasklet, which keeps it for
+    its next wait after that; but KeyboardInterrupt is raised. For what must be done whatever happens."""
+    cdef BaseTasklet me = peek_loop().current if may_park() else None
+    cdef bint before
+    if me is None:
+        return function(*args)
+    before, me.shielded = me.shielded, True
+    try:
+        return function(*args)
+    finally:
+        me.shielded = before
+
+
+cpdef object next_thrown():
+    """The first exception that was thrown at the current tasklet and is not raised yet, which the caller
+    raises; or None."""
+    cdef BaseTasklet me = peek_loop().current if may_park() else None
+    return None if me is None or me.pending is None or me.shielded else next_pending(me)
+
+
+def sleep(seconds=0) -> None:
+    """Lets others run for that many seconds (int or float); 0 lets those run that are ready."""
+    cdef Loop loop = get_loop()
+    cdef int64_t deadline
+    if seconds == 0:
+        loop.yield_()
+        return
+    if seconds < 0:
+        raise ValueError("sleep length must be non-negative")
+    deadline = deadline_after(seconds)
+    loop.park("sleep", None, deadline)
+
+
+cdef const char* IN_PARK = "wake()"
+
+
+def park(str why="wake()", timeout=None):
+    """Stops the current tasklet until wake(tasklet, value); returns (True, value), or (False, None) after
+    `timeout` seconds."""
+    cdef Loop loop = get_loop()
+    cdef BaseTasklet tasklet = loop.current
+    if loop.park(IN_PARK, why, deadline_after(timeout)) == WOKEN:
+        value, tasklet.value = tasklet.value, None
+        return True, value
+    return False, None
+
+
+def wake(BaseTasklet tasklet not None, value=None) -> bool:
+    """Lets a tasklet that stopped in park() go on with the value. From any thread. False if it does not wait
+    there."""
+    if tasklet.why != IN_PARK:
+        return False                    # what waits for a lock or a socket must not go on without it
+    return get_loop().wake(tasklet, value) == 1

@@ -1,0 +1,1 @@
+cdef void end_process(BaseException exception) noexcept

@@ -1,0 +1,63 @@
+"""What a fork leaves in the child: a loop with a fresh poller, and of the parent's tasklets only the one that
+forked.
+
+All others are left as they are and never run: their `finally` blocks belong to the parent. If a tasklet other
+than the main one has forked, it is the *orphan*, and the process ends with it, as with a thread that forks.
+"""
+
+import os
+import sys
+
+from cpython.ref cimport Py_INCREF
+
+from syncless._core.loop cimport Loop, Watcher
+from syncless._core.scheduler cimport DONE, BaseTasklet
+from syncless._core.threadloop cimport peek_loop
+
+
+cdef int begin_child(Loop loop) except -1:
+    cdef list watchers = loop.fds.watchers()
+    loop.event_pos = loop.event_count = 0
+    loop.polling = False
+    loop.fds.abandon()
+    loop.poller.open()
+    loop.forked = True
+    loop.hear_signals()
+    for watcher in watchers:
+        (<Watcher> watcher).forked(loop)
+    current = loop.current
+    loop.ring_count = loop.pre_poll_count = 0
+    loop.timers.clear()
+    for tasklet in loop.tasklets():
+        if tasklet is not current and tasklet is not loop.main:
+            (<BaseTasklet> tasklet).state = DONE
+            Py_INCREF(tasklet)              # its frames live on its carrier and must not be unwound here
+            loop.release(tasklet)
+    if current is not loop.main:
+        loop.orphan = current
+    loop.parked_count = loop.mutual_count = loop.jobs = 0
+    return 0
+
+
+def _after_fork_in_child() -> None:
+    cdef Loop loop = peek_loop()
+    if loop is not None:
+        begin_child(loop)
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+cdef void end_process(BaseException exception) noexcept:
+    """The orphan has ended in the child, where nothing else exists: so does the process."""
+    code = 0
+    if isinstance(exception, SystemExit):
+        code = exception.code if isinstance(exception.code, int) else 0 if exception.code is None else 1
+    elif exception is not None:
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:
+            pass
+    os._exit(code)

@@ -1,0 +1,23 @@
+"""Which poll backend a loop has: the best of this system, or the one that the environment names."""
+
+from __future__ import annotations
+
+import os
+import select
+
+from syncless._core.poll.epoll import EpollPoller
+from syncless._core.poll.poller import Poller
+from syncless._core.poll.select import SelectPoller
+
+BACKENDS: dict[str, type[Poller]] = {"select": SelectPoller}
+"""The best first."""
+if hasattr(select, "epoll"):
+    BACKENDS = {"epoll": EpollPoller, **BACKENDS}
+
+
+def new_poller() -> Poller:
+    """One that is not open yet."""
+    choice = os.environ.get("SYNCLESS_LOOP", "")
+    if choice and choice not in BACKENDS:
+        raise ValueError(f"SYNCLESS_LOOP={choice!r}: this system has {', '.join(BACKENDS)}")
+    return BACKENDS[choice or next(iter(BACKENDS))]()

@@ -1,0 +1,8 @@
+"""Which loop a thread has. See threadloop.pyx."""
+
+from syncless._core.loop cimport Loop
+
+cdef object loops                   # WeakValueDictionary: thread id -> Loop
+cdef Loop get_loop()
+cdef Loop peek_loop()
+cdef Loop loop_of(object where)

@@ -1,0 +1,3 @@
+from syncless._core.loop import Loop
+
+def current_loop() -> Loop: ...
