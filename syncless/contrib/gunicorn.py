@@ -21,7 +21,9 @@ from gunicorn.config import Config
 from gunicorn.sock import ssl_context
 from gunicorn.workers import base
 
-from syncless._core.tasklet import Tasklet, sleep, spawn
+from syncless._core.current import sleep
+from syncless._core.spawning import spawn
+from syncless._core.tasklet import Tasklet
 from syncless._core.wait.sync import Event
 from syncless.contrib.gunicorn_requests import Closed, Counted, Mounted, Observed, is_observed
 from syncless.http.addresses import Bind
