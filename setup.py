@@ -88,6 +88,7 @@ NATIVE = {
     "syncless.http.loglines": [],  # a line for each response
     "syncless.http.deadlines": [],  # of connections, a list for each kind
     "syncless.http.buffers": [],  # memory for bytes: a pool and a budget
+    "syncless.http.counters": [],  # answered requests, in shared memory
     "syncless.http.flusher": [],  # what is sent at the end of a turn
     "syncless.http.admission": [],  # how many requests run at a time
     "syncless.http.responseheads": [],  # what response heads have in common

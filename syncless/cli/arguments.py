@@ -12,6 +12,7 @@ import syncless
 from syncless.cli.config import COMMAND_ONLY, ConfigError, Options, from_platform, show
 from syncless.cli.foreign import hint
 from syncless.cli.help import Parser, limit_rows
+from syncless.http.addresses import parse_bind
 from syncless.http.errorlog import FORMATS
 from syncless.patches import AREAS, OFF
 from syncless.wsgi import Limits
@@ -233,6 +234,28 @@ def _logs(group: Group) -> None:
     group.add_argument("-q", "--quiet", action="store_true", help="do not print the addresses")
 
 
+def _operating(group: Group) -> None:
+    group.add_argument(
+        "--status",
+        metavar="ADDRESS",
+        help="a status page, JSON and health checks, on this address of this machine: :port, "
+        "127.0.0.1:port or unix:/path",
+    )
+    group.add_argument(
+        "--status-public",
+        action="store_true",
+        help="others than this machine may read them: any address may be given",
+    )
+    group.add_argument(
+        "--metrics",
+        nargs="?",
+        const="",
+        metavar="WHERE",
+        help="metrics for Prometheus: at /metrics of the status address, on an address of their own, or "
+        "at this /path of the main addresses (needs syncless[metrics])",
+    )
+
+
 def _processes(group: Group) -> None:
     group.add_argument(
         "-w",
@@ -316,6 +339,7 @@ GROUPS = {
     "static files": _static,
     "proxies": _proxies,
     "logs": _logs,
+    "operating": _operating,
     "processes": _processes,
     "patch of the standard library": _patch,
     "limits": _limits,
@@ -330,6 +354,14 @@ example:
 """
 
 
+def _is_address(text: str) -> bool:
+    try:
+        parse_bind(text)
+    except ValueError:
+        return False
+    return True
+
+
 def parse(arguments: list[str]) -> argparse.Namespace:
     """All options: from the command line, the environment and the file, or their defaults. If one is wrong,
     it prints a message and raises SystemExit."""
@@ -342,6 +374,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     log = given.get("access_log")
     if "application" not in given and log not in (None, "-"):  # then the last word is the application
         given |= {"application": log, "access_log": "-"}
+    metrics = given.get("metrics")
+    if "application" not in given and metrics and not metrics.startswith("/") and not _is_address(metrics):
+        given |= {"application": metrics, "metrics": ""}
     if given.pop("no_patch", False):
         given["patch"] = False
     try:

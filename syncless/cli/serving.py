@@ -21,6 +21,7 @@ from syncless.http.program.blocking import patch_process
 from syncless.http.program.hooks import Hooks
 from syncless.http.program.privileges import Privileges
 from syncless.http.program.titles import set_title
+from syncless.http.status.options import StatusOptions
 from syncless.wsgi import (
     ApplicationFailed,
     ApplicationNotFound,
@@ -52,6 +53,9 @@ def serve_command(arguments: list[str]) -> int:
             configure(options.logging)
             Hooks(dict(options.hook)).load_all()
             Privileges.of(options.user, options.group)
+            StatusOptions.of(
+                options.status, options.metrics or options.metrics is not None, options.status_public
+            )
             print(f"syncless: {options.application} can be served")
             return 0
     except (ApplicationFailed, ApplicationNotFound, HookFailed, TypeError, ValueError, OSError) as error:
@@ -70,6 +74,9 @@ def serve_command(arguments: list[str]) -> int:
         user=options.user,
         group=options.group,
         umask=options.umask,
+        status=options.status,
+        status_public=options.status_public,
+        metrics=options.metrics or options.metrics is not None,
         **settings,
     )
     try:

@@ -18,6 +18,7 @@ cdef class Buffers:
     cdef Py_ssize_t lent        # buffers that have memory
     cdef int64_t held           # bytes of memory they have
     cdef int64_t budget         # bytes that they should have at most
+    cdef int64_t received, sent     # bytes that have passed, of all connections, without TLS
     cdef int reserve(self, Buffer* buffer, size_t size) except -1
     cdef int hold(self, Buffer* buffer, const char* data, size_t size) except -1
     cdef void release(self, Buffer* buffer) noexcept

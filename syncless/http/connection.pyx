@@ -24,10 +24,12 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from libc.stdint cimport uint8_t, uint32_t
 
+from syncless._core.clock cimport monotonic_ns
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.poll.poller cimport HANGUP, READ, WRITE
 from syncless._core.scheduler cimport Scheduler
 from syncless.http.buffers cimport Buffer
+from syncless.http.counters cimport CODES, Counters
 from syncless.http.deadlines cimport (
     GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE,
     WRITE_DEADLINE,
@@ -262,6 +264,8 @@ cdef class Connection(Watcher):
         listener.deadlines.stop(&self.deadline)
         request.serve(loop)                     # may park; others run meanwhile
         listener.admission.end()
+        if listener.counters is not None:
+            count_answer(listener.counters, request)
         self.unread = not request.body.finished
         self.drop_request(request)
         if self.stream.torn:
@@ -389,6 +393,8 @@ cdef class Connection(Watcher):
         """Answers what is no request, or one that will not be run, and closes."""
         cdef Listener listener = self.listener
         cdef bytes response
+        if listener.counters is not None:
+            listener.counters.count_refused(status)
         body = f"{status} {REASONS[status]}\n{explanation or EXPLANATIONS[status]}\n"
         shown = "" if variables is not None and variables.get("REQUEST_METHOD") == "HEAD" else body
         later = f"Retry-After: {listener.limits.retry_seconds:.0f}\r\n" if status == 503 else ""
@@ -487,6 +493,17 @@ cdef class Connection(Watcher):
             loop.push(listener.acceptor)        # there is room again
         Py_DECREF(self)                         # the reference of being open
         return 0
+
+
+cdef int count_answer(Counters counters, Exchange request) noexcept:
+    """An upgraded connection took as long as it was used, which says nothing of the application."""
+    cdef int code = request.response.code
+    if request.upgraded:
+        counters.count_request(101, -1)
+    else:
+        counters.count_request(
+            code if request.response.committed and code < CODES else 0, monotonic_ns() - request.started)
+    return 0
 
 
 cdef int expire(Loop loop, object owner, int kind) except -1:

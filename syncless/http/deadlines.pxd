@@ -41,6 +41,7 @@ cdef class Deadlines:
     cdef void stop(self, DeadlineNode* node) noexcept
     cdef int64_t began(self, DeadlineNode* node) noexcept
     cdef Py_ssize_t count(self) noexcept
+    cdef Py_ssize_t count_kind(self, int kind) noexcept
     cdef int due_by(self, int64_t when) except -1
     cdef int64_t expire_due(self, int64_t now) noexcept
     cdef void close(self) noexcept

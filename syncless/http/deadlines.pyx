@@ -84,13 +84,18 @@ cdef class Deadlines:
     cdef Py_ssize_t count(self) noexcept:
         """How many nodes are in the lists."""
         cdef Py_ssize_t nodes = 0
-        cdef DeadlineNode* node
         cdef int kind
         for kind in range(DEADLINES):
-            node = self.lists[kind].first
-            while node != NULL:
-                nodes += 1
-                node = node.following
+            nodes += self.count_kind(kind)
+        return nodes
+
+    cdef Py_ssize_t count_kind(self, int kind) noexcept:
+        """How many are in that kind's list."""
+        cdef Py_ssize_t nodes = 0
+        cdef DeadlineNode* node = self.lists[kind].first
+        while node != NULL:
+            nodes += 1
+            node = node.following
         return nodes
 
     cdef int due_by(self, int64_t when) except -1:

@@ -14,6 +14,7 @@ from cpython.object cimport PyObject, PyObject_Size
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t
 
+from syncless._core.clock cimport monotonic_ns
 from syncless._core.cpython.compat cimport raised
 from syncless._core.forking cimport end_process
 from syncless._core.loop cimport Loop
@@ -288,6 +289,24 @@ cdef class Exchange(Tasklet):
     def client(self) -> str:
         """The client's address; - for a UNIX socket."""
         return self.variables().get("REMOTE_ADDR") or "-"
+
+    def summary(self) -> dict:
+        """The request, for one who looks at the server from outside, in any thread. Its path as the client
+        meant it, which may hold any character."""
+        variables = self.variables() or {}
+        path = f"{variables.get('SCRIPT_NAME', '')}{variables.get('PATH_INFO', '')}"
+        try:
+            path = path.encode("latin-1").decode("utf-8", "replace")
+        except UnicodeError:
+            pass                                    # the application has put another one there
+        return {
+            "id": self.id,
+            "method": str(variables.get("REQUEST_METHOD", "")),
+            "path": path,
+            "client": str(variables.get("REMOTE_ADDR", "")),
+            "seconds": (monotonic_ns() - self.started) / 1e9,
+            "upgraded": self.upgraded,
+        }
 
     @property
     def ending(self) -> str:

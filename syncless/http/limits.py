@@ -22,6 +22,7 @@ MAY_BE_ZERO = {
     "linger_connections",
     "stop_seconds",
     "stop_idle_seconds",
+    "stop_delay_seconds",
     "worker_requests",
     "worker_requests_jitter",
     "worker_seconds",
@@ -134,6 +135,10 @@ class Limits:
     timeout)."""
     worker_boot_seconds: float = 60.0
     """Seconds for which a worker may import its application before it is killed."""
+    stop_delay_seconds: float = 0.0
+    """Seconds for which a server that is told to stop goes on as before, but says that it is not ready
+    (/readyz), so that load balancers send their clients elsewhere first (Kubernetes: a preStop hook that
+    sleeps)."""
     stop_seconds: float = 30.0
     """Seconds for requests in flight when the server stops; they are interrupted afterwards (gunicorn
     graceful_timeout)."""

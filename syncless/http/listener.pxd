@@ -2,6 +2,7 @@ from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Runnable
 from syncless.http.admission cimport Admission
 from syncless.http.buffers cimport Buffers
+from syncless.http.counters cimport Counters
 from syncless.http.deadlines cimport Deadlines
 from syncless.http.flusher cimport Flusher
 from syncless.http.limits cimport LimitValues
@@ -22,6 +23,7 @@ cdef class Listener:
     cdef object trusted                 # None, or called with an address: its PROXY header and fields count
     cdef bint proxy_protocol            # trusted peers begin with a PROXY header
     cdef AccessLog access_log           # or None
+    cdef public Counters counters       # or None
     cdef readonly object error_log      # an ErrorLog
     cdef readonly bint stopping         # every response closes its connection
     # what they share

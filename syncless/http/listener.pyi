@@ -3,6 +3,7 @@ from ssl import SSLContext
 from typing import Protocol
 
 from syncless.http.application import Application
+from syncless.http.counters import Counters
 from syncless.http.limits import Limits
 from syncless.http.loglines import AccessLog
 
@@ -18,6 +19,7 @@ class Listener:
     requests: int
     accepted: int
     stopping: bool
+    counters: Counters | None
     def __init__(
         self,
         application: Application,
@@ -32,4 +34,5 @@ class Listener:
     ) -> None: ...
     def stop(self) -> None: ...
     def close(self) -> None: ...
+    def figures(self) -> dict[str, int]: ...
     def census(self) -> dict[str, int]: ...

@@ -85,6 +85,25 @@ cdef class Listener:
             self.loop.push(self.acceptor)
         return 0
 
+    def figures(self) -> dict:
+        """Its connections by phase, and what has gone through them; from any thread."""
+        cdef Py_ssize_t greeting = self.deadlines.count_kind(GREETING_DEADLINE)
+        cdef Py_ssize_t reading = self.deadlines.count_kind(HEAD_DEADLINE)
+        return {
+            "connections": self.connections,
+            "greeting": greeting,
+            "reading": reading,
+            "queued": self.admission.queued,
+            "running": self.admission.active,
+            "lingering": self.lingering,
+            "idle": max(0, self.connections - greeting - reading - self.admission.queued
+                - self.admission.active - self.lingering),
+            "buffered_bytes": self.buffers.held,
+            "accepted": self.accepted,
+            "received_bytes": self.buffers.received,
+            "sent_bytes": self.buffers.sent,
+        }
+
     def census(self) -> dict:
         """What the server owns now; all zero once its connections are closed."""
         return {

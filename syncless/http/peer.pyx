@@ -231,6 +231,7 @@ cdef class Peer:
                 elif errno != EINTR:
                     stream.gone = True
                 continue
+            self.listener.buffers.sent += n
             if self.listener.slow:
                 sent_more(self.listener, stream.fd, n)
             if n > <ssize_t> ahead:
@@ -258,6 +259,7 @@ cdef class Peer:
             if not copied:
                 n = sendfile(stream.fd, fd, &offset, <size_t> min(count, <int64_t> (1 << 20)))
             if n > 0:
+                self.listener.buffers.sent += n
                 sent_more(self.listener, stream.fd, n)
                 count -= n
                 if count and loop._poll_due():

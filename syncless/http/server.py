@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from socket import AF_UNIX, socket
 from types import TracebackType
@@ -21,6 +21,7 @@ from syncless.http.acceptor import Acceptor, close_connections
 from syncless.http.addresses import Bind, parse_bind, show
 from syncless.http.application import Application
 from syncless.http.certificates import Certificates, Files, TLSSettings, make_certificates
+from syncless.http.counters import Counters
 from syncless.http.limits import Limits
 from syncless.http.listener import Listener
 from syncless.http.program.hooks import Hook
@@ -120,6 +121,8 @@ class Server:
         )
         self.sockets = Sockets(wanted, options, self.certificates is not None)
         self.logs = Logs(access_log, access_log_format, error_log, error_log_format)
+        self.counters: Counters | None = None
+        """Where its requests are counted, if anybody wants to know; set before it starts."""
         self._places: list[Place] = []
         self._stopping: list[Listener] = []
         """Listeners that accept no more and have connections still."""
@@ -171,7 +174,7 @@ class Server:
         return self
 
     def _listener(self, sock: socket, tls: bool) -> Listener:
-        return Listener(
+        listener = Listener(
             self.application_at(sock.getsockname()),
             self.limits,
             self.logs.access,
@@ -181,6 +184,8 @@ class Server:
             trusted=self.trusted,
             proxy_protocol=self.proxy_protocol,
         )
+        listener.counters = self.counters
+        return listener
 
     def reopen_logs(self) -> None:
         """Opens log files anew, by their paths: after they were renamed (logrotate). `serve` does it on
@@ -317,11 +322,20 @@ class Server:
         """Waits until the server has stopped."""
         self._stopped.wait()
 
-    def run(self, *, quiet: bool = False, worker: bool = False, **moments: Callable[[], None] | None) -> None:
+    def run(
+        self,
+        *,
+        quiet: bool = False,
+        worker: bool = False,
+        delay: float = 0.0,
+        status_urls: Sequence[str] = (),
+        **moments: Callable[[], None] | None,
+    ) -> None:
         """Starts, and serves until a signal says stop: what `serve` does in one process. A worker leaves
         SIGINT to its master. ``moments``: functions to call when it has ``bound`` its sockets, has
-        ``started``, and begins ``stopping``."""
-        run(self, quiet=quiet, worker=worker, **moments)
+        ``started``, is ``told`` to stop, and begins ``stopping``, ``delay`` seconds later. ``status_urls``
+        are told with its own."""
+        run(self, quiet=quiet, worker=worker, delay=delay, status_urls=status_urls, **moments)
 
     def __enter__(self: Self) -> Self:
         return self.start()

@@ -68,7 +68,10 @@ cdef Py_ssize_t receive(Stream* stream, Buffers buffers, char* into, size_t room
     cdef TlsLayer layer
     cdef Py_ssize_t n
     if stream.layer == NULL:
-        return receive_raw(stream, into, room)
+        n = receive_raw(stream, into, room)
+        if n > 0:
+            buffers.received += n
+        return n
     if stream.ended:
         return 0
     layer = <TlsLayer> stream.layer
@@ -80,6 +83,8 @@ cdef Py_ssize_t receive(Stream* stream, Buffers buffers, char* into, size_t room
         stream.ended = True
     elif n < 0:
         stream.readable = stream.peer_shutdown = False
+    else:
+        buffers.received += n
     return n
 
 
@@ -242,6 +247,7 @@ cdef int send_pending(Stream* stream, Buffers buffers) except -2:
         if stream.gone:
             return FAILED_TO_SEND
         stream.out_sent += n
+        buffers.sent += n
     drop_unsent(stream, buffers)
     stream.stalled = False
     return SENT_ALL

@@ -83,6 +83,9 @@ def serve(
     user: str | int | None = None,
     group: str | int | None = None,
     umask: int | None = None,
+    status: str | None = None,
+    status_public: bool = False,
+    metrics: bool | str | None = None,
     **options: Any,
 ) -> None:
     """Serves the application until SIGTERM or SIGINT (or the tasklet is killed), then stops gracefully.
@@ -122,8 +125,12 @@ def serve(
 
     ``user``, ``group``: whom the process that serves belongs to once it has its sockets and files, if it was
     root (with workers, the master stays root); then the application is imported by that user.
-    ``umask``: of files that it makes. ``hooks``: functions, or "module:function", to be called at some
-    moments: on_start, post_fork, pre_request, post_request, pre_stop, worker_exit (see docs/howto/hooks.md).
+    ``umask``: of files that it makes.
+    ``status``: an address of this machine with a status page, JSON and health checks (see
+    docs/howto/operating.md); ``status_public``: any address. ``metrics``: for Prometheus, True at /metrics of
+    the status address, or an address of their own, or a path of the main one.
+    ``hooks``: functions, or "module:function", to be called at some moments: on_start, post_fork,
+    pre_request, post_request, pre_stop, worker_exit (see docs/howto/hooks.md).
 
     SIGUSR1 opens the log files anew; SIGHUP reads the certificates again, and with workers starts new
     ones, which import the application anew, before the old ones end. The first SIGTERM or SIGINT lets
@@ -145,5 +152,8 @@ def serve(
         user=user,
         group=group,
         umask=umask,
+        status=status,
+        status_public=status_public,
+        metrics=metrics,
         **options,
     )

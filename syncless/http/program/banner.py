@@ -14,15 +14,19 @@ from syncless.http.notices import tell
 from syncless.http.program.blocking import Patch, is_patched
 
 
-def announce(urls: Sequence[str], workers: int = 0, patch: Patch | None = None) -> None:
-    """Says on stdout that these addresses are served. ``patch``: what the workers patch; None: see what this
-    process has patched."""
+def announce(
+    urls: Sequence[str], workers: int = 0, patch: Patch | None = None, status: Sequence[str] = ()
+) -> None:
+    """Says on stdout that these addresses are served, and where the status page is. ``patch``: what the
+    workers patch; None: see what this process has patched."""
     first, *others = urls
     processes = f"{workers} worker{'' if workers == 1 else 's'}"
     if not is_terminal():
         how = processes if workers else f"loop: {loop_name()}"
         for url in urls:
             tell(f"syncless {syncless.__version__} serves on {url} ({how}, pid {os.getpid()})")
+        for url in status:
+            tell(f"syncless {syncless.__version__} shows its status on {url}")
         return
     tell(f"syncless {syncless.__version__} serves on {first}")
     for url in others:
@@ -30,6 +34,8 @@ def announce(urls: Sequence[str], workers: int = 0, patch: Patch | None = None) 
     tell(f"  processes  {processes} of master {os.getpid()}" if workers else f"  process    {os.getpid()}")
     tell(f"  patched    {patched_areas(patch)}")
     tell(f"  Python     {platform.python_version()}, loop: {loop_name()}")
+    for url in status:
+        tell(f"  status     {url}")
     tell("  Ctrl-C stops when the requests in flight have ended; once more stops at once.")
 
 

@@ -27,12 +27,14 @@ from syncless.http.program.banner import announce
 from syncless.http.program.blocking import Patch
 from syncless.http.program.forking import fork
 from syncless.http.program.preparing import Preparation, nothing_yet
-from syncless.http.program.running import LAST_CALL
+from syncless.http.program.reporting import OfMaster
+from syncless.http.program.running import LAST_CALL, delay_notice
 from syncless.http.program.sharing import SharedSockets
 from syncless.http.program.slot import BEAT, Slot, Worker
 from syncless.http.program.systemd import ServiceManager
 from syncless.http.program.worker import Work
 from syncless.http.server import Server
+from syncless.http.status.options import StatusOptions
 
 GIVE_UP_AFTER = 3
 """Workers that die before any has been ready."""
@@ -79,6 +81,7 @@ class Master:
         quiet: bool,
         patch: Patch = False,
         preparation: Preparation | None = None,
+        status: StatusOptions | None = None,
         **options: Any,
     ):
         if workers < 1 or workers > CLOCKS // 4:
@@ -99,7 +102,12 @@ class Master:
         self.limits: Limits = pattern.limits
         self.slots = [Slot() for _ in range(workers)]
         self.leaving: list[Worker] = []
+        self.status = OfMaster(
+            status or StatusOptions(), CLOCKS, self.slots, self.leaving, self.limits, self._urls
+        )
         self.stopping = False
+        self.stops_at = 0.0
+        """When a master that has been told to stop does so; 0: it has not been told."""
         self.manager = ServiceManager({})
         self.reloading = False
         """Until all workers have been replaced."""
@@ -119,8 +127,10 @@ class Master:
         self.logs.open_errors()
         try:
             self.sockets.open()
+            self.status.open()
             self._supervise()
         finally:
+            self.status.close()
             self.logs.close_errors(hold=True)
 
     def _supervise(self) -> None:
@@ -155,8 +165,10 @@ class Master:
         self.ever_ready = True
         self.manager.ready(self._status())
         if not self.quiet:
-            urls = [show(sock.getsockname(), tls) for sock, tls in self.sockets.shared]
-            announce(urls, len(self.slots), self.patch)
+            announce(self._urls(), len(self.slots), self.patch, self.status.status_urls)
+
+    def _urls(self) -> list[str]:
+        return [show(sock.getsockname(), tls) for sock, tls in self.sockets.shared]
 
     def _status(self) -> str:
         return f"{len(self.slots)} worker{'' if len(self.slots) == 1 else 's'}"
@@ -169,18 +181,22 @@ class Master:
     def _step(self, wake: int) -> bool:
         """Waits for something to happen and deals with it. Whether there is anything left to supervise."""
         pipes = {worker.pipe: worker for worker in self._all() if worker.pipe >= 0}
-        pause = 0.1 if self.stopping or self._starting() else min(1.0, self.manager.interval / 2 or 1.0)
-        readable, _, _ = select.select([wake, *pipes], [], [], pause)
+        hurried = self.stopping or self.stops_at or self._starting()
+        pause = self.status.pause(0.1 if hurried else min(1.0, self.manager.interval / 2 or 1.0))
+        readable, _, _ = select.select([wake, *pipes, *self.status.descriptors()], [], [], pause)
         self.manager.alive()
         if wake in readable:
             os.read(wake, 4096)
         for fd in readable:
-            if fd != wake:
+            if fd in pipes:
                 pipes[fd].hear()
                 self._announce_if_first(pipes[fd])
         while self.signals:
             self._obey(self.signals.pop(0))
         self._reap()
+        self.status.step()
+        if self.stops_at and time.monotonic() >= self.stops_at and not self.stopping:
+            self._stop()
         if self.stopping:
             self._refuse_when_taken()
             self._kill_late_ones()
@@ -212,20 +228,13 @@ class Master:
 
     def _obey(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
-            if not self.stopping and not self.quiet:
-                tell("syncless stops")
-            for worker in self._all():
-                # once more means now to a worker, too, and one that is retired has had its first
-                if self.stopping or not worker.killed_at:
-                    worker.signal(signal.SIGTERM)
-                worker.killed_at = worker.killed_at or time.monotonic() + self.limits.stop_seconds + 5
-            if self.stopping:
-                self.refuses_at = 0.0
+            self.status.stops = True
+            if self.limits.stop_delay_seconds and not self.stops_at:
+                self.stops_at = time.monotonic() + self.limits.stop_delay_seconds
+                if not self.quiet:
+                    tell(delay_notice(self.limits.stop_delay_seconds))
             else:
-                self.sockets.begin_no_more()
-                self.refuses_at = time.monotonic() + LAST_CALL
-            self.stopping = True
-            self.manager.stopping()
+                self._stop()
         elif number == signal.SIGHUP and not self.stopping:
             self.reloading = self.ever_ready
             if self.reloading:
@@ -248,6 +257,23 @@ class Master:
             for worker in slot.workers():
                 self._retire(worker)
             self.sockets.forget(slot)
+
+    def _stop(self) -> None:
+        """All workers stop gracefully; called once more, at once."""
+        if not self.stopping and not self.quiet:
+            tell("syncless stops")
+        for worker in self._all():
+            # once more means now to a worker, too, and one that is retired has had its first
+            if self.stopping or not worker.killed_at:
+                worker.signal(signal.SIGTERM)
+            worker.killed_at = worker.killed_at or time.monotonic() + self.limits.stop_seconds + 5
+        if self.stopping:
+            self.refuses_at = 0.0
+        else:
+            self.sockets.begin_no_more()
+            self.refuses_at = time.monotonic() + LAST_CALL
+        self.stopping = True
+        self.manager.stopping()
 
     # -- workers --------------------------------------------------------------------------------------
 
@@ -295,6 +321,8 @@ class Master:
             self.sockets.close()
 
     def _retire(self, worker: Worker) -> None:
+        if worker.tired:
+            self.status.recycled()
         worker.signal(signal.SIGTERM)
         worker.killed_at = time.monotonic() + self.limits.stop_seconds + 5
         self.leaving.append(worker)
@@ -320,6 +348,7 @@ class Master:
     def _ended(self, worker: Worker, status: int) -> None:
         worker.hear_last()
         self._announce_if_first(worker)
+        self.status.ended(worker, crashed=not (self.stopping or worker in self.leaving))
         if worker in self.leaving:
             self.leaving.remove(worker)
             return
@@ -389,7 +418,12 @@ class Master:
             clocks=self.clocks,
             clock=clock,
             master=self.pid,
+            reporting=self.status.prepare(clock),
         )
         pipes = [worker.pipe for worker in self._all() if worker.pipe >= 0]
-        pid, pipe = fork(work.run, HANDLED, [*self._wakers, *pipes])
+        pid = -1
+        try:
+            pid, pipe = fork(work.run, HANDLED, [*self._wakers, *pipes])
+        finally:
+            self.status.started(work.reporting, pid)
         return Worker(pid, pipe, self.clocks, clock)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Protocol
@@ -23,6 +23,10 @@ from syncless.tools.waiting import Waitable
 LAST_CALL = 0.1
 """Seconds for which a process that is told to stop accepts what is on its way: a request follows its
 connection by a round trip."""
+
+
+def delay_notice(seconds: float) -> str:
+    return f"syncless stops in {seconds:g} s; once more: now"
 
 
 class Serving(Protocol):
@@ -44,27 +48,38 @@ def run(
     *,
     quiet: bool,
     worker: bool,
+    delay: float = 0.0,
+    status_urls: Sequence[str] = (),
     bound: Callable[[], None] | None = None,
     started: Callable[[], None] | None = None,
+    told: Callable[[], None] | None = None,
     stopping: Callable[[], None] | None = None,
 ) -> None:
     """Starts the server and serves until SIGTERM or SIGINT; a second one hurries the stop. A ``worker``
     leaves SIGINT and the service manager to its master. Calls ``bound`` when it has its sockets, ``started``
-    when it serves, ``stopping`` when it begins to stop, while it still accepts."""
+    when it serves, ``told`` when it is told to stop, and ``stopping`` when it begins to, ``delay`` seconds
+    later, while it still accepts."""
     asked = Event()
+    skip = Event()
     hurry = Event()
     manager = ServiceManager({}) if worker else ServiceManager()
-    with _obeying(server, asked, hurry, manager, worker):
+    with _obeying(server, [asked, skip, hurry] if delay else [asked, hurry], manager, worker):
         try:
             server.start(bound)
             with _beside(manager):
                 if started is not None:
                     started()
                 if not quiet:
-                    announce(server.urls)
+                    announce(server.urls, status=status_urls)
                 manager.ready("Serving")
                 asked.wait()
                 manager.stopping()
+                if told is not None:
+                    told()
+                if delay:
+                    if not quiet:
+                        tell(delay_notice(delay))
+                    skip.wait(delay)
                 if not quiet:
                     active = server.census()["active"]
                     tell(f"syncless stops: {active} request{'' if active == 1 else 's'} in flight")
@@ -110,9 +125,9 @@ def _beside(manager: ServiceManager) -> Iterator[None]:
 
 @contextmanager
 def _obeying(
-    server: Serving, asked: Event, hurry: Event, manager: ServiceManager, worker: bool
+    server: Serving, asked: Sequence[Event], manager: ServiceManager, worker: bool
 ) -> Iterator[None]:
-    """Obeys signals, in the main thread: SIGTERM and SIGINT set `asked`, then `hurry`; SIGUSR1 and SIGHUP
+    """Obeys signals, in the main thread: each SIGTERM or SIGINT sets the next of `asked`; SIGUSR1 and SIGHUP
     open files anew."""
     process = os.getpid()
 
@@ -121,7 +136,7 @@ def _obeying(
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
         else:
-            (hurry if asked.is_set() else asked).set()
+            next((event for event in asked if not event.is_set()), asked[-1]).set()
 
     def open_anew(what: str, action: Callable[[], None]) -> None:
         try:

@@ -14,7 +14,9 @@ from syncless.http.program.master import Master
 from syncless.http.program.pidfile import PidFile
 from syncless.http.program.preparing import Preparation
 from syncless.http.program.privileges import Privileges
+from syncless.http.program.reporting import OfProcess, shown
 from syncless.http.server import Server
+from syncless.http.status.options import StatusOptions
 
 
 def serve_until_stopped(
@@ -33,6 +35,9 @@ def serve_until_stopped(
     user: str | int | None,
     group: str | int | None,
     umask: int | None,
+    status: str | None,
+    status_public: bool,
+    metrics: bool | str | None,
     **options: Any,
 ) -> None:
     """What `serve` does, with the Server of a kind of application. ``options``: more arguments for it."""
@@ -41,6 +46,9 @@ def serve_until_stopped(
         options["unix_owner"] = preparation.privileges.owner()
     if umask is not None:
         os.umask(umask)
+    seen = StatusOptions.of(
+        status, metrics, status_public, options.get("unix_mode"), options.get("unix_owner")
+    )
     configure(logging)
     with PidFile(pid_file, None if workers else preparation.privileges):
         if workers:
@@ -54,6 +62,7 @@ def serve_until_stopped(
                 patch=patch,
                 quiet=quiet,
                 preparation=preparation,
+                status=seen,
                 **options,
             ).run()
             return
@@ -61,10 +70,26 @@ def serve_until_stopped(
         if preparation.privileges is None:  # errors of the application come before its sockets
             application = server_type.adapt(application)
         server = preparation.make_server(lambda it: server_type(it, host, port, **options), application)
-        with contextlib.nullcontext() if quiet else StallWarning():
+        with shown(seen, server) as view, contextlib.nullcontext() if quiet else StallWarning():
             server.run(
                 quiet=quiet,
+                delay=server.limits.stop_delay_seconds,
+                status_urls=view.status.urls if view else (),
                 bound=lambda: preparation.take(server, "on_start"),
-                started=None if quiet else warn_of_blocking_modules,
+                started=lambda: _started(view, quiet),
+                told=lambda: _told(view),
                 stopping=lambda: preparation.hooks.call_at_end("pre_stop"),
             )
+
+
+def _started(view: OfProcess | None, quiet: bool) -> None:
+    if view is not None:
+        view.serves = True
+    if not quiet:
+        warn_of_blocking_modules()
+
+
+def _told(view: OfProcess | None) -> None:
+    """To stop: from now on it is not ready for more."""
+    if view is not None:
+        view.serves = False

@@ -25,9 +25,11 @@ from syncless.http.program.blocking import Patch, StallWarning, patch_process, w
 from syncless.http.program.hooks import HookFailed
 from syncless.http.program.loading import ApplicationFailed, ApplicationNotFound
 from syncless.http.program.preparing import Preparation
+from syncless.http.program.reporting import Reporting
 from syncless.http.program.slot import BEAT, CANNOT_START, LONGEST_REASON, READY, REPLACE_ME
 from syncless.http.program.titles import set_title
 from syncless.http.server import Server
+from syncless.http.status.usage import memory
 
 
 @dataclass
@@ -55,12 +57,16 @@ class Work:
     """Its place among the clocks."""
     master: int
     """Process number."""
+    reporting: Reporting | None = None
+    """Where its status is shown, if anybody wants to see it."""
 
     def run(self, pipe: int) -> int:
         """Serves until SIGTERM, or until the master has ended, which hears of it through the pipe. Returns
         the exit status."""
         set_title(f"worker {self.number}", self.application)
         faulthandler.enable()
+        if self.reporting is not None:
+            self.reporting.leave_to_parent()
         random.seed()
         binds = [Bind(secure, fd=listener.detach()) for listener, secure in self.listeners]
         for listener in self.unused:
@@ -72,6 +78,8 @@ class Work:
                 lambda application: self.server_type(application, **options), self.application
             )
             self.preparation.take(server, "post_fork")
+            if self.reporting is not None:
+                self.reporting.begin(server)
         except (ApplicationNotFound, ApplicationFailed, HookFailed, OSError, TypeError, ValueError) as error:
             reason = (
                 f"{self.application} raised an error:\n{error}"
@@ -91,6 +99,8 @@ class Work:
                     stopping=lambda: self.preparation.hooks.call_at_end("pre_stop"),
                 )
         finally:
+            if self.reporting is not None:
+                self.reporting.end()
             self.preparation.hooks.call_at_end("worker_exit")
             # as at the interpreter's end, for threads that are no daemons
             threading._shutdown()  # type: ignore[attr-defined]
@@ -131,14 +141,3 @@ def most_requests(limits: Limits) -> int:
         if limits.worker_requests
         else 0
     )
-
-
-def memory() -> int:
-    """Bytes of memory that this process has in use (resident set)."""
-    try:
-        with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * mmap.PAGESIZE
-    except OSError:
-        import resource  # the most that it has ever had is the best that others than Linux tell
-
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,31 @@
+from libc.stdint cimport int64_t
+
+cdef enum:
+    CODES = 600             # an answer's status is below
+    BUCKETS = 17            # of the latency, the last for all that take longer
+    # where each begins in a row of cells
+    REQUESTS = 64           # answered requests, by status; 0: the client got no answer
+    REFUSED = 664           # answers of the server itself, to what it did not run, by status
+    LATENCY = 1264          # answered requests, by bucket
+    LATENCY_NS = 1281       # of all of them together
+    ROW = 1288              # cells
+
+cdef int64_t BOUNDS[BUCKETS]
+
+
+cdef class Counters:
+    cdef Py_buffer memory
+    cdef int64_t* cells
+
+    cdef inline void count_request(self, int code, int64_t ns) noexcept:
+        """A request has been answered after `ns`; negative: for what it took there is no measure."""
+        cdef int bucket = 0
+        self.cells[REQUESTS + code] += 1
+        if ns >= 0:
+            while ns > BOUNDS[bucket]:
+                bucket += 1
+            self.cells[LATENCY + bucket] += 1
+            self.cells[LATENCY_NS] += ns
+
+    cdef inline void count_refused(self, int code) noexcept:
+        self.cells[REFUSED + code] += 1

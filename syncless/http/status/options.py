@@ -1,0 +1,85 @@
+"""Where the status server listens, and what it may show to whom: the options, checked."""
+
+from __future__ import annotations
+
+import importlib.util
+import ipaddress
+from dataclasses import dataclass
+
+from syncless.http.addresses import Bind, parse_bind
+from syncless.http.sockets import SocketOptions, Sockets
+
+METRICS_PATH = "/metrics"
+
+
+@dataclass(frozen=True)
+class StatusOptions:
+    """``status``, ``status_public`` and ``metrics`` of `serve`; the sockets are opened later. ``at_status``:
+    the metrics are at METRICS_PATH of the status address; ``path``: they are at this path of the main
+    addresses."""
+
+    status: Sockets | None = None
+    metrics: Sockets | None = None
+    at_status: bool = False
+    path: str | None = None
+    public: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.status or self.metrics or self.path)
+
+    @staticmethod
+    def of(
+        status: str | None,
+        metrics: bool | str | None = None,
+        public: bool = False,
+        unix_mode: int | None = None,
+        unix_owner: str | None = None,
+    ) -> StatusOptions:
+        """ValueError says what to write."""
+        files = SocketOptions(16, False, 0, False, 0o600 if unix_mode is None else unix_mode, unix_owner)
+        path = metrics if isinstance(metrics, str) and metrics.startswith("/") else None
+        address = metrics if isinstance(metrics, str) and path is None else None
+        if metrics:
+            check_metrics_library()
+            if metrics is True and status is None:
+                raise ValueError(
+                    "metrics are shown on the status address: give that, too (--status 127.0.0.1:9100), or "
+                    "say where they are, by an address of their own or a path of the main one "
+                    "(--metrics /metrics)"
+                )
+        return StatusOptions(
+            None if status is None else Sockets([local_bind(status, "status", public)], files, False),
+            None if address is None else Sockets([local_bind(address, "metrics", public)], files, False),
+            at_status=bool(metrics) and status is not None,
+            path=path,
+            public=public,
+        )
+
+
+def check_metrics_library() -> None:
+    if importlib.util.find_spec("prometheus_client") is None:
+        raise ValueError("metrics need prometheus_client: pip install 'syncless[metrics]'")
+
+
+def local_bind(text: str, what: str, public: bool) -> Bind:
+    """The address that the text names. ValueError if others than this machine could reach it, unless they are
+    meant to."""
+    bind = parse_bind(f"127.0.0.1{text}" if text.startswith(":") else text)
+    if bind.tls:
+        raise ValueError(f"the {what} address speaks plain HTTP, on this machine: not {text!r}")
+    if not public and bind.path is None and bind.fd is None and not is_loopback(bind.host or ""):
+        raise ValueError(
+            f"the {what} address shows paths and stacks, so it must be of this machine, such as 127.0.0.1:"
+            f"{bind.port} or unix:/run/syncless.status, not {text!r}; if others may read it, say so by "
+            "--status-public (status_public=True)"
+        )
+    return bind
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,201 @@
+"""Reporter: what one serving process tells of itself, from a thread beside its loop.
+
+The thread keeps the process's row of the scoreboard, watches for stalls, and answers whoever asks with the
+requests in flight and what each waits for. It is no tasklet, so it goes on while the application holds up the
+loop, as long as that lets other threads run; the status server does not wait for it otherwise.
+
+A thread sees the loop's objects between two bytecodes of the loop's thread. It only looks, and calls no code
+of the application.
+"""
+
+from __future__ import annotations
+
+import _socket
+import _thread
+import contextlib
+import json
+import os
+import struct
+import sys
+import time
+import traceback
+from types import FrameType
+from typing import Any
+
+from syncless._core.tasklet import Tasklet
+from syncless._core.threadloop import current_loop
+from syncless.http.counters import Counters
+from syncless.http.exchange import Exchange
+from syncless.http.listener import Listener
+from syncless.http.server import Server
+from syncless.http.status.scoreboard import Row, write
+from syncless.http.status.usage import memory, open_files
+
+TICK = 0.1
+"""Seconds between two looks at the loop."""
+FIGURES_EVERY = 1.0
+"""Seconds between two counts of what costs something to count."""
+STALL_SECONDS = 0.2
+"""For which the loop may stand still before that is told as a stall."""
+KEPT_STALLS = 20
+SHOWN_REQUESTS = 100
+"""The oldest; of the others only their number is told."""
+SHOWN_FRAMES = 40
+LENGTH = struct.Struct("!I")
+"""What comes before a report: its number of bytes."""
+
+_start_new_thread = _thread.start_new_thread
+_HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+
+
+class Reporter:
+    """Reporter(server, row): for the server of this thread's loop, before it starts."""
+
+    def __init__(self, server: Server, row: Row):
+        self._server = server
+        self._row = row
+        self._loop = current_loop()
+        self._thread = _thread.get_ident()
+        self._stalls: list[dict[str, Any]] = []
+        self._stalling: dict[str, Any] | None = None
+        self._counted = (0, 0, 0)
+        """Stalls, their ns together, and those of the longest."""
+        self._looked = 0.0
+        self._listeners: dict[Listener, None] = {}
+        """All that the server has had: what they have counted stays."""
+        self._lock = _thread.allocate_lock()
+        server.counters = Counters(row)
+        write(row, [("pid", os.getpid())])
+
+    # -- in the thread ------------------------------------------------------------------------------------
+
+    def start(self, line: int) -> None:
+        """Answers each byte that comes through the socket ``line`` with a report, in a thread that ends with
+        the process."""
+        _start_new_thread(self._answer, (_socket.socket(fileno=line),))
+
+    def _answer(self, line: _socket.socket) -> None:
+        while True:
+            line.settimeout(TICK)
+            try:
+                asked = line.recv(64)
+            except TimeoutError:
+                asked = None
+            except OSError:
+                return
+            self.tick()
+            if asked == b"":
+                return
+            if asked:
+                told = json.dumps(self.report()).encode()
+                line.settimeout(None)
+                with contextlib.suppress(OSError):
+                    line.sendall(LENGTH.pack(len(told)) + told)
+
+    def tick(self) -> None:
+        """To be called each TICK, in another thread than the loop's."""
+        self._watch()
+        now = time.monotonic()
+        if now - self._looked >= FIGURES_EVERY:
+            self._looked = now
+            self.write_figures()
+
+    def _watch(self) -> None:
+        """Looks whether the loop stands still."""
+        held = self._loop.held_for()
+        stall = self._stalling
+        if stall is not None and held < stall["seconds"]:
+            stall["over"] = True
+            self._stalling = stall = None
+        if held < STALL_SECONDS:
+            return
+        number, total, longest = self._counted
+        if stall is None:
+            frame = sys._current_frames().get(self._thread)
+            stack = "".join(traceback.format_stack(frame, SHOWN_FRAMES)) if frame is not None else ""
+            stall = {"at": time.time() - held, "seconds": 0.0, "stack": stack, "over": False}
+            self._stalling = stall
+            self._stalls = [*self._stalls[1 - KEPT_STALLS :], stall]
+            number += 1
+        grown = int((held - stall["seconds"]) * 1e9)
+        stall["seconds"] = held
+        self._counted = number, total + grown, max(longest, int(held * 1e9))
+        write(self._row, zip(("stalls", "stalled_ns", "longest_stall_ns"), self._counted, strict=True))
+
+    def held_seconds(self) -> float:
+        """For how long the loop has stood still."""
+        return self._loop.held_for()
+
+    # -- in any thread ------------------------------------------------------------------------------------
+
+    def write_figures(self) -> None:
+        """Brings the row up to date, but for what the native code writes there."""
+        with self._lock:
+            figures: dict[str, int] = {}
+            self._listeners.update(dict.fromkeys(self._server.listeners))
+            for listener in self._listeners:
+                for name, number in listener.figures().items():
+                    figures[name] = figures.get(name, 0) + number
+            figures["tasklets"] = len(self._loop.tasklets())
+            figures["memory_bytes"] = memory()
+            figures["open_files"] = open_files()
+            figures["cpu_ns"] = time.process_time_ns()
+            write(self._row, figures.items())
+
+    def report(self) -> dict[str, Any]:
+        """The requests in flight, the oldest first, and the stalls."""
+        self.write_figures()
+        requests = []
+        others: dict[str, int] = {}
+        for tasklet in self._loop.tasklets():
+            if isinstance(tasklet, Exchange):
+                requests.append(tasklet)
+            else:
+                waits = tasklet.waiting_for or tasklet.status
+                others[waits] = others.get(waits, 0) + 1
+        shown = [told for told in map(self._request, requests) if told is not None]
+        shown.sort(key=lambda told: -float(told["seconds"]))
+        return {
+            "held_seconds": self._loop.held_for(),
+            "requests": shown[:SHOWN_REQUESTS],
+            "more_requests": len(shown[SHOWN_REQUESTS:]),
+            "other_tasklets": others,
+            "recent_stalls": self._stalls[::-1],
+        }
+
+    def _request(self, tasklet: Exchange) -> dict[str, Any] | None:
+        """None if it has ended meanwhile."""
+        try:
+            told = tasklet.summary()
+            waits, seconds, on = tasklet.waiting_for, tasklet.waiting_seconds, tasklet.waiting_object
+            told["state"] = tasklet.status
+            told["waits_for"] = waits
+            told["waits_on"] = None if on is None else type(on).__name__
+            told["waits_seconds"] = seconds
+            told["where"] = self._where(tasklet)
+        except Exception:
+            return None
+        return told
+
+    def _where(self, tasklet: Tasklet) -> str | None:
+        """The line of the application in which it stands."""
+        running = tasklet.status == "running"
+        frame = sys._current_frames().get(self._thread) if running else tasklet.frame
+        best: FrameType | None = None
+        steps = 0
+        while frame is not None and steps < 200:
+            file = frame.f_code.co_filename
+            if not file.startswith(_HERE) and not file.startswith("<frozen"):
+                best = best or frame
+                if not _is_library(file):
+                    best = frame
+                    break
+            frame = frame.f_back
+            steps += 1
+        if best is None:
+            return None
+        return f"{best.f_code.co_filename}:{best.f_lineno} in {best.f_code.co_name}"
+
+
+def _is_library(file: str) -> bool:
+    return "site-packages" in file or file.startswith(os.path.dirname(os.__file__))

@@ -1,0 +1,109 @@
+"""Scoreboard: figures of all processes that serve, in memory that they share with their master.
+
+A row belongs to one process at a time. The process, and the native code of its server, writes the row;
+anybody reads it, whatever the process does meanwhile. When a process has ended its counts are added to the
+first row, so totals never go back. Takes row numbers; knows nothing of processes.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable
+from typing import Any
+
+from syncless.http.counters import CELLS, FREE, totals
+
+GAUGES = (
+    "pid",
+    "connections",
+    "greeting",
+    "reading",
+    "queued",
+    "running",
+    "lingering",
+    "idle",
+    "tasklets",
+    "buffered_bytes",
+    "memory_bytes",
+    "open_files",
+    "longest_stall_ns",
+)
+"""Cells whose value is that of now, or the most since the start."""
+COUNTS = ("accepted", "received_bytes", "sent_bytes", "stalls", "stalled_ns", "cpu_ns")
+"""Cells that only grow."""
+MASTER = ("version", "highest", "started", "crashed", "recycled")
+"""Cells of the first row that only the master writes. ``version`` is odd while counts move there,
+``highest`` the last row that has been used."""
+CELL = {name: number for number, name in enumerate((*GAUGES, *COUNTS, *MASTER))}
+PATIENCE = 100_000
+"""Looks at counts that move; a master that is killed meanwhile never ends that."""
+PHASES = ("greeting", "reading", "queued", "running", "lingering", "idle")
+
+Row = memoryview
+"""Of signed 64-bit numbers."""
+
+
+class Scoreboard:
+    """Scoreboard(processes): rows 1 to ``processes``; row 0 is that of the processes that have ended."""
+
+    def __init__(self, processes: int):
+        memory = mmap.mmap(-1, (processes + 1) * CELLS * 8)
+        self._cells = memoryview(memory).cast("q")
+        self.processes = processes
+        assert len(CELL) <= FREE
+
+    def row(self, number: int) -> Row:
+        return self._cells[number * CELLS : (number + 1) * CELLS]
+
+    def begin(self, number: int) -> None:
+        """The row is a new process's."""
+        self.row(number)[:] = memoryview(bytes(CELLS * 8)).cast("q")
+        self._cells[CELL["highest"]] = max(self._cells[CELL["highest"]], number)
+
+    def end(self, number: int) -> None:
+        """The process of the row has ended: what it has counted stays."""
+        ended, row = self.row(0), self.row(number)
+        ended[CELL["version"]] += 1
+        for name in COUNTS:
+            ended[CELL[name]] += row[CELL[name]]
+        for cell in range(FREE, CELLS):
+            ended[cell] += row[cell]
+        longest = CELL["longest_stall_ns"]
+        ended[longest] = max(ended[longest], row[longest])
+        self.begin(number)
+        ended[CELL["version"]] += 1
+
+    def add(self, name: str, number: int = 1) -> None:
+        """Counts something of the master's."""
+        self.row(0)[CELL[name]] += number
+
+    def live(self) -> list[Row]:
+        """The rows of processes that serve."""
+        rows = (self.row(number) for number in range(1, self._cells[CELL["highest"]] + 1))
+        return [row for row in rows if row[CELL["pid"]]]
+
+    def sum(self) -> dict[str, Any]:
+        """All processes together, those that have ended included: counts, and gauges of those that live."""
+        for _ in range(PATIENCE):
+            version = self.row(0)[CELL["version"]]
+            rows = [bytes(row) for row in (self.row(0), *self.live())]
+            if version % 2 == 0 and version == self.row(0)[CELL["version"]]:
+                break  # else the master moves counts, or has moved some meanwhile
+        cells = [memoryview(row).cast("q") for row in rows]
+        summed = [sum(column) for column in zip(*cells, strict=True)]
+        figures = {name: summed[CELL[name]] for name in (*COUNTS, *MASTER[2:])}
+        figures |= {name: sum(row[CELL[name]] for row in cells[1:]) for name in GAUGES}
+        figures["longest_stall_ns"] = max(row[CELL["longest_stall_ns"]] for row in cells)
+        figures["processes"] = len(cells) - 1
+        return figures | totals(summed)
+
+
+def figures_of(row: Row) -> dict[str, Any]:
+    """One process's, by name."""
+    cells = memoryview(bytes(row)).cast("q")
+    return {name: cells[CELL[name]] for name in (*GAUGES, *COUNTS)} | totals(cells)
+
+
+def write(row: Row, figures: Iterable[tuple[str, int]]) -> None:
+    for name, number in figures:
+        row[CELL[name]] = number

@@ -1,0 +1,79 @@
+"""A server that runs as a user runs it, with its status address."""
+
+import http.client
+import json
+import re
+import socket
+
+import pytest
+
+from tests.wsgi.supervised import Program
+
+APP = """
+import os, time, syncless
+def app(environ, start_response):
+    path, query = environ["PATH_INFO"], environ["QUERY_STRING"]
+    if path.startswith("/sleep"):
+        syncless.sleep(float(query))
+    elif path.startswith("/event"):
+        open("begun", "w").close()
+        syncless.Event().wait(float(query))
+    elif path == "/burn":
+        end = time.monotonic() + float(query)
+        while time.monotonic() < end:
+            pass
+    elif path == "/die":
+        os._exit(7)
+    elif path == "/stop":
+        os.kill(os.getpid(), 19)
+    elif path == "/fail":
+        raise ValueError("on purpose")
+    start_response("404 Not Found" if path == "/missing" else "200 OK", [("X-Pid", str(os.getpid()))])
+    return [b"hello"]
+"""
+
+
+class Seen(Program):
+    """A Program with a status address of its own; ``bind`` is for its requests."""
+
+    def __init__(self, folder, arguments, **options):
+        self.path = str(folder / "status")
+        super().__init__(folder, ["--status", f"unix:{self.path}", *arguments], **options)
+        self.told = self.process.stdout.readline()
+
+    def ask(self, path="/status.json", **headers):
+        """(status, headers, body) of the status server."""
+        connection = http.client.HTTPConnection("localhost", timeout=20)
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.settimeout(20)
+        connection.sock.connect(self.path)
+        try:
+            connection.request("GET", path, headers=headers)
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+        finally:
+            connection.close()
+
+    def status(self):
+        status, headers, body = self.ask()
+        assert status == 200 and headers["Content-Type"] == "application/json"
+        return json.loads(body)
+
+    def health(self, path):
+        return self.ask(path)[0]
+
+
+@pytest.fixture
+def seen(tmp_path):
+    """seen(*options) -> a running server, which is ended at the end."""
+    running = []
+
+    def begin(*arguments, code=APP, **options):
+        (tmp_path / "app.py").write_text(code)
+        running.append(Seen(tmp_path, arguments, **options))
+        assert re.search(r"shows its status on unix:", running[-1].told), running[-1].said()
+        return running[-1]
+
+    yield begin
+    for started in running:
+        started.end()

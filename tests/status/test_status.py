@@ -1,0 +1,249 @@
+"""The status of a server, as its operator reads it: in one process, and with workers."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+from tests.waiting import eventually
+from tests.wsgi.supervised import Load
+
+
+class Asking:
+    """A request in a thread, which is still going on."""
+
+    def __init__(self, program, path):
+        self.thread = threading.Thread(target=self._ask, args=(program, path))
+        self.thread.start()
+
+    def _ask(self, program, path):
+        try:
+            program.get(path)
+        except (OSError, http.client.HTTPException):
+            pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.thread.join()
+
+
+both = pytest.mark.parametrize("workers", ["0", "2"])
+
+
+def in_flight(status):
+    return [request for worker in status["workers"] for request in worker["requests"]]
+
+
+@both
+def test_requests_in_flight_are_shown_with_what_they_wait_for(seen, workers):
+    running = seen("--workers", workers)
+    with Asking(running, "/event/%3Cb%3E%1b%C3%A9?1.5"):
+        assert eventually(lambda: in_flight(running.status()))
+        (request,) = in_flight(running.status())
+    assert request["method"] == "GET" and request["path"] == "/event/<b>\x1bé"
+    assert request["client"] == "127.0.0.1" and 0 < request["seconds"] < 20
+    assert request["state"] == "waiting" and request["waits_for"] == "event"
+    assert request["where"].endswith("in app") and "app.py:9" in request["where"]
+    assert eventually(lambda: not in_flight(running.status()))
+
+
+@both
+def test_workers_are_shown_with_their_figures(seen, workers):
+    running = seen("--workers", workers)
+    status = running.status()
+    assert len(status["workers"]) == (int(workers) or 1) and status["ready"] and status["live"]
+    assert {worker["pid"] for worker in status["workers"]} == (running.children() or {running.process.pid})
+    assert status["master"] == (running.process.pid if int(workers) else None)
+    assert status["urls"] == [f"http://127.0.0.1:{running.port}/"]
+    for worker in status["workers"]:
+        assert worker["state"] == "ready" and worker["answers"] and worker["memory_bytes"] > 1_000_000
+        assert worker["open_files"] > 2 and worker["beat_seconds"] < 20
+
+
+@both
+def test_answers_are_counted_by_status(seen, workers):
+    running = seen("--workers", workers)
+    for path in ("/", "/", "/missing", "/fail"):
+        running.get(path)
+    totals = running.status()["totals"]
+    assert totals["answers_by_status"] == {"200": 2, "404": 1, "500": 1} and totals["answered"] == 4
+    assert sum(totals["latency"]["buckets"]) == 4 and totals["latency"]["seconds"] > 0
+    assert totals["received_bytes"] > 100 and totals["sent_bytes"] > 400 and totals["accepted"] == 4
+
+
+def test_requests_that_the_server_refuses_are_counted(seen):
+    running = seen()
+    for _ in range(2):
+        with socket.create_connection(("127.0.0.1", running.port), timeout=20) as client:
+            client.sendall(b"nonsense\r\n\r\n")
+            assert client.recv(1000).startswith(b"HTTP/1.1 400")
+    totals = running.status()["totals"]
+    assert totals["refused_by_status"] == {"400": 2} and totals["answers_by_status"] == {}
+
+
+@both
+def test_stall_is_shown_with_its_stack_while_it_lasts(seen, workers):
+    running = seen("--workers", workers)
+
+    def stalls():
+        return [stall for worker in running.status()["workers"] for stall in worker["recent_stalls"]]
+
+    with Asking(running, "/burn?1.5"):
+        assert eventually(stalls)
+        (stall,) = stalls()
+        assert not stall["over"] and "while time.monotonic() < end" in stall["stack"]
+    assert eventually(lambda: stalls()[0]["over"])
+    assert stalls()[0]["seconds"] > 1 and running.status()["totals"]["longest_stall_seconds"] > 1
+
+
+def test_worker_that_does_not_answer_is_shown_with_how_long(seen):
+    """It is stopped by a signal: nothing of it runs."""
+    running = seen("--workers", "1")
+    (pid,) = running.children()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        status = running.status()
+        assert time.monotonic() - began < 10
+        assert not status["workers"][0]["answers"]
+        assert eventually(lambda: running.status()["workers"][0]["silent_seconds"] > 0.6)
+        assert running.status()["workers"][0]["beat_seconds"] > 0.5
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert eventually(lambda: running.status()["workers"][0]["answers"])
+
+
+def test_counts_never_go_back_when_workers_die_or_are_replaced(seen):
+    running = seen("--workers", "2")
+    counted = [0]
+
+    def count():
+        totals = running.status()["totals"]
+        assert totals["answered"] >= counted[-1]
+        counted.append(totals["answered"])
+        return totals
+
+    with Load(running, "/") as load:
+        assert eventually(lambda: count()["answered"] > 50)
+        running.signal(signal.SIGHUP)
+        assert eventually(lambda: count()["started"] == 4 and count()["processes"] == 2)
+    with Asking(running, "/die"):
+        pass
+    assert eventually(lambda: count()["crashed"] == 1)
+    assert count()["answered"] == len(load.answers) and load.failures == []
+
+
+@both
+def test_events_bring_the_status_each_second(seen, workers):
+    running = seen("--workers", workers)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(20)
+        client.connect(running.path)
+        client.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        came = b""
+        while came.count(b"\n\ndata: ") < 3:
+            came += client.recv(65536)
+    assert b"Content-Type: text/event-stream" in came
+    event = came.split(b"\n\n")[1].removeprefix(b"data: ")
+    assert json.loads(event)["syncless"]
+
+
+def test_client_that_does_not_read_its_events_harms_nobody(seen):
+    running = seen()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(running.path)
+        client.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        for _ in range(3):
+            assert running.status()["ready"]
+
+
+def test_page_is_one_file_that_takes_nothing_from_elsewhere(seen):
+    status, headers, body = seen().ask("/", Accept="text/html")
+    assert status == 200 and headers["Content-Type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert not re.search(rb"(src|href)\s*=\s*[\"']?(https?:)?//", body)
+
+
+def test_root_is_json_for_those_who_accept_it(seen):
+    status, _, body = seen().ask("/", Accept="application/json")
+    assert status == 200 and json.loads(body)["syncless"]
+
+
+def test_what_there_is_not_is_told(seen):
+    running = seen()
+    status, _, body = running.ask("/nothing")
+    assert status == 404 and b"/status.json" in body
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(running.path)
+        client.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
+        assert client.recv(1000).startswith(b"HTTP/1.1 405 Method Not Allowed\r\n")
+
+
+def test_page_of_another_site_cannot_read_the_status(seen):
+    """DNS rebinding: its own name is made to lead to this machine."""
+    running = seen()
+    assert running.ask("/status.json", Host="evil.example")[0] == 421
+    for host in ("localhost:9100", "127.0.0.1", "127.0.0.1:9100", "[::1]:9100", "[::1]"):
+        assert running.ask("/livez", Host=host)[0] == 200, host
+
+
+def test_socket_is_private_and_is_removed_at_the_end(seen):
+    running = seen()
+    assert os.stat(running.path).st_mode & 0o777 == 0o600
+    running.end()
+    assert not os.path.exists(running.path)
+
+
+# -- health -------------------------------------------------------------------------------------------
+
+
+@both
+def test_healthy_server_is_live_and_ready(seen, workers):
+    running = seen("--workers", workers)
+    assert running.ask("/livez")[::2] == (200, b"ok\n") and running.ask("/readyz")[::2] == (200, b"ok\n")
+
+
+@both
+def test_stopping_server_is_not_ready_before_it_refuses_clients(seen, workers):
+    running = seen("--workers", workers, "-l", "stop_delay_seconds=60")
+    running.signal(signal.SIGTERM)
+    assert eventually(lambda: running.health("/readyz") == 503)
+    for _ in range(5):
+        assert running.get("/")[0] == 200
+    assert running.health("/livez") == 200
+    running.signal(signal.SIGTERM)  # ends the delay
+    assert running.process.wait(20) == 0
+
+
+@both
+def test_stop_waits_for_the_delay(seen, workers):
+    running = seen("--workers", workers, "-l", "stop_delay_seconds=0.5")
+    began = time.monotonic()
+    running.signal(signal.SIGTERM)
+    assert running.process.wait(20) == 0 and time.monotonic() - began > 0.5
+
+
+def test_server_whose_only_worker_is_dead_is_not_ready(seen):
+    running = seen("--workers", "1")
+    (running.folder / "app.py").write_text("raise RuntimeError('broken')")
+    os.utime(running.folder / "app.py", (5000, 5000))
+    with Asking(running, "/die"):
+        pass
+    assert eventually(lambda: running.health("/readyz") == 503)
+    assert running.health("/livez") == 200
+
+
+def test_single_process_whose_loop_stands_still_is_not_live(seen):
+    running = seen("-l", "worker_stuck_seconds=0.5")
+    with Asking(running, "/burn?3"):
+        assert eventually(lambda: running.health("/livez") == 503)
+        assert running.health("/readyz") == 503
+    assert eventually(lambda: running.health("/livez") == 200)
