@@ -36,8 +36,11 @@ def tree(tmp_path):
 
 
 def opened(root, path):
+    """The content; OSError."""
     directory = open_directory(os.fsencode(root))
-    file = open_beneath(os.fsencode(path), dir_fd=directory.fd)
+    file = open_beneath((os.fsencode(path),), dir_fd=directory.fd)
+    if isinstance(file, int):
+        raise OSError(file, os.strerror(file))
     data = os.read(file.fd, 100).decode()
     assert (
         len(data) == file.size and stat.S_ISREG(file.mode) and file.modified == os.fstat(file.fd).st_mtime_ns
@@ -70,31 +73,49 @@ def test_link_that_stays_inside_is_followed_where_the_kernel_watches(how, tree):
 
 
 def test_path_with_a_nul_or_a_long_name_is_an_error(how, tree):
-    with pytest.raises(ValueError):
-        opened(tree, b"a\0b")
-    with pytest.raises(OSError) as caught:
-        opened(tree, "x" * 5000)
-    assert caught.value.errno == errno.ENAMETOOLONG
+    directory = open_directory(os.fsencode(tree))
+    assert open_beneath((b"a\0b",), dir_fd=directory.fd) == errno.EINVAL
+    assert open_beneath((b"x" * 5000,), dir_fd=directory.fd) == errno.ENAMETOOLONG
+    assert open_beneath((), dir_fd=directory.fd) == errno.ENOENT
+    with pytest.raises(TypeError):
+        open_beneath(("text",), dir_fd=directory.fd)
+    with pytest.raises(NotADirectoryError):
+        open_directory(os.fsencode(tree / "a" / "b" / "file"))
+
+
+def test_first_file_that_there_is_is_opened(how, tree):
+    directory = open_directory(os.fsencode(tree))
+    assert open_beneath((b"x", b"y", b"a/b/file", b"up"), dir_fd=directory.fd).which == 2
+    assert open_beneath((b"x", b"y"), dir_fd=directory.fd) == errno.ENOENT
+
+
+def test_small_file_is_read_from_memory(how, tree):
+    directory = open_directory(os.fsencode(tree))
+    for most, data in ((5, None), (6, b"inside"), (7, b"inside")):
+        file = open_beneath((b"a/b/file",), dir_fd=directory.fd, most=most)
+        assert file.data == data and (file.fd >= 0) == (data is None) and file.size == 6
+    (tree / "empty").touch()
+    assert open_beneath((b"empty",), dir_fd=directory.fd).data == b""
+    assert open_beneath((b"a",), dir_fd=directory.fd, most=100_000).data is None
 
 
 def test_fifo_is_opened_without_its_other_end(how, tree):
     os.mkfifo(tree / "fifo")
     directory = open_directory(os.fsencode(tree))
-    assert stat.S_ISFIFO(open_beneath(b"fifo", dir_fd=directory.fd).mode)
+    assert stat.S_ISFIFO(open_beneath((b"fifo",), dir_fd=directory.fd).mode)
 
 
 def test_descriptor_is_closed_with_its_object(how, tree):
     directory = open_directory(os.fsencode(tree))
     fds = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        file = open_beneath(b"a/b/file", dir_fd=directory.fd)
+        file = open_beneath((b"a/b/file",), dir_fd=directory.fd)
         del file
-    file = open_beneath(b"a/b/file", dir_fd=directory.fd)
+    file = open_beneath((b"a/b/file",), dir_fd=directory.fd)
     file.close()
     file.close()
     assert file.fd == -1 and len(os.listdir("/proc/self/fd")) == fds
-    with pytest.raises(OSError):
-        open_beneath(b"a/missing", dir_fd=directory.fd)
+    assert open_beneath((b"a/missing",), dir_fd=directory.fd) == errno.ENOENT
     assert len(os.listdir("/proc/self/fd")) == fds and OpenFile().fd == -1
 
 

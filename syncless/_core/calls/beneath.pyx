@@ -6,13 +6,14 @@ RESOLVE_BENEATH). Where it cannot (Linux before 5.6, some sandboxes), the path i
 symbolic link is refused. Price: a system call for each part there. Guarded by tests/core/test_beneath.py.
 
 Nothing waits for the other end of a FIFO, and no terminal becomes the process's own: look at `mode` before
-you read.
+you read. A missing file is a number and no exception, because looking for one is common, and an exception
+costs as much as five system calls.
 """
 
 import os
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.errno cimport errno
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.errno cimport EINVAL, ENOENT, errno
 from libc.string cimport strlen
 
 from syncless._core.calls.files cimport tried_on
@@ -25,6 +26,7 @@ cdef extern from *:
     #include <string.h>
     #include <sys/stat.h>
     #include <sys/syscall.h>
+    #include <sys/uio.h>
     #include <unistd.h>
 
     #define SYNCLESS_OPEN (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
@@ -100,22 +102,36 @@ cdef extern from *:
         *modified = about.st_mtim.tv_sec * 1000000000LL + about.st_mtim.tv_nsec;
         return 0;
     }
+
+    static ssize_t syncless_from_memory(int fd, char *into, size_t size) {
+    #ifdef RWF_NOWAIT
+        struct iovec piece = {into, size};
+        return size ? preadv2(fd, &piece, 1, 0, RWF_NOWAIT) : 0;
+    #else
+        return -1;
+    #endif
+    }
     """
     int syncless_walks
     int syncless_open_beneath(int directory, const char* path) nogil
     int syncless_open_directory(const char* path) nogil
     int syncless_about(int fd, unsigned int* mode, long long* size, long long* modified) nogil
+    ssize_t syncless_from_memory(int fd, char* into, size_t size) nogil
     int close_now "close" (int fd) nogil
+    int S_ISREG(unsigned int mode) nogil
 
 cdef object close = os.close
 
 
 cdef class OpenFile:
     """A descriptor that is closed when the object goes, and what the file was when it was opened: `mode`,
-    `size` in bytes, `modified` in nanoseconds."""
+    `size` in bytes, `modified` in nanoseconds. `which`: of the names, the one that there is. `data`: its
+    content, if that was asked for and lay in memory; then it is closed already, and `fd` is -1."""
     cdef readonly int fd
     cdef readonly unsigned int mode
     cdef readonly long long size, modified
+    cdef readonly int which
+    cdef readonly bytes data
 
     def __cinit__(self):
         self.fd = -1
@@ -131,30 +147,59 @@ cdef class OpenFile:
         if fd >= 0:
             tried_on(fd, close, close, (fd,), {})
 
+    cdef int take(self, int directory, const char* name) noexcept:
+        """Opens it; the error, or 0. `directory`: -1 for a path that is a directory of our own."""
+        cdef int error = 0
+        with nogil:
+            if directory >= 0:
+                self.fd = syncless_open_beneath(directory, name)
+            else:
+                self.fd = syncless_open_directory(name)
+            if self.fd < 0 or syncless_about(self.fd, &self.mode, &self.size, &self.modified):
+                error = errno
+        return error
 
-cdef object opened(bytes path, int directory):
-    """`directory`: -1 for a path that is a directory of our own."""
+    cdef int read_from_memory(self) except -1:
+        cdef bytes data = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> self.size)
+        cdef char* into = PyBytes_AS_STRING(data)
+        cdef ssize_t n
+        with nogil:
+            n = syncless_from_memory(self.fd, into, <size_t> self.size)
+            if n == self.size:
+                close_now(self.fd)
+        if n == self.size:
+            self.fd = -1
+            self.data = data
+        return 0
+
+
+def open_beneath(tuple names not None, *, int dir_fd, int most=0) -> OpenFile | int:
+    """The first file that there is of these relative paths (bytes) below a directory, or the number of the
+    error of the last one: EXDEV if it leads out of the directory. `most`: a regular file up to this number of
+    bytes is read as well."""
     cdef OpenFile file = OpenFile()
-    cdef const char* name = PyBytes_AS_STRING(path)
-    cdef int failed
-    if <Py_ssize_t> strlen(name) != PyBytes_GET_SIZE(path):
-        raise ValueError("embedded null byte")
-    with nogil:
-        file.fd = syncless_open_beneath(directory, name) if directory >= 0 else syncless_open_directory(name)
-        failed = file.fd < 0 or syncless_about(file.fd, &file.mode, &file.size, &file.modified)
-    if failed:
-        raise OSError(errno, os.strerror(errno), os.fsdecode(path))
-    return file
-
-
-def open_beneath(bytes path not None, *, int dir_fd) -> OpenFile:
-    """The file at a relative path below a directory. OSError: EXDEV if the path leads out of it."""
-    return opened(path, dir_fd)
+    cdef int error = ENOENT
+    cdef Py_ssize_t which
+    for which in range(len(names)):
+        name = <bytes?> names[which]
+        error = EINVAL
+        if <Py_ssize_t> strlen(PyBytes_AS_STRING(name)) == PyBytes_GET_SIZE(name):
+            error = file.take(dir_fd, PyBytes_AS_STRING(name))
+        if error == 0:
+            file.which = <int> which
+            if S_ISREG(file.mode) and file.size <= most:
+                file.read_from_memory()
+            return file
+    return error
 
 
 def open_directory(bytes path not None) -> OpenFile:
     """A directory for open_beneath(). OSError."""
-    return opened(path, -1)
+    cdef OpenFile file = OpenFile()
+    cdef int error = file.take(-1, PyBytes_AS_STRING(path))
+    if error:
+        raise OSError(error, os.strerror(error), os.fsdecode(path))
+    return file
 
 
 def walk_parts(bint wanted) -> bool:

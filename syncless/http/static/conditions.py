@@ -8,12 +8,6 @@ from datetime import timezone
 from email.utils import parsedate_to_datetime
 
 _TAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
-PRECONDITIONS = (
-    "HTTP_IF_NONE_MATCH",
-    "HTTP_IF_MODIFIED_SINCE",
-    "HTTP_IF_MATCH",
-    "HTTP_IF_UNMODIFIED_SINCE",
-)
 
 
 def precondition(variables: Mapping[str, str], etag: str, modified: int) -> int:

@@ -39,15 +39,15 @@ class Directory:
         self._identity: tuple[int, int] | None = None
         self._looked = 0.0
 
-    def open(self, name: bytes) -> OpenFile | None:
-        """The file or directory of that name, which is relative and has no empty part; None if there is none
-        that may be served. OSError for anything else, such as too many open files."""
-        try:
-            file: OpenFile = _open(name, dir_fd=self._current().fd)
-        except OSError as error:
-            if error.errno in ABSENT:
+    def open(self, names: tuple[bytes, ...], most: int = 0) -> OpenFile | None:
+        """The file or directory of the first name that there is; None if there is none that may be served.
+        Names are relative and have no empty part. `most`: a file up to so many bytes may be read at once.
+        OSError for any other trouble, such as too many open files."""
+        file: OpenFile | int = _open(names, dir_fd=self._current().fd, most=most)
+        if isinstance(file, int):
+            if file in ABSENT:
                 return None
-            raise
+            raise OSError(file, os.strerror(file), os.path.join(os.fsencode(self.path), names[-1]))
         if stat.S_ISREG(file.mode) or stat.S_ISDIR(file.mode):
             return file
         file.close()  # a FIFO, a device, a socket
