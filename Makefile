@@ -1,4 +1,4 @@
-# `make serve` and `make test` need Python, a C compiler and make; everything else is optional. Each target says what it does: `make help`.
+# `make serve` and `make test` need Python, a C compiler and make; everything else is optional. `make help` lists the targets.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -11,7 +11,7 @@ NATIVE := $(shell find syncless -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o
 .PHONY: help serve test test-pr lint bench bench-core clean fidelity fuzz sanitize soak
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/' | column -t -s:
+	@awk -F ' *## *' '/^[a-z-]+:.*##/ { sub(/:.*/, "", $$1); printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -39,7 +39,7 @@ serve: $(VENV)/.built  ## build, and serve the demo application; BIND=host:port 
 test: $(VENV)/.tested  ## build, and run all tests; ARGS goes to pytest
 	$(BIN)/python -m pytest $(ARGS)
 
-test-pr: $(VENV)/.tested  ## what a pull request must pass: the tests that are not marked slow; ARGS goes to pytest
+test-pr: $(VENV)/.tested  ## the tests that a pull request must pass: those that are not marked slow; ARGS goes to pytest
 	$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
 lint: $(VENV)/.linted  ## ruff, mypy and cython-lint

@@ -132,7 +132,7 @@ QUICK = [
     "files",
     "names",
 ]
-"""What --quick runs if nothing is chosen: one of each kind."""
+"""The choice of --quick if nothing is chosen: one of each kind."""
 
 
 def versions() -> dict[str, str]:

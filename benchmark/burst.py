@@ -45,7 +45,7 @@ class Client:
         self.socket.send(REQUEST)
 
     def proceed(self) -> bool:
-        """What is possible now; True if that was the last. OSError if the connection is lost."""
+        """Does what is possible now; True if that was the last step. OSError if the connection is lost."""
         if not self.connected:
             if error := self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                 raise OSError(error, os.strerror(error))

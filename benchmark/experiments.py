@@ -1,4 +1,4 @@
-"""What is measured: one row per experiment, with the peers it is compared with and the ratios that it should
+"""The measurements: one row per experiment, with the peers it is compared with and the ratios that it should
 reach."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a process costs: CPU time in nanoseconds, memory in bytes; and which cores it may use."""
+"""The costs of a process: CPU time in nanoseconds, memory in bytes; and which cores it may use."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def private_bytes(pid: int) -> int:
 
 
 def machine() -> dict[str, str]:
-    """What the figures were measured on."""
+    """The machine on which the figures were measured."""
     with open("/proc/cpuinfo") as file:
         models = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
     return {

@@ -1,5 +1,5 @@
-"""What the standard library's calls cost when nothing has to wait, and between two threads: unpatched, under
-our patch, under gevent's.
+"""The cost of the standard library's calls when nothing has to wait, and between two threads: unpatched,
+under our patch, under gevent's.
 
 ``python -m benchmark.patched LIBRARY time DIVISOR`` prints one JSON object: nanoseconds of CPU per operation.
 """

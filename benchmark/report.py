@@ -36,9 +36,9 @@ CHAPTERS: tuple[tuple[str, list[str]], ...] = (
 )
 INTRODUCTION = """# Benchmarks
 
-What counts is the server's CPU time per request, because rates depend on the load generator. Where a peer is
-better, the table says so. [benchmark/README.md](../benchmark/README.md) says how everything is measured, what
-the numbers do not say, and how to add a peer. `make bench` repeats the experiments, and
+The tables compare the server's CPU time per request, because rates depend on the load generator. Where a peer
+is better, the table says so. [benchmark/README.md](../benchmark/README.md) says how everything is measured,
+what the numbers do not say, and how to add a peer. `make bench` repeats the experiments, and
 `python -m benchmark report --write` writes this page from the results in `benchmark/results/`.
 
 ![CPU time per request: syncless beside Node, bjoern, and gunicorn with gevent](plots/overview.svg)

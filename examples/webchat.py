@@ -55,7 +55,7 @@ def say(line, kind="said"):
 
 
 def send_all(websocket, inbox):
-    """What the room says goes to one member at that member's pace, so a slow one holds up nobody."""
+    """Each member gets the room's lines at its own pace, so a slow member holds up nobody."""
     try:
         while True:
             websocket.send(inbox.get())

@@ -95,7 +95,7 @@ class Outcome(NamedTuple):
 
 
 def run_child(what: list[Any], seconds: float) -> tuple[str, str]:
-    """What CHILD wrote to stdout and stderr. Processes that it leaves behind are ended with it."""
+    """The output of CHILD on stdout and stderr. Processes that it leaves behind are ended with it."""
     command = [sys.executable, "-W", "ignore", "-c", CHILD, json.dumps(what)]
     with (
         tempfile.TemporaryFile("w+", errors="replace") as out,

@@ -206,8 +206,8 @@ def some_input(choose: random.Random) -> bytes:
 
 
 def answers(data: bytes, ended_by_reset: bool) -> list[tuple[int, bytes]]:
-    """The statuses and bodies in what came back; Violation unless they are whole messages. What a reset cut
-    off is left out."""
+    """The statuses and bodies in what came back; Violation unless they are whole messages. A part that a
+    reset cut off is left out."""
     found = []
     while data:
         head, end, rest = data.partition(b"\r\n\r\n")

@@ -1,4 +1,4 @@
-"""What a switch of greenlets costs by itself."""
+"""The cost of a switch of greenlets by itself."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def big(environ, start_response):
 
 
 def summary(posted):
-    """What is answered to the JSON document of POSTED."""
+    """The answer to the JSON document of POSTED."""
     document = json.loads(posted)
     return json.dumps({"name": document["name"], "sum": sum(document["numbers"])}).encode()
 

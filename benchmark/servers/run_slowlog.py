@@ -24,7 +24,7 @@ def write(sleep):
 
 
 class EpollThread:
-    """What has to be written comes by a pipe, a byte each; what is being written waits in a heap of times."""
+    """Lines to be written come by a pipe, a byte each; those being written wait in a heap of times."""
 
     def __init__(self):
         self.left, self.right = os.pipe()

@@ -23,7 +23,7 @@ PyGreenlet_Import()
 
 
 cdef class _Greenlet:
-    """What a greenlet of the engine runs."""
+    """The body of a greenlet of the engine."""
     cdef object argument
     cdef Step step
     cdef Step failed
@@ -105,7 +105,7 @@ cdef int switch(PyGreenlet* target) except -1:
 
 
 cdef int start_carriers(Carriers carriers) except -1:
-    """What a starter does: each switch to it starts one carrier, at the starter's own depth."""
+    """The body of a starter: each switch to it starts one carrier, at the starter's own depth."""
     cdef _Greenlet carrier
     switch(carriers.main)                   # which has started it, to give it its depth
     while True:

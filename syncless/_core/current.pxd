@@ -1,4 +1,4 @@
-"""What a running tasklet does. See current.pyx."""
+"""The actions of a running tasklet. See current.pyx."""
 
 cpdef bint may_park() noexcept
 cdef int take_turns() except -1

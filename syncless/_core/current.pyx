@@ -1,4 +1,4 @@
-"""What a running tasklet does: asks for itself, sleeps, gives way, parks."""
+"""The actions of a running tasklet: it asks for itself, sleeps, gives way, parks."""
 
 from libc.stdint cimport int64_t
 

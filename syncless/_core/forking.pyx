@@ -1,5 +1,5 @@
-"""What a fork leaves in the child: a loop with a fresh poller, and of the parent's tasklets only the one that
-forked.
+"""The state of a child after a fork: a loop with a fresh poller, and of the parent's tasklets only the one
+that forked.
 
 All others are left as they are and never run: their `finally` blocks belong to the parent. If a tasklet other
 than the main one has forked, it is the *orphan*, and the process ends with it, as with a thread that forks.

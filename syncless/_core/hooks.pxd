@@ -1,4 +1,4 @@
-"""What the engine calls and must not import. See hooks.pyx."""
+"""Functions that the engine calls and must not import. See hooks.pyx."""
 
 cdef object new_main            # called with a new Loop
 cdef object main_type

@@ -1,4 +1,4 @@
-"""What the engine calls and must not import, in one place: each is set by a module that is imported later.
+"""Functions that the engine calls and must not import; each is set by a module that is imported later.
 
 | name | set by | called by | because |
 |---|---|---|---|

@@ -1,4 +1,4 @@
-"""What holds between any two steps of the engine. See invariants.pyx."""
+"""Invariants that hold between any two steps of the engine. See invariants.pyx."""
 
 from syncless._core.scheduler cimport Scheduler
 from syncless._core.wait.waitqueue cimport WaitQueue

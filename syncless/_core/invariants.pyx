@@ -1,4 +1,4 @@
-"""What holds between any two steps of the engine, checked as a whole by census() in debug builds.
+"""Invariants that hold between any two steps of the engine, checked by census() in debug builds.
 
 Takes a scheduler. Gives an AssertionError that says what does not hold. Each promise is written where its
 field is declared; asserts on the way check those that cost nothing to look at. Tested by

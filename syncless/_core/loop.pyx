@@ -209,8 +209,8 @@ cdef class Loop(Scheduler):
         return 0.0 if self.polling or self.closed else max(0, monotonic_ns() - self.polled_at) / 1e9
 
     def census(self) -> dict:
-        """What the engine owns now. Every test ends at the counts with which it began. In a debug build an
-        AssertionError if a promise of the engine is broken, see invariants.pyx."""
+        """Counts of the things that the engine owns now. Every test ends at the counts with which it began.
+        In a debug build an AssertionError if a promise of the engine is broken, see invariants.pyx."""
         cdef FdEntry* entry
         cdef int fd, watched = 0, waited = 0
         if DEBUG_BUILD:

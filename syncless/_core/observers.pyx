@@ -1,5 +1,5 @@
-"""Who is told of each switch: what counts CPU time, limits bytecodes, and calls Stackless Python's schedule
-callback.
+"""Observers are called at each switch: to count CPU time, to limit bytecodes, and to call Stackless Python's
+schedule callback.
 
 A loop without observers pays one comparison per switch.
 """

@@ -20,8 +20,8 @@ lies below, copies nothing out.
 Every Python call and every drop of a reference may switch. Hence all state of a turn is in the Loop, where
 the next leader finds it, and none is kept across a call.
 
-What stands on a carrier's stack between its base and the place where it switches is copied at each switch,
-and each return from there costs, because the processor cannot foresee it. So the functions on that way have
+The part of a carrier's stack between its base and the place where it switches is copied at each switch, and
+each return from there costs, because the processor cannot foresee it. So the functions on that way have
 no try block, whose room on the stack is large: they call what may fail, look at its result, and leave the
 rest to functions of their own (failed, _switch_failed).
 
@@ -105,7 +105,7 @@ cdef class StandIn(BaseTasklet):
 
 
 cdef class Scheduler(ReadyQueue):
-    """What runs in one thread, and in which order. Loop adds what wakes it."""
+    """The tasklets of one thread, and the order in which they run. Loop adds what wakes it."""
 
     def __cinit__(self):
         self.timers = TimerHeap()
@@ -130,8 +130,8 @@ cdef class Scheduler(ReadyQueue):
     cdef int park(self, const char* why, object on, int64_t deadline) except -1:
         """Stops the running tasklet until wake(), throw() or the deadline (ns of the monotonic clock; NEVER).
 
-        Returns WOKEN, with the value in tasklet.value, or TIMED_OUT; raises what was thrown. Whoever
-        registered the tasklet somewhere takes it out again when this raises or times out.
+        Returns WOKEN, with the value in tasklet.value, or TIMED_OUT; raises what was thrown. A caller
+        that has registered the tasklet somewhere takes it out again when this raises or times out.
         """
         cdef BaseTasklet tasklet = self.current
         cdef int outcome
@@ -175,7 +175,7 @@ cdef class Scheduler(ReadyQueue):
 
     cdef int throw(self, BaseTasklet tasklet, object exception) except -1:
         """Raises the exception (or what a Thrown holds) where the tasklet stopped, when its turn comes; in
-        the running one at its next wait. What was thrown before comes first; each wait raises one of them.
+        the running one at its next wait. Earlier ones come first; each wait raises one of them.
         Returns 0 if the tasklet has ended.
         """
         if tasklet.state == DONE:
@@ -355,7 +355,7 @@ cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
 
 
 cdef int step(Scheduler self) except -1:
-    """What a carrier does: one event, one turn, or the wait for more. Returns 1 if the loop is closed."""
+    """One step of a carrier: one event, one turn, or the wait for more. Returns 1 if the loop is closed."""
     if self.closed:
         return 1
     self.current = None

@@ -112,8 +112,8 @@ cdef class Tasklet(BaseTasklet):
         return self.finish(loop)
 
     cdef PyObject* execute(self, Scheduler loop) noexcept:
-        """What it does. Returns a new reference; NULL if it raises, and no line of this file is then in the
-        traceback."""
+        """Calls its function. Returns a new reference; NULL if it raises, and no line of this file is then in
+        the traceback."""
         return PyObject_Call(
             <PyObject*> self.function, <PyObject*> self.args,
             NULL if self.kwargs is None else <PyObject*> self.kwargs)
@@ -297,7 +297,7 @@ cdef class Tasklet(BaseTasklet):
 
     @property
     def waiting_for(self):
-        """What it waits for, in words ('sleep', 'socket read', ...), or None."""
+        """The thing that it waits for, in words ('sleep', 'socket read', ...), or None."""
         return self.why.decode() if self.why != NULL else None
 
     @property
@@ -339,7 +339,7 @@ cdef class Tasklet(BaseTasklet):
 
 
 cdef int keep_outcome(Tasklet one, PyObject* returned) except -1:
-    """What it returned, or the exception that is set."""
+    """Keeps its return value, or the exception that is set."""
     if returned == NULL:
         one._exception = raised() if PyErr_Occurred() else SystemError("it failed without an exception")
     else:

@@ -1,5 +1,5 @@
-"""What is given back after many tasklets have waited at once: idle carriers, and the memory in which stacks
-were kept.
+"""Idle carriers, and the memory of saved stacks, are given back after many tasklets have waited at
+once.
 
 Fact: greenlet keeps the stack of a resting carrier in a block of malloc's, made and freed at each switch.
 Blocks of thousands of carriers lie between others that stay, so the C library gives none of their pages back.

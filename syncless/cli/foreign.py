@@ -61,7 +61,7 @@ INSTEAD = {
 
 
 def hint(arguments: Iterable[str]) -> str | None:
-    """What to write instead of the first such option among the arguments."""
+    """Advice for the first such option among the arguments: the option to write instead."""
     for argument in arguments:
         name = argument.partition("=")[0]
         if name in INSTEAD:

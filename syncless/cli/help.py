@@ -1,4 +1,4 @@
-"""What ``syncless --help`` prints: the options in groups, each limit with its default, colour on a terminal.
+"""The text of ``syncless --help``: the options in groups, each limit with its default, colour on a terminal.
 
 Takes the parser's groups (arguments.py) and the texts below the fields of Limits. Since Python 3.14 argparse
 has colours of its own. They are off, so that help looks the same everywhere.

@@ -1,4 +1,4 @@
-"""What gunicorn does around an application: counting, its hooks, its access log, SCRIPT_NAME.
+"""gunicorn's work around an application: counting, its hooks, its access log, SCRIPT_NAME.
 
 Each class is a WSGI application around another one, and used only where a setting of gunicorn asks for it.
 """

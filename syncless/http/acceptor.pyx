@@ -1,5 +1,5 @@
-"""Accepting connections, and closing all of them when the server stops. What a connection does is
-connection.pyx."""
+"""Accepting connections, and closing all of them when the server stops. The life of a
+connection is connection.pyx."""
 
 import os
 

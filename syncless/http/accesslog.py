@@ -142,8 +142,8 @@ def make_log(format: str | Mapping[str, str] = "combined") -> AccessLog:
 
 
 def refused_request(data: bytes, remote_addr: str) -> dict[str, Any]:
-    """What a log can say of bytes that were refused: a request line if it can be read, or else what stood in
-    its place."""
+    """The fields of a log line for refused bytes: a request line if it can be read, or else the first line
+    that came."""
     line, newline, _ = data.lstrip(b"\r\n").partition(b"\n")
     line = line.rstrip(b"\r")
     found = REQUEST_LINE.fullmatch(line)
@@ -208,7 +208,7 @@ class LogWriter:
                 self.file.reopen()
 
     def reopen(self) -> None:
-        """What is held back goes to the old file, then the path is opened anew."""
+        """Writes the lines that are held back to the old file, then opens the path anew."""
         self._reopen = True
         self.log.something.set()
         self.log.full.set()

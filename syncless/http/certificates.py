@@ -27,7 +27,7 @@ MINIMUM = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 @dataclass(frozen=True)
 class TLSSettings:
-    """What holds for all certificates of a server."""
+    """The settings that all certificates of a server share."""
 
     client_ca: str | None = None
     """A PEM file of authorities: a client must show a certificate that one of them has signed."""

@@ -7,13 +7,13 @@
        | malformed, too large, too late    | cannot be kept                | idle for too long
        +--> refused --> LINGERING <--------+                               +--> CLOSED
 
-What may follow what is a table in phases.pyx. A connection has a Stream (its bytes), a node among the
+The transitions are a table in phases.pyx. A connection has a Stream (its bytes), a node among the
 listener's deadlines and, while one is queued or running, an Exchange, which waits for the client by its Peer.
 
 Reading happens when the loop says that there is something, into a receive buffer that all connections share;
 what is left over (a part of a head, a body, pipelined requests) is kept in the stream's inbox, no larger than
 that. So an idle connection is one small object. Requests of one connection are answered one after the other,
-in a loop, never by recursion. What is to be sent goes out at the end of the turn: see flusher.pyx.
+in a loop, never by recursion. Responses are sent at the end of the turn: see flusher.pyx.
 
 A connection is registered with the poller only when it has to wait, so one that is answered and closed at
 once never is.
@@ -515,7 +515,7 @@ cdef int flush(Loop loop, object owner) except -1:
 
 
 cdef int serve_connections(Listener listener) except -1:
-    """What the listener's deadlines and its flusher call."""
+    """Sets the functions that the listener's deadlines and its flusher call."""
     listener.deadlines.expire = expire
     listener.flusher.flush = flush
     return 0

@@ -272,8 +272,8 @@ cdef class Exchange(Tasklet):
 
     @property
     def id(self) -> str:
-        """What a trusted proxy calls it (X-Request-ID), or a name of our own, unique among all processes. It
-        is made when somebody asks."""
+        """The X-Request-ID of a trusted proxy, or an ID of our own, unique among all processes and made at
+        the first use."""
         global last_id
         given = None
         if self.peer.trusted:

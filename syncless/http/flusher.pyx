@@ -1,4 +1,4 @@
-"""What is sent at the end of a turn: the owners that have something to send, once each.
+"""The end of a turn, when everything is sent: the owners that have something to send, once each.
 
 The responses of one turn of the loop are sent together at its end, at the latest after FLUSH_COUNT responses
 or FLUSH_AFTER ns: the application's code and data stay in the processor's caches, and so do the kernel's. A

@@ -1,4 +1,4 @@
-"""What comes on a connection before HTTP: a PROXY header from a trusted peer, then a TLS handshake, or
+"""The start of a connection, before HTTP: a PROXY header from a trusted peer, then a TLS handshake, or
 neither.
 
 Takes a Stream. Whether a TLS port is spoken to plainly is told by the first byte, so that a browser that

@@ -32,7 +32,7 @@ MAY_BE_ZERO = {
 
 @dataclass(frozen=True)
 class Limits:
-    """What a client may cost. Give `serve()` another one, or single fields as keyword arguments."""
+    """The limits of a server. Give `serve()` another one, or single fields as keyword arguments."""
 
     request_line: int = 8190
     """Bytes of a request line; 414 beyond (Apache LimitRequestLine)."""

@@ -105,7 +105,7 @@ cdef class Listener:
         }
 
     def census(self) -> dict:
-        """What the server owns now; all zero once its connections are closed."""
+        """Counts of the things that it owns now; all zero once its connections are closed."""
         return {
             "connections": self.connections,
             "active": self.admission.active,

@@ -1,4 +1,4 @@
-"""A file that a log is appended to. What is written there, and when, is accesslog.py's and errorlog.py's."""
+"""A file that a log is appended to. accesslog.py and errorlog.py say what they write, and when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server says of itself on stdout and stderr.
+"""Messages of a server about itself on stdout and stderr.
 
 A log's reader that has ended or stands still, and a full disk, harm no request: ``serve | tee log`` loses its
 tee by the same Ctrl-C that stops the server gracefully.

@@ -1,4 +1,4 @@
-"""Peer: the client as a request sees it. What is not there yet is waited for; what it does not take yet, too.
+"""Peer: the client as a request sees it. It waits for bytes that have not come, and for room to send.
 
 Takes the Stream of a connection while a request runs. Gives a body its bytes, and sends a response's. Each
 wait parks the tasklet, with a deadline of its own: a client may make an application wait for so long, for so

@@ -175,7 +175,8 @@ cdef class RequestHeads:
         made = spare = None
 
     cdef int keep_made(self, int fd, int64_t claimed, object made) except -1:
-        """What the application has made of the fields of the head with that number, unless it is gone."""
+        """Keeps the object that the application has made of the head with that number, if it is still
+        there."""
         cdef Memory* memory = memory_of(self, fd)
         if memory != NULL and memory.size < 0 and memory.claimed == claimed:
             memory.size = -memory.size

@@ -134,7 +134,8 @@ class Server:
 
     @staticmethod
     def adapt(application: Any) -> Any:
-        """What answers requests, from what the user gives. TypeError if it is nothing that can be served."""
+        """The object that answers requests, made from the application that the user gives. TypeError if it is
+        nothing that can be served."""
         raise NotImplementedError
 
     def application_at(self, address: Any) -> Application:
@@ -143,7 +144,7 @@ class Server:
 
     @staticmethod
     def around(application: Any, before: Hook | None, after: Hook | None) -> Any:
-        """What `adapt` has given, with hooks that are called before and after each request."""
+        """The result of `adapt`, with hooks that are called before and after each request."""
         raise NotImplementedError
 
     # -- starting -----------------------------------------------------------------------------------------
@@ -239,7 +240,8 @@ class Server:
         return sum(listener.requests for listener in self.listeners)
 
     def census(self) -> dict[str, int]:
-        """What the server owns now: connections, running requests, deadlines, buffers."""
+        """Counts of the things that the server owns now: connections, running requests, deadlines,
+        buffers."""
         total: dict[str, int] = {}
         for listener in self.listeners:
             for key, value in listener.census().items():

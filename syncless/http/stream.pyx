@@ -161,7 +161,7 @@ cdef bytes first_bytes(Stream* stream, Py_ssize_t most):
 
 
 cdef int compact(Stream* stream, Buffers buffers) except -1:
-    """What is left of the inbox moves to its start, and out of a large buffer if it is little."""
+    """Moves the rest of the inbox to its start, and a small rest out of a large buffer."""
     cdef Buffer old = stream.inbox
     cdef size_t left = old.size - stream.inbox_start
     if left <= LITTLE:

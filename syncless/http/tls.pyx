@@ -163,8 +163,8 @@ cdef class TlsLayer:
                 self.unsent = None
 
     cdef Py_ssize_t send(self, int fd, const char* a, size_t na, const char* b, size_t nb) except -2:
-        """As send(2) of a and then b: how many plain bytes were taken; -1 with errno. What was taken may
-        still have to be pushed."""
+        """As send(2) of a and then b: how many plain bytes were taken; -1 with errno. Bytes that
+        were taken may still have to be pushed."""
         cdef size_t n
         cdef bytes plain                            # a copy: the buffers may be gone when Python code has run
         cdef int pushed = 0 if self.at_work else self.push(fd)

@@ -20,7 +20,7 @@ FIELDS = (
     "x-real-ip",
     "forwarded",
 )
-"""What a proxy can be trusted with. RFC 7239 for `Forwarded`; the others are custom."""
+"""The fields that a proxy can be trusted with. RFC 7239 for `Forwarded`; the others are custom."""
 
 DEFAULT_FIELDS = ("x-forwarded-for",)
 """The fields that the documented switches of the common proxies set: HAProxy's `option forwardfor`, nginx's

@@ -35,8 +35,8 @@ cdef class Upgrade:
         peer.send_all(PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
 
     def read(self) -> bytes:
-        """What has come, waiting for the first byte; b"" at the end. BodyTimeout after Limits.ping_seconds
-        without one."""
+        """The bytes that have come, waiting for the first one; b"" at the end. BodyTimeout after
+        Limits.ping_seconds without one."""
         cdef Peer peer = self.peer()
         cdef char* data
         cdef Py_ssize_t n = peer.available(&data)

@@ -56,7 +56,7 @@ AREAS: dict[str, Callable[[Patcher], None]] = {
     "kdf": kdf.patch,
     "cpu": cpu.patch,
 }
-"""What can be patched, in the order of patch_all()."""
+"""The areas that can be patched, in the order of patch_all()."""
 
 OFF = frozenset({"cpu"})
 """Areas that are patched only on request."""

@@ -239,7 +239,8 @@ cdef class channel(Meeting):
 
     @property
     def preference(self):
-        """Who runs next when two meet: -1 the receiver, 1 the sender, 0 whoever came second goes on."""
+        """Which tasklet runs next when two meet: -1 the receiver, 1 the sender, 0 the one that came
+        second."""
         return self._preference
 
     @preference.setter

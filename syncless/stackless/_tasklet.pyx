@@ -370,7 +370,7 @@ cdef class tasklet(TracedTasklet):
 
 
 def _spawn(function, *args, **kwargs):
-    """What syncless.spawn() makes once this module is imported."""
+    """Makes the tasklets of syncless.spawn() once this module is imported."""
     cdef tasklet made = tasklet.__new__(tasklet)
     if not callable(function):
         raise TypeError(f"a tasklet needs a function to run, not {type(function).__name__}")

@@ -2,7 +2,7 @@
 
 The run queue is the scheduler's ready queue. Stackless thinks of it as a ring in which the running tasklet
 has its place; here the running one is outside, and goes to the end when it lets others run. The order that
-follows is the same. What Stackless does "at once" is done by putting a tasklet first.
+follows is the same. To do something "at once", as Stackless does, a tasklet is put first.
 
 A tasklet that waits for a socket or a time is parked as any other; it counts as blocked. When nothing is
 ready, and nothing but channels is waited for, run() is over, or there is a deadlock: when_idle() decides
@@ -35,7 +35,7 @@ cdef object schedule_callback = None
 
 
 cdef class Thread:
-    """What there is once for each thread."""
+    """The state of one thread."""
 
 
 cdef Thread found():

@@ -18,12 +18,12 @@ from syncless.stackless._thread cimport Thread, threads
 
 
 cdef class TracedTasklet(Tasklet):
-    """What every tasklet of Stackless is."""
+    """The base class of Stackless's tasklets: trace and profile functions of their own."""
 
     @property
     def trace_function(self):
-        """What sys.settrace() has set in this tasklet, or None. It can be set from outside, too: lines are
-        then reported of frames that it enters, and of others whose f_trace is set."""
+        """The function that sys.settrace() has set in this tasklet, or None. It can be set from outside, too:
+        lines are then reported of frames that it enters, and of others whose f_trace is set."""
         return sys.gettrace() if runs_here(self) else self.trace
 
     @trace_function.setter
@@ -36,9 +36,9 @@ cdef class TracedTasklet(Tasklet):
 
     @property
     def profile_function(self):
-        """What sys.setprofile() has set in this tasklet, or None. It can be set from outside, too.
-        RuntimeError if it is set while the tasklet runs in another thread, TypeError if it is no function;
-        this holds for both."""
+        """The function that sys.setprofile() has set in this tasklet, or None. It can be set from outside,
+        too. RuntimeError if it is set while the tasklet runs in another thread, TypeError if it is no
+        function; this holds for both."""
         return sys.getprofile() if runs_here(self) else self.profile
 
     @profile_function.setter

@@ -1,4 +1,4 @@
-"""What can be served, turned into a WSGI callable.
+"""Turns any kind of application that can be served into a WSGI callable.
 
 A WSGI callable; a web.py application; a CherryPy application, root object or class; a BaseHTTPRequestHandler
 subclass; or a name of one of these, see loading.py. Nothing here imports a framework: each is known by its
@@ -70,7 +70,7 @@ def _cherrypy(root: Any) -> WSGIApplication:
 
 
 class _RequestFile(io.RawIOBase):
-    """What a handler reads: the head, written anew from the environ, then the body."""
+    """The input of a handler: the head, written anew from the environ, then the body."""
 
     def __init__(self, environ: dict[str, Any]):
         lines = [f"{environ['REQUEST_METHOD']} {request_target(environ)} {environ['SERVER_PROTOCOL']}"]
@@ -97,7 +97,7 @@ def request_target(environ: dict[str, Any]) -> str:
 
 
 class _ResponseFile(io.RawIOBase):
-    """What a handler writes: its head goes to start_response(), its body to write()."""
+    """The output of a handler: its head goes to start_response(), its body to write()."""
 
     def __init__(self, start_response: Callable[..., Callable[[bytes], None]]):
         self._start_response = start_response

@@ -1,4 +1,4 @@
-"""What an application can ask about the client of the request that it is answering."""
+"""Questions of an application about the client of the request that it is answering."""
 
 from __future__ import annotations
 

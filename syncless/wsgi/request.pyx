@@ -1,8 +1,8 @@
 """Request: the exchange in which a WSGI application answers (PEP 3333).
 
 Calls the application with its environ, takes what it says by start_response(), write() and the iterable that
-it returns, and gives it to the response. What becomes of a request when the application fails is
-exchange.pyx.
+it returns, and gives it to the response. exchange.pyx decides what becomes of
+the request when the application fails.
 """
 
 import sys
@@ -173,7 +173,7 @@ cdef class Request(Exchange):
     # -- what the application says ---------------------------------------------------------------------------
 
     cdef int accept_head(self, object status, object headers, object exc_info) except -1:
-        """What start_response() was told."""
+        """The arguments of start_response()."""
         if self.upgraded:
             return 0                                # a framework's view has to return something
         if exc_info is not None:

@@ -48,7 +48,7 @@ class Server(server.Server):
         )
 
     def _template(self, address: Any) -> dict[str, Any]:
-        """What every environ of a listener begins with (PEP 3333, "environ Variables")."""
+        """The keys with which every environ of a listener begins (PEP 3333, "environ Variables")."""
         name, port = (address[0], str(address[1])) if isinstance(address, tuple) else ("localhost", "")
         return {
             "SERVER_NAME": name,

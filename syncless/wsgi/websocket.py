@@ -72,7 +72,7 @@ class WebSocket:
         one; None while it is open."""
         self.close_reason = ""
         self.subprotocol: str | None = None
-        """What accept() agreed on."""
+        """The subprotocol that accept() agreed on."""
 
     @property
     def origin(self) -> str | None:
@@ -83,7 +83,7 @@ class WebSocket:
 
     @property
     def subprotocols(self) -> list[str]:
-        """What the client offers, in its order of preference."""
+        """The subprotocols that the client offers, in its order of preference."""
         return [
             name.strip()
             for name in self._environ.get("HTTP_SEC_WEBSOCKET_PROTOCOL", "").split(",")
@@ -307,7 +307,7 @@ class WebSocket:
 def websocket_maker(
     limits: Limits, error_log: ErrorLog
 ) -> Callable[[Upgrade, dict[str, Any]], WebSocket | None]:
-    """What a Listener calls for each request that asks for a WebSocket."""
+    """Called by a Listener for each request that asks for a WebSocket."""
     told = False
 
     def make(upgrade: Upgrade, environ: dict[str, Any]) -> WebSocket | None:

@@ -1,4 +1,4 @@
-"""What the command says when it serves: a few lines on a terminal, one for each address elsewhere."""
+"""The command's message when it serves: a few lines on a terminal, one for each address elsewhere."""
 
 import platform
 import re

@@ -35,7 +35,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def refused(capsys, *arguments):
-    """What is said of a wrong option; nothing is served."""
+    """The error message for a wrong option; nothing is served."""
     with pytest.raises(SystemExit) as ended:
         parse(list(arguments))
     assert ended.value.code == 2

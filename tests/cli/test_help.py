@@ -23,7 +23,7 @@ def piped(**more):
 
 
 def on_terminal(**more):
-    """What the command writes to a terminal."""
+    """The command's output on a terminal."""
     with Terminal(command("--help"), environment(**{"TERM": "xterm", "NO_COLOR": "", **more})) as terminal:
         text = terminal.read()
         assert terminal.process.wait(60) == 0

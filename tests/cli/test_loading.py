@@ -49,7 +49,7 @@ def environment(**more):
 
 
 def answer(folder, *arguments):
-    """What the served application says at /."""
+    """The answer of the served application at /."""
     process = subprocess.Popen(
         command(*arguments, "--bind", "127.0.0.1:0"),
         cwd=folder,
@@ -69,7 +69,7 @@ def answer(folder, *arguments):
 
 
 def refused(folder, *arguments):
-    """What the command says on standard error when it ends by status 2."""
+    """The command's message on standard error when it ends with status 2."""
     done = subprocess.run(
         command(*arguments), cwd=folder, env=environment(), capture_output=True, text=True, timeout=60
     )

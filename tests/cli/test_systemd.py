@@ -1,4 +1,4 @@
-"""What a service manager hears from the command: the tests listen in its place."""
+"""Messages of the command to a service manager: the tests listen in its place."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What `ps` shows of the processes of the command."""
+"""The titles of the command's processes in `ps`."""
 
 import pathlib
 import subprocess

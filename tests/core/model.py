@@ -26,7 +26,7 @@ KINDS = [
 
 
 def steps(dice, depth=0):
-    """What a tasklet does: (kind, other tasklet, channel, milliseconds or None, steps that the time
+    """The steps of a tasklet: (kind, other tasklet, channel, milliseconds or None, steps that the time
     bounds)."""
     made = []
     for _ in range(dice.randrange(1, STEPS)):

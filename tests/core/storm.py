@@ -9,7 +9,7 @@ Held to be true, at each wait and at the end:
 - An exception that was thrown is raised once, at the next wait of its victim, and in no other tasklet.
 - A time limit that has rung is raised at the next wait in its block, once, and never outside it.
 - KeyboardInterrupt that leaves a tasklet is raised once in the main tasklet, whatever rings there.
-- What was put or sent is got once, or is still there; what was not is got once at most.
+- An item that was put or sent is got once, or is still there; any other is got once at most.
 - Locks exclude, and are free in the end; so are permits, places in pools and the counts of channels.
 """
 
@@ -73,7 +73,7 @@ class Exit(TaskletExit):
 
 
 class Late(Exception):
-    """What a Timeout raises in its place."""
+    """The exception that a Timeout raises in its place."""
 
 
 EXPECTED = (

@@ -1,5 +1,5 @@
-"""What was handed to a tasklet that is killed, or interrupted by a Timeout, before its turn comes goes to
-others, in order."""
+"""A value handed to a tasklet that is killed, or interrupted by a Timeout, before its turn goes to another
+one, in order."""
 
 import queue as library
 import time

@@ -1,4 +1,4 @@
-"""What the engine promises of its queues, lists, heap and counts is checked by census() in debug builds."""
+"""census() checks the engine's invariants of queues, lists, heap and counts in debug builds."""
 
 import pytest
 

@@ -40,7 +40,7 @@ class Interrupted(Exception):
 
 
 class World:
-    """What tasklets share."""
+    """The objects that tasklets share."""
 
     def __init__(self):
         self.lock, self.rlock, self.semaphore, self.condition = Lock(), RLock(), Semaphore(2), Condition()
@@ -169,7 +169,7 @@ class World:
             self.left += 1
 
     def check(self):
-        """Whatever happened, all is free again and every item is in one place."""
+        """In any case, all is free again and every item is in one place."""
         assert self.entered == self.left
         assert not self.lock.locked() and self.semaphore.value == 2 and not self.rlock._is_owned()
         with deadline(5), self.rlock, self.condition:
@@ -208,7 +208,7 @@ EXPECTED = (Interrupted, TimeoutError, syncless.Full, syncless.Empty)
 
 
 def unexpected(reports):
-    """What was reported, and is neither a kill nor a time that was over."""
+    """The reports that are neither a kill nor a time that was over."""
     found = [error for _, error in reports]
     while any(hasattr(error, "exceptions") for error in found):
         found = [part for error in found for part in getattr(error, "exceptions", [error])]

@@ -24,7 +24,7 @@ PART = 2500
 
 
 def really(programs, end):
-    """What the tasklets do until `end`, as the model's log."""
+    """The actions of the tasklets until `end`, as the model's log."""
     log, tasklets, channels = [], {}, [Channel() for _ in range(CHANNELS)]
     started = time.monotonic()
 

@@ -137,8 +137,8 @@ class Feeder:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_threads_that_end_while_they_are_handed_things(seed):
-    """Whoever waits for the end of their tasklets is told, and what they were handed is got by others:
-    nothing is lost, nothing doubled."""
+    """Joiners of their tasklets go on, and other tasklets get the values that were handed to them: nothing
+    is lost, nothing doubled."""
     feeder, interval = Feeder(random.Random(seed)), sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:

@@ -1,4 +1,4 @@
-"""What the tests of units in C need to reach them from Python; built by the fixture `units`."""
+"""Units in C, reachable from the tests in Python; built by the fixture `units`."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject

@@ -133,7 +133,7 @@ def loopback_up():
 
 
 def outcome(function, args):
-    """What a call returns or raises, in a form that can be compared; the order of equally good addresses is
+    """The result or error of a call, in a form that can be compared; the order of equally good addresses is
     the name server's."""
     try:
         found = function(*args)

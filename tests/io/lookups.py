@@ -1,4 +1,4 @@
-"""What the tests of name lookups share; the fixtures are in conftest.py."""
+"""Helpers that the tests of name lookups share; the fixtures are in conftest.py."""
 
 import json
 import os
@@ -66,7 +66,7 @@ def fails(name, code, *more):
 
 
 def compared_with_the_c_library(folder, nsswitch, resolv, *more):
-    """What compare_names.py says with these files in place of /etc's; `more` are its other arguments."""
+    """The output of compare_names.py with these files in place of /etc's; `more` are its other arguments."""
     if os.geteuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("a name server on port 53 and files of /etc of its own need root and unshare")
     for name, text in {"hosts": HOSTS, "nsswitch.conf": nsswitch, "resolv.conf": resolv}.items():

@@ -54,7 +54,7 @@ REFUSALS = {
     "formerr": dns.rcode.FORMERR,
 }
 KINDS = ("ok", "nodata", "nx", "lame", "drop", *REFUSALS)
-"""What is answered to names that begin with "odd-" or "search-"."""
+"""The answers to names that begin with "odd-" or "search-"."""
 
 
 def kind_of(name, rdtype):

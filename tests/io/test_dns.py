@@ -273,7 +273,7 @@ def test_resolv_conf(monkeypatch):
 
 
 def test_no_bytes_can_hurt():
-    """What a hostile server sends: each prefix and each changed byte of a good answer is an answer or none,
+    """A hostile server: each prefix and each changed byte of a good answer is an answer or none,
     never an error."""
     wire.load()
     question = wire.ask(wire.name_from("a.example"), (1,), False)[0]

@@ -33,7 +33,7 @@ def clock(monkeypatch):
 
 
 def answered(*answers, soa=None, rcode=dns.rcode.NOERROR):
-    """What is made of a name server's answer to a.example: rows of name, seconds, type, value; SOA's seconds
+    """The result of a name server's answer to a.example: rows of name, seconds, type, value; SOA's seconds
     and minimum."""
     wire.load()
     name = wire.name_from("a.example")

@@ -52,7 +52,7 @@ def test_messages_carry_descriptors(pair):
 
 
 def told(receiver, sender, *sends):
-    """What recvmsg() tells of what is sent."""
+    """The result of recvmsg() for a message that is sent."""
     heard = []
     for method, arguments in sends:
         getattr(sender, method)(*arguments)

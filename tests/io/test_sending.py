@@ -149,7 +149,7 @@ def test_others_run_while_much_is_sent(pair):
 
 
 def outcome(sock, call):
-    """What a call gives whose peer goes away in the middle, and what the next one raises."""
+    """The result of a call whose peer goes away in the middle, and the error of the next call."""
     sent = call(sock)
     with pytest.raises(OSError) as told:
         call(sock)

@@ -1,4 +1,5 @@
-"""What psycopg2 refuses beside a wait callback: ``python -m tests.patches.copying PORT before|after|never``.
+"""The calls that psycopg2 refuses beside a wait callback: ``python -m tests.patches.copying PORT
+before|after|never``.
 
 psycopg2 is imported before or after the patch, or there is none. Prints as JSON what the calls gave.
 """

@@ -1,4 +1,4 @@
-"""What must not stop a ticker on a slow file system: ``python -m tests.patches.file_targets DIRECTORY
+"""Calls that must not stop a ticker on a slow disk: ``python -m tests.patches.file_targets DIRECTORY
 NAME...``.
 
 Each is done in a directory of its own, with a file `there` of two lines and a directory `sub` with a file in

@@ -1,5 +1,5 @@
-"""What must not stop a ticker once patched: ``python -m tests.patches.targets NAME`` waits in one way and
-prints how well.
+"""Calls that must not stop a ticker once patched: ``python -m tests.patches.targets NAME`` waits in one way
+and prints how well.
 
 Objects are made before the patch, so that it is shown that they work, too. Prints JSON: seconds, worst_stall
 (of a 5 ms ticker), result.

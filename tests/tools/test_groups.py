@@ -27,7 +27,7 @@ def test_task_group_waits_for_its_children():
 
 
 def grouped(error):
-    """What is in it, or it alone on Python 3.10."""
+    """The types of the errors in the group; on Python 3.10 its own type."""
     return [type(each) for each in error.exceptions] if sys.version_info >= (3, 11) else [type(error)]
 
 

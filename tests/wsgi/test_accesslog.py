@@ -39,7 +39,7 @@ def entries(stream):
 
 
 def logged(start, format, path="/a?b=c", headers="", **options):
-    """What one request is logged as."""
+    """The log line of one request."""
     stream = io.StringIO()
     server = start(app, access_log=stream, access_log_format=format, **options)
     client = start.client(server)

@@ -1,4 +1,4 @@
-"""What serve() takes, and the command line."""
+"""The applications that serve() takes, and the command line."""
 
 import os
 import re

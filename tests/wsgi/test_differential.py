@@ -1,5 +1,5 @@
-"""What we accept, h11 and httptools accept too, and they see the same message: nothing can be smuggled past
-one of them through us.
+"""h11 and httptools accept every request that we accept, and see the same message: nothing can be smuggled
+past one of them through us.
 
 We may be stricter than they; where they refuse what we accept, the case says why in LAXER.
 """

@@ -1,4 +1,4 @@
-"""What a request becomes in the environ (PEP 3333)."""
+"""The environ of a request (PEP 3333)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a poll brings does not starve what was ready before."""
+"""The events of a poll do not starve tasklets that were ready before."""
 
 import os
 import time

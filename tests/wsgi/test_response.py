@@ -1,4 +1,4 @@
-"""What applications may do (PEP 3333) and what goes out (RFC 9110, RFC 9112)."""
+"""Responses: the rules for applications (PEP 3333) and for the bytes (RFC 9110, RFC 9112)."""
 
 import io
 import os

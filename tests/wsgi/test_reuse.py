@@ -1,5 +1,5 @@
-"""What one request leaves to the next: the environ for the same head, the response head of the same objects.
-Nobody can tell."""
+"""Things that one request leaves to the next: the environ for the same head, the response head of the same
+objects. Nobody can tell."""
 
 import gc
 import weakref
@@ -281,7 +281,7 @@ REQUESTS = [
 @pytest.mark.parametrize("status", ["200 OK", "204 No Content", "304 Not Modified"])
 @pytest.mark.parametrize("parts", [[b"ok"], [b"o", b"k"], []])
 def test_a_head_of_the_same_objects_is_framed_for_each_request(start, status, extra, parts):
-    """Whatever answer the head is remembered from."""
+    """It does not matter which answer the head is remembered from."""
     headers = [("Content-Type", "text/plain"), *extra]
     if ("Content-Length", "2") in extra:
         parts = parts or [b"", b"ok"]  # as promised

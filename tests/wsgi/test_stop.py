@@ -163,7 +163,7 @@ def test_a_stopped_server_can_start_again():
 
 @pytest.fixture
 def program(tmp_path):
-    """What runs `python -m syncless app:app ...` and returns the process and its address; the file that is
+    """Runs `python -m syncless app:app ...` and returns the process and its address; the file that is
     there when /slow has begun."""
     (tmp_path / "app.py").write_text(APP)
     processes = []

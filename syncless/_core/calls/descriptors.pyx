@@ -6,7 +6,7 @@ says for itself that it must not wait (RWF_NOWAIT). Where the kernel knows no su
 asked for readiness first, and written in pieces that a ready pipe takes whole. Price: one more system call
 there. Guarded by tests/core/test_descriptors.py::test_the_mode_of_a_shared_pipe_is_left_alone.
 
-Files are always ready, and wait all the same. What is in memory is read at once; what is not, or is written,
+Files are always ready, and wait all the same. Cached data is read at once; a read of other data, or a write,
 goes the way of its file system (filesystems.pyx): directly, or in a thread.
 """
 

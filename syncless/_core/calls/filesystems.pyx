@@ -202,13 +202,13 @@ cdef bint pools_all() noexcept:
 
 
 cdef int look(int fd, Kind* kind) noexcept:
-    """What a descriptor is, as far as it is known here; never waits for a server. -1 with errno."""
+    """The kind of a descriptor, as far as it is known here; never waits for a server. -1 with errno."""
     return syncless_look(fd, b"", False, kind)
 
 
 cdef int look_at(object path, int fd, Kind* kind) noexcept:
-    """What stands at a path (str, bytes or PathLike), relative to a directory's descriptor or -1; -1 if there
-    is nothing, or no path."""
+    """The kind of file at a path (str, bytes or PathLike), relative to a directory's descriptor or -1; -1 if
+    there is nothing, or no path."""
     cdef const char* name
     cdef int found
     try:
@@ -251,7 +251,7 @@ cdef FileSystem of_number(object fd):
 
 
 cdef object directory_of(object path, bint listed):
-    """What the file system of a path is remembered by; None if that cannot be told."""
+    """The key under which the file system of a path is remembered; None if that cannot be told."""
     cdef Py_ssize_t slash
     if type(path) is not str:
         if path is None:

@@ -160,7 +160,7 @@ class ThreadPool:
             del job
 
     def _next(self, waker: SimpleQueue[None]) -> _Job | None:
-        """What is to be done next; None when there has been nothing for IDLE_SECONDS."""
+        """The next job; None when there has been nothing for IDLE_SECONDS."""
         while True:
             try:
                 return self._backlog.popleft()

@@ -38,8 +38,8 @@ cdef extern from *:
             pause();
     }
 
-    /* What a greenlet of the engine runs: steps, until one returns 1 or failed() does, which is asked after a
-       step that raised.
+    /* The body of a greenlet of the engine: steps, until one returns 1 or failed() does, which is asked
+       after a step that raised.
 
        Fact: before 3.14, an interpreter that ends makes each other thread that asks for the GIL call
        pthread_exit, which unwinds the thread's stack. Danger: below these frames are C++ frames of greenlet,

@@ -1,4 +1,4 @@
-"""What the interpreter's own locks are, and who holds them. See locks.pyx."""
+"""The interpreter's own locks, and their holders. See locks.pyx."""
 
 from libc.stdint cimport uint32_t
 

@@ -1,4 +1,4 @@
-"""What the interpreter's own locks are, and who holds them. Nothing here takes or releases one.
+"""The interpreter's own locks, and their holders. Nothing here takes or releases one.
 
 Fact: a Lock does not know its holder. Its object ends with a few bytes that the interpreter leaves unused.
 Decision: the patch notes the tasklet that takes a Lock there, for debug.py. Price: two stores per acquire().
@@ -50,12 +50,12 @@ cdef void note_holder(object self, uint32_t serial) noexcept:
 
 
 cdef void forget_holder(object self) noexcept:
-    """What is a Lock is released, or is held by no tasklet."""
+    """Notes that a Lock is released, or is held by no tasklet."""
     if has_room:
         (<SynclessLock*> <PyObject*> self).mark = 0
 
 
 cdef unsigned long owner_of_rlock(object self) noexcept:
-    """What get_ident() is for the tasklet that holds what is an RLock; 0 if none does."""
+    """The get_ident() of the tasklet that holds an RLock; 0 if none does."""
     cdef SynclessRLock* lock = <SynclessRLock*> <PyObject*> self
     return lock.owner if lock.count else 0

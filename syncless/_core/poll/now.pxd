@@ -1,4 +1,4 @@
-"""What poll(2) says of one descriptor at this moment, without waiting."""
+"""The answer of poll(2) for one descriptor at this moment, without waiting."""
 
 from syncless._core.poll.poller cimport READ, WRITE
 

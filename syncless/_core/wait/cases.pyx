@@ -66,7 +66,7 @@ cdef class Case(StandIn):
         return 0
 
     cdef object result(self, object value):
-        """What select() returns for the value with which it was woken."""
+        """The result of select() for the value with which it was woken."""
         return value
 
     cdef int undo(self, object value) except -1:

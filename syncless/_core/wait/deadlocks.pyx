@@ -1,4 +1,4 @@
-"""Who waits for whom: the tasklet that holds a lock, and the circles of tasklets that wait for one another.
+"""Tasklets that wait for one another: the tasklet that holds a lock, and the circles.
 
 Takes: the live tasklets of all threads, as they are at one moment. Gives: answers to debug.py. Nothing else
 knows of this.
@@ -19,7 +19,8 @@ from syncless._core.wait.sync cimport Lock
 
 
 cdef class Waits:
-    """What tasklets wait for now. A tasklet waits for another if that holds its lock, or if it joins it."""
+    """The present waits of tasklets. A tasklet waits for another if that holds its lock, or if it joins
+    it."""
     cdef list tasklets
     cdef dict by_number         # by the last 32 bits of the serial number
     cdef dict by_ident          # by what _thread.RLock notes as its owner

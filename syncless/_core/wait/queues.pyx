@@ -165,13 +165,13 @@ cdef class Queue:
 
 
 class _Stack(deque):
-    """What a queue keeps its items in: the last in is the first out."""
+    """The items of a queue: the last in is the first out."""
     popleft = deque.pop
     give_back = deque.append
 
 
 cdef class _Ordered:
-    """What a queue keeps its items in: the least is the first out, and of equal items the first that came.
+    """The items of a queue: the least is the first out, and of equal items the first that came.
 
     Fact: comparing items may run any code, which may raise, wait, or let another thread change what is kept
     here. Danger: items of others are lost or out of order. Decision: an item is compared before anything is

@@ -1,7 +1,7 @@
 """select(): waiting for the first of several things, which it takes; the others are left as they were.
 
 A tasklet stands in one queue at most. So select() puts a Case into the queue of each thing, in the tasklet's
-place. Who wakes the first of them wakes the tasklet with it, and the others leave their queues in the same
+place. The first wake-up of one of them wakes the tasklet, and the others leave their queues in the same
 moment: nothing is taken twice, and nothing that was taken is lost, also when both ends of a channel are in
 select().
 
@@ -120,7 +120,7 @@ def select(cases, timeout=None):
     A case is a channel (receive), a queue (get), an event (set), a tasklet (ended), a lock or semaphore
     (acquire), an AsyncResult, a socket or descriptor (can be read); or what sending(), putting(), readable(),
     writable() and after() return. Of several that are ready one is chosen by chance. The value is what was
-    received or got, else None. What receive() would raise is raised.
+    received or got, else None. An exception of receive() is raised.
     """
     cdef Loop loop = get_loop()
     cdef Selection selection = Selection()

@@ -1,7 +1,7 @@
 """Event, Semaphore, Lock: what tasklets wait for in one another. They work between OS threads too.
 
 Units and locks are handed over: release() gives them to the first that waits, so nobody can barge in and
-waiting is fair. Whoever was given one and is killed before it runs passes it on.
+waiting is fair. A tasklet that is killed before it runs passes its own on.
 
 The GIL makes these work between OS threads, as long as no Python code runs between the look at the state and
 the entry into the queue of those who wait: it could let another thread or a signal handler change the state.

@@ -1,4 +1,4 @@
-"""What a server says when it serves: a line for each address; on a terminal a few lines about itself."""
+"""The server's message when it serves: a line for each address; on a terminal a few lines about itself."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def fork(work: Callable[[int], int], signals: Iterable[int], descriptors: Iterab
 
 
 def _leave_behind(signals: Iterable[int], unblocked: Iterable[int]) -> None:
-    """What is the parent's: its exit functions, and its signals. Those that came since the fork come now."""
+    """Drops the parent's exit functions and signal handlers. Signals since the fork are delivered now."""
     atexit._clear()
     for number in signals:
         signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""What a process does between its start and its first request: privileges, hooks, and its application."""
+"""From the start of a process to its first request: privileges, hooks, and its application."""
 
 from __future__ import annotations
 

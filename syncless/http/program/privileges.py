@@ -21,7 +21,7 @@ class PrivilegesError(ValueError):
 
 @dataclass(frozen=True)
 class Privileges:
-    """Who serves. None: whoever the process is already."""
+    """The user and group that serve. None: those of the process."""
 
     uid: int | None = None
     gid: int | None = None

@@ -103,7 +103,7 @@ def _stop(server: Serving, stopping: Callable[[], None] | None) -> None:
 
 @contextmanager
 def _beside(manager: ServiceManager) -> Iterator[None]:
-    """What goes on beside the server: the console, if it is asked for, and the service manager's watchdog."""
+    """Runs beside the server: the console, if it is asked for, and the service manager's watchdog."""
     console = listen_if_asked()
 
     def beat() -> None:

@@ -40,7 +40,7 @@ def serve_until_stopped(
     metrics: bool | str | None,
     **options: Any,
 ) -> None:
-    """What `serve` does, with the Server of a kind of application. ``options``: more arguments for it."""
+    """Carries out `serve` with the Server of one kind of application. ``options``: more arguments for it."""
     preparation = Preparation(Hooks(hooks), Privileges.of(user, group))
     if preparation.privileges is not None and options.get("unix_owner") is None:
         options["unix_owner"] = preparation.privileges.owner()

@@ -10,7 +10,7 @@ import struct
 import time
 
 READY, REPLACE_ME, CANNOT_START = b"r", b"x", b"!"
-"""What a worker says through its pipe; the reason why it cannot start comes behind the last."""
+"""A worker's messages through its pipe; the reason why it cannot start comes behind the last."""
 LONGEST_REASON = 60_000
 """Bytes of it that are told: a pipe takes them at once."""
 BEAT = struct.Struct("d")
@@ -63,8 +63,8 @@ class Worker:
             self.unwanted = self.tired = True
 
     def hear_last(self) -> None:
-        """What a worker that has ended said last. A process that it has forked may have its end of the pipe
-        still, so this never waits."""
+        """Reads the last words of a worker that has ended. A process that it has forked may have its end of
+        the pipe still, so this never waits."""
         if self.pipe >= 0:
             os.set_blocking(self.pipe, False)
             with contextlib.suppress(BlockingIOError):

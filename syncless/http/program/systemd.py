@@ -1,4 +1,4 @@
-"""What a service manager is told: ready, reloading, stopping, alive (sd_notify(3), systemd.service(5)
+"""Messages to a service manager: ready, reloading, stopping, alive (sd_notify(3), systemd.service(5)
 Type=notify and notify-reload)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `ps` and `top` show of a process, where the package setproctitle is installed."""
+"""The title of a process in `ps` and `top`, where the package setproctitle is installed."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def content_range(first: int, length: int, size: int) -> str:
 
 
 def part_heads(ranges: Sequence[tuple[int, int]], size: int, media_type: str, boundary: str) -> list[bytes]:
-    """What stands before each part of a multipart/byteranges body, and at its end."""
+    """The bytes before each part of a multipart/byteranges body, and at its end."""
     heads = [
         f"\r\n--{boundary}\r\nContent-Type: {media_type}\r\n"
         f"Content-Range: {content_range(first, length, size)}\r\n\r\n"

@@ -2,8 +2,8 @@
 Python in between.
 
 Each does what the library's own method does, with the same locks and queues of those who wait, so both may be
-used on one object. Whatever is not as usual (a subclass, another lock, odd arguments, a closed queue) is left
-to the library's own.
+used on one object. Unusual cases (a subclass, another lock, odd arguments, a closed queue) are left to
+the library's own method.
 
 Fact: nothing comes between two steps of native code that neither calls Python code nor makes an object that
 the garbage collector tracks (it may run a finaliser), neither another tasklet nor another OS thread.
@@ -245,7 +245,7 @@ def event_wait(self, timeout=None):
 
 
 cdef object items_of(object self):
-    """What it holds, if it is open, and its lock is free; else None."""
+    """Its items, if it is open and its lock is free; else None."""
     if (shuts_down and self.is_shutdown) or not is_free(self.mutex):
         return None
     items = self.queue

@@ -236,8 +236,8 @@ def buffered_method(original):
 
 
 def set_slots(bint cooperative) -> None:
-    """What the interpreter calls without looking for a method: opening a FileIO, mapping one, the next line
-    of a buffered file."""
+    """Sets the slots that the interpreter calls without looking for a method: opening a FileIO, mapping one,
+    the next line of a buffered file."""
     global original_init, original_next, original_map
     if cooperative and original_init == NULL:
         original_init = set_init(_io.FileIO, cooperative_init)

@@ -1,4 +1,4 @@
-"""What an object of select.poll() watches: it keeps that in a dict which Python does not show."""
+"""The descriptors that an object of select.poll() watches. Python does not show the dict that has them."""
 
 from cpython.object cimport PyObject
 

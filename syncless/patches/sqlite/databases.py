@@ -1,4 +1,4 @@
-"""What the patch knows of each database and connection of sqlite3."""
+"""Each database and connection of sqlite3, as the patch knows it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _elsewhere = Database()
 
 
 class Connection:
-    """What the patch knows of a connection."""
+    """A connection, as the patch knows it."""
 
     __slots__ = ("alone", "database", "holds", "in_threads", "strict", "timeout", "trials")
 

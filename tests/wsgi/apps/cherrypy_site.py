@@ -1,4 +1,4 @@
-"""What CherryPy does of its own: uploads, streams, sessions, redirects, conditional requests, static
+"""CherryPy's own features: uploads, streams, sessions, redirects, conditional requests, static
 files."""
 
 import hashlib

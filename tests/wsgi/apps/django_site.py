@@ -1,4 +1,4 @@
-"""What Django does of its own: uploads, streams, signed sessions, redirects, conditional requests,
+"""Django's own features: uploads, streams, signed sessions, redirects, conditional requests,
 FileResponse."""
 
 import hashlib

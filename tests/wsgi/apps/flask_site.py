@@ -1,4 +1,4 @@
-"""What Flask (Werkzeug) does of its own: uploads, streams, cookies, sessions, redirects, conditional
+"""Flask's (Werkzeug's) own features: uploads, streams, cookies, sessions, redirects, conditional
 requests, files."""
 
 import hashlib
