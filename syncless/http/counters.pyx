@@ -40,7 +40,7 @@ cdef class Counters:
 
 
 def totals(cells) -> dict:
-    """What a row of cells, a sequence of int, has counted."""
+    """The counts of a row of cells, a sequence of int."""
     return {
         "requests": by_status(cells, REQUESTS),
         "refused": by_status(cells, REFUSED),

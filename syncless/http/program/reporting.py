@@ -56,7 +56,7 @@ class Reporting:
 
 
 class OfMaster:
-    """What a master shows: OfMaster(options, rows, slots, leaving, limits, urls)."""
+    """The report of a master: OfMaster(options, rows, slots, leaving, limits, urls)."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class OfMaster:
 
 
 class OfProcess:
-    """What a single process shows: OfProcess(options, server, limits)."""
+    """The report of a single process: OfProcess(options, server, limits)."""
 
     def __init__(self, options: StatusOptions, server: Server):
         self.master: int | None = None

@@ -1,4 +1,4 @@
-"""What is sent of a file: all of it, a part, or the news that the client has it already.
+"""The part of a file that is sent: all of it, a part, or the news that the client has it already.
 
 Takes an open file and a request as CGI meta-variables (RFC 3875, 4.1), gives an `Answer`. Knows nothing of
 paths and directories.
@@ -43,7 +43,7 @@ class Answer(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is kept of a file."""
+    """The facts of a file that are kept."""
 
     modified: int
     """Nanoseconds; with the size, this says whether it is still the same file."""

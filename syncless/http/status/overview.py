@@ -36,7 +36,7 @@ class Process:
 
 
 class Program(Protocol):
-    """What serves: a master with its workers, or one process."""
+    """The state of a server: a master with its workers, or one process."""
 
     @property
     def master(self) -> int | None: ...
@@ -117,7 +117,7 @@ def shown(figures: dict[str, Any]) -> dict[str, Any]:
 
 
 def rates(before: dict[str, Any], after: dict[str, Any], seconds: float) -> dict[str, float]:
-    """What happened between two sums of the scoreboard, per second."""
+    """The events between two sums of the scoreboard, per second."""
     buckets = [b - a for a, b in zip(before["latency"], after["latency"], strict=True)]
     answered = sum(buckets)
     failed = sum(

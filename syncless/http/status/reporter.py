@@ -42,7 +42,7 @@ SHOWN_REQUESTS = 100
 """The oldest; of the others only their number is told."""
 SHOWN_FRAMES = 40
 LENGTH = struct.Struct("!I")
-"""What comes before a report: its number of bytes."""
+"""The header of a report: its number of bytes."""
 
 _start_new_thread = _thread.start_new_thread
 _HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep

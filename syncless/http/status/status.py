@@ -34,7 +34,7 @@ PATHS = ("/", "/status.json", "/events", "/livez", "/readyz")
 
 
 class Line:
-    """What connects us with the reporter of another process."""
+    """The connection with the reporter of another process."""
 
     def __init__(self, sock: socket.socket):
         self.sock = sock

@@ -1,4 +1,4 @@
-"""What this process uses of the machine."""
+"""The memory, CPU time and descriptors that this process uses."""
 
 from __future__ import annotations
 
