@@ -8,7 +8,7 @@ BIND ?= 127.0.0.1:8000
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet
 NATIVE := $(shell find syncless -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h')
 
-.PHONY: help serve test test-pr lint bench bench-core clean fidelity fuzz sanitize soak
+.PHONY: help serve test test-pr lint bench bench-core clean docs docs-serve fidelity fuzz sanitize soak
 
 help:  ## this list
 	@awk -F ' *## *' '/^[a-z-]+:.*##/ { sub(/:.*/, "", $$1); printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,16 @@ lint: $(VENV)/.linted  ## ruff, mypy and cython-lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint syncless
+
+$(VENV)/.documented: $(VENV)/.built
+	$(INSTALL) --group docs
+	@touch $@
+
+docs: $(VENV)/.documented  ## build the documentation site into build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+
+docs-serve: $(VENV)/.documented  ## show the documentation site on http://127.0.0.1:8001/ while you write it
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve --dev-addr 127.0.0.1:8001
 
 $(VENV)/.benched: $(VENV)/.tested
 	$(INSTALL) gevent eventlet uvloop httptools granian gunicorn waitress cheroot uvicorn matplotlib Cython

@@ -6,12 +6,14 @@ import ast
 import json
 import pathlib
 import re
+import subprocess
 import sys
 
 import pytest
 
 import syncless
 import syncless.wsgi
+from syncless.cli import config
 from syncless.http import accesslog
 from syncless.http.program.hooks import Hooks
 from syncless.io import socket
@@ -115,8 +117,21 @@ def test_every_limit_is_in_the_documentation():
 
 
 def test_every_atom_is_in_the_documentation():
-    text = (ROOT / "docs" / "howto" / "logging.md").read_text()
-    assert not [letter for letter in accesslog.PLAIN if f"`%{letter}`" not in text]
+    """The page is written from ATOMS."""
+    assert {atom[-1] for atom in accesslog.ATOMS} == {*accesslog.PLAIN, *"Pioet"}
+    assert all(accesslog.make_log(atom) for atom in accesslog.ATOMS)
+
+
+def test_every_environment_variable_is_in_the_documentation():
+    """The page is written from VARIABLES."""
+    reads = r"""(?:\.get\(|\.pop\(|\[)"([A-Z_]+)\""""
+    found = set()
+    for path in [*(ROOT / "syncless").rglob("*.py"), *(ROOT / "syncless").rglob("*.pyx")]:
+        own = r"\b(?:environ|variables)" if path.parent.name in ("cli", "program") else r"\bos\.environ"
+        found |= set(re.findall(own + reads, path.read_text()))
+        found |= set(re.findall(r"""^VARIABLE = "(\w+)\"""", path.read_text(), re.MULTILINE))
+    assert found >= {"SYNCLESS_LOOP", "SYNCLESS_CONSOLE", "PORT", "NOTIFY_SOCKET"}
+    assert found - set(config.VARIABLES) == set()
 
 
 def names_of(page):
@@ -240,3 +255,24 @@ def test_helps_of_make_begin_with_no_who_or_what():
 )
 def test_relapses_are_found(text, found):
     assert sentences_of(text) == found
+
+
+def test_every_page_is_in_the_navigation():
+    nav = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    missing = [
+        str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if f"{page.relative_to(DOCS)}" not in nav
+    ]
+    assert not missing, f"add to the nav of mkdocs.yml: {missing}"
+
+
+@pytest.mark.slow
+def test_site_builds_strictly_and_loads_nothing_from_other_hosts(tmp_path):
+    pytest.importorskip("material", reason="the site needs MkDocs: pip install --group docs")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = [*tmp_path.rglob("*.html")]
+    assert len(pages) > 30
+    loaded = re.compile(r"""<(?:link|script|img|iframe)\b[^>]*(?:href|src)="(?:https?:)?//[^"]*\"""")
+    for page in pages:
+        assert not loaded.findall(page.read_text()), page

@@ -26,8 +26,35 @@ from syncless.wsgi import Limits
 
 FILES = ("syncless.toml", "pyproject.toml")
 """Looked for in the working directory unless a file is named. The first file with options is used."""
-RESERVED = tuple(f"SYNCLESS_{name}" for name in ("BUILD", "CONFIG", "CONSOLE", "LOOP", "RESOLVER", "TEST_"))
-"""Prefixes of variables that are read elsewhere."""
+VARIABLES = {
+    "SYNCLESS_NAME": "sets the option NAME: `SYNCLESS_WORKERS=4`; lists are separated by commas",
+    "SYNCLESS_LIMIT_NAME": "sets the limit NAME: `SYNCLESS_LIMIT_HEAD_SECONDS=5`",
+    "SYNCLESS_CONFIG": "path of the configuration file, like `--config`",
+    "SYNCLESS_CONSOLE": "`1`: `syncless console PID` may attach to this process",
+    "SYNCLESS_LOOP": "`epoll` (default on Linux) or `select`: how the loop waits for descriptors",
+    "SYNCLESS_RESOLVER": "`thread`: names are looked up by the C library, in threads",
+    "SYNCLESS_CHUNK_CACHE": "`0`: frame stacks are unmapped, as by the interpreter, and not kept for later",
+    "SYNCLESS_BUILD": "when syncless is built: `release` (default), `debug` or `asan`",
+    "PORT": "port on all addresses, if no other source says `--bind`",
+    "WEB_CONCURRENCY": "number of workers, if no other source says `--workers`",
+    "NO_COLOR": "not empty: no colours on a terminal",
+    "TERM": "`dumb`: no colours on a terminal",
+    "RES_OPTIONS": "options of the resolver, see resolv.conf(5)",
+    "LOCALDOMAIN": "search list of the resolver, see resolv.conf(5)",
+    "LISTEN_PID": "set by systemd: the process that inherits the sockets",
+    "LISTEN_FDS": "set by systemd: number of inherited sockets, from descriptor 3 on",
+    "LISTEN_FDNAMES": "set by systemd: names of these sockets, which are not used",
+    "NOTIFY_SOCKET": "set by systemd: where the server says that it is ready, reloads or stops",
+    "WATCHDOG_USEC": "set by systemd: microseconds within which the server must say that it is alive",
+    "WATCHDOG_PID": "set by systemd: the process that must say so",
+    "XDG_RUNTIME_DIR": "directory in which the sockets of `syncless console` are made",
+}
+"""Every environment variable that syncless reads -> its meaning."""
+RESERVED = (
+    *(name for name in VARIABLES if name.startswith("SYNCLESS_") and not name.endswith("_NAME")),
+    "SYNCLESS_TEST_",
+)
+"""Prefixes of variables that set no option: they are read elsewhere."""
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 COMMAND_ONLY = {"help", "version", "config", "check", "print_config", "no_patch"}
 

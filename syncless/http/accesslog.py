@@ -1,6 +1,6 @@
 """The access log: formats, and a writer that never holds up the loop.
 
-Lines are put together by _accesslog.pyx and written in blocks by an OS thread, half a second later at most. A
+Lines are put together by loglines.pyx and written in blocks by an OS thread, half a second later at most. A
 log that cannot be written (full disk, closed stream, a pipe that nobody reads) never disturbs a request: its
 lines are dropped and counted, and that is said once.
 """
@@ -76,7 +76,36 @@ PLAIN: dict[str, tuple[str, Any]] = {
     "D": ("duration", 1000),
     "T": ("duration", 1000000000),
 }
-"""Apache's letters (mod_log_config), and what they are to _accesslog.pyx."""
+"""Apache's letters (mod_log_config), and their meaning to loglines.pyx."""
+ATOMS = {
+    "%h": "the client's address",
+    "%a": "the same",
+    "%l": "REMOTE_IDENT",
+    "%u": "REMOTE_USER",
+    "%t": "the time of the response",
+    "%{format}t": "the same, in strftime's format",
+    "%r": "the request line: method, percent-encoded path, query, version",
+    "%m": "method",
+    "%U": "path",
+    "%q": "query, with its question mark",
+    "%H": "version of the protocol",
+    "%s": "status, also as `%>s`",
+    "%b": "bytes of the body, `-` for none",
+    "%B": "bytes of the body, `0` for none",
+    "%D": "microseconds from the arrival of the head to the end of the response",
+    "%T": "the same in seconds; also `%{ms}T` and `%{us}T`",
+    "%v": "SERVER_NAME",
+    "%V": "the Host field",
+    "%p": "SERVER_PORT",
+    "%P": "the process ID",
+    "%L": "the request ID, which is also in the error log",
+    "%X": "the end of the response: `X` if it was cut off (by an error, or because the client left), `+` if "
+    "the connection is kept, `-` if it is closed; `ending` in `json`",
+    "%{Name}i": "a header field of the request",
+    "%{Name}o": "a header field of the response",
+    "%{NAME}e": "a variable of the environ",
+}
+"""Each atom -> its meaning, for people."""
 
 
 def _atom(argument: str | None, letter: str) -> tuple[str, Any]:

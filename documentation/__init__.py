@@ -1,0 +1,1 @@
+"""The documentation site: MkDocs calls hooks.py, which adds the pages that reference.py writes."""
