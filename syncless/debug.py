@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import TextIO
+from typing import Any, TextIO
 
 from syncless._core.bytecodes import TurnLimit
 from syncless._core.cputime import CpuTime
@@ -24,7 +24,7 @@ logger = logging.getLogger("syncless.debug")
 _start_new_thread = _thread.start_new_thread
 
 
-def describe(tasklet: Tasklet, stack: bool = True, waits: Waits | None = None) -> str:
+def describe(tasklet: Tasklet[Any], stack: bool = True, waits: Waits | None = None) -> str:
     """A tasklet in words: its name, its state or what it waits for and since when, the holder of that, and
     its stack."""
     waits = waits or Waits()
@@ -41,7 +41,7 @@ def describe(tasklet: Tasklet, stack: bool = True, waits: Waits | None = None) -
     return "".join(lines)
 
 
-def _format_circles(circles: list[list[Tasklet]], waits: Waits) -> str:
+def _format_circles(circles: list[list[Tasklet[Any]]], waits: Waits) -> str:
     named = ([waits.label(tasklet) for tasklet in (*circle, circle[0])] for circle in circles)
     return "".join(f"deadlock: {' waits for '.join(names)}\n" for names in named)
 
@@ -55,7 +55,7 @@ def format_tasklets(loop: Loop | None = None, stacks: bool = True) -> str:
     return "".join(describe(tasklet, stacks, waits) for tasklet in tasklets) + _format_circles(circles, waits)
 
 
-def find_deadlocks() -> list[list[Tasklet]]:
+def find_deadlocks() -> list[list[Tasklet[Any]]]:
     """Circles of tasklets, in all threads, in which each tasklet waits for a lock that the next one holds, or
     for its end.
 
@@ -68,7 +68,7 @@ def format_tree(loop: Loop | None = None) -> str:
     """All live tasklets without stacks, each below its parent, or at the left if the parent has ended."""
     tasklets = (loop or current_loop()).tasklets()
     alive = {tasklet.number for tasklet in tasklets}
-    children: dict[int, list[Tasklet]] = {}
+    children: dict[int, list[Tasklet[Any]]] = {}
     for tasklet in tasklets:
         parent = tasklet.parent_number if tasklet.parent_number in alive else 0
         children.setdefault(parent, []).append(tasklet)
@@ -101,7 +101,7 @@ def measure_cpu(on: bool = True) -> None:
         _cpu_time.pop(loop).stop()
 
 
-def _log_deadlock(tasklets: list[Tasklet]) -> None:
+def _log_deadlock(tasklets: list[Tasklet[Any]]) -> None:
     waits = Waits()
     circles = [circle for circle in waits.circles() if not set(tasklets).isdisjoint(circle)]
     stacks = "".join(describe(tasklet, True, waits) for tasklet in tasklets)
@@ -109,7 +109,7 @@ def _log_deadlock(tasklets: list[Tasklet]) -> None:
     logger.error("deadlock: these tasklets wait for one another:\n%s%s", stacks, found)
 
 
-def report_deadlocks(report: Callable[[list[Tasklet]], object] | None = _log_deadlock) -> None:
+def report_deadlocks(report: Callable[[list[Tasklet[Any]]], object] | None = _log_deadlock) -> None:
     """Reports tasklets that wait for one another for ever, even while others run and servers listen.
 
     This thread's loop calls `report(tasklets)` once for each deadlock. By default the logger "syncless.debug"
@@ -132,7 +132,9 @@ class _DeadlockReport:
     BUSY_SECONDS = 0.5
     """How often a loop that always has something to do looks for circles."""
 
-    def __init__(self, before: Callable[[Loop], object] | None, report: Callable[[list[Tasklet]], object]):
+    def __init__(
+        self, before: Callable[[Loop], object] | None, report: Callable[[list[Tasklet[Any]]], object]
+    ):
         self.before = before
         self.report = report
         self.told: set[tuple[int, ...]] = set()
@@ -161,7 +163,7 @@ def _log(seconds: float, stack: str) -> None:
     logger.warning("the loop has been held for %.0f ms by:\n%s", seconds * 1000, stack)
 
 
-def _log_bytecodes(bytecodes: int, tasklet: Tasklet, stack: str) -> None:
+def _log_bytecodes(bytecodes: int, tasklet: Tasklet[Any], stack: str) -> None:
     logger.warning("%s has run %d bytecodes without giving way:\n%s", tasklet.name, bytecodes, stack)
 
 
@@ -178,12 +180,12 @@ class BytecodeWatchdog:
     """
 
     def __init__(
-        self, bytecodes: int = 1_000_000, report: Callable[[int, Tasklet, str], object] = _log_bytecodes
+        self, bytecodes: int = 1_000_000, report: Callable[[int, Tasklet[Any], str], object] = _log_bytecodes
     ):
         self._limit = TurnLimit(bytecodes, self._exceeded)
         self.report = report
 
-    def _exceeded(self, tasklet: Tasklet) -> None:
+    def _exceeded(self, tasklet: Tasklet[Any]) -> None:
         self.report(self._limit.limit, tasklet, "".join(traceback.format_stack(sys._getframe(1))))
 
     def start(self) -> None:

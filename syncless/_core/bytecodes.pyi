@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 from syncless._core.observers import Observer
 from syncless._core.tasklet import Tasklet
@@ -11,4 +12,4 @@ class BytecodeLimit(Observer):
     def stop(self) -> None: ...
 
 class TurnLimit(BytecodeLimit):
-    def __init__(self, limit: int, report: Callable[[Tasklet], object]) -> None: ...
+    def __init__(self, limit: int, report: Callable[[Tasklet[Any]], object]) -> None: ...

@@ -1,3 +1,5 @@
+from typing import Any
+
 from syncless._core.readyqueue import ReadyQueue
 from syncless._core.tasklet import Tasklet
 
@@ -10,6 +12,6 @@ class Meeting: ...
 class StandIn(BaseTasklet): ...
 
 class Scheduler(ReadyQueue):
-    main: Tasklet
+    main: Tasklet[Any]
     parked_count: int
-    def tasklets(self) -> list[Tasklet]: ...
+    def tasklets(self) -> list[Tasklet[Any]]: ...

@@ -92,9 +92,9 @@ class _Session:
         self.sock = sock
         self.console = console
         self.gone = False
-        self.running: Tasklet | None = None
+        self.running: Tasklet[Any] | None = None
         self._compile = codeop.CommandCompiler()
-        self._outbox: Queue = Queue(1000)
+        self._outbox: Queue[Any] = Queue(1000)
 
     def send(self, message: dict[str, Any]) -> None:
         if not self.gone:
@@ -214,7 +214,7 @@ class Console:
         except BaseException:
             self._listener.close()
             raise
-        self._sessions: dict[Tasklet, socket.socket] = {}
+        self._sessions: dict[Tasklet[Any], socket.socket] = {}
         self._accepting = spawn(self._accept)
         self._accepting.name = "console"
 
@@ -239,7 +239,7 @@ class Console:
             self._sessions[session] = sock
             session.add_done_callback(self._ended)
 
-    def _ended(self, session: Tasklet) -> None:
+    def _ended(self, session: Tasklet[Any]) -> None:
         self._sessions.pop(session).close()
 
     def close(self) -> None:

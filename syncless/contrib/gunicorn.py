@@ -163,7 +163,7 @@ class Worker(base.Worker):
             os._exit(1)
 
     @staticmethod
-    def _spawn(function: Any, *arguments: Any) -> Tasklet:
+    def _spawn(function: Any, *arguments: Any) -> Tasklet[Any]:
         tasklet = spawn(function, *arguments)
         tasklet.name = "signal of gunicorn"
         return tasklet

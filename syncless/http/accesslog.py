@@ -200,7 +200,7 @@ class LogWriter:
         self._dropped = 0
         self._closing = False
         self._reopen = False
-        self._tasklet: Tasklet = spawn(self._run)
+        self._tasklet: Tasklet[Any] = spawn(self._run)
         self._tasklet.name = "access log"
 
     def _run(self) -> None:

@@ -3,7 +3,7 @@ from typing import Any
 from syncless._core.tasklet import Tasklet
 from syncless.http.listener import Listener
 
-class Exchange(Tasklet):
+class Exchange(Tasklet[Any]):
     def __init__(self, listener: Listener) -> None: ...
     @property
     def client_gone(self) -> bool: ...

@@ -44,13 +44,13 @@ _set_wakeup_fd = signal.set_wakeup_fd
 _sigtimedwait: Any = getattr(signal, "sigtimedwait", None)
 _pthread_sigmask: Any = getattr(signal, "pthread_sigmask", None)
 _named_signals = {int(number) for number in signal.Signals}
-_masks: weakref.WeakKeyDictionary[Tasklet, set[Any]] = weakref.WeakKeyDictionary()
+_masks: weakref.WeakKeyDictionary[Tasklet[Any], set[Any]] = weakref.WeakKeyDictionary()
 """The signals blocked by tasklets other than the main one."""
 _came: list[Event] = []
 """An event for each tasklet in pause()."""
 _wakeup: tuple[int, bool] = (-1, True)
 """The program's own wake-up descriptor, and whether to warn when it is full."""
-_more_wakeups: weakref.WeakKeyDictionary[Tasklet, tuple[int, bool]] = weakref.WeakKeyDictionary()
+_more_wakeups: weakref.WeakKeyDictionary[Tasklet[Any], tuple[int, bool]] = weakref.WeakKeyDictionary()
 """The same for other tasklets, which run a loop that only knows OS threads."""
 
 
@@ -97,7 +97,7 @@ class Awaited:
 
     def __init__(self, before: Any):
         self.before = before
-        self.waiters: list[AsyncResult] = []
+        self.waiters: list[AsyncResult[int]] = []
 
     def __call__(self, number: int, frame: Any) -> None:
         for waiter in self.waiters:
@@ -151,7 +151,7 @@ def set_wakeup_fd_of_tasklet(fd: int, /, *, warn_on_full_buffer: bool = True) ->
     return _take_wakeup_fd(fd, warn_on_full_buffer, current())
 
 
-def _take_wakeup_fd(fd: int, warn: bool, tasklet: Tasklet | None = None) -> int:
+def _take_wakeup_fd(fd: int, warn: bool, tasklet: Tasklet[Any] | None = None) -> int:
     global _wakeup
     if fd != -1 and (stat.S_ISREG(os.fstat(fd).st_mode) or os.get_blocking(fd)):
         raise ValueError(f"the fd {fd} must be in non-blocking mode")
@@ -216,12 +216,12 @@ def _wait_for(wanted: list[int], until: float | None) -> Any:
     found = _sigtimedwait(wanted, 0)
     if found is not None or (until is not None and time.monotonic() >= until):
         return found
-    came = AsyncResult()
+    came = AsyncResult[int]()
     _await_signals(wanted, came)
     try:
         while found is None and (until is None or time.monotonic() < until):
             if came.wait(PAUSE if until is None else min(PAUSE, max(0.0, until - time.monotonic()))):
-                found = signal.struct_siginfo((came.value, 0, 0, 0, 0, 0, 0))  # its sender is not known
+                found = signal.struct_siginfo((came.get(), 0, 0, 0, 0, 0, 0))  # its sender is not known
             else:
                 found = _sigtimedwait(wanted, 0)
         return found
@@ -229,7 +229,7 @@ def _wait_for(wanted: list[int], until: float | None) -> Any:
         _await_signals_no_more(wanted, came)
 
 
-def _await_signals(wanted: list[int], came: AsyncResult) -> None:
+def _await_signals(wanted: list[int], came: AsyncResult[int]) -> None:
     if _get_os_ident() != threading.main_thread().ident and not _in_main_thread():
         return  # an OS thread, which cannot set handlers
     for number in wanted:
@@ -246,7 +246,7 @@ def _await_signals(wanted: list[int], came: AsyncResult) -> None:
         old.waiters.append(came)
 
 
-def _await_signals_no_more(wanted: list[int], came: AsyncResult) -> None:
+def _await_signals_no_more(wanted: list[int], came: AsyncResult[int]) -> None:
     for number in wanted:
         awaited = _getsignal(number)
         if isinstance(awaited, Awaited) and came in awaited.waiters:

@@ -28,7 +28,7 @@ from syncless.patches.native.threadends import watch_threads
 from syncless.patches.registry import Patcher, instances_of
 
 _dummy_init = threading._DummyThread.__init__  # type: ignore[attr-defined]
-_sentinels: weakref.WeakKeyDictionary[Tasklet, Any] = weakref.WeakKeyDictionary()
+_sentinels: weakref.WeakKeyDictionary[Tasklet[Any], Any] = weakref.WeakKeyDictionary()
 """Locks released when a thread that is a tasklet ends. threading waits for them up to Python 3.12."""
 
 LOCK = {
@@ -65,13 +65,13 @@ EVENT = {"set": conditions.event_set, "clear": conditions.event_clear, "wait": c
 QUEUE = {"put": conditions.queue_put, "get": conditions.queue_get}
 
 
-def this_tasklet() -> Tasklet:
+def this_tasklet() -> Tasklet[Any]:
     """The running tasklet, or main in a callback of the loop."""
     loop = current_loop()
     return current() or loop.main
 
 
-running: set[Tasklet] = set()
+running: set[Tasklet[Any]] = set()
 """The threads that are tasklets and have not ended."""
 
 

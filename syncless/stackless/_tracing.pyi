@@ -6,6 +6,6 @@ from syncless._core.tasklet import Tasklet
 
 _TraceFunction = Callable[[FrameType, str, Any], Any]
 
-class TracedTasklet(Tasklet):
+class TracedTasklet(Tasklet[Any]):
     trace_function: _TraceFunction | None
     profile_function: _TraceFunction | None

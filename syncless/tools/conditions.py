@@ -20,7 +20,7 @@ class RLock:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._owner: Tasklet | None = None
+        self._owner: Tasklet[Any] | None = None
         self._count = 0
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:

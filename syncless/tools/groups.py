@@ -6,13 +6,16 @@ import builtins
 import sys
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from syncless._core.current import current, uninterrupted
 from syncless._core.exits import TaskletExit
 from syncless._core.spawning import spawn
 from syncless._core.tasklet import Tasklet
 from syncless.tools.waiting import join_all
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class _Stop(BaseException):
@@ -32,8 +35,8 @@ class TaskGroup:
     """
 
     def __init__(self) -> None:
-        self._owner: Tasklet | None = None
-        self._children: dict[Tasklet, bool] = {}  # whether it has been told to end
+        self._owner: Tasklet[Any] | None = None
+        self._children: dict[Tasklet[Any], bool] = {}  # whether it has been told to end
         self._errors: list[BaseException] = []
         self._open = False
         self._stop = _Stop()
@@ -45,7 +48,7 @@ class TaskGroup:
         self._open = True
         return self
 
-    def spawn(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Tasklet:
+    def spawn(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Tasklet[T]:
         """function(*args, **kwargs) in a child. RuntimeError outside the block."""
         if not self._open:
             raise RuntimeError("the block of this TaskGroup is not running")
@@ -70,7 +73,7 @@ class TaskGroup:
                     self._owner.kill(self._stop, block=False)
             raise TaskletExit from error
 
-    def _ended(self, child: Tasklet) -> None:
+    def _ended(self, child: Tasklet[Any]) -> None:
         self._children.pop(child, None)
 
     def _cancel(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from syncless._core.current import current
 from syncless._core.exits import TaskletExit
@@ -13,6 +13,7 @@ from syncless._core.wait.queues import Queue
 from syncless._core.wait.sync import Lock, Semaphore
 from syncless.tools.waiting import join_all
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -25,9 +26,9 @@ class Pool:
             raise ValueError(f"size must be at least 1, not {size}")
         self.size = size
         self._room = Semaphore(size)
-        self._tasklets: dict[Tasklet, None] = {}
+        self._tasklets: dict[Tasklet[Any], None] = {}
 
-    def spawn(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Tasklet:
+    def spawn(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Tasklet[T]:
         """Calls function(*args, **kwargs) in a tasklet of the pool. Waits while the pool is full."""
         self._room.acquire()
         try:
@@ -41,11 +42,11 @@ class Pool:
 
     apply_async = spawn
 
-    def _ended(self, tasklet: Tasklet) -> None:
+    def _ended(self, tasklet: Tasklet[Any]) -> None:
         self._tasklets.pop(tasklet, None)
         self._room.release()
 
-    def apply(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    def apply(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Calls function(*args, **kwargs) in a tasklet of the pool, and returns its result or raises its
         exception."""
         return self.spawn(function, *args, **kwargs).result()  # type: ignore[no-any-return]
@@ -89,8 +90,8 @@ class Pool:
                 if worker is not current():
                     worker.kill(block=False)
 
-        workers: list[Tasklet] = []
-        told: list[Tasklet] = []
+        workers: list[Tasklet[Any]] = []
+        told: list[Tasklet[Any]] = []
         try:
             while len(workers) < min(items, self.size) and not failed:
                 workers.append(self.spawn(quietly))
@@ -120,7 +121,7 @@ class Pool:
     def _each(
         self, function: Callable[..., T], iterables: tuple[Iterable[Any], ...]
     ) -> Iterator[tuple[int, T]]:
-        made: Queue = Queue(self.size)
+        made: Queue[Any] = Queue(self.size)
         arguments = zip(*iterables, strict=False)
 
         def feed() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from syncless._core.exits import TaskletExit, TaskletKilled
 from syncless._core.hooks import set_case_maker
@@ -11,8 +11,10 @@ from syncless._core.tasklet import Tasklet
 from syncless._core.wait.cases import EventCase
 from syncless._core.wait.sync import Event
 
+T = TypeVar("T")
 
-class AsyncResult:
+
+class AsyncResult(Generic[T]):
     """Set once, by a value or an exception; any number of tasklets, also of other threads, may wait for
     it."""
 
@@ -31,7 +33,7 @@ class AsyncResult:
         self._value, self._exception = value, exception
         self._done.set()
 
-    def set(self, value: Any = None) -> None:
+    def set(self, value: T = None) -> None:  # type: ignore[assignment]
         """RuntimeError if it is set already."""
         self._set(value, None)
 
@@ -41,7 +43,7 @@ class AsyncResult:
             raise TypeError(f"set_exception() needs an exception, not {type(exception).__name__}")
         self._set(None, exception)
 
-    def __call__(self, source: Tasklet) -> None:
+    def __call__(self, source: Tasklet[T]) -> None:
         """As a done callback of a tasklet: takes over what its result() gives or raises."""
         exception = source.exception()
         if isinstance(exception, TaskletExit):  # which would end the tasklet that asks for the result
@@ -50,16 +52,16 @@ class AsyncResult:
             exception = killed
         self._set(None if exception else source.result(), exception)
 
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+    def get(self, block: bool = True, timeout: float | None = None) -> T:
         """The value, or raises the exception. TimeoutError if it is not there within `timeout` seconds, or at
         once without `block`."""
         if not self._done.is_set() and not (block and self._done.wait(timeout)):
             raise TimeoutError("there is no result yet")
         if self._exception is not None:
             raise self._exception
-        return self._value
+        return self._value  # type: ignore[no-any-return]
 
-    def get_nowait(self) -> Any:
+    def get_nowait(self) -> T:
         return self.get(False)
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -75,21 +77,21 @@ class AsyncResult:
         return self._done.is_set() and self._exception is None
 
     @property
-    def value(self) -> Any:
+    def value(self) -> T | None:
         """The value, or None."""
-        return self._value
+        return self._value  # type: ignore[no-any-return]
 
     @property
     def exception(self) -> BaseException | None:
         return self._exception
 
-    def add_done_callback(self, callback: Callable[[AsyncResult], object]) -> None:
+    def add_done_callback(self, callback: Callable[[AsyncResult[T]], object]) -> None:
         """`callback(result)` is called once it is there; at once if it is. It must not block; its errors are
         reported."""
         told = self._callbacks.setdefault(callback, lambda _: callback(self))
         self._done.add_done_callback(told)
 
-    def remove_done_callback(self, callback: Callable[[AsyncResult], object]) -> int:
+    def remove_done_callback(self, callback: Callable[[AsyncResult[T]], object]) -> int:
         """Takes the callback back; returns how many were found."""
         told = self._callbacks.pop(callback, None)
         return 0 if told is None else self._done.remove_done_callback(told)

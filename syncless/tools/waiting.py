@@ -73,7 +73,7 @@ def iwait(objects: Iterable[W], timeout: float | None = None, count: int | None 
     waited = list(objects)
     left = len(waited) if count is None else min(count, len(waited))
     until = None if timeout is None else time.monotonic() + timeout
-    ready: Queue = Queue()
+    ready: Queue[Any] = Queue()
     with _told_by(waited, ready.put):
         while left > 0:
             try:
@@ -84,8 +84,8 @@ def iwait(objects: Iterable[W], timeout: float | None = None, count: int | None 
 
 
 def join_all(
-    tasklets: Iterable[Tasklet], timeout: float | None = None, raise_error: bool = False
-) -> list[Tasklet]:
+    tasklets: Iterable[Tasklet[Any]], timeout: float | None = None, raise_error: bool = False
+) -> list[Tasklet[Any]]:
     """Waits until all tasklets have ended, at most `timeout` seconds in all; returns those that have.
 
     With `raise_error`, the first exception that one of them ended with is raised at once.
@@ -93,10 +93,10 @@ def join_all(
     pending = list(tasklets)
     if not raise_error:
         return wait(pending, timeout)
-    done: list[Tasklet] = []
+    done: list[Tasklet[Any]] = []
     enough = Event()
 
-    def note(tasklet: Tasklet) -> None:
+    def note(tasklet: Tasklet[Any]) -> None:
         done.append(tasklet)
         if tasklet.exception() is not None or len(done) == len(pending):
             enough.set()

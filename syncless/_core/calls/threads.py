@@ -14,11 +14,12 @@ import weakref
 from _queue import Empty, SimpleQueue
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event, Semaphore
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 # The interpreter's own, whatever is put in their place later (syncless.patches).
@@ -216,7 +217,7 @@ _many = ThreadPool(1024)
 _pool = ThreadPool(32)
 
 
-def run_in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+def run_in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Runs function(*args, **kwargs) in a real OS thread of a shared pool (32 threads) while other tasklets
     go on.
 
