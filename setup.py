@@ -139,7 +139,7 @@ DIRECTIVES = {
     "wraparound": False,
     "initializedcheck": False,
     "cdivision": True,
-    "embedsignature": True,
+    "embedsignature": False,  # functions have __signature__; classes begin their text with it, and "--"
 }
 
 kind = os.environ.get("SYNCLESS_BUILD", "release")

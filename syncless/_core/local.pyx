@@ -39,8 +39,8 @@ def _gone(forget):
 
 
 cdef class local:
-    """Attributes that each tasklet sees by itself, as threading.local's are each thread's; they go when the
-    tasklet ends.
+    """local(*args, **kwargs)\n--\n\nAttributes that each tasklet has for itself, as threading.local has them
+    for each thread; they go when the tasklet ends.
 
     A subclass's ``__init__`` is called, with the arguments of the construction, for each tasklet that touches
     the object. Under the patch threading.local does the same. RuntimeError in a callback of the loop, where

@@ -5,6 +5,7 @@ How one is made is told in spawning.pyx; what a running one can do, in current.p
 """
 
 import sys
+from types import GenericAlias
 
 from cpython.contextvars cimport PyContext_CopyCurrent, PyContext_Enter, PyContext_Exit
 from cpython.object cimport PyObject
@@ -57,7 +58,8 @@ cdef str _states(int state):
 
 
 cdef class Tasklet(BaseTasklet):
-    """Tasklet(function, *args, **kwargs): made by spawn(); runs when the present tasklet waits or ends.
+    """Tasklet(function, *args, **kwargs)\n--\n\nA function that runs beside others: made by spawn(), it
+    starts when the present tasklet waits or ends.
 
     An exception that leaves the function is reported with its traceback and ends this tasklet only; result()
     raises it. KeyboardInterrupt and SystemExit are raised in the main tasklet instead.
@@ -65,6 +67,10 @@ cdef class Tasklet(BaseTasklet):
 
     def __cinit__(self, *args, **kwargs):
         pass
+
+    @classmethod
+    def __class_getitem__(cls, item):
+        return GenericAlias(cls, item)          # Tasklet[int], for annotations
 
     def __init__(self, function, *args, **kwargs):
         if not callable(function):

@@ -8,8 +8,8 @@ cdef object error_handler = None
 
 
 cdef class bomb:
-    """An exception as a value: who receives it from a channel raises it. bomb(type=None, value=None,
-    traceback=None)."""
+    """bomb(type=None, value=None, traceback=None)\n--\n\nAn exception as a value: a tasklet that receives it
+    from a channel raises it."""
 
     def __init__(self, type=None, value=None, traceback=None):
         self.type, self.value, self.traceback = type, value, traceback

@@ -25,7 +25,8 @@ cdef object received(object value):
 
 
 cdef class channel(Meeting):
-    """Tasklets meet in it: the one that comes first, to send or to receive, waits for the other.
+    """channel()\n--\n\nTasklets meet in it: the one that comes first, to send or to receive, waits for the
+    other.
 
     A value whose receiver is killed or interrupted before its turn comes is not lost: the next receiver gets
     it. Until there is one the channel keeps it, and it counts in `balance` as a sender does.

@@ -18,8 +18,8 @@ from syncless._core.exits import TaskletExit
 
 
 cdef class tasklet(TracedTasklet):
-    """tasklet(func=None, args=None, kwargs=None): a function that runs beside others. Calling it gives it
-    arguments and inserts it."""
+    """tasklet(func=None, args=None, kwargs=None)\n--\n\nA function that runs beside others. Calling it gives
+    it arguments and inserts it."""
 
     def __cinit__(self, *args, **kwargs):
         self.ignore_nesting = False

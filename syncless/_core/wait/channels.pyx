@@ -5,6 +5,7 @@ sender has gone on.
 """
 
 from collections import deque
+from types import GenericAlias
 
 from libc.stdint cimport int64_t
 
@@ -28,7 +29,8 @@ cdef class _Raise:
 
 
 cdef class Channel(Meeting):
-    """A meeting of one sender and one receiver: each waits for the other (Stackless Python's channel).
+    """Channel()\n--\n\nA meeting of one sender and one receiver: each waits for the other (Stackless Python's
+    channel).
 
     Several may wait on either side; they meet in the order of their coming. Iterating receives until close().
 
@@ -36,6 +38,10 @@ cdef class Channel(Meeting):
     receiver gets the value; until there is one the channel keeps it, before all that is sent later. It counts
     in `balance` as a sender does, and outlives close().
     """
+
+    @classmethod
+    def __class_getitem__(cls, item):
+        return GenericAlias(cls, item)          # Channel[int], for annotations
 
     cdef int hand_over(self, object value, object exception, object timeout) except -1:
         cdef BaseTasklet other

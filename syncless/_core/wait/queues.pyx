@@ -6,6 +6,7 @@ goes to the next waiter, or comes first again: several that come back keep their
 
 from collections import deque
 from queue import Empty, Full
+from types import GenericAlias
 
 from libc.stdint cimport int64_t
 
@@ -20,12 +21,16 @@ cdef enum:
 
 
 cdef class Queue:
-    """Queue(maxsize=0): first in, first out (queue.Queue, whose Empty and Full it raises). maxsize 0 is no
-    bound."""
+    """Queue(maxsize=0)\n--\n\nFirst in, first out (queue.Queue, whose Empty and Full it raises). A maxsize of
+    0 means no bound."""
 
     def __init__(self, Py_ssize_t maxsize=0):
         self.maxsize = max(0, maxsize)
         self.items = deque()
+
+    @classmethod
+    def __class_getitem__(cls, item):
+        return GenericAlias(cls, item)          # Queue[int], for annotations
 
     def put(self, item, block=True, timeout=None) -> None:
         """Puts an item in, waiting for room at most `timeout` seconds; queue.Full if there is none."""
@@ -248,7 +253,7 @@ cdef class _Ordered:
 
 
 cdef class LifoQueue(Queue):
-    """Last in, first out (queue.LifoQueue)."""
+    """LifoQueue(maxsize=0)\n--\n\nLast in, first out (queue.LifoQueue)."""
 
     def __init__(self, Py_ssize_t maxsize=0):
         self.maxsize = max(0, maxsize)
@@ -256,8 +261,8 @@ cdef class LifoQueue(Queue):
 
 
 cdef class PriorityQueue(Queue):
-    """The least item first (queue.PriorityQueue). An item is compared in its put(), which raises the error if
-    that fails."""
+    """PriorityQueue(maxsize=0)\n--\n\nThe least item first (queue.PriorityQueue). An item is compared in its
+    put(), which raises the error if that fails."""
 
     def __init__(self, Py_ssize_t maxsize=0):
         self.maxsize = max(0, maxsize)
@@ -299,7 +304,8 @@ cdef class PriorityQueue(Queue):
 
 
 cdef class JoinableQueue(Queue):
-    """A Queue whose join() waits until task_done() has been called for each item (queue.Queue)."""
+    """JoinableQueue(maxsize=0)\n--\n\nA Queue whose join() waits until task_done() has been called for each
+    item (queue.Queue)."""
 
     @property
     def unfinished(self) -> int:

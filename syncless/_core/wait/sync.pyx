@@ -21,7 +21,7 @@ from syncless._core.waits cimport wait_in
 
 
 cdef class Event:
-    """A flag that tasklets wait for (threading.Event)."""
+    """Event()\n--\n\nA flag that tasklets wait for (threading.Event)."""
 
     def is_set(self) -> bool:
         return self.flag
@@ -29,7 +29,7 @@ cdef class Event:
     ready = is_set
 
     def set(self) -> None:
-        """Raises the flag and lets everybody go on who waits. From any thread."""
+        """Raises the flag and wakes all waiters. May be called in any thread."""
         self.flag = True
         wake_all(&self.waiters)
         if self.callbacks is not None:
@@ -87,7 +87,7 @@ cdef uint64_t running() noexcept:
 
 
 cdef class Semaphore:
-    """Semaphore(value=1): at most that many tasklets are between acquire() and release()
+    """Semaphore(value=1)\n--\n\nAt most that many tasklets are between acquire() and release()
     (threading.Semaphore)."""
 
     def __init__(self, Py_ssize_t value=1):
@@ -155,7 +155,7 @@ cdef class Semaphore:
 
 
 cdef class Lock(Semaphore):
-    """A lock that one tasklet at a time holds; any tasklet may release it (threading.Lock)."""
+    """Lock()\n--\n\nA lock that one tasklet at a time holds; any tasklet may release it (threading.Lock)."""
 
     def __init__(self):
         self.value = 1
