@@ -37,6 +37,7 @@ VARIABLES = {
     "SYNCLESS_BUILD": "when syncless is built: `release` (default), `debug` or `asan`",
     "PORT": "port on all addresses, if no other source says `--bind`",
     "WEB_CONCURRENCY": "number of workers, if no other source says `--workers`",
+    "SCRIPT_NAME": "path below which the application is mounted, with gunicorn's worker class only",
     "NO_COLOR": "not empty: no colours on a terminal",
     "TERM": "`dumb`: no colours on a terminal",
     "RES_OPTIONS": "options of the resolver, see resolv.conf(5)",

@@ -103,7 +103,7 @@ ATOMS = {
     "the connection is kept, `-` if it is closed; `ending` in `json`",
     "%{Name}i": "a header field of the request",
     "%{Name}o": "a header field of the response",
-    "%{NAME}e": "a variable of the environ",
+    "%{NAME}e": "a variable of the request, as a CGI program would get it",
 }
 """Each atom -> its meaning, for people."""
 

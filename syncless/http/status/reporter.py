@@ -177,7 +177,7 @@ class Reporter:
             return None
         return told
 
-    def _where(self, tasklet: Tasklet) -> str | None:
+    def _where(self, tasklet: Tasklet[Any]) -> str | None:
         """The line of the application in which it stands."""
         running = tasklet.status == "running"
         frame = sys._current_frames().get(self._thread) if running else tasklet.frame
