@@ -1,5 +1,5 @@
 """The command line: ``syncless APP`` serves an application, ``run`` runs a patched program, ``console`` is a
-prompt.
+prompt, ``status`` shows what a server does.
 
 ``syncless`` and ``python -m syncless`` are the same. Each command has a file. arguments.py has the options of
 the serving command.
@@ -12,6 +12,7 @@ import sys
 
 from syncless.cli.console import console
 from syncless.cli.serving import serve_command
+from syncless.cli.status import status
 from syncless.console import listen_if_asked
 from syncless.patches.program import run
 
@@ -25,6 +26,8 @@ def main(arguments: list[str] | None = None) -> int:
             return run(rest)
     if command == "console":
         return console(rest)
+    if command == "status":
+        return status(rest)
     return serve_command(rest if command == "serve" else arguments)
 
 

@@ -73,7 +73,8 @@ def make_parser() -> Parser:
         add_help=False,
         usage="syncless [serve] [option ...] application\n"
         "       syncless run program.py [argument ...]\n"
-        "       syncless console [PID]",
+        "       syncless console [PID]\n"
+        "       syncless status [ADDRESS]",
         description="Serves a WSGI callable, a web.py or CherryPy application, "
         "or a BaseHTTPRequestHandler class.",
         epilog=EPILOG,
