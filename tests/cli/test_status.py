@@ -39,7 +39,8 @@ def test_status_shows_workers_and_requests(seen):  # noqa: F811
     for pid in running.children():
         assert f"{pid}" in done.stdout
     assert "GET /event/\\x1b[31m" in done.stdout and "app.py:9 in app" in done.stdout
-    assert f"syncless {syncless.__version__} on http://127.0.0.1:{running.port}/" in done.stdout and "ready" in done.stdout
+    where = f"on http://127.0.0.1:{running.port}/"
+    assert f"syncless {syncless.__version__} {where}" in done.stdout and "ready" in done.stdout
     # the same address from the configuration, from the environment, and as JSON
     (running.folder / "syncless.toml").write_text(f'status = "{address}"\n')
     assert status(cwd=running.folder).returncode == 0

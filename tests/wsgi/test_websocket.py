@@ -7,8 +7,6 @@ import pathlib
 import shutil
 import ssl
 import struct
-import subprocess
-import tempfile
 import tracemalloc
 import urllib.request
 
@@ -16,6 +14,7 @@ import pytest
 
 import syncless
 from syncless.wsgi import BadRequest, WebSocketClosed
+from tests.browser import BROWSER, browse
 
 pytestmark = pytest.mark.virtual_time
 
@@ -416,7 +415,6 @@ def test_a_refusal_reaches_the_client(start):
     in_thread(visit)
 
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 SCRIPT = b"""<!doctype html><script>
 const log = [], socket = new WebSocket("ws://" + location.host + "/ws");
 const big = "\\u00fc".repeat(200000);
@@ -436,21 +434,6 @@ socket.onclose = event => {
   fetch("/report", {method: "POST", body: log.join("\\n")});
 };
 </script>"""
-
-
-def browse(url):
-    """A headless browser on its way to the page; stop it by terminate()."""
-    folder = tempfile.mkdtemp()
-    options = "--headless --no-sandbox --no-first-run"
-    for off in ("gpu", "quic", "background-networking", "sync", "component-update", "dev-shm-usage"):
-        options += f" --disable-{off}"
-    without_sanitizer = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
-    return subprocess.Popen(
-        [BROWSER, *options.split(), f"--user-data-dir={folder}", "--remote-debugging-port=0", url],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=without_sanitizer,
-    ), folder
 
 
 @pytest.mark.slow

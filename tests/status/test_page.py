@@ -1,0 +1,47 @@
+"""The status page in a real browser."""
+
+import pytest
+
+from tests.browser import BROWSER, page_of
+from tests.status.test_status import Asking
+from tests.waiting import eventually
+
+
+@pytest.mark.slow
+def test_page_follows_its_server(seen):
+    """Charts, workers, a request whose path is no markup, a stall; and the end of the server."""
+    if BROWSER is None:
+        pytest.skip("there is no Chromium on this machine")
+    pytest.importorskip("websockets", reason="websockets speaks with the browser: pip install websockets")
+    running = seen("--workers", "2", "-l", "stop_delay_seconds=60", "--status", "127.0.0.1:0")
+    url = running.told.split()[-1]
+    with page_of(url) as page:
+
+        def text(where):
+            return page.evaluate(f"document.querySelector({where!r})?.innerText") or ""
+
+        assert eventually(lambda: text("#ready") == "ready", 45)
+        assert text("#link") == "live"
+        assert all(str(pid) in text("#workers") for pid in running.children())
+        with Asking(running, "/event/%3Cimg%20id=forged%3E%1b?3"):
+            assert eventually(lambda: "/event/<img id=forged>\\u001b" in text("#requests"), 20)
+            assert "event" in text("#requests") and "app.py:9 in app" in text("#requests")
+            assert page.evaluate("document.querySelector('#forged')") is None
+        assert eventually(lambda: "No request is in flight." in text("main"), 20)
+        with Asking(running, "/burn?0.6"):
+            assert eventually(
+                lambda: (
+                    "while time.monotonic() < end"
+                    in page.evaluate("document.querySelector('#stalls')?.textContent")
+                ),
+                20,
+            )
+        before = page.evaluate("Number(document.documentElement.dataset.updates)")
+        assert eventually(
+            lambda: page.evaluate("Number(document.documentElement.dataset.updates)") > before + 1, 20
+        )
+        assert page.evaluate("document.querySelector('.chart path.line').getAttribute('d').length > 10")
+        running.process.terminate()
+        assert eventually(lambda: text("#ready") == "not ready", 20)
+        running.process.terminate()  # ends the delay
+        assert eventually(lambda: "connection lost" in text("#link"), 20)
