@@ -2,6 +2,7 @@
 
 import http.client
 import importlib.metadata
+import itertools
 import os
 import signal
 import socket
@@ -12,7 +13,6 @@ import time
 
 import pytest
 
-import syncless
 from tests.contrib.commands import Command
 from tests.waiting import eventually
 from tests.wsgi.authority import Authority
@@ -365,8 +365,12 @@ def test_application_of_another_kind_stops_gunicorn(gunicorn, tmp_path):
 def test_reload_notices_a_changed_file(gunicorn, tmp_path):
     server = gunicorn("--reload", "--reload-engine", "poll").booted()
     assert server.get()[1][0] == "1"
-    syncless.sleep(1.2)  # the reloader has looked once
     (tmp_path / "app.py").write_text(APP.replace("VERSION = 1", "VERSION = 2"))
-    os.utime(tmp_path / "app.py", (time.time() + 5, time.time() + 5))
-    server.says("Worker reloading")
+    later = itertools.count(time.time())
+
+    def noticed():  # not before the reloader has looked once
+        os.utime(tmp_path / "app.py", (next(later),) * 2)
+        return "Worker reloading" in server.said()
+
+    assert eventually(noticed)
     assert eventually(lambda: server.get()[1][0] == "2")

@@ -1,5 +1,7 @@
 """A server with workers in a process of its own, and clients that keep it busy."""
 
+import concurrent.futures
+import functools
 import http.client
 import os
 import pathlib
@@ -7,7 +9,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 
 from tests.waiting import eventually
 
@@ -23,7 +24,12 @@ def app(environ, start_response):
         syncless.sleep(float(query))
     elif path == "/wait":
         open("begun", "w").close()
-        syncless.sleep(float(query))
+        while not os.path.exists("end"):
+            syncless.sleep(0.01)
+    elif path == "/burn":
+        end = time.perf_counter() + float(query)
+        while time.perf_counter() < end:
+            pass
     elif path == "/block":
         time.sleep(float(query))
     elif path == "/die":
@@ -36,16 +42,26 @@ def app(environ, start_response):
 
 
 class Program:
-    def __init__(self, folder, arguments, bind="127.0.0.1:0", stderr=None):
+    def __init__(self, folder, arguments, bind="127.0.0.1:0", stderr=None, serves=True):
+        """Returns when it serves; with `serves=False` at once."""
         self.folder = folder
         command = [sys.executable, "-m", "syncless", "app:app", "--bind", bind, *arguments]
         self.errors = open(folder / "errors", "w+")  # noqa: SIM115  (closed by end())
         self.process = subprocess.Popen(
             command, cwd=folder, stdout=subprocess.PIPE, stderr=stderr or self.errors, text=True
         )
-        self.line = self.process.stdout.readline()
+        if serves:
+            self.line
+
+    @functools.cached_property
+    def line(self):
+        """The first line of its output: it serves now."""
+        return self.process.stdout.readline()
+
+    @property
+    def port(self):
         found = re.search(r":(\d+)/", self.line)
-        self.port = int(found[1]) if found else None
+        return int(found[1]) if found else None
 
     def get(self, path="/"):
         """(status, pid, body) by a connection of its own."""
@@ -61,11 +77,16 @@ class Program:
         return (self.folder / "errors").read_text()
 
     def pids(self, number):
-        """The processes that answer, once there are so many."""
+        """The processes that answer, once there are so many. A request holds its worker's loop, so that
+        another worker takes the next."""
         seen = set()
-        deadline = time.monotonic() + 20
-        while len(seen) < number and time.monotonic() < deadline:
-            seen.add(self.get("/sleep?0.01")[1])
+
+        def all_seen():
+            seen.update(pid for _, pid, _ in pool.map(self.get, ["/burn?0.01"] * number))
+            return len(seen) >= number
+
+        with concurrent.futures.ThreadPoolExecutor(number) as pool:
+            eventually(all_seen, 20)
         return seen
 
     def children(self):
@@ -79,7 +100,16 @@ class Program:
         )
 
     def signal(self, number):
+        """Sends it, and waits until the process has obeyed: it was running then, and sleeps now."""
         self.process.send_signal(number)
+        assert eventually(self.sleeps)
+
+    def sleeps(self):
+        """Whether it waits for something, or has ended."""
+        if self.process.poll() is not None:
+            return True
+        status = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text()
+        return status.rpartition(") ")[2][0] == "S"
 
     def end(self):
         if self.process.poll() is None:
@@ -130,16 +160,26 @@ class Load:
 
 
 class InFlight:
-    def __init__(self, program, seconds):
-        """A request that takes so long, and has begun."""
-        self.answer = None
-        self.thread = threading.Thread(target=self._ask, args=(program, seconds))
-        self.thread.start()
-        assert eventually((program.folder / "begun").exists)
+    """A request that has begun, and lasts until it is told to end."""
 
-    def _ask(self, program, seconds):
-        self.answer = program.get(f"/wait?{seconds}")
+    def __init__(self, program):
+        self.answer = None
+        self.begun, self.told = program.folder / "begun", program.folder / "end"
+        for sign in (self.begun, self.told):
+            sign.unlink(missing_ok=True)
+        self.thread = threading.Thread(target=self._ask, args=(program,))
+        self.thread.start()
+        assert eventually(self.begun.exists)
+
+    def _ask(self, program):
+        self.answer = program.get("/wait")
 
     def end(self):
+        """Its answer, once it has been told to end."""
+        assert self.thread.is_alive()
+        self.told.touch()
+        return self.result()
+
+    def result(self):
         self.thread.join()
         return self.answer

@@ -2,12 +2,14 @@
 
 import os
 import signal
-import time
 
 import pytest
 
 from tests.waiting import eventually
 from tests.wsgi.supervised import APP, InFlight, Load, alive
+
+UNTIL_GO = "time.sleep(0.01) for _ in iter(lambda: os.path.exists('go'), True)"
+"""In brackets it waits until the test makes that file."""
 
 
 def test_reload_brings_the_new_code_and_loses_no_request(program):
@@ -31,25 +33,25 @@ def test_a_request_in_flight_survives_the_reload(program, then):
     """And a stop after it: the signal would be the second one to the worker that has it."""
     running = program("--workers", "1")
     (pid,) = running.pids(1)
-    request = InFlight(running, 3)
+    request = InFlight(running)
     running.signal(signal.SIGHUP)
     assert eventually(lambda: running.get()[1] != pid)
     running.signal(then)
-    assert request.thread.is_alive() and request.end()[:2] == (200, pid)
+    assert request.end()[:2] == (200, pid)
 
 
 def test_a_signal_that_comes_while_workers_are_forked_reaches_them(program):
     """They are born with their master's handlers, which must not take it."""
-    late = "os.register_at_fork(after_in_child=lambda: time.sleep(1))\n"
-    running = program("--workers", "2", "--preload", code=APP + late)
+    late = f"os.register_at_fork(after_in_child=lambda: [{UNTIL_GO}])\n"
+    running = program("--workers", "2", "--preload", code=APP + late, serves=False)
     assert eventually(lambda: len(running.children()) == 2)
     workers = running.children()
     running.signal(signal.SIGTERM)
+    (running.folder / "go").touch()
     assert running.process.wait(20) == 0 and running.said() == ""
     assert not any(alive(pid) for pid in workers)
 
 
-@pytest.mark.realtime("that a process does nothing is seen in time only")
 def test_a_reload_that_fails_keeps_the_old_workers(program):
     running = program("--workers", "2")
     before = running.pids(2)
@@ -59,32 +61,36 @@ def test_a_reload_that_fails_keeps_the_old_workers(program):
     assert eventually(
         lambda: "the old one stays" in running.said() and "new code is broken" in running.said()
     )
-    time.sleep(0.3)
+    assert eventually(running.sleeps)
     assert running.pids(2) == before
 
 
-def test_a_reload_while_another_one_is_under_way_brings_the_newest_code(program):
-    slow = APP + "open('read', 'w').close()\ntime.sleep(1)\n"
+def test_a_reload_while_another_one_is_under_way_brings_the_newest_code(program, tmp_path):
+    slow = APP + f"open('read', 'w').close()\n[{UNTIL_GO}]\n"
+    go = tmp_path / "go"
+    go.touch()
     running = program("--workers", "1", code=slow)
     assert running.get()[2] == "1"
     (running.folder / "read").unlink()
+    go.unlink()
     running.signal(signal.SIGHUP)
     assert eventually((running.folder / "read").exists)
     (running.folder / "app.py").write_text(slow.format(version=2))
     os.utime(running.folder / "app.py", (5000, 5000))
     running.signal(signal.SIGHUP)
+    go.touch()
     assert eventually(lambda: running.get()[2] == "2")
 
 
 def test_a_worker_that_is_not_ready_opens_its_logs_anew_when_it_is(program, tmp_path):
     # its log is open then
-    late = (
-        "import syncless.http.program.running as running\nrunning.listen_if_asked = lambda: time.sleep(1.5)\n"
-    )
-    running = program("--workers", "1", "--access-log", "log", code=APP + late)
+    late = "from syncless.http.program import running\n"
+    late += f"running.listen_if_asked = lambda: [{UNTIL_GO}] and None\n"
+    running = program("--workers", "1", "--access-log", "log", code=APP + late, serves=False)
     assert eventually((tmp_path / "log").exists)
     (tmp_path / "log").rename(tmp_path / "old")
     running.signal(signal.SIGUSR1)
+    (tmp_path / "go").touch()
     assert running.get()[0] == 200 and eventually((tmp_path / "log").exists)
     assert running.get()[0] == 200
     assert eventually(lambda: (tmp_path / "log").read_text().endswith('"\n'))
