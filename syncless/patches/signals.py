@@ -3,9 +3,11 @@
 A handler is called at once, wherever the main OS thread is. An exception that it raises (KeyboardInterrupt
 above all) is raised in the main tasklet, not in the running one: that may be a thread of the program, which
 would print it and go on. If the main tasklet has not yet raised the previous exception, the running tasklet
-holds the OS thread, and the new exception is raised in it.
+holds the OS thread, and the new exception is raised in it. Where all tasklets wait, a handler has a tasklet
+of its own: the loop itself could not wait, and a handler may.
 
-The main tasklet is the main thread. No other tasklet can set handlers.
+The main tasklet is the main thread, and so is a tasklet in which a handler runs. No other tasklet can set
+handlers.
 
 The standard library has no descriptor for a blocked signal, so sigwait and its kin ask the kernel every few
 milliseconds. A signal that is not blocked would end the process meanwhile. So it has a handler, as long as a
@@ -29,6 +31,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from syncless._core.current import current
+from syncless._core.spawning import spawn
 from syncless._core.tasklet import Tasklet
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
@@ -46,6 +49,8 @@ _pthread_sigmask: Any = getattr(signal, "pthread_sigmask", None)
 _named_signals = {int(number) for number in signal.Signals}
 _masks: weakref.WeakKeyDictionary[Tasklet[Any], set[Any]] = weakref.WeakKeyDictionary()
 """The signals blocked by tasklets other than the main one."""
+_handling: set[Tasklet] = set()
+"""Tasklets in which a handler runs."""
 _came: list[Event] = []
 """An event for each tasklet in pause()."""
 _wakeup: tuple[int, bool] = (-1, True)
@@ -62,17 +67,34 @@ class Handler:
 
     def __call__(self, number: int, frame: Any) -> None:
         _write_wakeups(number)
-        while _came:
-            _came.pop().set()
         tasklet = current()
-        if tasklet is None or tasklet.is_main:
+        if tasklet is None:
+            spawn(self._call, number, frame).name = f"handler of signal {number}"
+        elif tasklet.is_main:
+            _tell_pausing()
             self.function(number, frame)
-            return
+        else:
+            self._call(number, frame)
+
+    def _call(self, number: int, frame: Any) -> None:
+        """In another tasklet than the main one."""
+        tasklet = current()
+        nested = tasklet in _handling
+        _handling.add(tasklet)
         try:
             self.function(number, frame)
         except BaseException as error:
             if not current_loop().interrupt(error):
                 raise
+        finally:
+            if not nested:
+                _handling.discard(tasklet)
+            _tell_pausing()
+
+
+def _tell_pausing() -> None:
+    while _came:
+        _came.pop().set()
 
 
 def _write_wakeups(number: int) -> None:
@@ -113,8 +135,8 @@ def _shown(handler: Any) -> Any:
 
 
 def _in_main_thread() -> bool:
-    """Whether this is the main tasklet or, in the child of a fork, the tasklet that forked."""
-    return threading.get_ident() == threading.main_thread().ident
+    """Whether this is the main tasklet, a handler, or, in the child of a fork, the tasklet that forked."""
+    return current() in _handling or threading.get_ident() == threading.main_thread().ident
 
 
 def set_signal(signalnum: int, handler: Any, /) -> Any:

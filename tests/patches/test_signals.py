@@ -182,6 +182,36 @@ print("heard")
     )
 
 
+@pytest.mark.parametrize("where", ["in a thread", "while all wait"])
+def test_handler_may_wait_set_a_handler_and_raise(where):
+    assert (
+        run_python(f"""
+from syncless.patches import patch_all
+patch_all()
+import os, signal, subprocess, sys, threading, time
+seen = []
+def handler(number, frame):
+    seen.append("began")
+    time.sleep(0.05)
+    subprocess.run(["true"])
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    seen.append("waited")
+    raise KeyError("handler's")
+signal.signal(signal.SIGUSR1, handler)
+if {where!r} == "in a thread":
+    threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGUSR1)).start()
+else:
+    subprocess.Popen(["sh", "-c", f"sleep 0.2; kill -USR1 {{os.getpid()}}"])
+try:
+    time.sleep(10)
+except KeyError:
+    seen.append("main")
+print(seen, signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN)
+""")
+        == "['began', 'waited', 'main'] True\n"
+    )
+
+
 def test_handlers_are_set_in_the_main_thread_only():
     """A library that tries it elsewhere learns that it may not, and the program's handler stays."""
     assert (
