@@ -46,7 +46,7 @@ LAYERS = {
     },
     "syncless": {"syncless._core", "syncless.tools"},
 }
-PRODUCTS = {"gunicorn": "gunicorn", "gunicorn_requests": "gunicorn"}
+PRODUCTS = {"celery": "celery", "gunicorn": "gunicorn", "gunicorn_requests": "gunicorn"}
 """Files of syncless.contrib, and what must be installed for them."""
 IMPORT = re.compile(r"^\s*(?:from\s+(syncless[\w.]*)\s+c?import|c?import\s+(syncless[\w.]*))", re.MULTILINE)
 

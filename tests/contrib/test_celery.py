@@ -1,0 +1,184 @@
+"""Celery's worker with our pool, and a real Redis for messages and results."""
+
+import signal
+import sys
+import time
+
+import pytest
+
+from tests.contrib.commands import Command
+from tests.patches.servers import redis
+from tests.waiting import eventually
+
+celery = pytest.importorskip("celery", reason="Celery is not installed: pip install 'celery[redis]'")
+client_library = pytest.importorskip("redis", reason="redis is not installed: pip install redis")
+
+TASKS = """
+import json, threading, time
+from celery import Celery
+from celery.exceptions import SoftTimeLimitExceeded
+app = Celery("tasks", broker="{url}", backend="{url}")
+app.conf.result_expires = 600
+present, most, all_there = 0, 0, threading.Event()
+
+@app.task
+def meet(number):
+    global present, most
+    present += 1
+    most = max(most, present)
+    if present == number:
+        all_there.set()
+    try:
+        assert all_there.wait(40)
+        time.sleep(0.3)
+        return most
+    finally:
+        present -= 1
+
+@app.task(acks_late=True)
+def wait(seconds, name):
+    open(name + ".begun", "w").close()
+    try:
+        time.sleep(seconds)
+        return "waited"
+    finally:
+        time.sleep(0.01)
+        open(name + ".ended", "w").close()
+
+@app.task(soft_time_limit=0.2, time_limit=30)
+def soft(catches):
+    try:
+        time.sleep(30)
+    except SoftTimeLimitExceeded:
+        if catches:
+            return "caught"
+        raise
+
+@app.task(time_limit=0.3)
+def hard():
+    try:
+        time.sleep(30)
+    except Exception:
+        return "a hard limit is no Exception"
+
+@app.task
+def leave():
+    raise SystemExit(3)
+"""
+
+
+@pytest.fixture(scope="module")
+def port():
+    with redis() as port:
+        yield port
+
+
+class Worker(Command):
+    def __init__(self, folder, port, *options):
+        url = f"redis://127.0.0.1:{port}/0"
+        (folder / "tasks.py").write_text(TASKS.format(url=url))
+        quiet = ("--without-mingle", "--without-gossip", "--without-heartbeat", "-l", "INFO")
+        command = [
+            sys.executable,
+            "-m",
+            "celery",
+            "-A",
+            "tasks",
+            "worker",
+            "--pool",
+            "custom",
+            *quiet,
+            *options,
+        ]
+        super().__init__(folder, command, {"CELERY_CUSTOM_WORKER_POOL": "syncless.contrib.celery:TaskPool"})
+        self.app = celery.Celery("client", broker=url, backend=url, set_as_current=False)
+        self.redis = client_library.Redis(port=port)
+
+    def send(self, name, *arguments, **options):
+        return self.app.send_task(f"tasks.{name}", arguments, **options)
+
+    def messages(self):
+        """Those that are in the queue or with a worker that has not acknowledged them."""
+        return self.redis.llen("celery") + self.redis.hlen("unacked")
+
+    def close(self):
+        self.end(signal.SIGTERM)
+        self.app.close()
+        self.redis.flushall()
+        self.redis.close()
+
+
+@pytest.fixture
+def worker(tmp_path, port):
+    """worker(*options) -> a Worker that is ready, and is ended at the end."""
+    running = []
+
+    def begin(*options):
+        running.append(Worker(tmp_path, port, *options))
+        running[-1].says("ready")
+        return running[-1]
+
+    yield begin
+    for each in running:
+        each.close()
+
+
+def test_1000_tasks_wait_in_one_process(worker):
+    server = worker("-c", "1000")
+    results = [server.send("meet", 1000) for _ in range(1000)]
+    assert results[-1].get(timeout=50) == 1000
+    assert {result.get(timeout=20) for result in results} == {1000}
+
+
+def test_no_more_tasks_run_than_the_concurrency(worker):
+    server = worker("-c", "2")
+    results = [server.send("meet", 2) for _ in range(6)]
+    assert [result.get(timeout=20) for result in results] == [2] * 6
+
+
+def test_time_limits_and_revoke(worker, tmp_path):
+    server = worker("-c", "10")
+    caught, uncaught, killed = server.send("soft", True), server.send("soft", False), server.send("hard")
+    assert caught.get(timeout=20) == "caught"
+    with pytest.raises(celery.exceptions.SoftTimeLimitExceeded):
+        uncaught.get(timeout=20)
+    with pytest.raises(celery.exceptions.TimeLimitExceeded):
+        killed.get(timeout=20)
+    with pytest.raises(Exception, match="exitcode 3"):
+        server.send("leave").get(timeout=20)
+    server.says("Soft time limit")
+    running = server.send("wait", 60, "revoked")
+    assert eventually((tmp_path / "revoked.begun").exists)
+    server.app.control.revoke(running.id, terminate=True)
+    with pytest.raises(celery.exceptions.TaskRevokedError):
+        running.get(timeout=20)
+    assert eventually((tmp_path / "revoked.ended").exists)
+    assert eventually(lambda: server.messages() == 0)
+    pool = next(iter(server.app.control.inspect(timeout=5).stats().values()))["pool"]
+    assert (pool["max-concurrency"], pool["running"], pool["waiting"]) == (10, 0, 0)
+
+
+def test_warm_shutdown_lets_tasks_end_and_acknowledges_them(worker, tmp_path):
+    server = worker("-c", "1")
+    running = server.send("wait", 1, "first")
+    assert eventually((tmp_path / "first.begun").exists)
+    assert server.end(signal.SIGTERM) == 0
+    assert running.get(timeout=5) == "waited"
+    assert server.messages() == 0
+
+
+@pytest.mark.parametrize("signals", [[signal.SIGQUIT], [signal.SIGINT, signal.SIGINT]])
+def test_cold_shutdown_interrupts_tasks_and_leaves_late_ones_in_the_queue(worker, tmp_path, signals):
+    server = worker("-c", "10")
+    server.send("wait", 60, "cold")
+    assert eventually((tmp_path / "cold.begun").exists)
+    began = time.monotonic()
+    server.process.send_signal(signals[0])
+    if len(signals) > 1:
+        server.says("Hitting Ctrl.C again")
+        server.process.send_signal(signals[1])
+    server.process.wait(20)
+    assert time.monotonic() - began < 15
+    assert (tmp_path / "cold.ended").exists(), server.said()
+    assert server.messages() == 1
+    assert "Unrecoverable" not in server.said()
