@@ -18,8 +18,10 @@ from billiard.einfo import ExceptionInfo
 from celery.concurrency.base import BasePool
 from celery.exceptions import SoftTimeLimitExceeded
 
+from syncless._core.current import current, sleep
 from syncless._core.exits import TaskletExit
-from syncless._core.tasklet import Tasklet, current, sleep, spawn
+from syncless._core.spawning import spawn
+from syncless._core.tasklet import Tasklet
 from syncless._core.timeout import Timeout
 from syncless._core.wait.sync import Event
 from syncless.patches import patch_all
@@ -61,7 +63,7 @@ class Job:
 
     @property
     def number(self) -> int:
-        """What Celery calls the process of a task."""
+        """The number that Celery takes for the process of the task."""
         assert self.tasklet is not None
         return self.tasklet.number
 
