@@ -42,10 +42,11 @@ test: $(VENV)/.tested  ## build, and run all tests; ARGS goes to pytest
 test-pr: $(VENV)/.tested  ## the tests that a pull request must pass: those that are not marked slow; ARGS goes to pytest
 	$(BIN)/python -m pytest -m "not slow" $(ARGS)
 
-lint: $(VENV)/.linted  ## ruff, mypy and cython-lint
+lint: $(VENV)/.linted $(VENV)/.tested  ## ruff, mypy, cython-lint, and how mypy and pyright see the public types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint syncless
+	$(BIN)/python -m pytest tests/test_typing.py
 
 $(VENV)/.documented: $(VENV)/.built
 	$(INSTALL) --group docs

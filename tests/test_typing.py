@@ -1,9 +1,23 @@
 """Types and signatures of the public names, as editors and type checkers see them."""
 
+import dataclasses
 import importlib
+import importlib.util
 import inspect
+import json
+import pathlib
+import re
+import subprocess
+import sys
 
 import pytest
+
+from documentation import stubs
+from syncless.http.limits import Limits
+from syncless.http.options import LimitOptions, ServerOptions
+from syncless.http.server import Server
+
+CASES = pathlib.Path(__file__).parent / "typing"
 
 MODULES = [
     "syncless",
@@ -52,3 +66,56 @@ def test_generic_classes_can_be_named_in_annotations():
     for kind in (syncless.Tasklet, syncless.Queue, syncless.Channel, syncless.AsyncResult):
         assert str(kind[int]).endswith(f"{kind.__name__}[int]")
     assert isinstance(syncless.Queue[int](3), syncless.Queue)
+
+
+def test_stubs_say_the_same_as_their_modules():
+    found = [f"{stub.name}: {node.name}" for stub, node, _ in stubs.differences()]
+    assert not found, f"run: python -m documentation.stubs ({', '.join(found)})"
+
+
+def test_options_are_those_of_the_server():
+    limits = {field.name: field.type for field in dataclasses.fields(Limits)}
+    parameters = inspect.signature(Server.__init__).parameters.values()
+    options = {each.name: each.annotation for each in parameters if each.kind is each.KEYWORD_ONLY}
+    declared = {name: reference.__forward_arg__ for name, reference in ServerOptions.__annotations__.items()}
+    assert declared == limits | options
+    assert set(LimitOptions.__annotations__) == set(limits)
+
+
+def mistakes(path):
+    lines = path.read_text().splitlines()
+    return {(path.name, number) for number, line in enumerate(lines, 1) if line.endswith("# mistake")}
+
+
+def check(command):
+    return subprocess.run(
+        [sys.executable, "-m", *command, "right.py", "wrong.py"],
+        cwd=CASES,
+        env={"PYTHONPATH": str(CASES.parent.parent), "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("mypy") is None, reason="mypy is not installed")
+def test_mypy_finds_mistakes_and_nothing_else(tmp_path):
+    done = check(["mypy", "--strict", "--cache-dir", str(tmp_path)])
+    found = re.findall(r"^(\w+\.py):(\d+): error", done.stdout, re.MULTILINE)
+    assert {(name, int(line)) for name, line in found} == mistakes(CASES / "wrong.py"), done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("pyright") is None, reason="pyright is not installed")
+def test_pyright_finds_mistakes_and_nothing_else():
+    done = check(["pyright", "--outputjson"])
+    if not done.stdout.startswith("{"):
+        pytest.skip(f"pyright cannot be had here: {done.stderr[-200:]}")
+    told = json.loads(done.stdout)["generalDiagnostics"]
+    found = {
+        (pathlib.Path(each["file"]).name, each["range"]["start"]["line"] + 1)
+        for each in told
+        if each["severity"] == "error"
+    }
+    assert found == mistakes(CASES / "wrong.py"), done.stdout

@@ -3,12 +3,17 @@ from typing import Any
 from syncless._core.readyqueue import ReadyQueue
 from syncless._core.tasklet import Tasklet
 
-class Runnable: ...
+class Runnable:
+    """Something that the loop runs at its base when its turn comes."""
 
 class BaseTasklet(Runnable):
+    """The part of a tasklet that the engine knows."""
+
     switches: int
 
-class Meeting: ...
+class Meeting:
+    """Something that counts the tasklets that wait in its queues."""
+
 class StandIn(BaseTasklet): ...
 
 class Scheduler(ReadyQueue):

@@ -8,42 +8,89 @@ _P = ParamSpec("_P")
 _T_co = TypeVar("_T_co", covariant=True)
 
 class Tasklet(BaseTasklet, Generic[_T_co]):
+    """A function that runs beside others: made by spawn(), it
+    starts when the present tasklet waits or ends.
+
+    An exception that leaves the function is reported with its traceback and ends this tasklet only; result()
+    raises it. KeyboardInterrupt and SystemExit are raised in the main tasklet instead.
+    """
+
     name: str
     is_main: bool
     def __init__(self, function: Callable[_P, _T_co], *args: _P.args, **kwargs: _P.kwargs) -> None: ...
-    def join(self, timeout: float | None = None) -> bool: ...
-    def result(self, timeout: float | None = None) -> _T_co: ...
-    def exception(self, timeout: float | None = None) -> BaseException | None: ...
-    def done(self) -> bool: ...
-    def ready(self) -> bool: ...
-    def add_done_callback(self, callback: Callable[[Tasklet[_T_co]], object]) -> None: ...
-    def remove_done_callback(self, callback: Callable[[Tasklet[_T_co]], object]) -> int: ...
-    def link(self, callback: Callable[[Tasklet[_T_co]], object]) -> None: ...
-    def unlink(self, callback: Callable[[Tasklet[_T_co]], object]) -> int: ...
-    def link_value(self, callback: Callable[[Tasklet[_T_co]], object]) -> None: ...
-    def link_exception(self, callback: Callable[[Tasklet[_T_co]], object]) -> None: ...
-    def successful(self) -> bool: ...
-    def set_switch_hook(self, hook: Callable[[bool], object] | None) -> None: ...
+    def join(self, timeout: float | None = None) -> bool:
+        """Waits until the tasklet has ended, at most `timeout` seconds. Returns whether it has."""
+    def result(self, timeout: float | None = None) -> _T_co:
+        """Waits for the end and returns what the function returned, or raises what it raised.
+
+        TaskletKilled if it was killed, TimeoutError after `timeout` seconds."""
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """Waits for the end and returns the exception that ended the tasklet, or None. TimeoutError after
+        `timeout` seconds."""
+    def done(self) -> bool:
+        """Whether it has ended."""
+    def ready(self) -> bool:
+        """Whether it has ended."""
+    def add_done_callback(self, callback: Callable[[Tasklet[_T_co]], object]) -> None:
+        """`callback(tasklet)` is called once it has ended; at once if it has. It must not block; its errors
+        are reported."""
+    def remove_done_callback(self, callback: Callable[[Tasklet[_T_co]], object]) -> int:
+        """Takes the callback back; returns how many were found."""
+    def link(self, callback: Callable[[Tasklet[_T_co]], object]) -> None:
+        """`callback(tasklet)` is called once it has ended; at once if it has. It must not block; its errors
+        are reported."""
+    def unlink(self, callback: Callable[[Tasklet[_T_co]], object]) -> int:
+        """Takes the callback back; returns how many were found."""
+    def link_value(self, callback: Callable[[Tasklet[_T_co]], object]) -> None:
+        """As add_done_callback(), if its function returns."""
+    def link_exception(self, callback: Callable[[Tasklet[_T_co]], object]) -> None:
+        """As add_done_callback(), if its function raises; also when it is killed."""
+    def successful(self) -> bool:
+        """Whether its function has returned."""
+    def set_switch_hook(self, hook: Callable[[bool], object] | None) -> None:
+        """hook(True) is called before others run in this tasklet's place, hook(False) before it goes on. It
+        must not wait. None: no more."""
     def kill(
         self,
         exception: BaseException | type[BaseException] = ...,
         block: bool = True,
         timeout: float | None = None,
-    ) -> bool: ...
-    def take_back(self, exception: BaseException) -> None: ...
+    ) -> bool:
+        """Raises the exception (class or instance) where the tasklet stands; one that has not started never
+        runs.
+
+        With `block` waits until it has ended, at most `timeout` seconds. Returns whether it has ended.
+        Killing the current tasklet raises at once. From any thread.
+
+        Several exceptions are raised in the order in which they were thrown, one at each wait. One that a
+        tasklet does not live to raise came too late; KeyboardInterrupt and SystemExit are then raised in the
+        main tasklet.
+        """
+    def take_back(self, exception: BaseException) -> None:
+        """The exception, thrown by kill(exception, block=False), is not raised any more; harmless if it has
+        been raised."""
     @property
-    def status(self) -> str: ...
+    def status(self) -> str:
+        """'new', 'ready', 'running', 'waiting' or 'ended'."""
     @property
-    def frame(self) -> FrameType | None: ...
+    def frame(self) -> FrameType | None:
+        """The frame in which it stands; None if it has not started or has ended."""
     @property
-    def waiting_for(self) -> str | None: ...
+    def waiting_for(self) -> str | None:
+        """The thing that it waits for, in words ('sleep', 'socket read', ...), or None."""
     @property
-    def waiting_object(self) -> Any: ...
+    def waiting_object(self) -> Any:
+        """The object that it waits for (a socket, a lock, a tasklet ...), or None."""
     @property
-    def number(self) -> int: ...
+    def number(self) -> int:
+        """Serial number, unique in the process."""
     @property
-    def parent_number(self) -> int: ...
+    def parent_number(self) -> int:
+        """That of the tasklet that spawned it, which may have ended; 0 if the loop did."""
     @property
-    def cpu_seconds(self) -> float: ...
+    def cpu_seconds(self) -> float:
+        """The processor time it has used in its turns until its last switch, as far as debug.measure_cpu()
+        was on."""
     @property
-    def waiting_seconds(self) -> float | None: ...
+    def waiting_seconds(self) -> float | None:
+        """For how long it has waited, in seconds, or None."""

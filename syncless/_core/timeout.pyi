@@ -2,6 +2,23 @@ from types import TracebackType
 from typing import Literal
 
 class Timeout(BaseException):
+    """Raised in its tasklet when its time is over.
+
+    ::
+
+        with Timeout(5):            # raises this Timeout after 5 seconds inside the block
+            page = fetch(url)
+
+        with Timeout(5, False):     # leaves the block silently after 5 seconds
+            page = fetch(url)
+
+        with Timeout(5, KeyError("slow")):      # raises that instead
+            page = fetch(url)
+
+    A BaseException, so that ``except Exception`` inside the block does not swallow it. ``seconds`` is an int
+    or float; None never fires.
+    """
+
     seconds: float | None
     exception: BaseException | type[BaseException] | Literal[False] | None
     def __init__(
@@ -9,21 +26,33 @@ class Timeout(BaseException):
         seconds: float | None = None,
         exception: BaseException | type[BaseException] | Literal[False] | None = None,
     ) -> None: ...
-    def start(self) -> None: ...
+    def start(self) -> None:
+        """Starts the clock, in the current tasklet. RuntimeError if it runs, or in a callback of the loop,
+        where there is no tasklet."""
     @classmethod
     def start_new(
         cls, seconds: float | None = None, exception: BaseException | type[BaseException] | None = None
-    ) -> Timeout: ...
-    def cancel(self) -> None: ...
-    def close(self) -> None: ...
+    ) -> Timeout:
+        """A started Timeout; end it by cancel()."""
+    def cancel(self) -> None:
+        """Stops the clock; harmless if it is not running. One that has rung and has not been raised yet will
+        not be."""
+    def close(self) -> None:
+        """cancel(), as a file is closed."""
     @property
-    def pending(self) -> bool: ...
+    def pending(self) -> bool:
+        """Whether the clock runs."""
     def __enter__(self) -> Timeout: ...
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> bool: ...
 
 class deadline(Timeout):
+    """``with deadline(5):`` bounds all that the block waits for, and raises TimeoutError outside it.
+
+    Deadlines nest: each has its own clock, so an inner one never outlives an outer one. Code in the block
+    that catches Exception does not swallow it.
+    """
     def __init__(self, seconds: float | None) -> None: ...
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None

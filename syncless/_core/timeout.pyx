@@ -60,8 +60,7 @@ cdef void time_is_over(void* owner) noexcept:
 
 
 cdef class Timeout(BaseException):
-    """Timeout(seconds=None, exception=None)\n--\n\nRaised in the tasklet that started it when its time is
-    over.
+    """Timeout(seconds=None, exception=None)\n--\n\nRaised in its tasklet when its time is over.
 
     ::
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import ssl
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from socket import AF_UNIX, socket
 from types import TracebackType
-from typing import Any, NamedTuple, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
 from syncless._core.current import sleep
 from syncless._core.wait.sync import Event
@@ -24,6 +25,7 @@ from syncless.http.certificates import Certificates, Files, TLSSettings, make_ce
 from syncless.http.counters import Counters
 from syncless.http.limits import Limits
 from syncless.http.listener import Listener
+from syncless.http.options import LimitOptions
 from syncless.http.program.hooks import Hook
 from syncless.http.program.running import run
 from syncless.http.serverlogs import Logs
@@ -31,6 +33,11 @@ from syncless.http.sockets import Opened, SocketOptions, Sockets, owner_ids
 from syncless.http.static.mounts import Paths, StaticFiles
 from syncless.http.trust import DEFAULT_FIELDS, Forwarding, Trust
 from syncless.tools.otherhubs import watch_hubs
+
+if sys.version_info >= (3, 11):
+    from typing import Unpack
+elif TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Self = TypeVar("Self", bound="Server")
 
@@ -83,7 +90,7 @@ class Server:
         static: Paths | None = None,
         static_max_age: float = 0,
         multiprocess: bool = False,
-        **overrides: float,
+        **overrides: Unpack[LimitOptions],
     ):
         self.application = self.adapt(application)
         self.limits = _limits_of(limits, overrides)
@@ -348,9 +355,9 @@ class Server:
         self.stop()
 
 
-def _limits_of(limits: Limits | None, overrides: Mapping[str, float]) -> Limits:
+def _limits_of(limits: Limits | None, overrides: Mapping[str, object]) -> Limits:
     """TypeError for the name of an override that is no limit, and so no argument either."""
     for name in overrides:
         if not hasattr(Limits, name):
-            raise TypeError(f"there is no argument or limit {name!r}; the limits are in syncless.wsgi.Limits")
+            raise TypeError(f"unknown argument or limit {name!r}; syncless.wsgi.Limits lists the limits")
     return replace(limits or Limits(), **overrides)  # type: ignore[arg-type]

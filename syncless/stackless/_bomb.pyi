@@ -3,6 +3,9 @@ from types import TracebackType
 from typing import Any
 
 class bomb:
+    """An exception as a value: a tasklet that receives it
+    from a channel raises it."""
+
     type: Any
     value: Any
     traceback: TracebackType | None
@@ -12,4 +15,6 @@ class bomb:
 
 _ErrorHandler = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 
-def set_error_handler(handler: _ErrorHandler | None) -> _ErrorHandler | None: ...
+def set_error_handler(handler: _ErrorHandler | None) -> _ErrorHandler | None:
+    """handler(type, value, traceback) of exceptions that no tasklet has caught; None: they are raised in
+    run(). Returns the last one."""

@@ -6,6 +6,9 @@ from typing import Any
 from syncless.stackless._tracing import TracedTasklet
 
 class tasklet(TracedTasklet):
+    """A function that runs beside others. Calling it gives
+    it arguments and inserts it."""
+
     tempval: Any
     block_trap: bool
     atomic: bool
@@ -22,45 +25,72 @@ class tasklet(TracedTasklet):
         func: Callable[..., Any] | None = None,
         args: Iterable[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
-    ) -> tasklet: ...
-    def setup(self, *args: Any, **kwargs: Any) -> tasklet: ...
+    ) -> tasklet:
+        """The function that it runs; with `args` or `kwargs` it is alive, and paused. bind(None) unbinds.
+        Returns the tasklet."""
+    def setup(self, *args: Any, **kwargs: Any) -> tasklet:
+        """Binds the arguments and inserts the tasklet. Returns it. RuntimeError if it is alive."""
     @property
-    def alive(self) -> bool: ...
+    def alive(self) -> bool:
+        """It can still run."""
     @property
-    def blocked(self) -> bool: ...
+    def blocked(self) -> bool:
+        """It waits: for a channel, or for input or output, or a time."""
     @property
-    def scheduled(self) -> bool: ...
+    def scheduled(self) -> bool:
+        """It is in the run queue, or blocked."""
     @property
-    def paused(self) -> bool: ...
+    def paused(self) -> bool:
+        """It is alive, and neither in the run queue nor blocked."""
     @property
     def is_current(self) -> bool: ...
     @property
-    def restorable(self) -> bool: ...
+    def restorable(self) -> bool:
+        """Never: greenlets cannot be pickled."""
     @property
     def recursion_depth(self) -> int: ...
     @property
     def nesting_level(self) -> int: ...
     @property
-    def thread_id(self) -> int: ...
+    def thread_id(self) -> int:
+        """Of the thread to which it belongs; -1 if that has ended."""
     @property
-    def next(self) -> tasklet | None: ...
+    def next(self) -> tasklet | None:
+        """Behind it in the run queue or the channel's queue; None if it is in neither."""
     @property
     def prev(self) -> tasklet | None: ...
     @property
     def context_id(self) -> int: ...
-    def insert(self) -> None: ...
-    def remove(self) -> tasklet: ...
-    def run(self) -> None: ...
-    def switch(self) -> None: ...
+    def insert(self) -> None:
+        """Puts it at the end of its thread's run queue. RuntimeError if it is dead or blocked."""
+    def remove(self) -> tasklet:
+        """Takes it out of its thread's run queue: it is paused. The running one stops here. RuntimeError if
+        it is blocked."""
+    def run(self) -> None:
+        """Runs it now; the present tasklet goes to the end of the run queue, and what is before this one
+        follows there. One of another thread is inserted there instead."""
+    def switch(self) -> None:
+        """Runs it now; the present tasklet is paused. RuntimeError if it belongs to another thread."""
     def kill(  # type: ignore[override]
         self, pending: Any = False, *, exception: Any = ..., block: bool = True, timeout: float | None = None
-    ) -> bool | None: ...
-    def raise_exception(self, exc_class: type[BaseException], *args: Any) -> None: ...
+    ) -> bool | None:
+        """Raises TaskletExit in it, now, or when its turn comes (`pending`). Nothing happens if it is
+        dead."""
+    def raise_exception(self, exc_class: type[BaseException], *args: Any) -> None:
+        """Raises exc_class(*args) in it, now."""
     def throw(
         self, exc: Any = None, val: Any = None, tb: TracebackType | None = None, pending: bool = False
-    ) -> None: ...
-    def set_atomic(self, flag: bool) -> bool: ...
+    ) -> None:
+        """Raises the exception in it, now, or when its turn comes (`pending`). RuntimeError if it is dead,
+        except for TaskletExit. In one that runs in another thread it is raised when it next waits."""
+    def set_atomic(self, flag: bool) -> bool:
+        """A section in which it must not be preempted. Returns the flag's last value."""
     def set_ignore_nesting(self, flag: bool) -> bool: ...
-    def set_context(self, context: Context) -> tasklet: ...
-    def context_run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any: ...
-    def bind_thread(self, thread_id: int | None = None) -> None: ...
+    def set_context(self, context: Context) -> tasklet:
+        """The contextvars.Context in which it will run. RuntimeError if it runs already. Returns the
+        tasklet."""
+    def context_run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """function(*args, **kwargs) in its context."""
+    def bind_thread(self, thread_id: int | None = None) -> None:
+        """Lets a tasklet that has not started belong to another thread, by default this one. RuntimeError if
+        it is in a run queue or has started; ValueError if there is no such thread."""

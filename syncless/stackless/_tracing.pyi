@@ -7,5 +7,7 @@ from syncless._core.tasklet import Tasklet
 _TraceFunction = Callable[[FrameType, str, Any], Any]
 
 class TracedTasklet(Tasklet[Any]):
+    """The base class of Stackless's tasklets: trace and profile functions of their own."""
+
     trace_function: _TraceFunction | None
     profile_function: _TraceFunction | None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import syncless
 from syncless.http import server
 from syncless.http.application import Application
+from syncless.http.options import ServerOptions
 from syncless.http.program.blocking import Patch
 from syncless.http.program.hooks import Hook
 from syncless.http.program.serving import serve_until_stopped
@@ -19,6 +21,11 @@ from syncless.wsgi.filewrapper import FileWrapper
 from syncless.wsgi.requesthooks import Hooked
 from syncless.wsgi.static import BesideFiles
 from syncless.wsgi.websocket import websocket_maker
+
+if sys.version_info >= (3, 11):
+    from typing import Unpack
+elif TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Server(server.Server):
@@ -86,7 +93,7 @@ def serve(
     status: str | None = None,
     status_public: bool = False,
     metrics: bool | str | None = None,
-    **options: Any,
+    **options: Unpack[ServerOptions],
 ) -> None:
     """Serves the application until SIGTERM or SIGINT (or the tasklet is killed), then stops gracefully.
 

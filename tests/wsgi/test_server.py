@@ -76,7 +76,7 @@ def test_a_port_in_use(start):
 
 
 def test_arguments_are_checked():
-    with pytest.raises(TypeError, match="no argument or limit 'nonsense'"):
+    with pytest.raises(TypeError, match="unknown argument or limit 'nonsense'"):
         Server(plain(), nonsense=1)
     with pytest.raises(ValueError, match="must be positive"):
         Server(plain(), head_seconds=0)

@@ -3,10 +3,15 @@ from typing import Generic, TypeVar
 _T = TypeVar("_T")
 
 class Queue(Generic[_T]):
+    """First in, first out (queue.Queue, whose Empty and Full it raises). A maxsize of
+    0 means no bound."""
+
     maxsize: int
     def __init__(self, maxsize: int = 0) -> None: ...
-    def put(self, item: _T, block: bool = True, timeout: float | None = None) -> None: ...
-    def get(self, block: bool = True, timeout: float | None = None) -> _T: ...
+    def put(self, item: _T, block: bool = True, timeout: float | None = None) -> None:
+        """Puts an item in, waiting for room at most `timeout` seconds; queue.Full if there is none."""
+    def get(self, block: bool = True, timeout: float | None = None) -> _T:
+        """Takes the first item, waiting for one at most `timeout` seconds; queue.Empty if there is none."""
     def put_nowait(self, item: _T) -> None: ...
     def get_nowait(self) -> _T: ...
     def qsize(self) -> int: ...
@@ -15,11 +20,21 @@ class Queue(Generic[_T]):
     def __len__(self) -> int: ...
     def __bool__(self) -> bool: ...
 
-class LifoQueue(Queue[_T]): ...
-class PriorityQueue(Queue[_T]): ...
+class LifoQueue(Queue[_T]):
+    """Last in, first out (queue.LifoQueue)."""
+
+class PriorityQueue(Queue[_T]):
+    """The least item first (queue.PriorityQueue). An item is compared in its
+    put(), which raises the error if that fails."""
 
 class JoinableQueue(Queue[_T]):
+    """A Queue whose join() waits until task_done() has been called for each
+    item (queue.Queue)."""
     @property
-    def unfinished(self) -> int: ...
-    def task_done(self) -> None: ...
-    def join(self, timeout: float | None = None) -> bool: ...
+    def unfinished(self) -> int:
+        """How many items have been let in for which task_done() has not been called."""
+    def task_done(self) -> None:
+        """An item that was taken has been dealt with. ValueError if all have been."""
+    def join(self, timeout: float | None = None) -> bool:
+        """Waits until all items have been dealt with, at most `timeout` seconds. Returns whether they
+        have."""

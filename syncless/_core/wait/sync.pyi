@@ -2,27 +2,42 @@ from collections.abc import Callable
 from types import TracebackType
 
 class Event:
+    """A flag that tasklets wait for (threading.Event)."""
     def is_set(self) -> bool: ...
     def ready(self) -> bool: ...
-    def set(self) -> None: ...
+    def set(self) -> None:
+        """Raises the flag and wakes all waiters. May be called in any thread."""
     def clear(self) -> None: ...
-    def wait(self, timeout: float | None = None) -> bool: ...
-    def add_done_callback(self, callback: Callable[[Event], object]) -> None: ...
-    def remove_done_callback(self, callback: Callable[[Event], object]) -> int: ...
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits for set(), at most `timeout` seconds. Returns False when they have passed."""
+    def add_done_callback(self, callback: Callable[[Event], object]) -> None:
+        """`callback(event)` is called once at the next set(); at once if it is set. It must not block; its
+        errors are reported."""
+    def remove_done_callback(self, callback: Callable[[Event], object]) -> int:
+        """Takes the callback back; returns how many were found."""
 
 class Semaphore:
+    """At most that many tasklets are between acquire() and release()
+    (threading.Semaphore)."""
+
     value: int
     holder: int
     def __init__(self, value: int = 1) -> None: ...
-    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool: ...
-    def release(self, n: int = 1) -> None: ...
-    def locked(self) -> bool: ...
+    def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+        """Takes a unit, waiting for one if need be, at most `timeout` seconds. Returns whether it got one."""
+    def release(self, n: int = 1) -> None:
+        """Gives n units back. From any thread."""
+    def locked(self) -> bool:
+        """Whether acquire() would wait."""
     def __enter__(self) -> bool: ...
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
 class Lock(Semaphore):
+    """A lock that one tasklet at a time holds; any tasklet may release it (threading.Lock)."""
     def __init__(self) -> None: ...
-    def acquire(self, blocking: bool = True, timeout: float | None = -1) -> bool: ...
-    def release(self) -> None: ...  # type: ignore[override]
+    def acquire(self, blocking: bool = True, timeout: float | None = -1) -> bool:
+        """Takes the lock, waiting at most `timeout` seconds (-1: for ever). Returns whether it got it."""
+    def release(self) -> None:  # type: ignore[override]
+        """Gives the lock to the first that waits for it. RuntimeError if it is not held."""
