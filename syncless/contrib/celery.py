@@ -36,7 +36,7 @@ class Job:
     def __init__(self, target: Callable[..., Any], args: Any, kwargs: Any, options: dict[str, Any]):
         self.call = (target, args, kwargs)
         self.options = options
-        self.tasklet: Tasklet | None = None
+        self.tasklet: Tasklet[Any] | None = None
         self.terminated = False
 
     def terminate(self, signal: int) -> None:
@@ -85,7 +85,7 @@ class Job:
         self.options["timeout_callback"](True, seconds)
         self.tasklet.kill(SoftTimeLimitExceeded(seconds), block=False)
 
-    def _run_target(self, soft: Tasklet | None) -> None:
+    def _run_target(self, soft: Tasklet[Any] | None) -> None:
         target, args, kwargs = self.call
         failed = False
         try:
@@ -135,7 +135,7 @@ class TaskPool(BasePool):  # type: ignore[misc]
             self._running[job.number] = job
             job.tasklet.add_done_callback(self._end)
 
-    def _end(self, tasklet: Tasklet) -> None:
+    def _end(self, tasklet: Tasklet[Any]) -> None:
         del self._running[tasklet.number]
         self._ended.set()
         self._start_waiting()

@@ -49,7 +49,7 @@ _pthread_sigmask: Any = getattr(signal, "pthread_sigmask", None)
 _named_signals = {int(number) for number in signal.Signals}
 _masks: weakref.WeakKeyDictionary[Tasklet[Any], set[Any]] = weakref.WeakKeyDictionary()
 """The signals blocked by tasklets other than the main one."""
-_handling: set[Tasklet | None] = set()
+_handling: set[Tasklet[Any] | None] = set()
 """Tasklets in which a handler runs."""
 _came: list[Event] = []
 """An event for each tasklet in pause()."""
