@@ -9,6 +9,8 @@ import syncless
 from syncless.http import phases
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.virtual_time
+
 GET = b"GET %s HTTP/1.1\r\nHost: a\r\n\r\n"
 
 

@@ -9,6 +9,8 @@ from tests.wsgi.applications import HELLO, plain
 
 from .conftest import Client
 
+pytestmark = pytest.mark.virtual_time
+
 
 def test_environ_flags(start):
     seen = {}

@@ -7,6 +7,8 @@ import pytest
 import syncless
 from tests.wsgi.applications import HELLO
 
+pytestmark = pytest.mark.virtual_time
+
 
 @pytest.mark.parametrize(
     ("status", "headers"),

@@ -14,7 +14,10 @@ import threading
 import pytest
 
 import syncless
+from tests.waiting import eventually
 from tests.wsgi.authority import connect, hello, in_thread
+
+pytestmark = pytest.mark.virtual_time
 
 
 def test_requests_over_one_connection(https, authority):
@@ -267,12 +270,8 @@ def test_a_client_that_does_not_read_is_cut(https, authority):
             assert gone.wait(10)
 
     waiting = syncless.spawn(in_thread, client)
-    syncless.sleep(0.05)
-    for _ in range(100):
-        if server.census()["connections"] == 0:
-            break
-        syncless.sleep(0.05)
-    assert server.census()["connections"] == 0
+    assert eventually(lambda: server.census()["connections"] == 1)
+    assert eventually(lambda: server.census()["connections"] == 0)
     gone.set()
     waiting.join()
 

@@ -14,6 +14,8 @@ from syncless.http.certificates import server_context
 from syncless.wsgi import Server
 from tests.wsgi.authority import connect, hello, in_thread
 
+pytestmark = pytest.mark.virtual_time
+
 
 def test_names_choose_certificates(start, authority):
     server = start(
