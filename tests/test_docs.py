@@ -22,7 +22,10 @@ from syncless.wsgi import Limits, Server
 
 ROOT = pathlib.Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md"]
+PAGES = [
+    *sorted(DOCS.rglob("*.md")),
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")),
+]
 BLOCKS = [
     pytest.param(block, id=f"{path.relative_to(ROOT)}-{number}")
     for path in PAGES
