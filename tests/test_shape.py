@@ -302,9 +302,9 @@ def test_lines_of_c_are_at_most_110_columns():
 
 def test_files_stay_small():
     for path in PACKAGE.rglob("*"):
-        if path.suffix in (".py", ".pyx", ".c"):
+        if path.suffix in (".py", ".pyx", ".pxd", ".c", ".h"):
             lines = path.read_text().count("\n")
-            assert lines <= 535, f"{path.relative_to(ROOT)} has {lines} lines: perhaps it is two concepts"
+            assert lines <= 430, f"{path.relative_to(ROOT)} has {lines} lines: perhaps it is two concepts"
 
 
 def test_every_limit_is_documented():

@@ -15,7 +15,5 @@ cdef class Acceptor(Watcher):
     cdef bint closed
     cdef bint takes_all         # beyond Limits.connections, too: the server stops
     cdef int accept(self, Loop loop) except -1
-    cdef bint make_room(self, Loop loop) except -1
-    cdef bint close_oldest(self, Loop loop, int kind) except -1
     cdef bint others_make_room(self, Loop loop) except -1
     cdef bint shortage(self, Loop loop, int error) except -1

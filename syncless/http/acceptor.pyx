@@ -1,5 +1,5 @@
-"""Accepting connections, and closing all of them when the server stops. The life of a
-connection is connection.pyx."""
+"""Accepting connections, also when there is no room for another one. room.pyx says which connection is
+closed for it; the life of a connection is connection.pyx."""
 
 import os
 
@@ -16,11 +16,11 @@ from syncless._core.poll.now cimport is_ready
 from syncless._core.poll.poller cimport READ
 from syncless._core.scheduler cimport Scheduler
 from syncless._core.timers cimport timer_init
-from syncless.http.connection cimport Connection, serve_connections
-from syncless.http.deadlines cimport (
-    GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, DeadlineNode, Deadlines,
-)
+from syncless.http.connection cimport Connection
+from syncless.http.deadlines cimport GREETING_DEADLINE, HEAD_DEADLINE
 from syncless.http.listener cimport Listener
+from syncless.http.phases cimport READING
+from syncless.http.room cimport make_room
 
 cdef extern from *:
     """
@@ -82,7 +82,9 @@ cdef void retry_accept(void* owner) noexcept:
 
 
 cdef int open_connection(Loop loop, Listener listener, int fd, str address, int port) except -1:
-    """Begins the life of a connection that has been accepted, or closes it if its client has too many."""
+    """Begins the life of a connection, or closes it if its client has too many. It gets its turn afterwards:
+    an application that waits must not hold up the rest of the backlog."""
+    cdef int kind = GREETING_DEADLINE
     cdef Connection connection = Connection()
     connection.listener = listener
     connection.stream.fd = fd
@@ -97,7 +99,21 @@ cdef int open_connection(Loop loop, Listener listener, int fd, str address, int 
     loop.fds.entry(fd).watcher = <PyObject*> connection
     listener.connections += 1
     listener.accepted += 1
-    return connection.begin(loop) if connection.admit() else connection.close(loop, False)
+    if not connection.admit():
+        return connection.close(loop, False)
+    if listener.certificates is None and not connection.expects_proxy_header:
+        connection.move_to(READING)
+        kind = HEAD_DEADLINE
+    listener.deadlines.start(&connection.deadline, kind, connection)
+    return loop.push(connection)
+
+
+cdef int expire(Loop loop, object owner, int kind) except -1:
+    return (<Connection> owner).expired(loop, kind)
+
+
+cdef int flush(Loop loop, object owner) except -1:
+    return (<Connection> owner).flush(loop)
 
 
 cdef class Acceptor(Watcher):
@@ -112,7 +128,8 @@ cdef class Acceptor(Watcher):
         os.set_blocking(fd, False)
         listener.loop.fds.watch(fd, self)
         listener.acceptor = self
-        serve_connections(listener)
+        listener.deadlines.expire = expire
+        listener.flusher.flush = flush
 
     cdef int on_ready(self, Loop loop, int bits) except -1:
         return self.accept(loop)
@@ -121,8 +138,7 @@ cdef class Acceptor(Watcher):
         return self.accept(<Loop> loop)
 
     cdef int accept(self, Loop loop) except -1:
-        """Accepts what has come, up to a batch. Each connection gets its turn afterwards: an application that
-        waits must not hold up the rest of the backlog."""
+        """Accepts what has come, up to a batch."""
         cdef Listener listener = self.listener
         cdef char text[INET6_ADDRSTRLEN]
         cdef bint full
@@ -131,7 +147,7 @@ cdef class Acceptor(Watcher):
             return 0
         for _ in range(ACCEPT_BATCH):
             full = limit and listener.connections >= limit
-            if full and is_ready(self.fd, READ) and not self.make_room(loop):
+            if full and is_ready(self.fd, READ) and not make_room(listener):
                 listener.starved = True
                 return 0  # the rest waits in the backlog; whoever closes or falls idle pushes us again
             fd = syncless_accept(self.fd, text, &port, &self.last)
@@ -151,37 +167,6 @@ cdef class Acceptor(Watcher):
         loop.push(self)
         return 0
 
-    cdef bint make_room(self, Loop loop) except -1:
-        """Closes a connection for another one: one that has had its last answer and goes on sending, else the
-        one that has been idle for longest, else the oldest that has not sent a whole head. Returns whether
-        there was one."""
-        cdef Deadlines deadlines = self.listener.deadlines
-        cdef DeadlineNode* head = deadlines.lists[HEAD_DEADLINE].first
-        cdef DeadlineNode* greeting = deadlines.lists[GREETING_DEADLINE].first
-        cdef DeadlineNode* lingering = deadlines.lists[LINGER_DEADLINE].first
-        if lingering != NULL:
-            (<Connection> lingering.owner).close(loop, False)
-            return True
-        if self.close_oldest(loop, IDLE_DEADLINE):
-            return True
-        if greeting != NULL and (head == NULL or deadlines.began(greeting) < deadlines.began(head)):
-            return self.close_oldest(loop, GREETING_DEADLINE) or self.close_oldest(loop, HEAD_DEADLINE)
-        return self.close_oldest(loop, HEAD_DEADLINE) or self.close_oldest(loop, GREETING_DEADLINE)
-
-    cdef bint close_oldest(self, Loop loop, int kind) except -1:
-        """Closes the first connection of a list that can give way."""
-        cdef Connection connection
-        cdef DeadlineNode* node = self.listener.deadlines.lists[kind].first
-        cdef int _
-        for _ in range(ACCEPT_BATCH):
-            if node == NULL:
-                break
-            connection = <Connection> node.owner
-            node = node.following
-            if connection.give_way(loop):
-                return True
-        return False
-
     cdef bint shortage(self, Loop loop, int error) except -1:
         """No descriptors or memory: another connection makes room. Whether to go on at once, not a little
         later."""
@@ -195,7 +180,7 @@ cdef class Acceptor(Watcher):
             listener.error_log.warning(
                 f"cannot accept connections: {os.strerror(error)}; closing idle ones. "
                 "Raise the limit (ulimit -n) or set Limits.connections")
-        if (self.make_room(loop) or self.others_make_room(loop)) and error == EMFILE:
+        if (make_room(listener) or self.others_make_room(loop)) and error == EMFILE:
             return True                         # a descriptor of this process is free now
         if self.retry.index < 0:
             loop.timers.add(&self.retry, now + RETRY_AFTER)
@@ -204,7 +189,7 @@ cdef class Acceptor(Watcher):
     cdef bint others_make_room(self, Loop loop) except -1:
         """The descriptors may be those of connections that other listening sockets have accepted."""
         for watcher in loop.fds.watchers():
-            if isinstance(watcher, Acceptor) and (<Acceptor> watcher).make_room(loop):
+            if isinstance(watcher, Acceptor) and make_room((<Acceptor> watcher).listener):
                 return True
         return False
 
@@ -226,17 +211,3 @@ cdef class Acceptor(Watcher):
             self.listener.loop.timers.remove(&self.retry)
             self.listener.loop.fds.forget(self.fd)
             self.listener.acceptor = None
-
-
-def close_connections(Listener listener not None, bint all_of_them) -> int:
-    """Tells the connections of a listener that the server stops, see Connection.stop(). Returns how many are
-    closed or interrupted."""
-    cdef Loop loop = listener.loop
-    cdef Connection connection
-    cdef int closed = 0
-    for watcher in loop.fds.watchers():
-        if isinstance(watcher, Connection):
-            connection = <Connection> watcher
-            if connection.listener is listener and connection.stop(loop, all_of_them):
-                closed += 1
-    return closed

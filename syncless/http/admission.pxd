@@ -1,3 +1,4 @@
+from syncless._core.scheduler cimport Runnable
 from syncless.http.deadlines cimport DeadlineNode, Deadlines
 
 
@@ -25,6 +26,6 @@ cdef class Admission:
         """The deadline of one that waited has passed: it will not run."""
         self.queued -= 1
 
-    cdef bint queue(self, DeadlineNode* node) except -1
+    cdef bint queue(self, DeadlineNode* node, Runnable owner) except -1
     cdef int leave(self, DeadlineNode* node) except -1
     cdef bint hand_over(self) except -1

@@ -23,11 +23,11 @@ cdef class Admission:
         self.most_active = requests
         self.most_queued = queued
 
-    cdef bint queue(self, DeadlineNode* node) except -1:
+    cdef bint queue(self, DeadlineNode* node, Runnable owner) except -1:
         """Whether its owner may wait for its turn."""
         if self.queued >= self.most_queued:
             return False
-        self.deadlines.start(node, QUEUE_DEADLINE)
+        self.deadlines.start(node, QUEUE_DEADLINE, owner)
         self.queued += 1
         return True
 
@@ -41,10 +41,11 @@ cdef class Admission:
 
     cdef bint hand_over(self) except -1:
         """Whether another one is there to have the turn."""
-        cdef DeadlineNode* first = self.deadlines.lists[QUEUE_DEADLINE].first
+        cdef DeadlineNode* first = self.deadlines.first(QUEUE_DEADLINE)
         if first == NULL:
             return False
+        owner = <Runnable> first.place.owner
         self.queued -= 1
         self.deadlines.stop(first)
-        self.deadlines.loop.push(<Runnable> first.owner)
+        self.deadlines.loop.push(owner)
         return True

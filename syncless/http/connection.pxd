@@ -10,7 +10,7 @@ from syncless.http.stream cimport Stream
 
 cdef class Connection(Watcher):     # there may be many idle ones: flags are bytes, sizes 32 bits
     cdef Listener listener
-    cdef Exchange request           # the one that is queued or running
+    cdef Exchange exchange          # of the request that is queued or running
     cdef Stream stream              # its bytes
     cdef DeadlineNode deadline      # of the phase; a tasklet that waits has one of its own
     cdef Linger linger
@@ -19,16 +19,15 @@ cdef class Connection(Watcher):     # there may be many idle ones: flags are byt
     cdef uint8_t phase              # see phases.pxd
     cdef uint8_t trusted            # its forwarded fields count
     cdef uint8_t expects_proxy_header   # it begins with one
+    cdef uint8_t counted            # for Limits.client_connections
     cdef uint8_t kept               # it has had a response and was not closed
     cdef uint8_t unread             # a part of a body was neither read by the application nor drained
     cdef uint8_t closing            # to be closed once all is sent
 
     # its life
-    cdef int begin(self, Loop loop) except -1
     cdef int live(self, Loop loop) except -1
     cdef int greet(self, Loop loop) except -1
     cdef bint read_request(self, Loop loop) except -1
-    cdef int enter_queue(self, Loop loop) except -1
     cdef int run_request(self, Loop loop) except -1
     cdef int wait_for_client(self, Loop loop) except -1
     cdef int flush(self, Loop loop) except -1
@@ -46,15 +45,6 @@ cdef class Connection(Watcher):     # there may be many idle ones: flags are byt
 
     # the parts of that
     cdef int move_to(self, uint8_t phase) except -1
-    cdef bint may_take_another(self) noexcept
-    cdef bint is_idle(self) noexcept
-    cdef bint just_came(self, Loop loop) noexcept
-    cdef bint give_way(self, Loop loop) except -1
-    cdef bint stop(self, Loop loop, bint now) except -1
-    cdef bint is_counted(self) noexcept
     cdef bint admit(self) except -1
     cdef bint accept_proxy_header(self, header) except -1
-    cdef int drop_request(self, Exchange request) except -1
-    cdef int arm(self, Loop loop, int bits) except -1
-
-cdef int serve_connections(Listener listener) except -1
+    cdef int drop_exchange(self, Exchange exchange) except -1

@@ -24,38 +24,29 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from libc.stdint cimport uint8_t, uint32_t
 
-from syncless._core.clock cimport monotonic_ns
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.poll.poller cimport HANGUP, READ, WRITE
 from syncless._core.scheduler cimport Scheduler
 from syncless.http.buffers cimport Buffer
-from syncless.http.counters cimport CODES, Counters
 from syncless.http.deadlines cimport (
-    GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE,
-    WRITE_DEADLINE,
-    DeadlineNode, init_node,
+    HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE, DeadlineNode,
+    next_of,
 )
 from syncless.http.exchange cimport Exchange
 from syncless.http.greeting cimport NOT_TLS, begin_tls, read_proxy_header
 from syncless.http.incoming cimport NEVER, NOT_YET, give_back, next_request
-from syncless.http.linger cimport ALL_FOR_NOW, THE_LAST, discard, may_linger
+from syncless.http.linger cimport ALL_FOR_NOW, THE_LAST, discard, may_linger, too_many_linger
 from syncless.http.listener cimport Listener
-from syncless.http.pace cimport forget_pace, may_wait, sent_more, stalled, too_slow
 from syncless.http.peer cimport Origin
 from syncless.http.phases cimport CLOSED, GREETING, LINGERING, QUEUED, READING, RUNNING, move_phase
+from syncless.http.refusal cimport write_refusal
 from syncless.http.stream cimport (
-    SENT_ALL, STALLED, Stream, close_stream, drop_unsent, first_bytes, free_stream, half_close, has_bytes,
-    has_input, has_unsent, send_pending, told_readable,
+    SENT_ALL, STALLED, Stream, close_stream, drop_unsent, free_stream, half_close, has_bytes,
+    has_input, has_unsent, keeps_up, send_pending, told_readable,
 )
 from syncless.http.tls cimport FAILED, READY, WANTS_READ, WANTS_WRITE
 
-from syncless._core.exits import TaskletExit
-from syncless.http.accesslog import REFUSED_BYTES, refused_request
-from syncless.http.errors import EXPLANATIONS, REASONS, ClientGone
-
-cdef enum:
-    OUT_HIGH = 65536            # bytes waiting to be sent beyond which no further pipelined request is begun
-    JUST_COME = 1000000000      # ns in which a new connection is not yet taken for an idle one
+from syncless.http.errors import ClientGone
 
 
 # its cycles with an Exchange end with the request; not being tracked makes it smaller and cheaper
@@ -64,23 +55,12 @@ cdef enum:
 cdef class Connection(Watcher):
     def __cinit__(self):
         self.stream.fd = -1
-        init_node(&self.deadline, self)
 
     def __dealloc__(self):
         if self.listener is not None:
             free_stream(&self.stream, self.listener.buffers)
 
     # -- its life --------------------------------------------------------------------------------------------
-
-    cdef int begin(self, Loop loop) except -1:
-        """It has been accepted. It gets its turn afterwards: an application that waits must not hold up the
-        rest of the backlog."""
-        cdef int kind = GREETING_DEADLINE
-        if self.listener.certificates is None and not self.expects_proxy_header:
-            self.move_to(READING)
-            kind = HEAD_DEADLINE
-        self.listener.deadlines.start(&self.deadline, kind)
-        return loop.push(self)
 
     cdef int live(self, Loop loop) except -1:
         """Greet, read a head, run its request, then keep the connection or close it: as far as it gets
@@ -89,7 +69,7 @@ cdef class Connection(Watcher):
         cdef int left = listener.limits.pipelined
         if self.phase == GREETING:
             self.greet(loop)                    # a PROXY header, a TLS handshake
-        while self.phase == READING and self.may_take_another():
+        while self.phase == READING and not self.closing and keeps_up(&self.stream):
             if left == 0:
                 return loop.push(self)          # others get a turn
             left -= 1
@@ -98,8 +78,10 @@ cdef class Connection(Watcher):
             listener.requests += 1
             if listener.admission.begin():
                 self.run_request(loop)          # the application, the response; then keep or close
+            elif listener.admission.queue(&self.deadline, self):
+                self.move_to(QUEUED)            # too many run
             else:
-                self.enter_queue(loop)          # too many run
+                self.refuse_busy(loop)
         if self.phase == READING:
             return self.wait_for_client(loop)
         if self.phase == LINGERING:
@@ -111,9 +93,9 @@ cdef class Connection(Watcher):
         woken."""
         if bits & HANGUP:
             self.stream.peer_shutdown = True
-        if self.phase == RUNNING and self.request.interruptible and self.request.left():
-            self.request.interruptible = False  # once
-            loop.throw(self.request, ClientGone("the client has left"))
+        if self.phase == RUNNING and self.exchange.interruptible and self.exchange.left():
+            self.exchange.interruptible = False  # once
+            loop.throw(self.exchange, ClientGone("the client has left"))
         if bits & READ:
             told_readable(&self.stream)
         if bits & WRITE and self.stream.stalled:
@@ -135,8 +117,8 @@ cdef class Connection(Watcher):
         """The time of its phase is over."""
         cdef Listener listener = self.listener
         if kind == WRITE_DEADLINE:
-            if may_wait(listener, self.stream.fd):
-                return listener.deadlines.start(&self.deadline, WRITE_DEADLINE)
+            if listener.paces.may_wait(self.stream.fd):
+                return listener.deadlines.start(&self.deadline, WRITE_DEADLINE, self)
             return self.close(loop, True)
         if kind == HEAD_DEADLINE and self.stream.inbox.size:
             return self.refuse(loop, 408)
@@ -146,11 +128,8 @@ cdef class Connection(Watcher):
         if kind == IDLE_DEADLINE or kind == HEAD_DEADLINE:     # nobody waits for an answer
             self.close_idle(loop)
             return 0
-        if kind == LINGER_DEADLINE and not listener.stopping and may_linger(
-            &self.linger, listener.linger_checks, listener.limits.body_rate,
-            listener.deadlines.lists[LINGER_DEADLINE].length / 1e9,
-        ):
-            return listener.deadlines.start(&self.deadline, LINGER_DEADLINE)
+        if kind == LINGER_DEADLINE and may_linger(&self.linger, listener):
+            return listener.deadlines.start(&self.deadline, LINGER_DEADLINE, self)
         return self.close(loop, False)
 
     cdef int forked(self, Loop loop) except -1:
@@ -175,25 +154,18 @@ cdef class Connection(Watcher):
         cdef Listener listener = self.listener
         cdef int outcome = READY
         if self.expects_proxy_header:
-            try:
-                header = read_proxy_header(&self.stream, listener.buffers)
-            except ValueError:
-                return self.close(loop, False)
-            if header is None:
-                return self.arm(loop, READ)
-            if not self.accept_proxy_header(header):
-                return self.close(loop, False)
-        if listener.certificates is not None:
+            header = read_proxy_header(&self.stream, listener.buffers, &outcome)
+            if header is not None and not self.accept_proxy_header(header):
+                outcome = FAILED
+        if outcome == READY and listener.certificates is not None:
             outcome = begin_tls(&self.stream, listener.buffers, listener.certificates, listener.plain_http)
-        if outcome == WANTS_READ:
-            return self.arm(loop, READ)
-        if outcome == WANTS_WRITE:
-            return self.arm(loop, WRITE)
+        if outcome == WANTS_READ or outcome == WANTS_WRITE:
+            return loop.fds.arm(self.stream.fd, READ if outcome == WANTS_READ else WRITE)
         if outcome == FAILED or self.phase == CLOSED:
             return self.close(loop, False)
         self.move_to(READING)
         self.stream.readable = True             # the layer may have the first request already
-        listener.deadlines.start(&self.deadline, HEAD_DEADLINE)
+        listener.deadlines.start(&self.deadline, HEAD_DEADLINE, self)
         if outcome == NOT_TLS:
             return self.refuse(loop, 400, "This port speaks HTTPS, and the request is plain HTTP.")
         return 0
@@ -206,39 +178,27 @@ cdef class Connection(Watcher):
             self.trusted = self.listener.trusted(self.remote_addr)
         return self.admit()
 
-    cdef bint is_counted(self) noexcept:
-        """Whether it counts for Limits.client_connections: the same from admit() to close()."""
-        return (
+    cdef bint admit(self) except -1:
+        """Counts it for its client's address, if it is known yet. Whether there may be so many from there."""
+        self.counted = (
             self.listener.limits.client_connections and not self.trusted and not self.expects_proxy_header
             and self.remote_port >= 0)
-
-    cdef bint admit(self) except -1:
-        """Counts it for its client's address. Whether there may be so many from there."""
-        return not self.is_counted() or self.listener.clients.enter(self.remote_addr)
+        return not self.counted or self.listener.clients.enter(self.remote_addr)
 
     # -- reading a request -----------------------------------------------------------------------------------
-
-    cdef bint may_take_another(self) noexcept:
-        """Whether the client takes its responses fast enough to be given another one."""
-        return not self.closing and not self.stream.stalled and self.stream.out.size < OUT_HIGH \
-            and self.stream.out_body == NULL
 
     cdef bint read_request(self, Loop loop) except -1:
         """Whether a request is there, whose head is whole; else the client has to send more first, is refused
         or has closed."""
-        cdef Origin origin
+        cdef Origin origin = Origin(
+            <PyObject*> self.listener, <PyObject*> self, &self.stream, <PyObject*> self.remote_addr,
+            self.remote_port, self.trusted)
         cdef int outcome = NOT_YET
-        origin.listener = <PyObject*> self.listener
-        origin.connection = <PyObject*> self
-        origin.stream = &self.stream
-        origin.address = <PyObject*> self.remote_addr
-        origin.port = self.remote_port
-        origin.trusted = self.trusted
-        self.request = next_request(&origin, self.kept, &outcome)
-        if self.request is not None:
+        self.exchange = next_request(&origin, self.kept, &outcome)
+        if self.exchange is not None:
             if self.phase == READING:
                 return True
-            self.drop_request(self.request)     # closed while Python code ran
+            self.drop_exchange(self.exchange)     # closed while Python code ran
         elif outcome > 0:
             self.refuse(loop, outcome)
         elif outcome == NEVER:
@@ -249,56 +209,49 @@ cdef class Connection(Watcher):
 
     # -- running it ------------------------------------------------------------------------------------------
 
-    cdef int enter_queue(self, Loop loop) except -1:
-        """The request waits for another one to end, or is told to come back later."""
-        if not self.listener.admission.queue(&self.deadline):
-            return self.refuse_busy(loop)
-        return self.move_to(QUEUED)
-
     cdef int run_request(self, Loop loop) except -1:
         """Runs the request to its end, and says what becomes of the connection. The request is counted
         already."""
         cdef Listener listener = self.listener
-        cdef Exchange request = self.request
+        cdef Exchange exchange = self.exchange
         self.move_to(RUNNING)
         listener.deadlines.stop(&self.deadline)
-        request.serve(loop)                     # may park; others run meanwhile
+        exchange.started = loop.now
+        loop.adopt(exchange)
+        exchange.run_inline(loop)                # may park; others run meanwhile
         listener.admission.end()
         if listener.counters is not None:
-            count_answer(listener.counters, request)
-        self.unread = not request.body.finished
-        self.drop_request(request)
+            exchange.count()
+        self.unread = not exchange.body.finished
+        self.drop_exchange(exchange)
         if self.stream.torn:
             self.close(loop, True)
         if self.phase == CLOSED:
             drop_unsent(&self.stream, listener.buffers)        # what was still written to it
             return 0
         self.kept = True
-        if not request.response.keep_alive:
+        if not exchange.response.keep_alive:
             return self.close_when_sent(loop)
         self.unread = False
         return listener.flusher.add(self) if has_unsent(&self.stream) else 0
 
-    cdef int drop_request(self, Exchange request) except -1:
+    cdef int drop_exchange(self, Exchange exchange) except -1:
         """The request has ended, or will never begin. The caller has the only reference but the
         connection's."""
-        self.request = None
-        request.peer.end()
-        request.body.end()
-        if self.listener.slow and not self.stream.stalled:
-            forget_pace(self.listener, self.stream.fd)
-        if request.handler is not None:
-            request.handler = None
+        self.exchange = None
+        exchange.end()
+        if self.listener.paces.count and not self.stream.stalled:
+            self.listener.paces.forget(self.stream.fd)
         if self.phase == QUEUED or self.phase == RUNNING:
             self.move_to(READING)
-        return give_back(self.listener, request, self.stream.fd)
+        return give_back(self.listener, exchange, self.stream.fd)
 
     cdef int refuse_busy(self, Loop loop) except -1:
         """The client is told to come back later."""
-        cdef Exchange request = self.request
-        variables = request.variables()
-        self.unread = not request.body.finished
-        self.drop_request(request)
+        cdef Exchange exchange = self.exchange
+        variables = exchange.variables()
+        self.unread = not exchange.body.finished
+        self.drop_exchange(exchange)
         return self.refuse(loop, 503, "Too many requests are at work.", variables)
 
     # -- waiting for the client ------------------------------------------------------------------------------
@@ -311,15 +264,12 @@ cdef class Connection(Watcher):
             return 0
         if self.stream.inbox.size:
             if self.deadline.kind != HEAD_DEADLINE:
-                self.listener.deadlines.start(&self.deadline, HEAD_DEADLINE)
+                self.listener.deadlines.start(&self.deadline, HEAD_DEADLINE, self)
         elif self.deadline.kind != HEAD_DEADLINE:       # a new connection keeps the one of its first head
-            self.listener.deadlines.start(&self.deadline, IDLE_DEADLINE)
+            self.listener.deadlines.start(&self.deadline, IDLE_DEADLINE, self)
             if self.listener.starved:
                 self.listener.offer_room()
-        return self.arm(loop, READ)
-
-    cdef int arm(self, Loop loop, int bits) except -1:
-        return loop.fds.arm(self.stream.fd, bits)
+        return loop.fds.arm(self.stream.fd, READ)
 
     cdef int flush(self, Loop loop) except -1:
         """Sends what is pending, as far as the client takes it; the rest when it is ready."""
@@ -328,23 +278,21 @@ cdef class Connection(Watcher):
         cdef bint late = stream.stalled
         cdef size_t before = stream.out_sent
         cdef int outcome
-        if stream.gone or (self.request is not None and loop.fds.entry(stream.fd).writers.first != NULL):
+        if stream.gone or (self.exchange is not None and loop.fds.entry(stream.fd).writers.first != NULL):
             return 0                            # a tasklet that sends does so
         outcome = send_pending(stream, listener.buffers)
         if outcome == SENT_ALL:
             if late:
-                forget_pace(listener, stream.fd)
+                listener.paces.forget(stream.fd)
             return self.when_flushed(loop, late)
         if outcome != STALLED:
             return self.close(loop, False)
-        if late:
-            sent_more(listener, stream.fd, stream.out_sent - before)
-        stalled(listener, stream.fd)
-        if too_slow(listener, stream.fd):
+        listener.paces.stalled(stream.fd, stream.out_sent - before)
+        if listener.paces.too_slow(stream.fd):
             return self.close(loop, True)
-        if self.request is None:                # else its tasklet has deadlines of its own
-            listener.deadlines.start(&self.deadline, WRITE_DEADLINE)
-        return self.arm(loop, WRITE)
+        if self.exchange is None:                # else its tasklet has deadlines of its own
+            listener.deadlines.start(&self.deadline, WRITE_DEADLINE, self)
+        return loop.fds.arm(stream.fd, WRITE)
 
     cdef int when_flushed(self, Loop loop, bint late) except -1:
         """All is sent. `late`: the client was slow."""
@@ -352,64 +300,18 @@ cdef class Connection(Watcher):
             return self.linger_or_close(loop)
         if self.phase == READING:
             if late:
-                self.listener.deadlines.start(&self.deadline, IDLE_DEADLINE)
+                self.listener.deadlines.start(&self.deadline, IDLE_DEADLINE, self)
             if has_input(&self.stream):
                 loop.push(self)                 # the next request waited for this response to be sent
             elif self.listener.starved:
                 self.listener.offer_room()
         return 0
 
-    cdef bint is_idle(self) noexcept:
-        """Whether all is answered and sent, and nothing has come."""
-        return self.phase == GREETING or (
-            self.phase == READING and self.stream.inbox.size == 0 and not has_unsent(&self.stream))
-
-    cdef bint just_came(self, Loop loop) noexcept:
-        """Whether it is so new that its first request may be on its way."""
-        if self.kept or self.deadline.kind == NO_DEADLINE:
-            return False
-        return loop.now - self.listener.deadlines.began(&self.deadline) < JUST_COME
-
-    cdef bint give_way(self, Loop loop) except -1:
-        """Closes for another connection, if its last response is sent and nothing has come. Returns whether
-        it is closed."""
-        return not self.stream.readable and not has_unsent(&self.stream) and self.close_idle(loop)
-
-    cdef bint stop(self, Loop loop, bint now) except -1:
-        """The server stops. Between requests it closes, unless its next request has come or its first may be
-        on its way. `now`: it closes in any case, or its request is interrupted. Returns whether one of
-        these."""
-        if not now:
-            return self.is_idle() and not self.just_came(loop) and self.close_idle(loop)
-        if self.phase == RUNNING:
-            loop.throw(self.request, TaskletExit())
-        else:
-            self.close(loop, True)
-        return True
-
     # -- the end ---------------------------------------------------------------------------------------------
 
     cdef int refuse(self, Loop loop, int status, str explanation=None, dict variables=None) except -1:
         """Answers what is no request, or one that will not be run, and closes."""
-        cdef Listener listener = self.listener
-        cdef bytes response
-        if listener.counters is not None:
-            listener.counters.count_refused(status)
-        body = f"{status} {REASONS[status]}\n{explanation or EXPLANATIONS[status]}\n"
-        shown = "" if variables is not None and variables.get("REQUEST_METHOD") == "HEAD" else body
-        later = f"Retry-After: {listener.limits.retry_seconds:.0f}\r\n" if status == 503 else ""
-        fields = (
-            f"{later}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
-            "Connection: close\r\n")
-        response = (
-            f"HTTP/1.1 {status} {REASONS[status]}\r\n".encode() + listener.response_heads.dates()
-            + f"{fields}\r\n{shown}".encode()
-        )
-        listener.buffers.append(&self.stream.out, response, len(response))
-        if listener.access_log is not None:
-            if variables is None:
-                variables = refused_request(first_bytes(&self.stream, REFUSED_BYTES), self.remote_addr)
-            listener.access_log.log(variables, f"{status} {REASONS[status]}", len(body), loop.now, None, None)
+        write_refusal(self.listener, &self.stream, self.remote_addr, status, explanation, variables)
         return self.close_when_sent(loop)
 
     cdef int close_when_sent(self, Loop loop) except -1:
@@ -417,7 +319,7 @@ cdef class Connection(Watcher):
         if self.unread:  # or one that sends all before it reads never takes a long answer
             self.read_away(loop)
         if self.stream.stalled:
-            return self.listener.deadlines.start(&self.deadline, WRITE_DEADLINE)
+            return self.listener.deadlines.start(&self.deadline, WRITE_DEADLINE, self)
         if has_unsent(&self.stream):
             return self.listener.flusher.add(self)
         return self.linger_or_close(loop)
@@ -426,18 +328,15 @@ cdef class Connection(Watcher):
         """All is sent. Closing now would reset the connection, and perhaps destroy the answer, if the client
         has sent more."""
         cdef Listener listener = self.listener
-        cdef DeadlineNode* oldest
         if self.phase == CLOSED:
             return 0
         if self.stream.ended or not (has_input(&self.stream) or self.unread):
             return self.close(loop, False)
-        oldest = listener.deadlines.lists[LINGER_DEADLINE].first
-        if listener.limits.linger_connections and listener.lingering >= listener.limits.linger_connections \
-                and oldest != NULL:
-            (<Connection> oldest.owner).close(loop, False)
+        if too_many_linger(listener):
+            (<Connection> listener.deadlines.first(LINGER_DEADLINE).place.owner).close(loop, False)
         self.move_to(LINGERING)
         listener.lingering += 1
-        listener.deadlines.start(&self.deadline, LINGER_DEADLINE)
+        listener.deadlines.start(&self.deadline, LINGER_DEADLINE, self)
         self.linger.heard = True
         half_close(&self.stream, listener.buffers)
         return self.read_away(loop)
@@ -449,7 +348,7 @@ cdef class Connection(Watcher):
             return 0
         outcome = discard(&self.stream, &self.linger, self.listener.limits.linger_bytes)
         if outcome == ALL_FOR_NOW:
-            return self.arm(loop, READ)
+            return loop.fds.arm(self.stream.fd, READ)
         if outcome != THE_LAST:
             return loop.push(self)
         return self.close(loop, False) if self.phase == LINGERING else 0
@@ -478,57 +377,24 @@ cdef class Connection(Watcher):
             listener.lingering -= 1
         if self.phase == QUEUED:
             listener.admission.leave(&self.deadline)
-            self.drop_request(self.request)
+            self.drop_exchange(self.exchange)
         self.move_to(CLOSED)
         listener.deadlines.stop(&self.deadline)
-        listener.heads.forget(self.stream.fd)
-        if listener.slow:
-            forget_pace(listener, self.stream.fd)
-        if self.is_counted():
-            listener.clients.leave(self.remote_addr)
+        listener.let_go(self.stream.fd, self.remote_addr if self.counted else None)
         self.stream.torn |= reset
         close_stream(&self.stream, listener.buffers, loop)
-        listener.connections -= 1
-        if listener.limits.connections and listener.acceptor is not None:
-            loop.push(listener.acceptor)        # there is room again
         Py_DECREF(self)                         # the reference of being open
         return 0
-
-
-cdef int count_answer(Counters counters, Exchange request) noexcept:
-    """An upgraded connection took as long as it was used, which says nothing of the application."""
-    cdef int code = request.response.code
-    if request.upgraded:
-        counters.count_request(101, -1)
-    else:
-        counters.count_request(
-            code if request.response.committed and code < CODES else 0, monotonic_ns() - request.started)
-    return 0
-
-
-cdef int expire(Loop loop, object owner, int kind) except -1:
-    return (<Connection> owner).expired(loop, kind)
-
-
-cdef int flush(Loop loop, object owner) except -1:
-    return (<Connection> owner).flush(loop)
-
-
-cdef int serve_connections(Listener listener) except -1:
-    """Sets the functions that the listener's deadlines and its flusher call."""
-    listener.deadlines.expire = expire
-    listener.flusher.flush = flush
-    return 0
 
 
 cdef int shed_slow_heads(Listener listener) except -1:
     """Too much is buffered: the connections that have taken the longest for their request's head are cut
     off."""
-    cdef DeadlineNode* node = listener.deadlines.lists[HEAD_DEADLINE].first
+    cdef DeadlineNode* node = listener.deadlines.first(HEAD_DEADLINE)
     cdef Connection connection
     while node != NULL and listener.buffers.held > listener.buffers.budget:
-        connection = <Connection> node.owner
-        node = node.following
+        connection = <Connection> node.place.owner
+        node = next_of(node)
         if connection.stream.inbox.size:
             connection.close(listener.loop, False)
     return 0

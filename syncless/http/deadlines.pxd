@@ -1,43 +1,43 @@
-from cpython.object cimport PyObject
-from libc.stdint cimport int8_t, int64_t
+from libc.stdint cimport int64_t, uint8_t
 
+from syncless._core.linked cimport LinkedList, Node
 from syncless._core.loop cimport Loop
 from syncless._core.timers cimport Timer
 
 cdef enum:
-    NO_DEADLINE = -1
-    HEAD_DEADLINE = 0       # a request head, from its first byte to its end
-    IDLE_DEADLINE = 1       # between requests
-    WRITE_DEADLINE = 2      # without progress in sending
-    LINGER_DEADLINE = 3     # a refused client may go on sending for so long
-    GREETING_DEADLINE = 4   # a PROXY header and a TLS handshake, from the connection's start
-    QUEUE_DEADLINE = 5      # a request that waits for its turn
-    DEADLINES = 6
+    NO_DEADLINE = 0
+    HEAD_DEADLINE = 1       # a request head, from its first byte to its end
+    IDLE_DEADLINE = 2       # between requests
+    WRITE_DEADLINE = 3      # without progress in sending
+    LINGER_DEADLINE = 4     # a refused client may go on sending for so long
+    GREETING_DEADLINE = 5   # a PROXY header and a TLS handshake, from the connection's start
+    QUEUE_DEADLINE = 6      # a request that waits for its turn
+    KINDS = 7
 
-cdef struct DeadlineNode:       # embedded in its owner, which stops it before it ends
-    PyObject* owner             # borrowed
+cdef struct DeadlineNode:       # embedded in its owner, which stops it before it ends; all zero: not started
+    Node place                  # in the list of its kind, in the order of expiry; first, for next_of()
     int64_t when                # ns, by the loop's clock
-    DeadlineNode* previous      # neighbours in the list of its kind, in the order of expiry
-    DeadlineNode* following
-    int8_t kind                 # NO_DEADLINE: in no list
+    uint8_t kind                # NO_DEADLINE: in no list
 
 cdef struct DeadlineList:
-    DeadlineNode* first
-    DeadlineNode* last
+    LinkedList nodes
     int64_t length              # ns from start to expiry
 
 # told that the owner's deadline has passed, which runs no more; may start and stop any, and let the owner end
 ctypedef int (*expire_t)(Loop loop, object owner, int kind) except -1
 
-cdef void init_node(DeadlineNode* node, owner) noexcept
-
 cdef class Deadlines:
     cdef Loop loop
     cdef expire_t expire
-    cdef DeadlineList lists[DEADLINES]
+    cdef DeadlineList lists[KINDS]
     cdef Timer timer            # set to the earliest deadline, or earlier
     cdef void allow(self, int kind, double seconds) noexcept
-    cdef int start(self, DeadlineNode* node, int kind) except -1
+
+    cdef inline DeadlineNode* first(self, int kind) noexcept:
+        """The node that expires next; NULL if there is none."""
+        return <DeadlineNode*> self.lists[kind].nodes.first
+
+    cdef int start(self, DeadlineNode* node, int kind, object owner) except -1
     cdef void stop(self, DeadlineNode* node) noexcept
     cdef int64_t began(self, DeadlineNode* node) noexcept
     cdef Py_ssize_t count(self) noexcept
@@ -45,3 +45,8 @@ cdef class Deadlines:
     cdef int due_by(self, int64_t when) except -1
     cdef int64_t expire_due(self, int64_t now) noexcept
     cdef void close(self) noexcept
+
+
+cdef inline DeadlineNode* next_of(DeadlineNode* node) noexcept:
+    """The next one in its list; NULL at the end."""
+    return <DeadlineNode*> node.place.after

@@ -10,13 +10,9 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport monotonic_ns
+from syncless._core.linked cimport append, remove
 from syncless._core.loop cimport Loop
 from syncless._core.timers cimport timer_init
-
-
-cdef void init_node(DeadlineNode* node, owner) noexcept:
-    node.owner = <PyObject*> owner
-    node.kind = NO_DEADLINE
 
 
 cdef void look(void* owner) noexcept:
@@ -44,38 +40,22 @@ cdef class Deadlines:
         """How long deadlines of a kind are. Set before the first of them is started."""
         self.lists[kind].length = <int64_t> (seconds * 1e9)
 
-    cdef int start(self, DeadlineNode* node, int kind) except -1:
-        """Starts the time of that kind for the node, in place of the one that runs."""
-        cdef DeadlineList* row = &self.lists[kind]
+    cdef int start(self, DeadlineNode* node, int kind, object owner) except -1:
+        """Starts the time of that kind for the node, in place of the one that runs. `owner`: the object in
+        which the node lies (borrowed)."""
         if node.kind != NO_DEADLINE:
             self.stop(node)
         node.kind = kind
-        node.when = self.loop.now + row.length
-        node.following = NULL
-        node.previous = row.last
-        if row.last != NULL:
-            row.last.following = node
-        else:
-            row.first = node
-        row.last = node
+        node.when = self.loop.now + self.lists[kind].length
+        append(&self.lists[kind].nodes, &node.place, <PyObject*> owner)
         if self.timer.index < 0 or node.when < self.timer.when:
             self.due_by(node.when)
         return 0
 
     cdef void stop(self, DeadlineNode* node) noexcept:
-        cdef DeadlineList* row
-        if node.kind == NO_DEADLINE:
-            return
-        row = &self.lists[node.kind]
-        if node.previous != NULL:
-            node.previous.following = node.following
-        else:
-            row.first = node.following
-        if node.following != NULL:
-            node.following.previous = node.previous
-        else:
-            row.last = node.previous
-        node.kind = NO_DEADLINE
+        if node.kind != NO_DEADLINE:
+            remove(&self.lists[node.kind].nodes, &node.place)
+            node.kind = NO_DEADLINE
 
     cdef int64_t began(self, DeadlineNode* node) noexcept:
         """When the node's deadline was started, ns."""
@@ -85,17 +65,17 @@ cdef class Deadlines:
         """How many nodes are in the lists."""
         cdef Py_ssize_t nodes = 0
         cdef int kind
-        for kind in range(DEADLINES):
+        for kind in range(KINDS):
             nodes += self.count_kind(kind)
         return nodes
 
     cdef Py_ssize_t count_kind(self, int kind) noexcept:
         """How many are in that kind's list."""
         cdef Py_ssize_t nodes = 0
-        cdef DeadlineNode* node = self.lists[kind].first
+        cdef DeadlineNode* node = self.first(kind)
         while node != NULL:
             nodes += 1
-            node = node.following
+            node = next_of(node)
         return nodes
 
     cdef int due_by(self, int64_t when) except -1:
@@ -110,19 +90,19 @@ cdef class Deadlines:
         cdef DeadlineNode* node
         cdef int64_t earliest = -1
         cdef int kind
-        for kind in range(DEADLINES):
+        for kind in range(KINDS):
             while True:
-                node = self.lists[kind].first
+                node = self.first(kind)
                 if node == NULL or node.when > now:
                     break
-                owner = <object> node.owner         # it may let itself go meanwhile
+                owner = <object> node.place.owner         # it may let itself go meanwhile
                 self.stop(node)
                 try:
                     self.expire(self.loop, owner, kind)
                 except BaseException as error:
                     self.loop.report("a connection's deadline", error)
-        for kind in range(DEADLINES):
-            node = self.lists[kind].first
+        for kind in range(KINDS):
+            node = self.first(kind)
             if node != NULL and (earliest < 0 or node.when < earliest):
                 earliest = node.when
         return earliest

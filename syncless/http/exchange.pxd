@@ -29,10 +29,19 @@ cdef class Exchange(Tasklet):
     cdef int forget(self) except -1
 
     cdef int begin(self, const Origin* origin, const char* data, head* found) except -1
-    cdef int serve(self, Loop loop) except -1
+
+    cdef inline int end(self) except -1:
+        """It is over, or will never run."""
+        self.peer.end()
+        self.body.end()
+        if self.handler is not None:
+            self.handler = None
+        return 0
+
     cdef Body new_body(self)
     cdef bint left(self) noexcept
 
+    cdef void count(self) noexcept
     cdef int respond_within_limits(self) except -1
     cdef int conclude(self, Loop loop, BaseException failure) except -1
     cdef int fail(self, Loop loop, BaseException error) except -1

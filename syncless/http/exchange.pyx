@@ -15,6 +15,7 @@ from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport monotonic_ns
+from syncless._core.clock cimport monotonic_ns
 from syncless._core.cpython.compat cimport raised
 from syncless._core.forking cimport end_process
 from syncless._core.loop cimport Loop
@@ -22,6 +23,7 @@ from syncless._core.scheduler cimport Scheduler
 from syncless._core.tasklet cimport Tasklet, begin_anew
 from syncless._core.timeout cimport Alarm
 from syncless.http.body cimport Body
+from syncless.http.counters cimport CODES
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Origin, Peer
 from syncless.http.response cimport Response, begin_response
@@ -87,7 +89,12 @@ cdef class Exchange(Tasklet):
     # -- its life --------------------------------------------------------------------------------------------
 
     cdef int begin(self, const Origin* origin, const char* data, head* found) except -1:
-        """It becomes the exchange for the head at `data`."""
+        """It becomes the exchange for the head at `data`, in an object that may have been another before."""
+        cdef object context = self.context
+        if context is None or Py_REFCNT(<PyObject*> context) > 2 or PyObject_Size(context) != 0:
+            # the last request's, if it set no variable and nobody has it, is as good
+            self.context = PyContext_New()
+        begin_anew(self)
         self.peer.begin(origin)
         begin_response(
             self.response,
@@ -99,17 +106,6 @@ cdef class Exchange(Tasklet):
         self.upgraded = self.interruptible = False
         self.own_id = 0
         return 0
-
-    cdef int serve(self, Loop loop) except -1:
-        """The whole life of a request, in an object that may have been another before."""
-        cdef object context = self.context
-        if context is None or Py_REFCNT(<PyObject*> context) > 2 or PyObject_Size(context) != 0:
-            # the last request's, if it set no variable and nobody has it, is as good
-            context = self.context = PyContext_New()
-        begin_anew(self)
-        self.started = loop.now
-        loop.adopt(self)
-        return self.run_inline(loop)
 
     cdef PyObject* execute(self, Scheduler loop) noexcept:
         cdef int outcome
@@ -166,6 +162,16 @@ cdef class Exchange(Tasklet):
             loop.report(self, error)
         self._exception = failure                   # until the object is used again
         return 0
+
+    cdef void count(self) noexcept:
+        """It has ended, and the listener counts answers. An upgraded connection took as long as it was used,
+        which says nothing of the application."""
+        cdef int code = self.response.code
+        if self.upgraded:
+            self.listener.counters.count_request(101, -1)
+        else:
+            self.listener.counters.count_request(
+                code if self.response.committed and code < CODES else 0, monotonic_ns() - self.started)
 
     # -- when it goes wrong ----------------------------------------------------------------------------------
 

@@ -18,20 +18,24 @@ cdef enum:
     HANDSHAKE_RECORD = 0x16     # RFC 8446, 5.1: the first byte of a ClientHello
 
 
-cdef object read_proxy_header(Stream* stream, Buffers buffers):
-    """The header, or None while it has not come whole. ValueError: it never will."""
+cdef object read_proxy_header(Stream* stream, Buffers buffers, int* outcome):
+    """READY and the header, or None: WANTS_READ while it has not come whole, FAILED if it never will."""
     cdef Py_ssize_t got
+    outcome[0] = FAILED
     while True:
         if stream.inbox.size:
-            found = parse_proxy_header(first_bytes(stream, stream.inbox.size))
+            try:
+                found = parse_proxy_header(first_bytes(stream, stream.inbox.size))
+            except ValueError:
+                return None
             if found is not None:
                 consume_inbox(stream, buffers, found.size)
+                outcome[0] = READY
                 return found
         got = receive_little(stream, buffers)
-        if got < 0:
+        if got <= 0:
+            outcome[0] = WANTS_READ if got < 0 else FAILED
             return None
-        if got == 0:
-            raise ValueError("the connection ended before the PROXY header did")
 
 
 cdef int begin_tls(Stream* stream, Buffers buffers, object contexts, bint plain_too) except -2:

@@ -1,5 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
+from syncless.http.listener cimport Listener
 from syncless.http.stream cimport Stream
 
 cdef enum Discarded:
@@ -13,4 +14,5 @@ cdef struct Linger:     # embedded in its owner
     uint8_t looks       # that were taken at it
 
 cdef Discarded discard(Stream* stream, Linger* linger, Py_ssize_t most) noexcept
-cdef bint may_linger(Linger* linger, int most_looks, double rate, double seconds) noexcept
+cdef bint too_many_linger(Listener listener) noexcept
+cdef bint may_linger(Linger* linger, Listener listener) noexcept

@@ -8,6 +8,8 @@ a connection without a buffer and without a tasklet for up to Limits.linger_seco
 such connections are counted, and the first to be closed for others. Guarded by tests/wsgi/test_linger.py.
 """
 
+from syncless.http.deadlines cimport LINGER_DEADLINE
+from syncless.http.listener cimport Listener
 from syncless.http.stream cimport Stream, receive_raw
 
 cdef enum:
@@ -31,11 +33,22 @@ cdef Discarded discard(Stream* stream, Linger* linger, Py_ssize_t most) noexcept
     return ENOUGH_FOR_NOW
 
 
-cdef bint may_linger(Linger* linger, int most_looks, double rate, double seconds) noexcept:
+cdef bint too_many_linger(Listener listener) noexcept:
+    """Whether the one that has lingered for longest must be closed for another one."""
+    return (
+        listener.limits.linger_connections and listener.lingering >= listener.limits.linger_connections
+        and listener.deadlines.first(LINGER_DEADLINE) != NULL)
+
+
+cdef bint may_linger(Linger* linger, Listener listener) noexcept:
     """It is looked at once in so many seconds. Whether it may go on until the next look, because it sends,
-    and at that rate (bytes per second)."""
+    and as fast as Limits.body_rate."""
+    cdef double seconds = listener.deadlines.lists[LINGER_DEADLINE].length / 1e9
     linger.looks += 1
-    if not linger.heard or linger.looks >= most_looks or linger.bytes < rate * linger.looks * seconds:
+    if (
+        listener.stopping or not linger.heard or linger.looks >= listener.linger_checks
+        or linger.bytes < listener.limits.body_rate * linger.looks * seconds
+    ):
         return False
     linger.heard = False
     return True

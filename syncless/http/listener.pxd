@@ -7,6 +7,7 @@ from syncless.http.deadlines cimport Deadlines
 from syncless.http.flusher cimport Flusher
 from syncless.http.limits cimport LimitValues
 from syncless.http.loglines cimport AccessLog
+from syncless.http.pace cimport Paces
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.responseheads cimport ResponseHeads
 from syncless.http.scanner cimport head_limits
@@ -35,16 +36,16 @@ cdef class Listener:
     cdef object clients                 # Clients, if Limits.client_connections bounds their connections
     cdef RequestHeads heads             # the application's
     cdef ResponseHeads response_heads   # what they have in common
-    cdef dict paces                     # of clients that are slow to take a response, by descriptor
+    cdef Paces paces                    # of clients that are slow to take a response
     # how many there are
     cdef readonly Py_ssize_t connections
     cdef readonly long long requests    # since the start
     cdef readonly long long accepted    # connections since the start
     cdef Py_ssize_t lingering           # connections
-    cdef Py_ssize_t slow                # clients
     # room for more of them
     cdef Runnable acceptor              # while connections are accepted
     cdef bint starved                   # a connection waits in the backlog because there are too many
 
     cdef int allow_times(self, limits) except -1
     cdef int offer_room(self) except -1
+    cdef int let_go(self, int fd, str client) except -1

@@ -2,8 +2,8 @@
 one process.
 
 It has the options of its server and their common parts, each of which has a file of its own: deadlines,
-buffers, flusher, admission, clients, responseheads. Next to read: acceptor.pyx, which makes connections, and
-connection.pyx.
+buffers, flusher, pace, admission, clients, responseheads. Next to read: acceptor.pyx, which makes
+connections, and connection.pyx.
 """
 
 import math
@@ -17,6 +17,7 @@ from syncless.http.deadlines cimport (
     Deadlines,
 )
 from syncless.http.flusher cimport Flusher
+from syncless.http.pace cimport Paces
 from syncless.http.responseheads cimport ResponseHeads
 
 from syncless.http.clients import Clients
@@ -52,7 +53,7 @@ cdef class Listener:
         self.clients = Clients(limits.client_connections)
         self.heads = application.heads
         self.response_heads = ResponseHeads(self.loop)
-        self.paces = {}
+        self.paces = Paces(self.loop, asdict(limits))
 
     cdef int allow_times(self, limits) except -1:
         """How long each kind of deadline is."""
@@ -85,6 +86,18 @@ cdef class Listener:
             self.loop.push(self.acceptor)
         return 0
 
+    cdef int let_go(self, int fd, str client) except -1:
+        """A connection closes: nothing of it is kept. `client`: its address, if it counts for it."""
+        self.heads.forget(fd)
+        if self.paces.count:
+            self.paces.forget(fd)
+        if client is not None:
+            self.clients.leave(client)
+        self.connections -= 1
+        if self.limits.connections and self.acceptor is not None:
+            self.loop.push(self.acceptor)       # there is room again
+        return 0
+
     def figures(self) -> dict:
         """Its connections by phase, and what has gone through them; from any thread."""
         cdef Py_ssize_t greeting = self.deadlines.count_kind(GREETING_DEADLINE)
@@ -115,6 +128,6 @@ cdef class Listener:
             "buffers": self.buffers.lent,
             "buffered bytes": self.buffers.held,
             "remembered": self.heads.count,
-            "slow": self.slow,
+            "slow": self.paces.count,
             "clients": len(self.clients),
         }

@@ -1,6 +1,7 @@
 from libc.stdint cimport int64_t
 
-from syncless.http.listener cimport Listener
+from syncless._core.loop cimport Loop
+from syncless.http.limits cimport LimitValues
 
 
 cdef class Pace:
@@ -11,9 +12,15 @@ cdef class Pace:
     cdef int64_t progress   # when we last saw it take some
     cdef int look(self, int fd) except -1
 
-cdef int stalled(Listener listener, int fd) except -1
-cdef int forget_pace(Listener listener, int fd) except -1
-cdef int rested(Listener listener, int fd) except -1
-cdef int sent_more(Listener listener, int fd, Py_ssize_t n) except -1
-cdef bint too_slow(Listener listener, int fd) except -1
-cdef bint may_wait(Listener listener, int fd) except -1
+
+cdef class Paces:
+    cdef Loop loop          # for its clock
+    cdef LimitValues limits
+    cdef dict by_fd
+    cdef Py_ssize_t count
+    cdef int stalled(self, int fd, Py_ssize_t more) except -1
+    cdef int rested(self, int fd) except -1
+    cdef int sent_more(self, int fd, Py_ssize_t n) except -1
+    cdef int forget(self, int fd) except -1
+    cdef bint too_slow(self, int fd) except -1
+    cdef bint may_wait(self, int fd) except -1

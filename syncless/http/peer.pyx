@@ -41,7 +41,6 @@ from syncless._core.wait.waitqueue cimport someone_waits, wake_all
 from syncless._core.waits cimport wait_fd, wait_foreign_fd
 from syncless.http.deadlines cimport WRITE_DEADLINE
 from syncless.http.listener cimport Listener
-from syncless.http.pace cimport may_wait, rested, sent_more, stalled, too_slow
 from syncless.http.stream cimport (
     SENT_ALL, STALLED, Stream, consume_inbox, drop_unsent, is_receivable, push_ciphertext, receive,
     receive_more,
@@ -232,8 +231,8 @@ cdef class Peer:
                     stream.gone = True
                 continue
             self.listener.buffers.sent += n
-            if self.listener.slow:
-                sent_more(self.listener, stream.fd, n)
+            if self.listener.paces.count:
+                self.listener.paces.sent_more(stream.fd, n)
             if n > <ssize_t> ahead:
                 stream.out_sent += ahead
                 done += n - ahead
@@ -260,7 +259,7 @@ cdef class Peer:
                 n = sendfile(stream.fd, fd, &offset, <size_t> min(count, <int64_t> (1 << 20)))
             if n > 0:
                 self.listener.buffers.sent += n
-                sent_more(self.listener, stream.fd, n)
+                self.listener.paces.sent_more(stream.fd, n)
                 count -= n
                 if count and loop._poll_due():
                     loop.yield_()
@@ -289,15 +288,15 @@ cdef class Peer:
         cdef int outcome
         if someone_waits(&loop.fds.entry(stream.fd).writers):
             raise RuntimeError("another tasklet is sending on this connection already")
-        stalled(listener, stream.fd)
+        listener.paces.stalled(stream.fd, 0)
         while True:         # a look at the client each time
             outcome = self.wait(WRITE, "client to read", listener.deadlines.lists[WRITE_DEADLINE].length)
             if self.stream != stream or stream.fd < 0:
                 return 0
-            if outcome != TIMED_OUT or not may_wait(listener, stream.fd):
+            if outcome != TIMED_OUT or not listener.paces.may_wait(stream.fd):
                 break
-        rested(listener, stream.fd)
-        if outcome == TIMED_OUT or too_slow(listener, stream.fd):
+        listener.paces.rested(stream.fd)
+        if outcome == TIMED_OUT or listener.paces.too_slow(stream.fd):
             stream.gone = True
         return 0
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
 from syncless._core.current import sleep
 from syncless._core.wait.sync import Event
-from syncless.http.acceptor import Acceptor, close_connections
+from syncless.http.acceptor import Acceptor
 from syncless.http.addresses import Bind, parse_bind, show
 from syncless.http.application import Application
 from syncless.http.certificates import Certificates, Files, TLSSettings, make_certificates
@@ -28,6 +28,7 @@ from syncless.http.listener import Listener
 from syncless.http.options import LimitOptions
 from syncless.http.program.hooks import Hook
 from syncless.http.program.running import run
+from syncless.http.room import close_connections
 from syncless.http.serverlogs import Logs
 from syncless.http.sockets import Opened, SocketOptions, Sockets, owner_ids
 from syncless.http.static.mounts import Paths, StaticFiles

@@ -10,6 +10,9 @@ cdef enum Sending:          # what became of what was to be sent
     STALLED = 0             # the client takes no more now
     SENT_ALL = 1
 
+cdef enum:
+    OUT_HIGH = 65536        # bytes waiting to be sent beyond which no further pipelined request is begun
+
 cdef struct Stream:             # embedded in its owner, which calls close_stream() and free_stream()
     PyObject* layer             # owned: a TlsLayer; NULL: plain
     PyObject* out_body  # owned: bytes that are sent behind those in `out`, from the application's object
@@ -56,6 +59,10 @@ cdef inline void told_readable(Stream* stream) noexcept:
     stream.readable = True
     if stream.layer != NULL:
         (<TlsLayer> stream.layer).drained = False
+
+cdef inline bint keeps_up(Stream* stream) noexcept:
+    """Whether the client takes what is sent fast enough to be given more."""
+    return not stream.stalled and stream.out.size < OUT_HIGH and stream.out_body == NULL
 
 cdef inline bint has_unsent(Stream* stream) noexcept:
     return stream.out.size or stream.out_body != NULL

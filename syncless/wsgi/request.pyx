@@ -14,7 +14,6 @@ from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM
 
 from syncless._core.cpython.compat cimport dict_version
-from syncless._core.scheduler cimport Scheduler
 from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
 from syncless.wsgi.input cimport Input
@@ -107,13 +106,10 @@ cdef class Request(Exchange):
 
     # -- its life --------------------------------------------------------------------------------------------
 
-    cdef PyObject* execute(self, Scheduler loop) noexcept:
-        cdef PyObject* returned = Exchange.execute(self, loop)
-        self.start.request = self.start.write.request = None
-        return returned
-
     cdef int respond(self) noexcept:
-        return unchecked_answer(self)
+        cdef int outcome = unchecked_answer(self)
+        self.start.request = self.start.write.request = None
+        return outcome
 
     cdef int answer(self) except -1:
         """Calls the application and sends what it returns."""

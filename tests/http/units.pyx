@@ -8,7 +8,7 @@ from syncless._core.scheduler cimport Runnable, Scheduler
 from syncless._core.threadloop cimport get_loop
 from syncless.http.admission cimport Admission
 from syncless.http.buffers cimport Buffer, Buffers
-from syncless.http.deadlines cimport QUEUE_DEADLINE, DeadlineNode, Deadlines, init_node
+from syncless.http.deadlines cimport QUEUE_DEADLINE, DeadlineNode, Deadlines, next_of
 from syncless.http.flusher cimport Flusher
 from syncless.http.responseheads cimport ResponseHeads
 
@@ -23,7 +23,6 @@ cdef class Owner:
     cdef object __weakref__
 
     def __cinit__(self, when_due=None, when_flushed=None):
-        init_node(&self.node, self)
         self.when_due = when_due
         self.when_flushed = when_flushed
 
@@ -57,7 +56,7 @@ cdef class Times:
             self.deadlines.allow(int(kind[1:]), length)
 
     def start(self, Owner owner not None, int kind):
-        self.deadlines.start(&owner.node, kind)
+        self.deadlines.start(&owner.node, kind, owner)
 
     def stop(self, Owner owner not None):
         self.deadlines.stop(&owner.node)
@@ -76,15 +75,15 @@ cdef class Times:
 
     def listed(self, int kind):
         """The owners in the list of a kind, first to expire first."""
-        cdef DeadlineNode* node = self.deadlines.lists[kind].first
+        cdef DeadlineNode* node = self.deadlines.first(kind)
         cdef DeadlineNode* before = NULL
         owners = []
         while node != NULL:
-            assert node.previous == before
-            owners.append(<object> node.owner)
+            assert <DeadlineNode*> node.place.before == before
+            owners.append(<object> node.place.owner)
             before = node
-            node = node.following
-        assert self.deadlines.lists[kind].last == before
+            node = next_of(node)
+        assert <DeadlineNode*> self.deadlines.lists[kind].nodes.last == before
         return owners
 
     @property
@@ -198,7 +197,6 @@ cdef class Waiter(Runnable):
     cdef object when_run, when_late
 
     def __cinit__(self, when_run, when_late):
-        init_node(&self.node, self)
         self.when_run = when_run
         self.when_late = when_late
 
@@ -230,7 +228,7 @@ cdef class Turns:
         self.admission.end()
 
     def queue(self, Waiter waiter not None):
-        return bool(self.admission.queue(&waiter.node))
+        return bool(self.admission.queue(&waiter.node, waiter))
 
     def leave(self, Waiter waiter not None):
         self.admission.leave(&waiter.node)

@@ -1,0 +1,3 @@
+from syncless.http.listener cimport Listener
+
+cdef bint make_room(Listener listener) except -1

@@ -1,0 +1,3 @@
+from syncless.http.listener import Listener
+
+def close_connections(listener: Listener, all_of_them: bool) -> int: ...
