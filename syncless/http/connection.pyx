@@ -244,6 +244,9 @@ cdef class Connection(Watcher):
             self.listener.paces.forget(self.stream.fd)
         if self.phase == QUEUED or self.phase == RUNNING:
             self.move_to(READING)
+        if exchange.handler is not None:        # an application that keeps it keeps this exchange and peer
+            exchange.handler = None
+            return exchange.forget()
         return give_back(self.listener, exchange, self.stream.fd)
 
     cdef int refuse_busy(self, Loop loop) except -1:

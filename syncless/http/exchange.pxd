@@ -34,8 +34,6 @@ cdef class Exchange(Tasklet):
         """It is over, or will never run."""
         self.peer.end()
         self.body.end()
-        if self.handler is not None:
-            self.handler = None
         return 0
 
     cdef Body new_body(self)

@@ -207,7 +207,7 @@ cdef class Exchange(Tasklet):
     cdef BaseException end_upgrade(self, BaseException failure):
         """The other protocol's handler says goodbye; an error is logged here, because no HTTP answer can tell
         of it."""
-        if failure is not None and not isinstance(failure, (ClientGone, TaskletExit)):
+        if not self.handler.expects(failure):
             self.log_failure(failure)
         try:
             self.handler.end(failure)

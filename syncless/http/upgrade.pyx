@@ -5,6 +5,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from syncless.http.peer cimport Peer
 from syncless.http.exchange cimport Exchange
 
+from syncless._core.exits import TaskletExit
 from syncless.http.errors import ClientGone
 
 cdef enum:
@@ -23,15 +24,18 @@ cdef class Upgrade:
             raise ClientGone("the connection is closed")
         return self.request.peer
 
-    def begin(self, bytes head not None) -> None:
+    def begin(self, bytes head not None, handler, tuple expected=()) -> None:
         """Sends the 101 response, whose bytes are given; from then on the application's HTTP response is
-        ignored."""
+        ignored. `handler.end(failure)` is called when the application has returned or raised; exceptions of
+        the types `expected` are not logged then."""
         cdef Peer peer = self.peer()
         if self.request.response.committed:
             raise RuntimeError("the response has begun already: the connection cannot be upgraded")
         self.request.response.committed = self.request.upgraded = peer.upgraded = True
         self.request.response.keep_alive = False
         self.request.response.status = "101 Switching Protocols"
+        self.handler = handler
+        self.expected = (ClientGone, TaskletExit, *expected)
         peer.send_all(PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
 
     def read(self) -> bytes:
@@ -47,8 +51,31 @@ cdef class Upgrade:
         peer.consume(n)
         return piece
 
+    def receive(self, Py_ssize_t most) -> bytes:
+        """The same, at most so many bytes; the rest stays with the operating system."""
+        cdef Peer peer = self.peer()
+        cdef bytes piece = PyBytes_FromStringAndSize(NULL, most)
+        cdef Py_ssize_t n = -1
+        while n < 0 and most:
+            n = peer.direct(PyBytes_AS_STRING(piece), most)
+        return piece[:max(n, 0)]
+
     def write(self, bytes data not None) -> None:
         """Sends all of it, waiting while the client is slow. ClientGone."""
         cdef Peer peer = self.peer()
         self.request.response.body_sent += PyBytes_GET_SIZE(data)
         peer.send_all(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+    def expects(self, failure) -> bool:
+        """Whether the application may end so: with None, or one of these exceptions."""
+        return failure is None or isinstance(failure, self.expected)
+
+    def end(self, failure) -> None:
+        """The server: the application has returned or raised."""
+        handler, self.handler = self.handler, None
+        handler.end(failure)
+
+    @property
+    def fd(self) -> int:
+        """The connection's descriptor; -1 when it is closed."""
+        return -1 if self.request.peer.is_gone() else self.request.peer.stream.fd

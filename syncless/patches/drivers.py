@@ -1,6 +1,7 @@
-"""Database drivers that wait in C, where no patch reaches: psycopg2 and psycopg 3 have hooks for it.
+"""Libraries that have a hook or a choice for how to wait: database drivers that wait in C, where no patch
+reaches (psycopg2 and psycopg 3), and python-engineio.
 
-The hooks are set when the driver is imported, or now if it has been. psycopg2 has a file of its own.
+The hooks are set when the library is imported, or now if it has been. psycopg2 has a file of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,18 @@ def _psycopg(patcher: Patcher, waiting: Any) -> None:
     patcher.member_of_module(waiting, "wait", waiting.wait_selector, "waits in C")
 
 
+def _engineio(patcher: Patcher, base_server: Any) -> None:
+    """Flask-SocketIO's server asks for the first mode of the list that can be imported."""
+    server = base_server.BaseServer
+    modes = server.async_modes
+
+    def async_modes(self: Any) -> list[str]:
+        return sorted(modes(self), key=lambda mode: mode != "threading")
+
+    patcher.member(server, "async_modes", async_modes, "prefers gevent and eventlet where they are installed")
+
+
 def patch(patcher: Patcher) -> None:
     when_imported(patcher, "psycopg2.extensions", psycopg2.patch)
     when_imported(patcher, "psycopg.waiting", _psycopg)
+    when_imported(patcher, "engineio.base_server", _engineio)

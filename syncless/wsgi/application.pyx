@@ -40,9 +40,8 @@ cdef class WSGIApplication(Application):
             request = self.fill(request, origin, data, found)
         request.begin(origin, data, found)
         if found.websocket and found.minor and self.websocket is not None:
-            request.handler = self.websocket(Upgrade(request), request.environ)
-            if request.handler is not None:
-                request.environ["wsgi.websocket"] = request.handler
+            request.handler = Upgrade(request)
+            self.websocket(request.handler, request.environ)
         return request
 
     cdef Request fill(self, Request request, const Origin* origin, const char* data, head* found):

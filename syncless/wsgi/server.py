@@ -20,7 +20,7 @@ from syncless.wsgi.client import client_gone
 from syncless.wsgi.filewrapper import FileWrapper
 from syncless.wsgi.requesthooks import Hooked
 from syncless.wsgi.static import BesideFiles
-from syncless.wsgi.websocket import websocket_maker
+from syncless.wsgi.websocket import websocket_offer
 
 if sys.version_info >= (3, 11):
     from typing import Unpack
@@ -51,7 +51,7 @@ class Server(server.Server):
             self._template(address),
             self.limits.remembered,
             forward=self.forwarding,
-            websocket=websocket_maker(self.limits, self.logs.errors),
+            websocket=websocket_offer(self.limits, self.logs.errors),
         )
 
     def _template(self, address: Any) -> dict[str, Any]:

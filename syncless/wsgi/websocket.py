@@ -29,6 +29,7 @@ from syncless.http.errorlog import ErrorLog
 from syncless.http.errors import BadRequest, BodyTimeout, ClientGone, UpgradeRequired
 from syncless.http.limits import Limits
 from syncless.http.upgrade import Upgrade
+from syncless.wsgi.upgradesocket import UpgradeSocket
 
 HANDSHAKE_FIELDS = (
     "Host",
@@ -139,7 +140,7 @@ class WebSocket:
         self.subprotocol = subprotocol
         self._connection = connection
         self._events = events
-        self._upgrade.begin(answer)
+        self._upgrade.begin(answer, self)
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -304,14 +305,15 @@ class WebSocket:
             self.close(1000 if failure is None else 1011)
 
 
-def websocket_maker(
-    limits: Limits, error_log: ErrorLog
-) -> Callable[[Upgrade, dict[str, Any]], WebSocket | None]:
-    """Called by a Listener for each request that asks for a WebSocket."""
+def websocket_offer(limits: Limits, error_log: ErrorLog) -> Callable[[Upgrade, dict[str, Any]], None]:
+    """Called for each request that asks for a WebSocket: its environ gets one, and the socket for libraries
+    that bring their own."""
     told = False
 
-    def make(upgrade: Upgrade, environ: dict[str, Any]) -> WebSocket | None:
+    def offer(upgrade: Upgrade, environ: dict[str, Any]) -> None:
         nonlocal told
+        fields = environ.copy()  # which is no cycle with the environ
+        environ["werkzeug.socket"] = UpgradeSocket(upgrade)
         try:
             import wsproto  # noqa: F401  (only whether it is there)
         except ImportError:
@@ -320,7 +322,7 @@ def websocket_maker(
                 error_log.warning(
                     "a client asks for a WebSocket, which needs wsproto: pip install 'syncless[websocket]'"
                 )
-            return None
-        return WebSocket(upgrade, environ, limits)
+            return
+        environ["wsgi.websocket"] = WebSocket(upgrade, fields, limits)
 
-    return make
+    return offer

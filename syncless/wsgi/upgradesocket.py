@@ -1,0 +1,132 @@
+"""``environ["werkzeug.socket"]``: the connection of a request that asks for a WebSocket, as a socket.
+
+simple-websocket, and with it Flask-SocketIO, python-engineio and flask-sock, look for the socket there and
+speak the protocol on it. The first byte that is sent or received takes the connection: from then on the
+response of the application is ignored, and the server closes the connection when the application returns. The
+socket gives the bytes that have been received behind the request, and speaks TLS where the connection does.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from typing import Any
+
+from syncless._core.timeout import Timeout
+from syncless._core.wait.sync import Lock
+from syncless.http.errors import BodyTimeout, ClientGone
+from syncless.http.upgrade import Upgrade
+
+MOST = 65536
+"""Bytes that one recv() gives, however many it asks for."""
+OF_THE_DESCRIPTOR = ("getpeername", "getsockname", "getsockopt", "setsockopt", "family", "type", "proto")
+"""Attributes that are those of the connection's descriptor."""
+
+
+class UpgradeSocket:
+    """The methods of `socket.socket` that a protocol on a connection needs. One tasklet may receive while
+    others send."""
+
+    def __init__(self, upgrade: Upgrade):
+        self._upgrade = upgrade
+        self._sending = Lock()
+        self._taken = False
+        self._closed = False
+        self._timeout = socket.getdefaulttimeout()
+
+    # -- bytes ---------------------------------------------------------------------------------------------
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        self._take(flags)
+        with Timeout(self._timeout, TimeoutError("timed out")):
+            while not self._closed:
+                try:
+                    return self._upgrade.receive(min(size, MOST))
+                except BodyTimeout:
+                    pass  # the silence of a client is the protocol's affair
+                except ClientGone:
+                    break
+        return b""
+
+    def recv_into(self, buffer: Any, size: int = 0, flags: int = 0) -> int:
+        room = memoryview(buffer).cast("B")
+        data = self.recv(size or len(room), flags)
+        room[: len(data)] = data
+        return len(data)
+
+    def sendall(self, data: Any, flags: int = 0) -> None:
+        try:
+            self._take(flags)
+            with Timeout(self._timeout, TimeoutError("timed out")), self._sending:
+                self._upgrade.write(bytes(data))
+        except ClientGone:
+            raise BrokenPipeError(errno.EPIPE, "the connection has been closed") from None
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        self.sendall(data, flags)
+        return len(memoryview(data).cast("B"))
+
+    def _take(self, flags: int) -> None:
+        if self._closed:
+            raise OSError(errno.EBADF, "this socket has been closed")
+        if flags:
+            raise OSError(errno.EOPNOTSUPP, "the connection of a request takes no flags")
+        if not self._taken:
+            # simple-websocket's way to say that there is no response
+            self._upgrade.begin(b"", self, (ConnectionError, StopIteration))
+            self._taken = True
+
+    # -- the end -------------------------------------------------------------------------------------------
+
+    def shutdown(self, how: int) -> None:
+        self._descriptor("shutdown", how)
+
+    def close(self) -> None:
+        """A tasklet that receives goes on. The connection is closed when the application returns."""
+        if self._taken and not self._closed:
+            self._closed = True
+            try:
+                self.shutdown(socket.SHUT_RD)
+            except OSError:
+                pass  # it is closed already
+
+    def end(self, failure: BaseException | None) -> None:
+        """The server: the application has returned or raised."""
+        self._closed = True
+
+    # -- its settings --------------------------------------------------------------------------------------
+
+    def fileno(self) -> int:
+        return -1 if self._closed else self._upgrade.fd
+
+    def settimeout(self, seconds: float | None) -> None:
+        if seconds == 0:
+            raise ValueError(
+                "the connection of a request cannot be non-blocking; wait in a thread of its own"
+            )
+        self._timeout = seconds
+
+    def gettimeout(self) -> float | None:
+        return self._timeout
+
+    def setblocking(self, blocking: bool) -> None:
+        self.settimeout(None if blocking else 0)
+
+    def _descriptor(self, name: str, *arguments: Any) -> Any:
+        fd = self._upgrade.fd
+        if fd < 0:
+            raise OSError(errno.EBADF, "the connection is closed")
+        with socket.socket(fileno=os.dup(fd)) as sock:
+            found = getattr(sock, name)
+            return found(*arguments) if callable(found) else found
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in OF_THE_DESCRIPTOR:
+            raise AttributeError(
+                f"the connection of a request has no {name}; there are recv, recv_into, send, sendall, "
+                f"shutdown, close, fileno, settimeout and {', '.join(OF_THE_DESCRIPTOR)}"
+            )
+        if name in ("family", "type", "proto"):
+            return self._descriptor(name)
+        return lambda *arguments: self._descriptor(name, *arguments)

@@ -1,0 +1,142 @@
+"""Flask-SocketIO and flask-sock on our server, with their own clients, and Redis between two workers."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.contrib.commands import Command
+from tests.patches.servers import redis
+from tests.wsgi.authority import Authority
+
+for module, package in (
+    ("flask_socketio", "Flask-SocketIO"),
+    ("flask_sock", "flask-sock"),
+    ("simple_websocket", "simple-websocket"),
+    ("websocket", "websocket-client"),
+):
+    pytest.importorskip(module, reason=f"{package} is not installed: pip install {package}")
+
+SERVER = """
+import os
+from flask import Flask
+from flask_sock import Sock
+from flask_socketio import SocketIO, emit
+
+app = Flask(__name__)
+app.config["SOCK_SERVER_OPTIONS"] = {"ping_interval": 0.2}
+sock = Sock(app)
+socketio = SocketIO(app, message_queue=os.environ.get("QUEUE") or None)
+print("mode", socketio.async_mode, flush=True)
+
+@sock.route("/echo")
+def echo(ws):
+    while True:
+        ws.send(ws.receive())
+
+@socketio.on("where")
+def where():
+    return os.getpid()
+
+@socketio.on("say")
+def say(text):
+    emit("said", text, broadcast=True)
+
+@socketio.on("later")
+def later():
+    def work():
+        socketio.sleep(0.05)
+        socketio.emit("said", "from the background")
+    socketio.start_background_task(work)
+"""
+
+CLIENTS = """
+import json, queue, sys
+import socketio
+url, transport, number = sys.argv[1], sys.argv[2], int(sys.argv[3])
+said, clients, pids = queue.Queue(), [], set()
+while len(pids) < number:
+    client = socketio.Client()
+    client.on("said", said.put)
+    client.connect(url, transports=transport.split(","), wait_timeout=20)
+    clients.append(client)
+    pids.add(client.call("where", timeout=20))
+    assert len(clients) < 100, pids
+clients[0].emit("say", "hello")
+heard = {said.get(timeout=20) for client in clients}
+clients[-1].emit("later")
+heard |= {said.get(timeout=20) for client in clients}
+print(json.dumps({"workers": len(pids), "heard": sorted(heard), "by": clients[0].transport()}))
+for client in clients:
+    client.disconnect()
+"""
+
+
+@pytest.fixture
+def server(tmp_path):
+    """server(*arguments, queue="") -> a running server of the application."""
+    running = []
+
+    def begin(*arguments, queue=""):
+        (tmp_path / "app.py").write_text(SERVER)
+        command = [sys.executable, "-m", "syncless", "app:app", "--bind", "127.0.0.1:0", *arguments]
+        running.append(Command(tmp_path, command, {"QUEUE": queue}))
+        return running[-1]
+
+    yield begin
+    for each in running:
+        assert each.end() == 0
+        assert "ERROR" not in each.said(), each.said()
+
+
+def port_of(server):
+    return int(server.says(r"serves on https?://127.0.0.1:(\d+)/")[1])
+
+
+def run_clients(server, transport, number=1):
+    url = f"http://127.0.0.1:{port_of(server)}"
+    command = [sys.executable, "-W", "ignore", "-c", CLIENTS, url, transport, str(number)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stderr + server.said()
+    return json.loads(done.stdout)
+
+
+def test_mode_is_threading_though_others_are_installed(server):
+    assert server().says(r"mode (\w+)")[1] == "threading"
+
+
+@pytest.mark.parametrize(
+    ("transport", "by"),
+    [("websocket", "websocket"), ("polling", "polling"), ("polling,websocket", "websocket")],
+)
+def test_client_of_socketio(server, transport, by):
+    found = run_clients(server(), transport)
+    assert found == {"workers": 1, "heard": ["from the background", "hello"], "by": by}
+
+
+def test_redis_carries_messages_between_two_workers(server):
+    with redis() as port:
+        found = run_clients(server("--workers", "2", queue=f"redis://127.0.0.1:{port}/0"), "websocket", 2)
+        assert found == {"workers": 2, "heard": ["from the background", "hello"], "by": "websocket"}
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_client_of_flask_sock(server, tmp_path, secure):
+    import websocket
+
+    arguments, options = [], {}
+    if secure:
+        authority = Authority(tmp_path)
+        certificate, key = authority.files("127.0.0.1", "localhost")
+        authority.ca.cert_pem.write_to_path(tmp_path / "ca.pem")
+        arguments = ["--cert", certificate, "--key", key]
+        options = {"sslopt": {"ca_certs": str(tmp_path / "ca.pem")}}
+    url = f"ws{'s' if secure else ''}://127.0.0.1:{port_of(server(*arguments))}/echo"
+    client = websocket.create_connection(url, timeout=20, **options)
+    for message in ("hello", "x" * 100_000, "é"):
+        client.send(message)
+        assert client.recv() == message
+    pinged = client.recv_data_frame(True)  # the library's own pings
+    assert pinged[0] == websocket.ABNF.OPCODE_PING
+    client.close()
