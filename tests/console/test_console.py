@@ -18,6 +18,8 @@ from syncless.console.protocol import decode, encode
 from syncless.io import socket
 from tests.waiting import eventually
 
+pytestmark = pytest.mark.virtual_time
+
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
 
@@ -314,6 +316,7 @@ def test_tasklets_run_while_the_prompt_waits(tmp_path):
     assert syncless.run_in_thread(talk) == 0
 
 
+@pytest.mark.virtual_time(False)  # a child lives on while its parent waits for a time
 def test_lines_are_edited_and_completed_when_attached(tmp_path, served):
     pytest.importorskip("readline", reason="this Python has no readline")
     loop = syncless.current_loop()

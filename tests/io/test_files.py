@@ -8,6 +8,8 @@ import pytest
 import syncless
 from syncless.io import files
 
+pytestmark = pytest.mark.virtual_time
+
 
 def test_what_is_written_is_read(tmp_path):
     path = tmp_path / "file"

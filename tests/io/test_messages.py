@@ -11,6 +11,8 @@ import pytest
 from syncless import sleep, spawn
 from syncless.io import socket
 
+pytestmark = pytest.mark.virtual_time
+
 
 def test_datagrams():
     with (
