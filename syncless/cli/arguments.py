@@ -3,67 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import importlib.util
 import os
 from typing import Any
 
 import syncless
+from syncless.cli.argumenttypes import hook, is_address, limit, octal, sni, static
 from syncless.cli.config import COMMAND_ONLY, ConfigError, Options, from_platform, show
 from syncless.cli.foreign import hint
 from syncless.cli.help import Parser, limit_rows
-from syncless.http.addresses import parse_bind
 from syncless.http.errorlog import FORMATS
 from syncless.patches import AREAS, OFF
-from syncless.wsgi import Limits
 
 Group = argparse._ArgumentGroup
-
-
-def limit(text: str) -> tuple[str, float]:
-    """A --limit argument, NAME=VALUE."""
-    name, equals, value = text.partition("=")
-    kinds = {field.name: field.default for field in dataclasses.fields(Limits)}
-    if not equals or name not in kinds:
-        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=VALUE with one of {', '.join(kinds)}")
-    try:
-        number = float(value) if isinstance(kinds[name], float) else int(value)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: {value!r} is not a number") from None
-    return name, number
-
-
-def octal(text: str) -> int:
-    """A --unix-mode or --umask argument."""
-    try:
-        return int(text, 8)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: write an octal number such as 660 or 027") from None
-
-
-def hook(text: str) -> tuple[str, str]:
-    """A --hook argument, NAME=MODULE:FUNCTION."""
-    name, equals, function = text.partition("=")
-    if not equals or ":" not in function:
-        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=MODULE:FUNCTION")
-    return name, function
-
-
-def sni(text: str) -> tuple[str, str | tuple[str, str]]:
-    """A --sni argument, NAME=CERT or NAME=CERT,KEY."""
-    name, equals, files = text.partition("=")
-    certfile, _, keyfile = files.partition(",")
-    if not equals or not certfile:
-        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=CERT or NAME=CERT,KEY")
-    return name, (certfile, keyfile) if keyfile else certfile
-
-
-def static(text: str) -> tuple[str, str]:
-    """A --static argument, PREFIX=DIR."""
-    prefix, _, directory = text.partition("=")
-    if not prefix.startswith("/") or not directory:
-        raise argparse.ArgumentTypeError(f"{text!r}: write /PREFIX=DIR")
-    return prefix, directory
 
 
 def make_parser() -> Parser:
@@ -187,6 +139,23 @@ def _static(group: Group) -> None:
         type=int,
         metavar="SECONDS",
         help="time for which a cache need not ask for such a file again (default 0: it asks each time)",
+    )
+
+
+def _compression(group: Group) -> None:
+    group.add_argument(
+        "--compress",
+        metavar="TYPES",
+        nargs="?",
+        const="",
+        help="compress answers by gzip, and by br and zstd where the libraries are installed: those of these "
+        "media types, such as text/html,text/css, or of all that gain if TYPES is missing",
+    )
+    group.add_argument(
+        "--compress-minimum",
+        type=int,
+        metavar="BYTES",
+        help="leave smaller bodies as they are (default 1000)",
     )
 
 
@@ -338,6 +307,7 @@ GROUPS = {
     "addresses": _addresses,
     "TLS": _tls,
     "static files": _static,
+    "compression": _compression,
     "proxies": _proxies,
     "logs": _logs,
     "operating": _operating,
@@ -355,14 +325,6 @@ example:
 """
 
 
-def _is_address(text: str) -> bool:
-    try:
-        parse_bind(text)
-    except ValueError:
-        return False
-    return True
-
-
 def parse(arguments: list[str]) -> argparse.Namespace:
     """All options: from the command line, the environment and the file, or their defaults. If one is wrong,
     it prints a message and raises SystemExit."""
@@ -372,11 +334,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if foreign is not None:
         parser.error(foreign)
     given = vars(parser.parse_args(arguments))
-    log = given.get("access_log")
-    if "application" not in given and log not in (None, "-"):  # then the last word is the application
-        given |= {"application": log, "access_log": "-"}
+    for name, without in {"access_log": "-", "compress": ""}.items():
+        word = given.get(name)
+        if "application" not in given and word not in (
+            None,
+            without,
+        ):  # then the last word is the application
+            given |= {"application": word, name: without}
     metrics = given.get("metrics")
-    if "application" not in given and metrics and not metrics.startswith("/") and not _is_address(metrics):
+    if "application" not in given and metrics and not metrics.startswith("/") and not is_address(metrics):
         given |= {"application": metrics, "metrics": ""}
     if given.pop("no_patch", False):
         given["patch"] = False

@@ -133,6 +133,10 @@ class Options:
                 if area not in AREAS:
                     raise ValueError(f"unknown area {area!r}{nearest(area, AREAS)}")
             return {"areas": [(area, _is(bool, on)) for area, on in value.items()]}
+        if name == "compress" and not isinstance(value, str):
+            if isinstance(value, list):
+                return {"compress": ",".join(_is(str, kind) for kind in value)}
+            return {"compress": "" if _is(bool, value) else None}
         if name == "access_log" and isinstance(value, bool):
             return {"access_log": "-" if value else None}
         action = self._actions[name]
@@ -171,7 +175,7 @@ class Options:
 
     def _parsed(self, name: str, text: str) -> Any:
         default = True if name == "patch" else default_of(self._actions[name])
-        if isinstance(default, bool) or (name == "access_log" and text.lower() in TRUE + FALSE):
+        if isinstance(default, bool) or (name in ("access_log", "compress") and text.lower() in TRUE + FALSE):
             if text.lower() not in TRUE + FALSE:
                 raise ValueError(f"write true or false, not {text!r}")
             return text.lower() in TRUE
@@ -202,6 +206,7 @@ def default_of(action: argparse.Action) -> Any:
     return {
         "workers": 0,
         "static_max_age": 0,
+        "compress_minimum": 1000,
         "access_log_format": "combined",
         "error_log_format": "text",
     }.get(action.dest)

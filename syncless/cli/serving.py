@@ -135,6 +135,8 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
         "limits": Limits(**dict(options.limit)),
         "static": dict(options.static),
         "static_max_age": options.static_max_age,
+        "compress": False if options.compress is None else options.compress or True,
+        "compress_minimum": options.compress_minimum,
         "defer_accept": not options.no_defer_accept,
         "reuse_port": options.reuse_port,
     }

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 
 CODINGS = ("br", "zstd", "gzip")
-"""Those that we know, the smallest result first: the order where a client has no preference."""
+"""Those that we know, the smallest result first."""
 _ITEM = re.compile(r"[ \t]*([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]*(?:;[ \t]*[qQ]=([01](?:\.[0-9]{0,3})?)[ \t]*)?")
 _GAIN = frozenset(
     "application/ecmascript application/graphql application/javascript application/json application/ndjson "
@@ -17,9 +17,9 @@ _GAIN = frozenset(
 
 
 @lru_cache(256)
-def accepted(field: str) -> tuple[str, ...]:
-    """The codings of CODINGS that an Accept-Encoding field allows and prefers to none at all, the best
-    first."""
+def accepted(field: str, offered: tuple[str, ...] = CODINGS) -> tuple[str, ...]:
+    """The offered codings that an Accept-Encoding field allows and prefers to none at all, the best first;
+    where the client has no preference, in the order in which they are offered."""
     given: dict[str, float] = {}
     for item in field.split(","):
         found = _ITEM.fullmatch(item)
@@ -28,7 +28,7 @@ def accepted(field: str) -> tuple[str, ...]:
     if "x-gzip" in given:
         given.setdefault("gzip", given["x-gzip"])
     plain, others = given.get("identity", 0.0), given.get("*", 0.0)
-    weights = [(given.get(name, others), name) for name in CODINGS]
+    weights = [(given.get(name, others), name) for name in offered]
     wanted = [(weight, name) for weight, name in weights if weight > 0 and weight >= plain]
     return tuple(name for weight, name in sorted(wanted, key=lambda pair: -pair[0]))
 

@@ -22,6 +22,7 @@ from syncless.http.acceptor import Acceptor
 from syncless.http.addresses import Bind, parse_bind, show
 from syncless.http.application import Application
 from syncless.http.certificates import Certificates, Files, TLSSettings, make_certificates
+from syncless.http.compression import Compression
 from syncless.http.counters import Counters
 from syncless.http.limits import Limits
 from syncless.http.listener import Listener
@@ -90,6 +91,8 @@ class Server:
         reuse_port: bool = False,
         static: Paths | None = None,
         static_max_age: float = 0,
+        compress: bool | str | Iterable[str] = False,
+        compress_minimum: int = 1000,
         multiprocess: bool = False,
         **overrides: Unpack[LimitOptions],
     ):
@@ -107,6 +110,7 @@ class Server:
                 "TLS is asked for, but there is no certificate: give certfile, certificates or ssl_context"
             )
         self.plain_http = plain_http
+        self.compression = Compression(compress, compress_minimum) if compress else None
         self.static = StaticFiles(static, static_max_age) if static else None
         self.multiprocess = multiprocess
         peers = [trusted] if isinstance(trusted, str) else list(trusted)

@@ -17,6 +17,7 @@ from syncless.http.program.serving import serve_until_stopped
 from syncless.wsgi.adapt import as_wsgi
 from syncless.wsgi.application import WSGIApplication
 from syncless.wsgi.client import client_gone
+from syncless.wsgi.compress import Compressed
 from syncless.wsgi.filewrapper import FileWrapper
 from syncless.wsgi.requesthooks import Hooked
 from syncless.wsgi.static import BesideFiles
@@ -45,7 +46,11 @@ class Server(server.Server):
         return Hooked(application, before, after)
 
     def application_at(self, address: Any) -> Application:
-        call = self.application if self.static is None else BesideFiles(self.application, self.static)
+        call = self.application
+        if self.static is not None:
+            call = BesideFiles(call, self.static)
+        if self.compression is not None:
+            call = Compressed(call, self.compression)
         return WSGIApplication(
             call,
             self._template(address),
@@ -115,6 +120,8 @@ def serve(
     ``proxy_protocol``: their connections begin with a PROXY header.
     ``static``: directories of files by the prefix of their path, {"/assets": "build/assets"};
     ``static_max_age``: seconds for which caches need not ask for such a file again (0).
+    ``compress``: True compresses answers of types that gain, by gzip, br or zstd; media types, as a string
+    or a list, are those alone. ``compress_minimum``: bytes of a body that is worth it (1000).
     ``access_log``: True for stdout, a path, or a text stream; none by default. ``access_log_format``:
     "combined", "common", "json", a string with Apache's atoms, or a mapping of JSON keys to atoms.
     ``error_log``: a path or a text stream, stderr by default; ``error_log_format``: "text" or "json".

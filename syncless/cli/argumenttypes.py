@@ -1,0 +1,63 @@
+"""The values of options that are more than a word or a number."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+from syncless.http.addresses import parse_bind
+from syncless.wsgi import Limits
+
+
+def limit(text: str) -> tuple[str, float]:
+    """A --limit argument, NAME=VALUE."""
+    name, equals, value = text.partition("=")
+    kinds = {field.name: field.default for field in dataclasses.fields(Limits)}
+    if not equals or name not in kinds:
+        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=VALUE with one of {', '.join(kinds)}")
+    try:
+        number = float(value) if isinstance(kinds[name], float) else int(value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: {value!r} is not a number") from None
+    return name, number
+
+
+def octal(text: str) -> int:
+    """A --unix-mode or --umask argument."""
+    try:
+        return int(text, 8)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: write an octal number such as 660 or 027") from None
+
+
+def hook(text: str) -> tuple[str, str]:
+    """A --hook argument, NAME=MODULE:FUNCTION."""
+    name, equals, function = text.partition("=")
+    if not equals or ":" not in function:
+        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=MODULE:FUNCTION")
+    return name, function
+
+
+def sni(text: str) -> tuple[str, str | tuple[str, str]]:
+    """A --sni argument, NAME=CERT or NAME=CERT,KEY."""
+    name, equals, files = text.partition("=")
+    certfile, _, keyfile = files.partition(",")
+    if not equals or not certfile:
+        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=CERT or NAME=CERT,KEY")
+    return name, (certfile, keyfile) if keyfile else certfile
+
+
+def static(text: str) -> tuple[str, str]:
+    """A --static argument, PREFIX=DIR."""
+    prefix, _, directory = text.partition("=")
+    if not prefix.startswith("/") or not directory:
+        raise argparse.ArgumentTypeError(f"{text!r}: write /PREFIX=DIR")
+    return prefix, directory
+
+
+def is_address(text: str) -> bool:
+    try:
+        parse_bind(text)
+    except ValueError:
+        return False
+    return True
