@@ -135,6 +135,8 @@ class Server:
         self.logs = Logs(access_log, access_log_format, error_log, error_log_format)
         self.counters: Counters | None = None
         """Where its requests are counted, if anybody wants to know; set before it starts."""
+        self.pages: dict[str, Any] = {}
+        """Applications by their path, for paths that are not the application's; set before it starts."""
         self._places: list[Place] = []
         self._stopping: list[Listener] = []
         """Listeners that accept no more and have connections still."""
@@ -157,6 +159,12 @@ class Server:
     @staticmethod
     def around(application: Any, before: Hook | None, after: Hook | None) -> Any:
         """The result of `adapt`, with hooks that are called before and after each request."""
+        raise NotImplementedError
+
+    @staticmethod
+    def page(answer: Callable[[str], tuple[bytes, str]]) -> Any:
+        """An application that answers each GET with what ``answer`` gives for its Accept field: a body and
+        its type."""
         raise NotImplementedError
 
     # -- starting -----------------------------------------------------------------------------------------

@@ -13,5 +13,6 @@ class WSGIApplication(Application):
         *,
         forward: Callable[[dict[str, Any]], None] | None = None,
         websocket: Callable[[Upgrade, dict[str, Any]], object] | None = None,
+        pages: dict[str, Callable[..., Any]] | None = None,
     ) -> None: ...
     def close(self) -> None: ...

@@ -22,12 +22,14 @@ from syncless.wsgi.request cimport Request
 cdef class WSGIApplication(Application):
     """WSGIApplication(call, template, most): `template` is the part of the environ that all requests have."""
 
-    def __init__(self, call, dict template not None, int most=0, *, forward=None, websocket=None):
+    def __init__(self, call, dict template not None, int most=0, *, forward=None, websocket=None,
+            dict pages=None):
         Application.__init__(self, most)
         self.call = call
         self.environs = EnvironMaker(template, self.heads)
         self.forward = forward
         self.websocket = websocket
+        self.pages = pages
 
     cdef Exchange exchange(self, const Origin* origin, const char* data, head* found):
         cdef Memory* memory = memory_of(self.heads, origin.stream.fd)
@@ -60,6 +62,8 @@ cdef class WSGIApplication(Application):
             self.forward(environ)
         if origin.stream.layer != NULL or origin.trusted:
             environ["wsgi.url_scheme"] = "https" if "HTTPS" in environ else "http"
+        if self.pages is not None:
+            request.call = self.pages.get(environ["PATH_INFO"], self.call)
         request.fill(environ)
         request.head_serial = serial
         return request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import syncless
@@ -19,6 +19,7 @@ from syncless.wsgi.application import WSGIApplication
 from syncless.wsgi.client import client_gone
 from syncless.wsgi.compress import Compressed
 from syncless.wsgi.filewrapper import FileWrapper
+from syncless.wsgi.pages import page
 from syncless.wsgi.requesthooks import Hooked
 from syncless.wsgi.static import BesideFiles
 from syncless.wsgi.websocket import websocket_offer
@@ -45,6 +46,10 @@ class Server(server.Server):
     def around(application: Any, before: Hook | None, after: Hook | None) -> Any:
         return Hooked(application, before, after)
 
+    @staticmethod
+    def page(answer: Callable[[str], tuple[bytes, str]]) -> Any:
+        return page(answer)
+
     def application_at(self, address: Any) -> Application:
         call = self.application
         if self.static is not None:
@@ -57,6 +62,7 @@ class Server(server.Server):
             self.limits.remembered,
             forward=self.forwarding,
             websocket=websocket_offer(self.limits, self.logs.errors),
+            pages=self.pages or None,
         )
 
     def _template(self, address: Any) -> dict[str, Any]:

@@ -348,7 +348,7 @@ class Master:
     def _ended(self, worker: Worker, status: int) -> None:
         worker.hear_last()
         self._announce_if_first(worker)
-        self.status.ended(worker, crashed=not (self.stopping or worker in self.leaving))
+        self.status.ended(worker, crashed=not self.stopping and (status != 0 or worker not in self.leaving))
         if worker in self.leaving:
             self.leaving.remove(worker)
             return

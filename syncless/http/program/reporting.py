@@ -19,13 +19,25 @@ from syncless.http.errorlog import process_log
 from syncless.http.limits import Limits
 from syncless.http.program.slot import Slot, Worker
 from syncless.http.server import Server
+from syncless.http.status.metrics import Metrics
 from syncless.http.status.options import StatusOptions
-from syncless.http.status.overview import Process
+from syncless.http.status.overview import Process, Program
 from syncless.http.status.reporter import TICK, Reporter
 from syncless.http.status.scoreboard import Scoreboard
 from syncless.http.status.status import StatusServer
 
 _start_new_thread = _thread.start_new_thread
+
+
+def make_server(options: StatusOptions, scoreboard: Scoreboard, program: Program) -> StatusServer:
+    metrics = Metrics(scoreboard) if options.shows_metrics else None
+    return StatusServer(options, scoreboard, program, metrics)
+
+
+def add_metrics(server: Server, path: str | None, scoreboard: Scoreboard) -> None:
+    """The server shows the metrics at that path, if there is one."""
+    if path is not None:
+        server.pages[path] = server.page(Metrics(scoreboard))
 
 
 @dataclass
@@ -38,6 +50,7 @@ class Reporting:
     theirs: socket.socket
     ours: socket.socket
     status: StatusServer
+    metrics_path: str | None
     reporter: Reporter | None = None
 
     def leave_to_parent(self) -> None:
@@ -46,6 +59,7 @@ class Reporting:
 
     def begin(self, server: Server) -> None:
         """The server, which has not started yet, reports from now on."""
+        add_metrics(server, self.metrics_path, self.scoreboard)
         self.reporter = Reporter(server, self.scoreboard.row(self.row))
         self.reporter.start(self.theirs.detach())
 
@@ -74,8 +88,9 @@ class OfMaster:
         self._slots = slots
         self._leaving = leaving
         self._limits = limits
+        self._metrics_path = options.path
         self._scoreboard = Scoreboard(rows) if options else None
-        self._server = StatusServer(options, self._scoreboard, self) if self._scoreboard else None
+        self._server = make_server(options, self._scoreboard, self) if self._scoreboard else None
 
     def open(self) -> None:
         """OSError if it cannot listen."""
@@ -115,7 +130,7 @@ class OfMaster:
             return None
         ours, theirs = socket.socketpair()
         self._scoreboard.begin(clock + 1)
-        return Reporting(self._scoreboard, clock + 1, theirs, ours, self._server)
+        return Reporting(self._scoreboard, clock + 1, theirs, ours, self._server, self._metrics_path)
 
     def started(self, reporting: Reporting | None, pid: int) -> None:
         """The worker has been forked; ``pid`` -1: it has not."""
@@ -174,8 +189,9 @@ class OfProcess:
         self._scoreboard = Scoreboard(1)
         self._scoreboard.begin(1)
         self._reporter = Reporter(server, self._scoreboard.row(1))
+        add_metrics(server, options.path, self._scoreboard)
         self._born = time.monotonic()
-        self.status = StatusServer(options, self._scoreboard, self)
+        self.status = make_server(options, self._scoreboard, self)
         self._ended = False
 
     def urls(self) -> list[str]:

@@ -24,6 +24,10 @@ class StatusOptions:
     path: str | None = None
     public: bool = False
 
+    @property
+    def shows_metrics(self) -> bool:
+        return bool(self.metrics or self.at_status or self.path)
+
     def __bool__(self) -> bool:
         return bool(self.status or self.metrics or self.path)
 
@@ -57,7 +61,7 @@ class StatusOptions:
 
 
 def check_metrics_library() -> None:
-    if importlib.util.find_spec("prometheus_client") is None:
+    if not _is_installed("prometheus_client"):
         raise ValueError("metrics need prometheus_client: pip install 'syncless[metrics]'")
 
 
@@ -82,4 +86,11 @@ def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
+        return False
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ValueError:  # somebody has put None in its place
         return False

@@ -65,6 +65,7 @@ class Reporter:
         """All that the server has had: what they have counted stays."""
         self._lock = _thread.allocate_lock()
         server.counters = Counters(row)
+        self.write_figures()
         write(row, [("pid", os.getpid())])
 
     # -- in the thread ------------------------------------------------------------------------------------

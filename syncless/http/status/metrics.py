@@ -1,0 +1,98 @@
+"""Metrics: the scoreboard as Prometheus reads it, by the library prometheus_client, which is imported here
+only.
+
+All processes together: counts of those that have ended stay, so no counter goes back. Figures are a second
+old at most. Takes a scoreboard; gives text.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import syncless
+from syncless.http.counters import SECONDS
+from syncless.http.status.scoreboard import PHASES, Scoreboard
+
+COUNTERS = (
+    ("accepted", "syncless_connections_accepted", "Connections that have been accepted", 1),
+    ("received_bytes", "syncless_received_bytes", "Bytes that clients have sent, without TLS", 1),
+    ("sent_bytes", "syncless_sent_bytes", "Bytes that clients have been sent, without TLS", 1),
+    ("stalls", "syncless_stalls", "Times that a loop has stood still for more than 0.2 s", 1),
+    ("stalled_ns", "syncless_stalled_seconds", "Seconds of these stalls", 1e9),
+    ("cpu_ns", "syncless_cpu_seconds", "Seconds of CPU time", 1e9),
+    ("started", "syncless_workers_started", "Workers that have been started", 1),
+    ("crashed", "syncless_workers_crashed", "Workers that ended with an error, or without being told to", 1),
+    (
+        "recycled",
+        "syncless_workers_recycled",
+        "Workers that were replaced for their requests, age or memory",
+        1,
+    ),
+)
+"""The scoreboard's name, that of the metric, its help, and how many of the first are one of the second."""
+GAUGES = (
+    ("processes", "syncless_workers", "Processes that serve", 1),
+    ("running", "syncless_running_requests", "Requests that are being answered", 1),
+    ("queued", "syncless_queued_requests", "Requests that wait until fewer run", 1),
+    ("tasklets", "syncless_tasklets", "Tasklets of the loops that serve", 1),
+    ("longest_stall_ns", "syncless_longest_stall_seconds", "The longest stall since the start", 1e9),
+    ("memory_bytes", "syncless_resident_memory_bytes", "Resident memory of all processes that serve", 1),
+    ("buffered_bytes", "syncless_buffered_bytes", "Memory of the buffers of connections", 1),
+    ("open_files", "syncless_open_descriptors", "Open file descriptors", 1),
+)
+
+
+class Metrics:
+    """Metrics(scoreboard): called with an Accept field, it gives the text and its type. ImportError."""
+
+    def __init__(self, scoreboard: Scoreboard):
+        self._scoreboard = scoreboard
+        self._families = importlib.import_module("prometheus_client.core")
+        exposition = importlib.import_module("prometheus_client.exposition")
+        self._choose: Callable[[str], tuple[Callable[[Any], bytes], str]] = exposition.choose_encoder
+        self._registry = importlib.import_module("prometheus_client").CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    def __call__(self, accept: str) -> tuple[bytes, str]:
+        encode, content_type = self._choose(accept)
+        return encode(self._registry), content_type
+
+    def collect(self) -> Iterator[Any]:
+        """The library calls it for each reader."""
+        told, families = self._scoreboard.sum(), self._families
+        info = families.InfoMetricFamily("syncless", "The server")
+        info.add_metric([], {"version": syncless.__version__})
+        yield info
+        for name, key, text in (
+            (
+                "syncless_requests",
+                "requests",
+                "Requests that were answered, by status; 0: cut off before that",
+            ),
+            ("syncless_refused_requests", "refused", "Requests that the server itself refused, by status"),
+        ):
+            counter = families.CounterMetricFamily(name, text, labels=["status"])
+            for status, count in sorted(told[key].items()):
+                counter.add_metric([str(status)], count)
+            yield counter
+        latency = families.HistogramMetricFamily(
+            "syncless_request_duration_seconds", "From the head of a request to the end of its response"
+        )
+        buckets, below = [], 0
+        for bound, count in zip((*map(str, SECONDS), "+Inf"), told["latency"], strict=True):
+            below += count
+            buckets.append((bound, below))
+        latency.add_metric([], buckets, told["latency_seconds"])
+        yield latency
+        connections = families.GaugeMetricFamily(
+            "syncless_connections", "Open connections, by phase", labels=["phase"]
+        )
+        for phase in PHASES:
+            connections.add_metric([phase], told[phase])
+        yield connections
+        for key, name, text, unit in COUNTERS:
+            yield families.CounterMetricFamily(name, text, value=told[key] / unit)
+        for key, name, text, unit in GAUGES:
+            yield families.GaugeMetricFamily(name, text, value=told[key] / unit)

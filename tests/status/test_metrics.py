@@ -1,0 +1,148 @@
+"""Metrics for Prometheus: what they count, where they are, and that they never go back."""
+
+import os
+import signal
+import subprocess
+import urllib.request
+
+import pytest
+
+from syncless.http.status.options import StatusOptions
+from tests.cli.test_loading import HELLO, command, environment
+from tests.status.test_status import Asking
+from tests.waiting import eventually
+from tests.wsgi.supervised import Load, Program
+
+prometheus = pytest.importorskip(
+    "prometheus_client.parser", reason="prometheus_client makes the metrics: pip install prometheus-client"
+)
+
+both = pytest.mark.parametrize("workers", ["0", "2"])
+
+
+def parsed(text):
+    """{(name, labels): value} as the library itself reads them."""
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in prometheus.text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def metrics(running):
+    status, headers, body = running.ask("/metrics")
+    assert status == 200 and headers["Content-Type"].startswith("text/plain")
+    return parsed(body.decode())
+
+
+@both
+def test_metrics_count_all_workers_together(seen, workers):
+    running = seen("--metrics", "--workers", workers)
+    for path in ("/", "/", "/missing", "/fail"):
+        running.get(path)
+    found = metrics(running)
+    assert found["syncless_requests_total", "200"] == 2 and found["syncless_requests_total", "404"] == 1
+    assert found["syncless_requests_total", "500"] == 1
+    assert found["syncless_request_duration_seconds_count",] == 4
+    assert found["syncless_request_duration_seconds_bucket", "+Inf"] == 4
+    assert 0 < found["syncless_request_duration_seconds_sum",] < 20
+    assert eventually(lambda: metrics(running)["syncless_workers",] == (int(workers) or 1))
+    assert found["syncless_resident_memory_bytes",] > 1_000_000 and found["syncless_open_descriptors",] > 2
+    with Asking(running, "/event?3"):
+        assert eventually(lambda: metrics(running)["syncless_running_requests",] == 1)
+        assert metrics(running)["syncless_connections", "running"] == 1
+    with Asking(running, "/burn?0.5"):
+        pass
+    assert eventually(lambda: metrics(running)["syncless_stalls_total",] == 1)
+    assert eventually(lambda: metrics(running)["syncless_connections_accepted_total",] == 6)
+    assert metrics(running)["syncless_longest_stall_seconds",] > 0.2
+
+
+def test_counters_never_go_back(seen):
+    running = seen("--metrics", "--workers", "2", "-l", "worker_requests=20")
+    before = {}
+
+    def count():
+        after = {name: value for name, value in metrics(running).items() if name[0].endswith("_total")}
+        assert all(after[name] >= value for name, value in before.items())
+        before.update(after)
+        return after
+
+    with Load(running, "/") as load:
+        assert eventually(lambda: count()["syncless_workers_recycled_total",] >= 3)
+        running.signal(signal.SIGHUP)
+        assert eventually(lambda: count()["syncless_workers_started_total",] >= 8)
+    with Asking(running, "/die"):
+        pass
+    assert eventually(lambda: count()["syncless_workers_crashed_total",] == 1)
+    assert load.failures == [] and count()["syncless_requests_total", "200"] == len(load.answers)
+
+
+def fetch(url, **headers):
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=20) as answer:
+        return answer.headers["Content-Type"], answer.read().decode()
+
+
+@both
+def test_metrics_at_a_path_of_the_main_address(tmp_path, workers):
+    (tmp_path / "app.py").write_text(HELLO)
+    running = Program(tmp_path, ["--metrics", "/internal/metrics", "--workers", workers])
+    url = f"http://127.0.0.1:{running.port}"
+    try:
+        for _ in range(3):
+            assert fetch(f"{url}/")[1] == "found" == fetch(f"{url}/internal")[1]
+        kind, text = fetch(f"{url}/internal/metrics")
+        assert parsed(text)["syncless_requests_total", "200"] == 6 and kind.startswith("text/plain")
+        kind, text = fetch(f"{url}/internal/metrics", Accept="application/openmetrics-text")
+        assert kind.startswith("application/openmetrics-text") and text.endswith("# EOF\n")
+    finally:
+        running.end()
+
+
+@both
+def test_metrics_on_an_address_of_their_own(tmp_path, workers):
+    (tmp_path / "app.py").write_text(HELLO)
+    path = tmp_path / "metrics"
+    running = Program(tmp_path, ["--metrics", f"unix:{path}", "--workers", workers])
+    try:
+        found = subprocess.run(
+            ["curl", "-sS", "--unix-socket", path, "http://localhost/metrics"], capture_output=True, text=True
+        )
+        assert parsed(found.stdout)["syncless_workers",] >= 1, found.stderr
+    finally:
+        running.end()
+    assert not os.path.exists(path)
+
+
+def test_metrics_without_a_place_are_an_error_that_says_what_to_write():
+    with pytest.raises(ValueError, match=r"--status 127\.0\.0\.1:9100"):
+        StatusOptions.of(None, True)
+    with pytest.raises(ValueError, match="--status-public"):
+        StatusOptions.of(None, "0.0.0.0:9100")
+
+
+def test_missing_library_is_an_error_that_says_what_to_install(tmp_path):
+    (tmp_path / "hello.py").write_text(HELLO)
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['prometheus_client'] = None\n")
+    done = subprocess.run(
+        command("hello:app", "--bind", "127.0.0.1:0", "--metrics", "/metrics"),
+        cwd=tmp_path,
+        env={**environment(), "PYTHONPATH": f"{tmp_path}:{environment().get('PYTHONPATH', '')}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2 and "pip install 'syncless[metrics]'" in done.stderr, done
+
+
+def test_application_after_metrics_is_not_taken_for_an_address(tmp_path):
+    (tmp_path / "hello.py").write_text(HELLO)
+    done = subprocess.run(
+        command("--status", f"unix:{tmp_path}/status", "--check", "--metrics", "hello:app"),
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0 and "hello:app can be served" in done.stdout, done.stderr
