@@ -3,8 +3,9 @@
 ``python -m benchmark.instructions [LOAD ...] [--tree DIR]``. Each load runs twice, each time in a new server,
 the second time with twice the requests. The difference divided by the additional requests is the cost of one.
 The client sends one piece at a time and reads the answer, so each piece needs a poll. The figures are higher
-than those of a server that finds many requests ready, but they are exact. ``--tree`` counts another built
-checkout, to compare a change with the state before it.
+than those of a server that finds many requests ready, but they are exact. ``keepalive+counted`` is the load
+with requests counted as for metrics, ``keepalive+logged`` with the access log. ``--tree`` counts another
+built checkout, to compare a change with the state before it.
 """
 
 from __future__ import annotations
@@ -120,11 +121,11 @@ def total(process: subprocess.Popen[str]) -> int:
     return int(found[1])
 
 
-def served(load: Callable[[int, int], None], requests: int, tree: pathlib.Path) -> int:
+def served(load: Callable[[int, int], None], requests: int, tree: pathlib.Path, app: str) -> int:
     """Instructions of a server that starts, answers that many requests and stops."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    process = collected([str(HERE / "servers" / "run_syncless.py"), str(port), "hello"], tree)
+    process = collected([str(HERE / "servers" / "run_syncless.py"), str(port), app], tree)
     try:
         end = time.monotonic() + 120
         while True:
@@ -149,8 +150,9 @@ def count(name: str, requests: int, tree: pathlib.Path) -> float:
             for number in (WARM, WARM + requests)
         )
     else:
+        name, _, kind = name.partition("+")
         warm = getattr(LOADS[name], "warm", WARM)
-        few, many = (served(LOADS[name], number, tree) for number in (warm, warm + requests))
+        few, many = (served(LOADS[name], number, tree, kind or "hello") for number in (warm, warm + requests))
     return (many - few) / requests
 
 
@@ -167,7 +169,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=3200, help="requests that count (default 3200)")
     options = parser.parse_args()
     for name in options.loads:
-        if name not in choices:
+        if name.partition("+")[0] not in choices:
             parser.error(f"there is no load {name!r}; choose from {', '.join(choices)}")
     if shutil.which("valgrind") is None:
         raise SystemExit("valgrind is not installed")

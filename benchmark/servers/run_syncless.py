@@ -1,20 +1,29 @@
 """syncless: run_syncless.py PORT APPLICATION [WORKERS [ACCESS LOG]]; "logged" is hello with the access log on
-stdout"""
+stdout, "counted" is hello whose requests are counted as for metrics, without the thread that reads the
+counts"""
 
 import sys
 
 from apps import named
 
 import syncless
-from syncless.wsgi import serve
+from syncless.wsgi import Server, serve
 
+port, name = int(sys.argv[1]), sys.argv[2]
 workers = int((sys.argv[3:] or ["0"])[0])
-log = (sys.argv[4:] or [True if sys.argv[2] == "logged" else None])[0]
-serve(
-    named(sys.argv[2], syncless.sleep),
-    port=int(sys.argv[1]),
-    workers=workers,
-    preload=True,
-    access_log=log,
-    quiet=True,
-)
+log = (sys.argv[4:] or [True if name == "logged" else None])[0]
+if name == "counted":
+    from syncless.http.counters import CELLS, Counters
+
+    server = Server(named(name), port=port)
+    server.counters = Counters(bytearray(CELLS * 8))
+    server.run(quiet=True)
+else:
+    serve(
+        named(name, syncless.sleep),
+        port=port,
+        workers=workers,
+        preload=True,
+        access_log=log,
+        quiet=True,
+    )
