@@ -46,7 +46,7 @@ LAYERS = {
     },
     "syncless": {"syncless._core", "syncless.tools"},
 }
-PRODUCTS = {"celery": "celery", "gunicorn": "gunicorn", "gunicorn_requests": "gunicorn"}
+PRODUCTS = {"celery": "celery", "django": "django", "gunicorn": "gunicorn", "gunicorn_requests": "gunicorn"}
 """Files of syncless.contrib, and what must be installed for them."""
 IMPORT = re.compile(r"^\s*(?:from\s+(syncless[\w.]*)\s+c?import|c?import\s+(syncless[\w.]*))", re.MULTILINE)
 
@@ -191,7 +191,7 @@ def fresh():
 
 @pytest.mark.parametrize("module", MODULES)
 def test_each_module_imports_alone(module, fresh):
-    product = PRODUCTS.get(module.removeprefix("syncless.contrib."), "")
+    product = PRODUCTS.get(module.removeprefix("syncless.contrib.").split(".")[0], "")
     if product and importlib.util.find_spec(product) is None:
         pytest.skip(f"{product} is not installed")
     assert fresh(module) == "status 0\n"

@@ -1,0 +1,144 @@
+"""``manage.py runsyncless``: Django's runserver with our server."""
+
+import http.client
+import os
+import re
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+from tests.contrib.commands import Command
+from tests.waiting import eventually
+
+pytest.importorskip("django", reason="Django is not installed: pip install django")
+
+MANAGE = """
+import os, sys
+os.environ["DJANGO_SETTINGS_MODULE"] = "settings"
+from django.core.management import execute_from_command_line
+execute_from_command_line(sys.argv)
+"""
+
+SETTINGS = """
+DEBUG = {debug}
+SECRET_KEY = "secret"
+ALLOWED_HOSTS = ["*"]
+ROOT_URLCONF = "urls"
+INSTALLED_APPS = [{apps}]
+STATIC_URL = "static/"
+STATICFILES_DIRS = ["assets"]
+DATABASES = {{"default": {{"ENGINE": "django.db.backends.sqlite3", "NAME": "db"}}}}
+"""
+
+URLS = """
+import os, time
+from django.http import HttpResponse
+from django.urls import path
+def home(request):
+    return HttpResponse(f"first {os.getpid()}")
+def wait(request):
+    time.sleep(0.5)
+    return HttpResponse("waited")
+def fail(request):
+    raise ValueError("the view's own")
+urlpatterns = [path("", home), path("wait", wait), path("fail", fail)]
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    """project(*arguments) -> a running manage.py runsyncless, whose port is in `port`."""
+    running = []
+
+    def begin(*arguments, apps=("django.contrib.staticfiles", "syncless.contrib.django"), debug=True, port=0):
+        (tmp_path / "manage.py").write_text(MANAGE)
+        names = ", ".join(map(repr, apps))
+        (tmp_path / "settings.py").write_text(SETTINGS.format(apps=names, debug=debug))
+        (tmp_path / "urls.py").write_text(URLS)
+        (tmp_path / "assets").mkdir(exist_ok=True)
+        (tmp_path / "assets" / "style.css").write_text("p {}")
+        command = [sys.executable, "manage.py", "runsyncless", str(port), *arguments]
+        running.append(Command(tmp_path, command))
+        running[-1].port = int(running[-1].says(r"http://127.0.0.1:(\d+)/")[1])
+        return running[-1]
+
+    yield begin
+    for each in running:
+        each.end(signal.SIGINT)
+
+
+def get(port, path):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def test_views_wait_together_and_static_files_are_served(project):
+    server = project("--noreload")
+    began = time.monotonic()
+    threads = [threading.Thread(target=get, args=(server.port, "/wait")) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert time.monotonic() - began < 5
+    assert get(server.port, "/static/style.css") == (200, "p {}")
+    assert get(server.port, "/fail")[0] == 500
+    server.says(r'\[[^]]*\] "GET /static/style.css HTTP/1.1" 200 4\n')
+    server.says("ValueError: the view's own")
+    assert server.said().count("GET /wait HTTP/1.1") == 20
+    assert server.end(signal.SIGINT) == 0
+
+
+@pytest.mark.parametrize("reason", ["--nostatic", "not installed", "no DEBUG"])
+def test_static_files_are_not_served(project, reason):
+    arguments = ["--nostatic"] if reason == "--nostatic" else []
+    apps = ("syncless.contrib.django",) if reason == "not installed" else ("django.contrib.staticfiles",)
+    server = project(
+        "--noreload", *arguments, apps={*apps, "syncless.contrib.django"}, debug=reason != "no DEBUG"
+    )
+    assert get(server.port, "/static/style.css")[0] == 404
+    assert get(server.port, "/")[1].startswith("first")
+
+
+def test_changed_file_reloads(project, tmp_path):
+    server = project()
+    first = get(server.port, "/")[1]
+    (tmp_path / "urls.py").write_text(URLS.replace("first", "second"))
+    os.utime(tmp_path / "urls.py", (time.time() + 5, time.time() + 5))
+    server.says("urls.py changed, reloading")
+    server.says(r"http://127.0.0.1:\d+/", 2)
+    port = int(re.findall(r"http://127.0.0.1:(\d+)/", server.said())[1])
+    status, second = get(port, "/")
+    assert status == 200 and second.startswith("second") and second.split()[1] != first.split()[1]
+
+
+def test_workers(project, tmp_path):
+    from tests.patches.servers import free_port
+
+    server = project("--workers", "2", port=free_port())
+    pids = set()
+
+    def both():
+        try:
+            pids.add(get(server.port, "/")[1])
+        except OSError:
+            pass
+        return len(pids) == 2
+
+    assert eventually(both)
+    assert server.end(signal.SIGTERM) == 0
+
+
+def test_port_that_is_taken_is_told(project, tmp_path):
+    first = project("--noreload")
+    second = Command(tmp_path, [sys.executable, "manage.py", "runsyncless", str(first.port), "--noreload"])
+    second.says("Error: That port is already in use.")
+    assert second.end() == 1
