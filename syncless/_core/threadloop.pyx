@@ -93,7 +93,7 @@ cdef Loop loop_of(object where):
         return where
     number = where if isinstance(where, int) else where.ident if isinstance(where, threading.Thread) else None
     if number is None and not isinstance(where, threading.Thread):
-        raise TypeError(f"expected a Loop, a Thread or a thread's number, not {type(where).__name__}")
+        raise TypeError(f"expected a Loop, a Thread or a thread ident, not {type(where).__name__}")
     loop = loops.get(number)
     if loop is None or loop.ending or loop.closed:
         raise LookupError("that thread has not used syncless yet, or has ended")

@@ -288,5 +288,5 @@ def listen_if_asked() -> Console | None:
     try:
         return listen(None if wanted == "1" else wanted)
     except (OSError, RuntimeError) as error:
-        print(f"syncless: no console: {error}", file=sys.stderr)
+        print(f"syncless: cannot open the console: {error}", file=sys.stderr)
         return None

@@ -149,7 +149,7 @@ def make_log(format: str | Mapping[str, str] = "combined") -> AccessLog:
         atoms.append(("literal", (chosen[done:] + "\n").encode()))
         if "%" in ATOM.sub("", chosen):
             raise ValueError(
-                f"a lonely % in the access log's format {chosen!r}; write %% for the sign itself"
+                f"a single % in the access log's format {chosen!r}; write %% for the sign itself"
             )
         return AccessLog([atom for atom in atoms if atom[1] != b""], False)
     before = "{"

@@ -36,16 +36,16 @@ def parse_bind(text: str) -> Bind:
         path = rest[5:]
         if path.strip("@") == "":
             raise ValueError(
-                f"{text!r} wants a path, for example unix:/run/app.sock, or unix:@name for an abstract socket"
+                f"{text!r} needs a path, for example unix:/run/app.sock, or unix:@name for an abstract socket"
             )
         return Bind(tls, path="\0" + path[1:] if path[0] == "@" else path)
     if rest.startswith("fd:"):
         if not rest[3:].isdecimal():
-            raise ValueError(f"{text!r} wants the number of an inherited descriptor, for example fd:3")
+            raise ValueError(f"{text!r} needs the number of an inherited descriptor, for example fd:3")
         return Bind(tls, fd=int(rest[3:]))
     host, colon, port = rest.rpartition(":")
     if not port.isdecimal() or not port.isascii() or int(port) > 65535:
-        raise ValueError(f"{text!r} is no address; write {HELP}, with a port from 0 to 65535")
+        raise ValueError(f"invalid address {text!r}; write {HELP}, with a port from 0 to 65535")
     return Bind(tls, host=(host.strip("[]") or "*") if colon else "127.0.0.1", port=int(port))
 
 

@@ -93,7 +93,7 @@ cdef class Body:
         """The source, of which more is to be read; ClientGone if that is not possible any more."""
         cdef Peer source = self.source        # the request may end while another tasklet waits here
         if source is None or self.broken:
-            raise ClientGone("the body is no longer there to be read")
+            raise ClientGone("the body can no longer be read")
         if self.expects_continue:
             self.expects_continue = False
             source.expected()

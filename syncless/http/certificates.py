@@ -49,7 +49,7 @@ class TLSSettings:
             context.set_ciphers(self.ciphers or ":".join(CIPHERS))
         except ssl.SSLError:
             raise ValueError(
-                f"no suite of {self.ciphers!r} is known to OpenSSL; see `openssl ciphers -v`"
+                f"OpenSSL knows no cipher suite of {self.ciphers!r}; see `openssl ciphers -v`"
             ) from None
         if self.client_ca is not None:
             try:
@@ -149,7 +149,7 @@ def make_certificates(
         raise ValueError("a keyfile needs its certfile")
     if not certfile and not names:
         if settings != TLSSettings():
-            raise ValueError("there are settings of TLS, but no certificate: give certfile or certificates")
+            raise ValueError("TLS settings need a certificate: give certfile or certificates")
         return None
     files: Files = (
         (certfile, keyfile) if certfile and keyfile else certfile or next(iter((names or {}).values()))

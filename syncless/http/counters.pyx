@@ -35,7 +35,7 @@ cdef class Counters:
     def count(self, int code, int64_t ns=-1) -> None:
         """A request that has been answered; for tests."""
         if not 0 <= code < CODES:
-            raise ValueError(f"{code} is no status")
+            raise ValueError(f"{code} is not a status code")
         self.count_request(code, ns)
 
 

@@ -136,7 +136,7 @@ class ErrorLog:
 def check_format(format: str) -> str:
     """ValueError for a format that there is not."""
     if format not in FORMATS:
-        raise ValueError(f"the error log's format is text or json, not {format!r}")
+        raise ValueError(f"error_log_format must be 'text' or 'json', not {format!r}")
     return format
 
 

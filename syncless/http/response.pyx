@@ -124,7 +124,7 @@ cdef class Response:
         if known == HEAD_UNKNOWN and (PyUnicode_KIND(header_name) != 1 or not is_token(name, name_size)):
             raise ValueError(f"not a header name: {header_name!r}")
         if PyUnicode_KIND(header_value) != 1 or not is_value(value, value_size):
-            raise ValueError(f"header {header_name} has characters that must not go out: {header_value!r}")
+            raise ValueError(f"header {header_name} has forbidden characters: {header_value!r}")
         if known != HEAD_UNKNOWN and self.take_part_in_framing(known, header_value):
             return 0
         self.listener.buffers.reserve(&self.head, name_size + value_size + 4)
@@ -186,7 +186,7 @@ cdef class Response:
         cdef bint declared = self.length >= 0
         cdef char number[48]
         if self.status is None:
-            raise RuntimeError("the application produced a body before it gave a status and headers")
+            raise RuntimeError("the application produced a body before a status and headers")
         if self.code == 205:
             known_length = 0                        # RFC 9110, 15.3.6
         if not declared and not without_length and not (self.head_only and known_length == 0):
@@ -275,6 +275,6 @@ cdef class Response:
             peer.append(b"0\r\n\r\n", 5)
         elif self.framing == BY_LENGTH and self.length > self.body_sent:
             raise RuntimeError(
-                f"the body has {self.body_sent} bytes where its Content-Length says {self.length}")
+                f"the body has {self.body_sent} bytes, but its Content-Length is {self.length}")
         self.complete = True
         return 0

@@ -106,9 +106,7 @@ class Server:
             ssl_context, certfile, keyfile, certificates, settings
         )
         if self.certificates is None and (plain_http or any(each.tls for each in wanted)):
-            raise ValueError(
-                "TLS is asked for, but there is no certificate: give certfile, certificates or ssl_context"
-            )
+            raise ValueError("TLS needs a certificate: give certfile, certificates or ssl_context")
         self.plain_http = plain_http
         self.compression = Compression(compress, compress_minimum) if compress else None
         self.static = StaticFiles(static, static_max_age) if static else None

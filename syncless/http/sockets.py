@@ -174,7 +174,7 @@ class SocketOptions:
             ) from None
         if sock.type != socket.SOCK_STREAM or not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             sock.detach()
-            raise OSError(errno.EINVAL, f"cannot listen on fd:{fd}: it is no listening stream socket")
+            raise OSError(errno.EINVAL, f"cannot listen on fd:{fd}: it is not a listening stream socket")
         os.set_inheritable(fd, False)
         self._tune(sock)
         sock.setblocking(False)

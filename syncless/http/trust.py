@@ -139,9 +139,13 @@ class Forwarding:
         self.fields = tuple(field.lower() for field in fields)
         for field in self.fields:
             if field not in FIELDS:
-                raise ValueError(f"{field!r} is no field of a proxy's; there are {', '.join(FIELDS)}")
+                raise ValueError(
+                    f"{field!r} is no field that a proxy sets; choose from {', '.join(FIELDS)}"
+                )
         if "forwarded" in self.fields and len(self.fields) > 1:
-            raise ValueError("either Forwarded or the X- fields: two sources could contradict one another")
+            raise ValueError(
+                "trust Forwarded or the X- fields, not both: they could contradict each other"
+            )
         self._kept = {"HTTP_" + field.upper().replace("-", "_") for field in self.fields}
 
     def __call__(self, variables: dict[str, Any]) -> None:

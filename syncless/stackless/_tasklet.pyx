@@ -350,9 +350,9 @@ cdef class tasklet(TracedTasklet):
         cdef Loop loop = here().loop
         if thread_id is not None:
             if not isinstance(thread_id, int):
-                raise TypeError(f"a thread's number is an int, not {type(thread_id).__name__}")
+                raise TypeError(f"thread_id must be an int, not {type(thread_id).__name__}")
             if thread_id < 0:
-                raise OverflowError("a thread's number is not negative")
+                raise OverflowError("thread_id must not be negative")
             try:
                 loop = loop_of(thread_id)
             except LookupError as error:

@@ -27,7 +27,7 @@ def as_wsgi(application: Any) -> WSGIApplication:
         application = load(application)
     if _is_asgi(application):
         raise TypeError(
-            f"{application!r} is an ASGI application, and syncless serves WSGI; run it by an ASGI server, "
+            f"{application!r} is an ASGI application, and syncless serves WSGI; run it with an ASGI server, "
             "or wrap it: a2wsgi.ASGIMiddleware(app)"
         )
     if isinstance(application, type):
@@ -43,7 +43,7 @@ def as_wsgi(application: Any) -> WSGIApplication:
     if _is_cherrypy_root(application):
         return _cherrypy(application)
     raise TypeError(
-        f"cannot serve {application!r}: it is no WSGI callable, web.py application, "
+        f"cannot serve {application!r}: it is not a WSGI callable, web.py application, "
         "CherryPy application or root, BaseHTTPRequestHandler class or 'module:attribute'"
     )
 

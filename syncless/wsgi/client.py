@@ -15,7 +15,7 @@ def current_request() -> Request:
     request = current()
     if not isinstance(request, Request):
         raise RuntimeError(
-            "this is not the tasklet of a request; ask there for current_request() and hand it over"
+            "no request runs in this tasklet; call current_request() in the request's own and hand it over"
         )
     return request
 

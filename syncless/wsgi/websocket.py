@@ -131,7 +131,7 @@ class WebSocket:
             extensions: list[Extension] = [PerMessageDeflate()] if compression else []
             extra = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers or []]
             if any(c in name + value for name, value in headers or [] for c in "\r\n\0"):
-                raise ValueError("a header of the handshake has characters that must not go out")
+                raise ValueError("a header of the handshake has forbidden characters")
             answer = connection.send(
                 events.AcceptConnection(subprotocol=subprotocol, extensions=extensions, extra_headers=extra)
             )

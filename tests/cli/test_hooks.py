@@ -146,10 +146,10 @@ def test_errors_of_hooks_are_logged_with_their_names(folder, workers):
         ),
         (["--hook", "on_start=mine:nothing"], ["module 'mine' has no attribute 'nothing'"]),
         (["--hook", "on_start=nothing:at_all"], ["there is no module 'nothing'"]),
-        (["--hook", "pre_request=mine:number"], ["the hook pre_request (mine:number) is no function"]),
+        (["--hook", "pre_request=mine:number"], ["the hook pre_request (mine:number) is not a function"]),
         (
             ["--hook", "pre_requests=mine:note"],
-            ["there is no hook 'pre_requests'; did you mean 'pre_request'?"],
+            ["unknown hook 'pre_requests'; did you mean 'pre_request'?"],
         ),
         (["--hook", "on_start"], ["'on_start': write NAME=MODULE:FUNCTION"]),
         (["--check", "--hook", "pre_stop=mine:nothing"], ["module 'mine' has no attribute 'nothing'"]),

@@ -113,7 +113,7 @@ def test_access_log_does_not_take_the_application_for_a_file(folder):
         (["hello:nothing"], "module 'hello' has no attribute 'nothing'; it has app"),
         (["nothing.py:app"], "there is no file "),
         (["factory"], "write factory:attribute"),
-        (["factory:create_app(x)"], "nothing but literals"),
+        (["factory:create_app(x)"], "literals only"),
         ([], "name the application"),
         (["--factory", "factory"], "--factory needs the function's name"),
     ],

@@ -87,7 +87,7 @@ def test_another_server_is_told_from_a_status(seen):  # noqa: F811
 
 def test_wrong_address_is_told():
     done = status("nonsense")
-    assert done.returncode == 2 and "is no address" in done.stderr
+    assert done.returncode == 2 and "invalid address" in done.stderr
 
 
 @pytest.mark.parametrize(

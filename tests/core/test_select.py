@@ -313,7 +313,7 @@ def test_exceptions_and_closed_channels():
 def test_wrong_cases_are_refused():
     with pytest.raises(TypeError, match="cannot wait for str"):
         select(["text"])
-    with pytest.raises(ValueError, match="nothing"):
+    with pytest.raises(ValueError, match="needs a case"):
         select([])
     with pytest.raises(TypeError, match="needs a channel"):
         sending(Queue(), 1)

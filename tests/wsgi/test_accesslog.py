@@ -211,7 +211,7 @@ def test_atoms(start, format, expected):
     "format", ["%Z", "%{x}q", "%", "100%", {"a": "%h %l"}, {"a": "text"}, {"a": "%%"}, "%{h}T"]
 )
 def test_unknown_atoms_are_told_at_once(format):
-    with pytest.raises(ValueError, match=r"atom|lonely"):
+    with pytest.raises(ValueError, match=r"atom|single"):
         Server(app, access_log=True, access_log_format=format)
 
 

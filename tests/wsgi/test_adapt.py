@@ -36,11 +36,11 @@ def test_what_can_be_served_and_what_cannot():
         ("wsgiref.simple_server:no_such", "has no attribute 'no_such'"),
         ("wsgiref.simple_server:demo_app.x", "has no attribute"),
         ("wsgiref", "neither 'application' nor 'app'"),
-        (":app", "is not complete"),
-        ("wsgiref.simple_server:", "is not complete"),
+        (":app", "incomplete name"),
+        ("wsgiref.simple_server:", "incomplete name"),
         ("wsgiref.simple_server.demo_app", "write wsgiref.simple_server:demo_app"),
         ("no/such/file.py:app", "there is no file .*no/such/file.py"),
-        ("wsgiref.simple_server:demo_app(x)", "nothing but literals"),
+        ("wsgiref.simple_server:demo_app(x)", "literals only"),
     ],
 )
 def test_names_that_lead_nowhere(name, message):
@@ -53,8 +53,8 @@ def test_names_that_lead_nowhere(name, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--bind", "nonsense"], "is no address"),
-        (["--bind", "127.0.0.1:70000"], "is no address"),
+        (["--bind", "nonsense"], "invalid address"),
+        (["--bind", "127.0.0.1:70000"], "invalid address"),
         (["--limit", "nonsense=1"], "NAME=VALUE with one of request_line"),
         (["--limit", "backlog=x"], "'x' is not a number"),
         (["--limit", "backlog=-1"], "must be positive"),

@@ -84,7 +84,7 @@ def test_arguments_are_checked():
         Server(plain(), head_seconds=0)
     with pytest.raises(TypeError, match="must be a number"):
         Server(plain(), backlog="5")
-    with pytest.raises(ValueError, match="no address"):
+    with pytest.raises(ValueError, match="invalid address"):
         Server(plain(), bind="nonsense")
     with pytest.raises(TypeError, match="cannot serve 5"):
         serve(5)

@@ -382,7 +382,7 @@ def test_time_for_caches(start, site):
 
 
 def test_directory_and_prefix_are_checked_at_once(site):
-    with pytest.raises(ValueError, match="missing is no directory"):
+    with pytest.raises(ValueError, match="missing is not a directory"):
         Server(app, static={"/static": site / "missing"})
     with pytest.raises(ValueError, match="begins with a slash"):
         Server(app, static={"static": site})
@@ -514,7 +514,7 @@ def test_command_serves_files_and_says_what_is_wrong(site, tmp_path):
     assert told("--check")[0] == 0
     assert told("--static", "static=x", "--check")[1].strip().endswith("'static=x': write /PREFIX=DIR")
     status, text = told("--static", "/s=missing", "--check")
-    assert status == 2 and "missing is no directory; static files come from one" in text
+    assert status == 2 and "missing is not a directory of static files" in text
     assert '[static]  # command line\n"/assets"' in told("--static", "/s=site", "--print-config")[1]
     running = subprocess.Popen(
         [*command, "--static", "/s=site", "--workers", "1", "--bind", "127.0.0.1:0"],

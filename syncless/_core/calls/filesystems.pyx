@@ -162,7 +162,7 @@ def set_mode(str name) -> str:
     ValueError for another."""
     global mode
     if name not in MODES:
-        raise ValueError(f"there is no mode {name!r}; there are {', '.join(MODES)}")
+        raise ValueError(f"unknown mode {name!r}; choose from {', '.join(MODES)}")
     before = [known for known in MODES if MODES[known] == mode][0]
     mode = MODES[name]
     return before

@@ -66,7 +66,7 @@ cdef class Channel(Meeting):
         self.balance += 1
         try:
             if wait_in(&self.senders, TO_SEND, self, deadline) != WOKEN:
-                raise TimeoutError(f"nobody received from the channel within {timeout} s")
+                raise TimeoutError(f"no tasklet received from the channel within {timeout} s")
         except BaseException:
             if other is None or not other.handed_over:
                 self.balance -= 1
@@ -114,7 +114,7 @@ cdef class Channel(Meeting):
         self.balance -= 1
         try:
             if wait_in(&self.receivers, TO_RECEIVE, self, deadline) != WOKEN:
-                raise TimeoutError(f"nobody sent to the channel within {timeout} s")
+                raise TimeoutError(f"no tasklet sent to the channel within {timeout} s")
         except BaseException:
             if other is None or not other.handed_over:
                 self.balance += 1

@@ -133,13 +133,13 @@ def select(cases, timeout=None):
     all_cases = [case_of(source) for source in cases]
     n = len(all_cases)
     if n == 0:
-        raise ValueError("select() of nothing would wait for ever")
+        raise ValueError("select() needs a case or a timeout: it would wait forever")
     if selection.owner is None:
         raise RuntimeError("the event loop itself cannot wait: let it spawn a tasklet instead")
     for i in range(n):
         case = <Case> all_cases[i]
         if case.selection is not None:
-            raise ValueError("a case is for one select(), once")
+            raise ValueError("a case can be used once, in one select()")
         case.selection = selection
         case.serial = selection.owner.serial
         case.place = i

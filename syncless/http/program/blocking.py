@@ -73,7 +73,7 @@ class StallWarning:
             warn(
                 f"the application has held all other requests for {seconds * 1000:.0f} ms, and still does:\n"
                 f"{where}If it waits here, {CURE}. If it computes, use run_in_thread() or more workers. "
-                "This is told once."
+                "This warning is given once."
             )
 
     def __enter__(self) -> StallWarning:

@@ -31,9 +31,9 @@ class Hooks:
             if name not in NAMES:
                 found = difflib.get_close_matches(name, NAMES, 1)
                 meant = f"did you mean {found[0]!r}?" if found else f"there are {', '.join(NAMES)}"
-                raise ValueError(f"there is no hook {name!r}; {meant}")
+                raise ValueError(f"unknown hook {name!r}; {meant}")
             if not callable(hook) and not (isinstance(hook, str) and ":" in hook):
-                raise ValueError(f"the hook {name} is a function or 'module:function', not {hook!r}")
+                raise ValueError(f"the hook {name} must be a function or 'module:function', not {hook!r}")
         self._labels = {name: f"{name} ({_place(hook)})" for name, hook in self._given.items()}
 
     def load(self, name: str) -> Hook | None:
@@ -45,7 +45,7 @@ class Hooks:
             except ApplicationFailed as error:
                 raise HookFailed(f"the hook {self._labels[name]} cannot be imported:\n{error}") from None
             if not callable(hook):
-                raise HookFailed(f"the hook {self._labels[name]} is no function")
+                raise HookFailed(f"the hook {self._labels[name]} is not a function")
         return hook
 
     def load_all(self) -> None:

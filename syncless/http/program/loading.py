@@ -36,7 +36,7 @@ def load(name: str) -> Any:
     module_name, colon, expression = name.partition(":")
     if not module_name or (colon and not expression.strip()):
         raise ApplicationNotFound(
-            f"{name!r} is not complete; write module:attribute, for example myproject.web:app"
+            f"incomplete name {name!r}; write module:attribute, for example myproject.web:app"
         )
     if module_name.endswith(".py") or os.sep in module_name:
         module_name = _module_of(module_name)
@@ -121,9 +121,7 @@ def _arguments(call: str) -> tuple[list[Any], dict[str, Any]]:
                 return [ast.literal_eval(argument) for argument in parsed.args], named
     except (SyntaxError, ValueError):
         pass
-    raise ApplicationNotFound(
-        f"{call!r} is no call that can be made; write factory(), with nothing but literals as arguments"
-    )
+    raise ApplicationNotFound(f"{call!r} cannot be called; write factory(), with literals only as arguments")
 
 
 def own_traceback(error: BaseException) -> str:

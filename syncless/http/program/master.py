@@ -391,7 +391,7 @@ class Master:
         better."""
         slot.failures += 1
         if not self.ever_ready and sum(slot.failures for slot in self.slots) >= GIVE_UP_AFTER:
-            raise WorkersFailed(f"{why}, and so did others before it; none has been ready")
+            raise WorkersFailed(f"{why}, like others before it; none has become ready")
         self._again(slot, why)
 
     def _again(self, slot: Slot, why: str) -> None:

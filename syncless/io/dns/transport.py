@@ -165,7 +165,7 @@ def _talk(sock: Any, question: wire.Question, server: Address, until: float) -> 
     (size,) = struct.unpack("!H", _receive(sock, 2, until))
     answer = wire.parse(_receive(sock, size, until), question)
     if answer is None:
-        raise OSError(errno.EBADMSG, "the name server's answer makes no sense")
+        raise OSError(errno.EBADMSG, "the name server's answer is malformed")
     return answer
 
 
@@ -175,7 +175,7 @@ def _receive(sock: Any, size: int, until: float) -> bytes:
         _limit(sock, until)
         more = sockets.recv(sock, size - len(data))
         if not more:
-            raise OSError(errno.ECONNRESET, "the name server hung up")
+            raise OSError(errno.ECONNRESET, "the name server closed the connection")
         data += more
     return bytes(data)
 
