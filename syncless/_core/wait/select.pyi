@@ -8,36 +8,23 @@ _T = TypeVar("_T")
 
 def set_chance(number: int) -> None: ...
 def readable(fd: Any) -> Case:
-    """readable(fd) -> Case
-
-    For select(): until a descriptor (an int, or something with fileno()) can be read without waiting, or
-    has failed.
-    """
+    """For select(): until a descriptor (an int, or something with fileno()) can be read without waiting, or
+    has failed."""
 
 def writable(fd: Any) -> Case:
-    """writable(fd) -> Case
-
-    For select(): until a descriptor can be written without waiting, or has failed."""
+    """For select(): until a descriptor can be written without waiting, or has failed."""
 
 def after(seconds: float | None) -> Case:
-    """after(seconds) -> Case
-
-    For select(): so many seconds from now."""
+    """For select(): so many seconds from now."""
 
 def putting(queue: Queue[_T], item: _T) -> Case:
-    """putting(Queue queue, item) -> Case
-
-    For select(): put the item into the queue when there is room."""
+    """For select(): put the item into the queue when there is room."""
 
 def sending(channel: Any, value: Any) -> Case:
-    """sending(channel, value) -> Case
-
-    For select(): send the value on the channel when there is a receiver."""
+    """For select(): send the value on the channel when there is a receiver."""
 
 def select(cases: Iterable[Any], timeout: float | None = None) -> tuple[int, Any] | tuple[None, None]:
-    """select(cases, timeout=None)
-
-    Waits until the first of the cases is ready, and takes it. Returns its index and its value; (None,
+    """Waits until the first of the cases is ready, and takes it. Returns its index and its value; (None,
     None) after `timeout` seconds.
 
     A case is a channel (receive), a queue (get), an event (set), a tasklet (ended), a lock or semaphore
