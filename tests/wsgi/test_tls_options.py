@@ -139,7 +139,7 @@ def test_wrong_settings_are_told(authority, options, message):
     certfile, keyfile = authority.files("localhost")
     with pytest.raises((ValueError, OSError), match=message):
         Server(hello, certfile=certfile, keyfile=keyfile, **options)
-    with pytest.raises(ValueError, match="needs? a certificate"):
+    with pytest.raises(ValueError, match=r"needs? a certificate"):
         Server(hello, **options)
     with pytest.raises(ValueError, match="an ssl_context has its own"):
         Server(hello, ssl_context=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), **options)
@@ -177,9 +177,9 @@ def test_arguments_are_checked(authority):
         Server(hello, ssl_context=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certfile=certfile)
     with pytest.raises(ValueError, match="needs its certfile"):
         Server(hello, keyfile=keyfile)
-    with pytest.raises(ValueError, match="needs? a certificate"):
+    with pytest.raises(ValueError, match=r"needs? a certificate"):
         Server(hello, bind="https://127.0.0.1:0")
-    with pytest.raises(ValueError, match="needs? a certificate"):
+    with pytest.raises(ValueError, match=r"needs? a certificate"):
         Server(hello, plain_http=True)
     with pytest.raises(OSError, match=r"missing\.pem"):
         Server(hello, certfile="missing.pem")
