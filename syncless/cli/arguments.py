@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 import syncless
-from syncless.cli.argumenttypes import hook, is_address, limit, octal, sni, static
+from syncless.cli.argumenttypes import certificate, hook, is_address, limit, octal, static
 from syncless.cli.config import COMMAND_ONLY, ConfigError, Options, from_platform, show
 from syncless.cli.foreign import hint
 from syncless.cli.help import Parser, limit_rows
@@ -95,19 +95,20 @@ def _addresses(group: Group) -> None:
 
 def _tls(group: Group) -> None:
     group.add_argument(
-        "--cert",
+        "--certfile",
         metavar="FILE",
-        help="serve HTTPS with this PEM certificate chain (and private key, without --key)",
+        help="serve HTTPS with this PEM certificate chain (and private key, without --keyfile)",
     )
-    group.add_argument("--key", metavar="FILE", help="private key of the certificate")
+    group.add_argument("--keyfile", metavar="FILE", help="private key of the certificate")
     group.add_argument(
         "--key-password-file",
         metavar="FILE",
         help="file whose first line is the password of the private keys",
     )
     group.add_argument(
-        "--sni",
-        type=sni,
+        "--certificate",
+        dest="certificates",
+        type=certificate,
         action="append",
         metavar="NAME=CERT[,KEY]",
         help="another certificate for clients that ask for NAME; may be repeated",
@@ -122,7 +123,9 @@ def _tls(group: Group) -> None:
         metavar="LIST",
         help="cipher suites of TLS 1.2 in OpenSSL's notation (default: Mozilla's intermediate list)",
     )
-    group.add_argument("--tls-min", metavar="VERSION", help="oldest version of TLS, 1.2 or 1.3 (default 1.2)")
+    group.add_argument(
+        "--tls-minimum", metavar="VERSION", help="oldest version of TLS, 1.2 or 1.3 (default 1.2)"
+    )
     group.add_argument("--plain-http", action="store_true", help="also answer plain HTTP on the HTTPS port")
 
 
@@ -168,6 +171,7 @@ def _proxies(group: Group) -> None:
     )
     group.add_argument(
         "--trusted-field",
+        dest="trusted_fields",
         action="append",
         metavar="NAME",
         help="header field that the proxy sets; name all of them (default x-forwarded-for)",
@@ -258,13 +262,14 @@ def _processes(group: Group) -> None:
     group.add_argument("-m", "--umask", type=octal, metavar="MASK", help="of files that are made, octal")
     group.add_argument(
         "--hook",
+        dest="hooks",
         type=hook,
         action="append",
         metavar="NAME=MODULE:FUNCTION",
         help="a function to call; NAME is on_start, post_fork, pre_request, post_request, "
         "pre_stop or worker_exit",
     )
-    group.add_argument("--pid", metavar="FILE", help="write the process ID to this file")
+    group.add_argument("--pid-file", metavar="FILE", help="write the process ID to this file")
 
 
 def _patch(group: Group) -> None:
@@ -294,6 +299,7 @@ def _limits(group: Group) -> None:
     group.add_argument(
         "-l",
         "--limit",
+        dest="limits",
         type=limit,
         action="append",
         metavar="NAME=VALUE",
@@ -362,10 +368,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     for layer, source in layers:
         for dest, value in layer.items():
             added_up = dest in (
-                "limit",
+                "limits",
                 "areas",
-                "sni",
-                "hook",
+                "certificates",
+                "hooks",
                 "static",
             )  # whose items may come from several sources
             values[dest] = [*values.get(dest, ()), *value] if added_up else value

@@ -38,8 +38,8 @@ def hook(text: str) -> tuple[str, str]:
     return name, function
 
 
-def sni(text: str) -> tuple[str, str | tuple[str, str]]:
-    """A --sni argument, NAME=CERT or NAME=CERT,KEY."""
+def certificate(text: str) -> tuple[str, str | tuple[str, str]]:
+    """A --certificate argument, NAME=CERT or NAME=CERT,KEY."""
     name, equals, files = text.partition("=")
     certfile, _, keyfile = files.partition(",")
     if not equals or not certfile:

@@ -59,8 +59,8 @@ RESERVED = (
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 COMMAND_ONLY = {"help", "version", "config", "check", "print_config", "no_patch"}
 
-TABLES = {"limit": "limits", "sni": "certificates", "areas": "patch", "hook": "hooks"}
-"""Option -> the table of a file that has its items."""
+TABLES = {name: name for name in ("limits", "certificates", "hooks", "static")} | {"areas": "patch"}
+"""Option with several items -> the table of a file that has them."""
 
 Values = dict[str, Any]
 """Option -> value, in the form in which argparse gives it."""
@@ -75,8 +75,7 @@ class Options:
 
     def __init__(self, parser: argparse.ArgumentParser):
         self._actions = {action.dest: action for action in parser._actions if action.dest not in COMMAND_ONLY}
-        tables = TABLES
-        self.names = [*(tables.get(dest, dest) for dest in self._actions), "logging"]
+        self.names = [*(TABLES.get(dest, dest) for dest in self._actions), "logging"]
 
     def defaults(self) -> Values:
         return {dest: default_of(action) for dest, action in self._actions.items()}
@@ -116,14 +115,14 @@ class Options:
 
     def _convert(self, name: str, value: Any) -> Values:
         if name == "limits":
-            return {"limit": list(_limits(_table(value)).items())}
+            return {"limits": list(_limits(_table(value)).items())}
         if name == "certificates":
             hosts = _table(value).items()
-            return {"sni": [(host, tuple(one) if isinstance(one, list) else one) for host, one in hosts]}
+            return {name: [(host, tuple(one) if isinstance(one, list) else one) for host, one in hosts]}
         if name == "static" and isinstance(value, dict):
             return {"static": [(prefix, _is(str, directory)) for prefix, directory in value.items()]}
         if name == "hooks":
-            return {"hook": list(_table(value).items())}
+            return {"hooks": list(_table(value).items())}
         if name == "logging":
             return {"logging": dict(_table(value))}
         if name == "patch":
@@ -170,7 +169,7 @@ class Options:
             except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
                 raise ConfigError(f"{variable}: {error}") from None
         if limits:
-            values["limit"] = list(limits.items())
+            values["limits"] = list(limits.items())
         return values
 
     def _parsed(self, name: str, text: str) -> Any:
@@ -270,10 +269,9 @@ def _leaves(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, A
 def show(values: Mapping[str, Any], sources: Mapping[str, str]) -> str:
     """The options as a syncless.toml, each with its source."""
     lines, tables = [], []
-    names = {**TABLES, "static": "static"}
     for dest, value in values.items():
-        name, source = names.get(dest, dest), sources.get(dest, "default")
-        if dest in names:
+        name, source = TABLES.get(dest, dest), sources.get(dest, "default")
+        if dest in TABLES:
             if value:
                 rows = [f"{json.dumps(key)} = {json.dumps(one)}" for key, one in dict(value).items()]
                 tables.append("\n".join([f"\n[{name}]  # {source}", *rows]))

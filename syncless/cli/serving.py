@@ -51,7 +51,7 @@ def serve_command(arguments: list[str]) -> int:
         if options.check:
             Server(application, **settings)
             configure(options.logging)
-            Hooks(dict(options.hook)).load_all()
+            Hooks(dict(options.hooks)).load_all()
             Privileges.of(options.user, options.group)
             StatusOptions.of(
                 options.status, options.metrics or options.metrics is not None, options.status_public
@@ -67,10 +67,10 @@ def serve_command(arguments: list[str]) -> int:
         workers=options.workers,
         preload=options.preload,
         patch=options.patch,
-        pid_file=options.pid,
+        pid_file=options.pid_file,
         quiet=options.quiet,
         logging=options.logging,
-        hooks=dict(options.hook),
+        hooks=dict(options.hooks),
         user=options.user,
         group=options.group,
         umask=options.umask,
@@ -118,12 +118,12 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
         "unix_mode": options.unix_mode,
         "unix_owner": options.unix_owner,
         "ipv6_only": options.ipv6_only,
-        "certfile": options.cert,
-        "keyfile": options.key,
-        "certificates": dict(options.sni) or None,
+        "certfile": options.certfile,
+        "keyfile": options.keyfile,
+        "certificates": dict(options.certificates) or None,
         "client_ca": options.client_ca,
         "ciphers": options.ciphers,
-        "tls_minimum": options.tls_min or "1.2",
+        "tls_minimum": options.tls_minimum or "1.2",
         "key_password": _first_line(options.key_password_file) if options.key_password_file else None,
         "plain_http": options.plain_http,
         "trusted": options.trusted,
@@ -132,7 +132,7 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
         "access_log_format": options.access_log_format,
         "error_log": options.error_log,
         "error_log_format": options.error_log_format,
-        "limits": Limits(**dict(options.limit)),
+        "limits": Limits(**dict(options.limits)),
         "static": dict(options.static),
         "static_max_age": options.static_max_age,
         "compress": False if options.compress is None else options.compress or True,
@@ -140,8 +140,8 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
         "defer_accept": not options.no_defer_accept,
         "reuse_port": options.reuse_port,
     }
-    if options.trusted_field:
-        settings["trusted_fields"] = options.trusted_field
+    if options.trusted_fields:
+        settings["trusted_fields"] = options.trusted_fields
     return settings
 
 

@@ -64,7 +64,7 @@ def test_terminal_shows_each_address(folder):
 
 
 def test_quiet_terminal_shows_nothing(folder):
-    with Terminal(serving("--quiet", "--pid", "pid"), environment(), folder) as terminal:
+    with Terminal(serving("--quiet", "--pid-file", "pid"), environment(), folder) as terminal:
         assert eventually((folder / "pid").exists)
         terminal.process.terminate()
         assert terminal.read() == ""

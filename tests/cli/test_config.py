@@ -57,11 +57,11 @@ def test_file_in_the_working_directory_is_read(folder, name):
         0o600,
         ["127.0.0.1"],
     )
-    assert dict(options.limit) == {"head_seconds": 5, "requests": 100} and options.patch == {
+    assert dict(options.limits) == {"head_seconds": 5, "requests": 100} and options.patch == {
         "sqlite3": False,
         "cpu": True,
     }
-    assert dict(options.sni) == {"example.org": ("cert.pem", "key.pem")}
+    assert dict(options.certificates) == {"example.org": ("cert.pem", "key.pem")}
 
 
 def test_other_projects_files_are_left_alone(folder):
@@ -93,7 +93,7 @@ def test_limits_of_all_places_are_put_together(folder, monkeypatch):
     monkeypatch.setenv("SYNCLESS_LIMIT_REQUESTS", "20")
     monkeypatch.setenv("SYNCLESS_LIMIT_IDLE_SECONDS", "7.5")
     options = parse(["hello:app", "--limit", "backlog=30"])
-    assert dict(options.limit) == {"head_seconds": 1, "requests": 20, "backlog": 30, "idle_seconds": 7.5}
+    assert dict(options.limits) == {"head_seconds": 1, "requests": 20, "backlog": 30, "idle_seconds": 7.5}
 
 
 @pytest.mark.parametrize(
@@ -193,4 +193,4 @@ def test_check_imports_and_ends(folder, workers):
     good = check("hello:app")
     assert (good.returncode, good.stdout, good.stderr) == (0, "syncless: hello:app can be served\n", "")
     assert check("broken:app").returncode == 2 and "ValueError: mine" in check("broken:app").stderr
-    assert check("hello:app", "--cert", "no-such.pem").returncode == 2
+    assert check("hello:app", "--certfile", "no-such.pem").returncode == 2

@@ -94,7 +94,7 @@ def test_what_only_root_can_open_is_opened_before(folder, workers):
         "root/errors",
         "--access-log",
         "root/access",
-        "--pid",
+        "--pid-file",
         "root/pid",
         "--workers",
         workers,
@@ -130,7 +130,7 @@ def test_masters_log_files_are_opened_anew_for_the_workers(folder):
 
 
 def test_umask_is_that_of_all_files(folder):
-    with served(folder, "--umask", "027", "--error-log", "log", "--pid", "pid") as server:
+    with served(folder, "--umask", "027", "--error-log", "log", "--pid-file", "pid") as server:
         assert stat.S_IMODE((folder / "log").stat().st_mode) == 0o640
         assert stat.S_IMODE((folder / "pid").stat().st_mode) == 0o640
         server.get("/")

@@ -20,7 +20,7 @@ from tests.wsgi.supervised import ROOT, InFlight, alive
 
 
 def test_several_processes_serve_and_stop(program):
-    running = program("--workers", "3", "--pid", "app.pid")
+    running = program("--workers", "3", "--pid-file", "app.pid")
     assert "(3 workers, pid" in running.line
     assert int((running.folder / "app.pid").read_text()) == running.process.pid
     assert len(running.pids(2)) >= 2 and running.process.pid not in running.pids(1)
