@@ -71,6 +71,7 @@ NATIVE = {
     "syncless.patches.native.threadends": [],  # what joins an OS thread is woken by its end
     "syncless._core.wait.deadlocks": [],  # who waits for whom
     "syncless.stackless._thread": [],  # a Stackless program's run queue
+    "syncless.stackless._flags": [],  # flags of a tasklet, and its context
     "syncless.stackless._bomb": [],  # exceptions of a Stackless program
     "syncless.stackless._tracing": [],  # trace and profile functions of a tasklet's own
     "syncless.stackless._tasklet": [],

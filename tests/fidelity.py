@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
-import contextlib
 import json
-import os
 import pathlib
-import signal
-import subprocess
 import sys
-import tempfile
-import time
-from typing import Any, NamedTuple
+from typing import Any
+
+from tests import watched
+from tests.watched import Outcome
 
 KNOWN: dict[str, dict[str, Any]] = json.loads(
     (pathlib.Path(__file__).parent / "fidelity_known.json").read_text()
@@ -33,124 +30,21 @@ MODULES: dict[str, list[str]] = json.loads(
 )
 """Those of Lib/test that are run: "quick" ones, a second or ten each, by CI, too."""
 
-CHILD = """
-import faulthandler, json, sys, unittest
-patch, module, skipped, seconds = json.loads(sys.argv[1])
-sys.argv = [module]
-dump_later, out = faulthandler.dump_traceback_later, sys.stdout
-if patch == "syncless":
-    from syncless.patches import patch_all
-    patch_all()
-elif patch == "gevent":
-    from gevent.monkey import patch_all
-    patch_all()
-
-def tell(*what):
-    out.write("\\n@@" + json.dumps(what) + "\\n")
-    out.flush()
-
-class Result(unittest.TestResult):
-    def startTest(self, test):
-        super().startTest(test)
-        dump_later(seconds, exit=True)
-        tell("begins", test.id())
-    def stopTest(self, test):
-        faulthandler.cancel_dump_traceback_later()
-        super().stopTest(test)
-    def addSuccess(self, test):
-        super().addSuccess(test)
-        tell("passes", test.id())
-    def addError(self, test, error):
-        super().addError(test, error)
-        tell("fails", test.id(), self.errors[-1][1])
-    def addFailure(self, test, error):
-        super().addFailure(test, error)
-        tell("fails", test.id(), self.failures[-1][1])
-    def addSubTest(self, test, subtest, error):
-        super().addSubTest(test, subtest, error)
-        if error is not None:
-            tell("fails", test.id(), (self.errors + self.failures)[-1][1])
-
-def is_named(name, test):
-    return test == name or name.endswith(".") and test.startswith(name)
-
-def chosen(suite):
-    for test in suite:
-        if isinstance(test, unittest.TestSuite):
-            yield from chosen(test)
-        elif not any(is_named(name, test.id()) for name in skipped):
-            yield test
-
-whole = unittest.defaultTestLoader.loadTestsFromName("test." + module)
-unittest.TestSuite(chosen(whole)).run(Result())
-tell("ends")
-"""
-
-
-class Outcome(NamedTuple):
-    passed: set[str]
-    failed: dict[str, str]
-    """Test -> traceback."""
-    seconds: float
-
-
-def run_child(what: list[Any], seconds: float) -> tuple[str, str]:
-    """The output of CHILD on stdout and stderr. Processes that it leaves behind are ended with it."""
-    command = [sys.executable, "-W", "ignore", "-c", CHILD, json.dumps(what)]
-    with (
-        tempfile.TemporaryFile("w+", errors="replace") as out,
-        tempfile.TemporaryFile("w+", errors="replace") as err,
-    ):
-        process = subprocess.Popen(
-            command, stdout=out, stderr=err, stdin=subprocess.DEVNULL, start_new_session=True
-        )
-        late = ""
-        try:
-            process.wait(max(1.0, seconds))
-        except subprocess.TimeoutExpired:
-            late = "the module takes too long"
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        out.seek(0)
-        err.seek(0)
-        return out.read(), late or err.read()
+PATCHES = {
+    "": "",
+    "syncless": "from syncless.patches import patch_all; patch_all()",
+    "gevent": "from gevent.monkey import patch_all; patch_all()",
+}
+"""Whose patch -> the statement that makes it."""
 
 
 def run(module: str, patch: str, test_seconds: float, module_seconds: float) -> Outcome:
-    """Runs a module; behind a test that hangs or ends the process it goes on in another one."""
-    skipped = [
+    left_out = [
         name
         for name, about in KNOWN.items()
         if about.get("baseline") or (patch == "syncless" and about.get("hangs"))
     ]
-    passed: set[str] = set()
-    failed: dict[str, str] = {}
-    started = time.monotonic()
-    while True:
-        output, errors = run_child(
-            [patch, module, skipped, test_seconds], module_seconds - (time.monotonic() - started)
-        )
-        begun, ended = "", False
-        for line in output.splitlines():
-            if line.startswith("@@"):
-                what, *about = json.loads(line[2:])
-                ended = what == "ends"
-                if what == "begins":
-                    begun = about[0]
-                    skipped.append(begun)
-                elif what == "passes":
-                    passed.add(about[0])
-                elif what == "fails":
-                    failed[about[0]] = about[1]
-        if not ended and begun in passed | failed.keys():
-            begun = ""  # between two tests, or behind the last one
-        if not ended and begun:
-            failed[begun] = f"hangs, or ends its process:\n{errors[-3000:]}"
-        if not ended and not begun and not passed:
-            failed[f"test.{module}"] = errors[-3000:]
-        if ended or not begun or time.monotonic() - started > module_seconds:
-            return Outcome(passed - failed.keys(), failed, time.monotonic() - started)
+    return watched.run(f"test.{module}", PATCHES[patch], left_out, test_seconds, module_seconds)
 
 
 def is_known(test: str) -> bool:

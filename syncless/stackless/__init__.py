@@ -8,6 +8,8 @@ greenlets cannot do.
 from __future__ import annotations
 
 import builtins
+import importlib
+import sys
 from typing import Any
 
 from syncless._core.exits import TaskletExit
@@ -32,6 +34,8 @@ from syncless.stackless._thread import get_schedule_callback, set_schedule_callb
 
 vars(builtins)["TaskletExit"] = TaskletExit  # as in Stackless, whose programs name it without an import
 
+stackless = sys.modules[__name__]  # programs say `from stackless import *`, and then stackless.run()
+
 _FRESH = {"current": getcurrent, "main": getmain, "runcount": getruncount, "threads": getthreads}
 """Stackless's attributes that are always up to date. ``from stackless import *`` gives their present
 values."""
@@ -43,6 +47,11 @@ def __getattr__(name: str) -> Any:
     if name in _FRESH:
         return _FRESH[name]()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __reduce__() -> tuple[Any, ...]:
+    # Stackless's module has it, and programs call it; pickle itself asks the type
+    return importlib.import_module, (__name__,)
 
 
 def __dir__() -> list[str]:
@@ -72,6 +81,7 @@ __all__ = [
     "set_channel_callback",
     "set_error_handler",
     "set_schedule_callback",
+    "stackless",
     "switch_trap",
     "tasklet",
     "threads",

@@ -1,6 +1,7 @@
 """Exceptions of Stackless programs. See _bomb.pyx."""
 
 from syncless._core.loop cimport Loop
+from syncless._core.scheduler cimport BaseTasklet
 
 
 cdef class bomb:
@@ -8,4 +9,4 @@ cdef class bomb:
 
 
 cdef object exception_of(object kind, object value, object traceback)
-cdef int tell_uncaught(Loop loop, BaseException exception) except -1
+cdef int tell_uncaught(Loop loop, BaseTasklet one, BaseException exception) except -1

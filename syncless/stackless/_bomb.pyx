@@ -1,3 +1,4 @@
+# cython: binding=False, always_allow_keywords=False, embedsignature=True, embedsignature.format=clinic
 """Stackless Python's exceptions: those that pass between tasklets, and those that no tasklet has caught."""
 
 from syncless._core.loop cimport Loop
@@ -36,16 +37,23 @@ cdef object exception_of(object kind, object value, object traceback):
     return made if traceback is None else made.with_traceback(traceback)
 
 
-cdef int tell_uncaught(Loop loop, BaseException exception) except -1:
+cdef int tell_uncaught(Loop loop, BaseTasklet one, BaseException exception) except -1:
     """An exception left a tasklet: it is raised in the innermost run(), or in the main tasklet."""
     cdef Thread state = threads.get(loop.thread_id)
     cdef BaseTasklet target
     if error_handler is not None:
+        before, loop.current = loop.current, one    # it is still the current one for the handler,
+        if state is not None:
+            state.switch_trap += 1                  # but has no stack any more that could be left
         try:
             error_handler(type(exception), exception, exception.__traceback__)
             return 0
         except BaseException as error:
             exception = error
+        finally:
+            loop.current = before
+            if state is not None:
+                state.switch_trap -= 1
     target = loop.main
     if state is not None and state.runners:
         target = <BaseTasklet> state.runners[len(state.runners) - 1]

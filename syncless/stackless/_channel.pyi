@@ -26,7 +26,7 @@ class channel:
         """Raises exc(*args) in the receiver."""
     def send_throw(self, exc: Any = None, val: Any = None, tb: TracebackType | None = None) -> None:
         """Raises the exception, as throw() does, in the receiver."""
-    def send_sequence(self, sequence: Iterable[Any]) -> int:
+    def send_sequence(self, seq: Iterable[Any]) -> int:
         """Sends each of them. Returns how many there were."""
     def __iter__(self) -> channel: ...
     def __next__(self) -> Any: ...
@@ -52,4 +52,5 @@ def set_channel_callback(callback: _Callback | None) -> _Callback | None:
     """callback(channel, tasklet, sending, willblock) before each action on a channel; None: no more. Returns
     the last one."""
 
-def get_channel_callback() -> _Callback | None: ...
+def get_channel_callback() -> _Callback | None:
+    """The present one, or None."""

@@ -1,5 +1,7 @@
+# cython: binding=False, always_allow_keywords=False, embedsignature=True, embedsignature.format=clinic
 """Channels: where tasklets meet, within a thread or between threads."""
 
+cimport cython
 from collections import deque
 
 from cpython.object cimport PyObject
@@ -9,6 +11,7 @@ from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport READY, STANDS_IN, BaseTasklet, Meeting, StandIn
 from syncless._core.wait.cases cimport Case
 from syncless._core.wait.waitqueue cimport is_queued, queue_add, queue_pop, queue_remove, WaitQueue, waits
+from syncless.stackless._arguments cimport at_most, required
 from syncless.stackless._bomb cimport bomb, exception_of
 from syncless.stackless._tasklet cimport tasklet
 from syncless.stackless._thread cimport IN_CHANNEL, Thread, here, leave as give_way, pause, push_first
@@ -16,6 +19,20 @@ from syncless.stackless._thread cimport IN_CHANNEL, Thread, here, leave as give_
 from syncless._core.hooks import set_case_maker
 
 cdef object channel_callback = None
+cdef object ABSENT = object()
+
+
+cdef int call_back(channel self, BaseTasklet me, int direction, object value, bint blocks) except -1:
+    """Tells of an action before it is done. What is to be sent is the tasklet's tempval meanwhile."""
+    if not isinstance(me, tasklet):
+        channel_callback(self, me, direction > 0, blocks)
+        return 0
+    value, (<tasklet> me).tempval = (<tasklet> me).tempval, value
+    try:
+        channel_callback(self, me, direction > 0, blocks)
+    finally:
+        (<tasklet> me).tempval = value
+    return 0
 
 
 cdef object received(object value):
@@ -36,12 +53,15 @@ cdef class channel(Meeting):
     cdef object kept  # deque of values whose senders have gone on, or None; then no receiver waits
     cdef Py_ssize_t waits           # senders that wait and values kept, less the receivers that wait
     cdef int _preference
-    cdef public bint schedule_all
+    cdef bint _schedule_all
     cdef readonly bint closing
     cdef object __weakref__
 
-    def __cinit__(self):
+    def __cinit__(self, *_, **__):
         self._preference = -1
+
+    def __init__(self, *args, **kwargs):
+        """Arguments are for subclasses, as in Stackless."""
 
     cdef Py_ssize_t look(self) noexcept:
         """The balance."""
@@ -90,13 +110,13 @@ cdef class channel(Meeting):
         cdef BaseTasklet me = loop.current, target
         cdef bint meets = self.meets(direction), yields
         if channel_callback is not None:
-            channel_callback(self, me, direction > 0, not meets)
+            call_back(self, me, direction, value, not meets)
             meets = self.meets(direction)
         if not meets:
             return self.wait_for_other(state, me, direction, value)
         if direction < 0 and self.kept is not None:
             return self.take_kept()
-        yields = me is not None and (self.schedule_all or self._preference == -direction)
+        yields = me is not None and (self._schedule_all or self._preference == -direction)
         if state.switch_trap and yields:
             raise RuntimeError("switch_trap")
         target = queue_pop(self.line(-direction))
@@ -104,7 +124,7 @@ cdef class channel(Meeting):
         value, target.value = target.value, value
         if (
             target.state == STANDS_IN or target.loop is not loop or self._preference != -direction
-            or self.schedule_all
+            or self._schedule_all
         ):
             self.meet(target)
         else:
@@ -192,20 +212,28 @@ cdef class channel(Meeting):
         channel is closed."""
         return received(self.action(-1, None))
 
-    def send_exception(self, exc, *args):
-        """Raises exc(*args) in the receiver."""
+    @cython.embedsignature(False)
+    def send_exception(self, exc=ABSENT, *args):
+        """send_exception($self, exc, *args)\n--\n\nRaises exc(*args) in the receiver."""
+        if exc is ABSENT:
+            required("send_exception", "exc")
         if not (isinstance(exc, type) and issubclass(exc, BaseException)):
             raise TypeError("channel.send_exception() argument 1 must be an exception class")
         self.action(1, bomb(exc, args))
 
-    def send_throw(self, exc=None, val=None, tb=None):
-        """Raises the exception, as throw() does, in the receiver."""
+    @cython.embedsignature(False)
+    def send_throw(self, exc=ABSENT, val=None, tb=None, *excess):
+        """send_throw($self, exc, val=None, tb=None)\n--\n\nRaises the exception, as throw() does, in the
+        receiver."""
+        at_most("send_throw", 3, excess)
+        if exc is ABSENT:
+            required("send_throw", "exc")
         self.action(1, bomb(type(exception_of(exc, val, tb)), exception_of(exc, val, tb), tb))
 
-    def send_sequence(self, sequence):
+    def send_sequence(self, seq):
         """Sends each of them. Returns how many there were."""
         count = 0
-        for value in sequence:
+        for value in seq:
             self.action(1, value)
             count += 1
         return count
@@ -250,10 +278,21 @@ cdef class channel(Meeting):
             raise TypeError("preference must be set to an integer")
         self._preference = (value > 0) - (value < 0)
 
+    @property
+    def schedule_all(self):
+        """Whether whoever comes second gives way, too, whatever the preference."""
+        return self._schedule_all
+
+    @schedule_all.setter
+    def schedule_all(self, value):
+        if not isinstance(value, int):
+            raise TypeError("schedule_all must be set to a bool or integer")
+        self._schedule_all = bool(value)
+
     def __reduce__(self):
         if self.look():
             raise TypeError("a channel for which tasklets wait cannot be pickled")
-        return _restored, (self._preference, self.schedule_all, self.closing)
+        return _restored, (self._preference, self._schedule_all, self.closing)
 
     def __repr__(self):
         return f"<channel at {id(self):#x}, balance {self.look()}{', closing' if self.closing else ''}>"
@@ -278,6 +317,7 @@ def set_channel_callback(callback):
 
 
 def get_channel_callback():
+    """The present one, or None."""
     return channel_callback
 
 
@@ -314,13 +354,10 @@ cdef class _ChannelCase(Case):
         return received(value) if self.direction < 0 else None
 
 
-cdef object NOTHING = object()
-
-
-def _case(channel source, value=NOTHING):
+def _case(channel source, value=ABSENT):
     made = _ChannelCase(source)
-    made.direction = -1 if value is NOTHING else 1
-    made.item = None if value is NOTHING else value
+    made.direction = -1 if value is ABSENT else 1
+    made.item = None if value is ABSENT else value
     return made
 
 

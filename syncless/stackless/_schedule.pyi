@@ -46,9 +46,9 @@ def getruncount() -> int:
     How many tasklets are in the run queue, the running one included."""
 
 def getcurrentid() -> int:
-    """getcurrentid()"""
+    """A number that identifies the running tasklet."""
 
-def get_thread_info(thread_id: int | None = None) -> tuple[tasklet, tasklet, int]:
+def get_thread_info(thread_id: int | None = None, flags: int = 0) -> tuple[Any, ...]:
     """get_thread_info(thread_id=None)
 
     (main tasklet, current tasklet, run count) of a thread, by default this one. RuntimeError, which is a

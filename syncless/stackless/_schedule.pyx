@@ -1,19 +1,26 @@
+# cython: binding=False, always_allow_keywords=False, embedsignature=True, embedsignature.format=clinic
 """schedule() and run(), and what can be asked of a thread."""
 
+cimport cython
 from syncless._core.bytecodes cimport BytecodeLimit
 from syncless._core.scheduler cimport READY, BaseTasklet, pass_turn
+from syncless.stackless._arguments cimport at_most
 from syncless.stackless._preempt cimport preemption
 from syncless.stackless._tasklet cimport tasklet
 from syncless.stackless._thread cimport (
-    IN_RUN, Thread, here, leave, other_threads, pause, run_queue, running, threads,
+    IN_RUN, Thread, here, leave, leave_run, other_threads, pause, number_of_thread, run_queue, running,
+    threads,
 )
 
 cdef object ABSENT = object()
 
 
-def schedule(retval=ABSENT):
-    """Lets the others that are ready run once. Returns `retval`, or the present tasklet."""
+@cython.embedsignature(False)
+def schedule(retval=ABSENT, *excess):
+    """schedule(retval=...)\n--\n\nLets the others that are ready run once. Returns `retval`, or the present
+    tasklet."""
     cdef Thread state = here()
+    at_most("schedule", 1, excess)
     cdef BaseTasklet me = running(state)
     hold(me, retval)
     me.state = READY
@@ -22,9 +29,12 @@ def schedule(retval=ABSENT):
     return held(me, retval)
 
 
-def schedule_remove(retval=ABSENT):
-    """As schedule(), but the present tasklet is paused until somebody inserts it."""
+@cython.embedsignature(False)
+def schedule_remove(retval=ABSENT, *excess):
+    """schedule_remove(retval=...)\n--\n\nAs schedule(), but the present tasklet is paused until somebody
+    inserts it."""
     cdef Thread state = here()
+    at_most("schedule_remove", 1, excess)
     cdef BaseTasklet me = running(state)
     hold(me, retval)
     leave(state, me, False)
@@ -44,9 +54,11 @@ cdef inline object held(BaseTasklet me, object retval):
     return retval
 
 
-def run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltimeout=False):
-    """Runs the others until none is ready and none waits for input, output or a time. Raises what no tasklet
-    has caught.
+@cython.embedsignature(False)
+def run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltimeout=False, *excess):
+    """run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltimeout=False)\n--\n\nRuns the
+    others until none is ready and none waits for input, output or a time. Raises what no tasklet has
+    caught.
 
     `timeout`: a tasklet that runs more than so many bytecodes in one turn is paused and returned; with `soft`
     run() ends at its next switch instead, and returns None. `totaltimeout`: in all their turns together.
@@ -55,7 +67,9 @@ def run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltim
     """
     cdef Thread state = here()
     cdef BaseTasklet me = running(state)
-    cdef BytecodeLimit limit = preemption(state, me, timeout, soft, totaltimeout) if timeout else None
+    cdef BytecodeLimit limit
+    at_most("run", 5, excess)
+    limit = preemption(state, me, timeout, soft, totaltimeout) if timeout else None
     if limit is not None:
         limit.start()                       # RuntimeError if a debugger traces
     state.runners.append(me)
@@ -66,7 +80,7 @@ def run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltim
         if limit is not None:
             limit.stop()
         state.awaits_threads -= bool(threadblock)
-        state.runners.remove(me)
+        leave_run(state, me)
         interrupted, state.interrupted = state.interrupted, None
     return interrupted
 
@@ -87,6 +101,7 @@ def getruncount():
 
 
 def getcurrentid():
+    """A number that identifies the running tasklet."""
     return id(here().loop.current)
 
 
@@ -94,15 +109,27 @@ class _ThreadNotFound(RuntimeError, ValueError):
     """It is an error of use, as all here, and the argument is what is wrong."""
 
 
-def get_thread_info(thread_id=None):
-    """(main tasklet, current tasklet, run count) of a thread, by default this one. RuntimeError, which is a
-    ValueError, too, if there is no such thread."""
+@cython.embedsignature(False)
+def get_thread_info(thread_id=None, flags=0, *excess):
+    """get_thread_info(thread_id=None, flags=0)\n--\n\n(main tasklet, current tasklet, run count) of a thread,
+    by default this one. RuntimeError, which is a ValueError, too, if there is no such thread.
+
+    `flags` with bit 30 adds three figures of Stackless's C stacks, of which there are none here: always 0, 0
+    and None. Bit 31 adds the list of tasklets that are in run(), None standing before them.
+    """
     cdef Thread state = here()
-    if thread_id is not None and thread_id not in (-1, state.loop.thread_id):
+    at_most("get_thread_info", 2, excess)
+    thread_id = number_of_thread(thread_id)
+    if thread_id != -1 and thread_id != state.loop.thread_id:
         if thread_id not in threads:
             raise _ThreadNotFound("Thread id not found")
         state = threads[thread_id]
-    return state.loop.main, state.loop.current, len(run_queue(state.loop))
+    info = state.loop.main, state.loop.current, len(run_queue(state.loop))
+    if flags & 1 << 30:
+        info += 0, 0, None
+    if flags & 1 << 31:
+        info += [None, *state.runners],
+    return info
 
 
 def getthreads():

@@ -10,14 +10,14 @@ cdef class tasklet(TracedTasklet):
     cdef bint ready_to_run          # it has its arguments
     cdef bint inserted              # it is new, and in the run queue
     cdef bint spawned               # by syncless.spawn: errors are reported, and result() has them
-    cdef public bint block_trap
-    cdef readonly bint atomic
-    cdef readonly bint ignore_nesting
 
+    cdef object bound_function(self)
     cdef int give(self, tuple args, dict kwargs) except -1
     cdef int enter(self, Scheduler loop) except -1
+    cdef int make_ready(self) except -1
     cdef int run_next(self, Thread state, bint stays) except -1
     cdef bint is_alive(self) noexcept
+    cdef bint has_no_thread(self) noexcept
     cdef bint is_blocked(self) noexcept
     cdef bint is_scheduled(self) noexcept
     cdef object neighbour(self, int step)

@@ -1,5 +1,4 @@
 from collections.abc import Callable, Iterable, Mapping
-from contextvars import Context
 from types import TracebackType
 from typing import Any
 
@@ -10,9 +9,6 @@ class tasklet(TracedTasklet):
     it arguments and inserts it."""
 
     tempval: Any
-    block_trap: bool
-    atomic: bool
-    ignore_nesting: bool
     def __init__(
         self,
         func: Callable[..., Any] | None = None,
@@ -41,16 +37,9 @@ class tasklet(TracedTasklet):
         """It is in the run queue, or blocked."""
     @property
     def paused(self) -> bool:
-        """It is alive, and neither in the run queue nor blocked."""
+        """It is alive, and neither in the run queue nor blocked. One that is in run() is paused."""
     @property
     def is_current(self) -> bool: ...
-    @property
-    def restorable(self) -> bool:
-        """Never: greenlets cannot be pickled."""
-    @property
-    def recursion_depth(self) -> int: ...
-    @property
-    def nesting_level(self) -> int: ...
     @property
     def thread_id(self) -> int:
         """Of the thread to which it belongs; -1 if that has ended."""
@@ -59,16 +48,15 @@ class tasklet(TracedTasklet):
         """Behind it in the run queue or the channel's queue; None if it is in neither."""
     @property
     def prev(self) -> tasklet | None: ...
-    @property
-    def context_id(self) -> int: ...
-    def insert(self) -> None:
-        """Puts it at the end of its thread's run queue. RuntimeError if it is dead or blocked."""
+    def insert(self) -> tasklet:
+        """Puts it at the end of its thread's run queue. One that sleeps is woken. RuntimeError if it is dead
+        or blocked. Returns the tasklet."""
     def remove(self) -> tasklet:
         """Takes it out of its thread's run queue: it is paused. The running one stops here. RuntimeError if
         it is blocked."""
     def run(self) -> None:
         """Runs it now; the present tasklet goes to the end of the run queue, and what is before this one
-        follows there. One of another thread is inserted there instead."""
+        follows there. One of another thread runs next in that thread."""
     def switch(self) -> None:
         """Runs it now; the present tasklet is paused. RuntimeError if it belongs to another thread."""
     def kill(  # type: ignore[override]
@@ -83,14 +71,6 @@ class tasklet(TracedTasklet):
     ) -> None:
         """Raises the exception in it, now, or when its turn comes (`pending`). RuntimeError if it is dead,
         except for TaskletExit. In one that runs in another thread it is raised when it next waits."""
-    def set_atomic(self, flag: bool) -> bool:
-        """A section in which it must not be preempted. Returns the flag's last value."""
-    def set_ignore_nesting(self, flag: bool) -> bool: ...
-    def set_context(self, context: Context) -> tasklet:
-        """The contextvars.Context in which it will run. RuntimeError if it runs already. Returns the
-        tasklet."""
-    def context_run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """function(*args, **kwargs) in its context."""
     def bind_thread(self, thread_id: int | None = None) -> None:
         """Lets a tasklet that has not started belong to another thread, by default this one. RuntimeError if
         it is in a run queue or has started; ValueError if there is no such thread."""

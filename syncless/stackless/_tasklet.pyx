@@ -1,6 +1,9 @@
+# cython: binding=False, always_allow_keywords=False, embedsignature=True, embedsignature.format=clinic
 """Stackless Python's tasklets, which are those of syncless with another face."""
 
+cimport cython
 from cpython.contextvars cimport PyContext_CopyCurrent
+from libc.string cimport strcmp
 
 from syncless._core cimport hooks
 from syncless._core.loop cimport Loop
@@ -8,23 +11,26 @@ from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, Schedul
 from syncless._core.tasklet cimport Tasklet, refuse_spawn
 from syncless._core.threadloop cimport get_loop, loop_of
 from syncless._core.wait.waitqueue cimport is_queued
+from syncless.stackless._arguments cimport at_most, required
 from syncless.stackless._bomb cimport exception_of, tell_uncaught
 from syncless.stackless._thread cimport (
-    PAUSED, Thread, here, pause, refuse_switch, run_now, run_queue, running, take_out,
+    IN_RUN, PAUSED, Thread, forget_last_blocked, here, number_of_thread, pause, push_first, refuse_switch,
+    run_now, run_queue, running, take_out,
 )
 from syncless.stackless._tracing cimport TracedTasklet
 
 from syncless._core.exits import TaskletExit
+
+cdef object ABSENT = object()
+cdef str HAS_C_STATE = "tasklet has C state on its stack: a greenlet stays where it has started"
 
 
 cdef class tasklet(TracedTasklet):
     """tasklet(func=None, args=None, kwargs=None)\n--\n\nA function that runs beside others. Calling it gives
     it arguments and inserts it."""
 
-    def __cinit__(self, *args, **kwargs):
-        self.ignore_nesting = False
-
-    def __init__(self, func=None, args=None, kwargs=None):
+    def __init__(self, func=None, args=None, kwargs=None, *excess):
+        at_most("tasklet", 3, excess)
         self.loop = here().loop
         if func is not None:
             self.bind(func, args, kwargs)
@@ -35,45 +41,55 @@ cdef class tasklet(TracedTasklet):
         """Binds the arguments and inserts the tasklet at the end of the run queue. Returns it."""
         return self.setup(*args, **kwargs)
 
-    def bind(self, func=None, args=None, kwargs=None):
-        """The function that it runs; with `args` or `kwargs` it is alive, and paused. bind(None) unbinds.
-        Returns the tasklet."""
-        cdef Thread state = here()
+    @cython.embedsignature(False)
+    def bind(self, func=None, args=None, kwargs=None, *excess):
+        """bind($self, func=None, args=None, kwargs=None)\n--\n\nThe function that it runs; with `args` or
+        `kwargs` it is alive, and paused. bind(None) unbinds. Returns the tasklet."""
         cdef bint gives = args is not None or kwargs is not None
+        at_most("bind", 3, excess)
         if func is not None and not callable(func):
-            raise TypeError("tasklet function must be a callable")
+            raise TypeError("tasklet function must be a callable or None")
         if gives:
             args = tuple(args) if args is not None else ()
             kwargs = dict(kwargs) if kwargs is not None else {}
         # no Python code from here on, in which another thread could insert it
         # dropped when all is done
-        function, _result, _exception, _pending = self.function, self._result, self._exception, self.pending
+        _function, _result, _exception, _pending = self.function, self._result, self._exception, self.pending
+        _tempval = self.tempval
         if self.is_alive():
             if self.state == RUNNING:
                 raise RuntimeError("can't (re)bind the current tasklet")
             if self.is_scheduled():
                 raise RuntimeError("tasklet is scheduled")
             if self.state != NEW:
-                raise RuntimeError("tasklet is already bound to a frame")
+                raise RuntimeError(HAS_C_STATE)
         elif self.carrier != NULL:
-            raise RuntimeError("can't (re)bind a tasklet that still waited when its thread ended")
+            raise RuntimeError(HAS_C_STATE)         # it still waited when its thread ended
         if func is None and gives:
-            if function is None:
+            func = self.bound_function()
+            if func is None:
                 raise TypeError("cannot bind arguments to an unbound tasklet")
-            func = function
-        if self.loop is None or self.loop.closed:
-            self.loop = state.loop
+        if self.loop is None:                       # of a class that does not call tasklet.__init__()
+            self.loop = here().loop
+        if gives and self.loop.closed:
+            raise RuntimeError("tasklet has no thread: its thread has ended; bind_thread() gives it another")
         self.state = NEW
         self.function = func
         self.ready_to_run = self.inserted = False
         self._result = self._exception = self.pending = None
+        self.tempval = func                         # until it has arguments
         if gives:
             self.give(args, kwargs)
         return self
 
+    cdef object bound_function(self):
+        """While it has no arguments, `tempval` is its function, and a program may put another there."""
+        return self.tempval if self.state == NEW and not self.ready_to_run else self.function
+
     cdef int give(self, tuple args, dict kwargs) except -1:
         self.args = args
         self.kwargs = kwargs or None
+        self.tempval = None
         if self.context is None:
             self.context = PyContext_CopyCurrent()
         self.ready_to_run = True
@@ -83,8 +99,14 @@ cdef class tasklet(TracedTasklet):
         """Binds the arguments and inserts the tasklet. Returns it. RuntimeError if it is alive."""
         if self.is_alive():
             raise RuntimeError("tasklet is alive")
-        if self.function is None or self.state == DONE:
-            raise RuntimeError("cframe function must be a callable")
+        function = self.bound_function()
+        if function is None or self.state == DONE:
+            raise RuntimeError("the tasklet was not bound to a function")
+        if not callable(function):
+            raise TypeError(f"tasklet function must be a callable, not {type(function).__name__}")
+        self.function = function
+        if self.loop.closed:
+            raise RuntimeError("tasklet has no thread: its thread has ended; bind_thread() gives it another")
         self.give(args, kwargs)
         self.insert()
         return self
@@ -108,11 +130,12 @@ cdef class tasklet(TracedTasklet):
         self.inserted = self.ready_to_run = False
         self.trace = self.profile = None
         self.tempval = self._result             # what it returned, for those who still have it
+        forget_last_blocked(loop)
         if not self.spawned and self._exception is not None and not isinstance(self._exception, TaskletExit):
             raised, self._exception = self._exception, None
         Tasklet.finish(self, loop)
         if raised is not None:
-            tell_uncaught(<Loop> loop, raised)
+            tell_uncaught(<Loop> loop, self, raised)
         return 0
 
     # -- what it is doing
@@ -123,7 +146,7 @@ cdef class tasklet(TracedTasklet):
         return self.state != DONE
 
     cdef bint is_blocked(self) noexcept:
-        return self.state == PARKED and self.why != PAUSED
+        return self.state == PARKED and self.why != PAUSED and self.why != IN_RUN
 
     cdef bint is_scheduled(self) noexcept:
         return self.inserted if self.state == NEW else self.state in (READY, RUNNING) or self.is_blocked()
@@ -145,25 +168,12 @@ cdef class tasklet(TracedTasklet):
 
     @property
     def paused(self):
-        """It is alive, and neither in the run queue nor blocked."""
+        """It is alive, and neither in the run queue nor blocked. One that is in run() is paused."""
         return self.is_alive() and not self.is_scheduled()
 
     @property
     def is_current(self):
         return self.loop is not None and self.loop.current is self
-
-    @property
-    def restorable(self):
-        """Never: greenlets cannot be pickled."""
-        return False
-
-    @property
-    def recursion_depth(self):
-        return 0
-
-    @property
-    def nesting_level(self):
-        return 0
 
     @property
     def thread_id(self):
@@ -201,16 +211,24 @@ cdef class tasklet(TracedTasklet):
         return 0
 
     def insert(self):
-        """Puts it at the end of its thread's run queue. RuntimeError if it is dead or blocked."""
+        """Puts it at the end of its thread's run queue. One that sleeps is woken. RuntimeError if it is dead
+        or blocked. Returns the tasklet."""
+        if self.state == PARKED and strcmp(self.why, "sleep") == 0:
+            get_loop().wake(self, None)
+            return self
         self.check("run")
-        if self.is_scheduled():
-            return
+        if not self.is_scheduled():
+            self.make_ready()
+            self.loop.push(self)
+        return self
+
+    cdef int make_ready(self) except -1:
+        """It was paused, and is going to be put into the run queue."""
         if self.state == NEW:
-            self.enter(self.loop)
-        else:
-            self.state = READY
-            self.why = NULL
-        self.loop.push(self)
+            return self.enter(self.loop)
+        self.state = READY
+        self.why = NULL
+        return 0
 
     def remove(self):
         """Takes it out of its thread's run queue: it is paused. The running one stops here. RuntimeError if
@@ -233,19 +251,26 @@ cdef class tasklet(TracedTasklet):
         return self
 
     cdef int run_next(self, Thread state, bint stays) except -1:
+        running(state)                              # refuses if it may not switch
         if self.state == NEW:
             self.enter(state.loop)
-        elif self.why == PAUSED:
+        elif self.why == PAUSED or self.why == IN_RUN:
             self.why = NULL
         return run_now(state, self, stays)
 
     def run(self):
         """Runs it now; the present tasklet goes to the end of the run queue, and what is before this one
-        follows there. One of another thread is inserted there instead."""
+        follows there. One of another thread runs next in that thread."""
         cdef Thread state = here()
         self.check("run")
         if self.loop is not state.loop:
-            self.insert()
+            if self.is_scheduled():
+                if self.state != RUNNING:
+                    take_out(<Loop> self.loop, self)
+                    push_first(<Loop> self.loop, self)
+            else:
+                self.make_ready()
+                push_first(<Loop> self.loop, self)
         elif state.loop.current is not self:
             self.run_next(state, True)
 
@@ -254,34 +279,57 @@ cdef class tasklet(TracedTasklet):
         cdef Thread state = here()
         self.check("run")
         if self.loop is not state.loop:
-            raise RuntimeError("Can't switch to a tasklet of a different thread")
+            raise RuntimeError("can't switch to a different thread.")
         if state.loop.current is not self:
             self.run_next(state, False)
 
     # -- ending it
 
-    def kill(self, pending=False, *, exception=TaskletExit, block=True, timeout=None):
-        """Raises TaskletExit in it, now, or when its turn comes (`pending`). Nothing happens if it is
-        dead."""
+    @cython.embedsignature(False)
+    def kill(self, pending=False, *excess, exception=TaskletExit, block=True, timeout=None):
+        """kill($self, pending=False, *, exception=..., block=True, timeout=None)\n--\n\nRaises TaskletExit in
+        it, now, or when its turn comes (`pending`). Nothing happens if it is dead."""
+        at_most("kill", 1, excess)
         if isinstance(pending, (type, BaseException)) or (
             (self.spawned or self.is_main) and not isinstance(pending, bool)
         ):
             exception, pending = pending, False                 # as syncless.Tasklet has it
         if self.spawned or self.is_main:
             return Tasklet.kill(self, exception, block and not pending, timeout)
+        if self.has_no_thread():
+            _function, _args, _kwargs = self.function, self.args, self.kwargs   # dropped when all is done
+            self.state = DONE
+            self.ready_to_run = False
+            self.function = self.args = self.kwargs = None
+            return
         self.throw(exception, None, None, pending)
 
-    def raise_exception(self, exc_class, *args):
-        """Raises exc_class(*args) in it, now."""
+    cdef bint has_no_thread(self) noexcept:
+        """Its thread has ended, and it had not."""
+        return self.loop.closed and self.function is not None and (self.state == DONE or self.ready_to_run)
+
+    @cython.embedsignature(False)
+    def raise_exception(self, exc_class=ABSENT, *args):
+        """raise_exception($self, exc_class, *args)\n--\n\nRaises exc_class(*args) in it, now."""
+        if exc_class is ABSENT:
+            required("raise_exception", "exc_class")
         if not (isinstance(exc_class, type) and issubclass(exc_class, BaseException)):
             raise TypeError("raise_exception() needs an exception class")
         self.throw(exc_class, args or None)
 
-    def throw(self, exc=None, val=None, tb=None, pending=False):
-        """Raises the exception in it, now, or when its turn comes (`pending`). RuntimeError if it is dead,
-        except for TaskletExit. In one that runs in another thread it is raised when it next waits."""
+    @cython.embedsignature(False)
+    def throw(self, exc=ABSENT, val=None, tb=None, pending=False, *excess):
+        """throw($self, exc, val=None, tb=None, pending=False)\n--\n\nRaises the exception in it, now, or when
+        its turn comes (`pending`). RuntimeError if it is dead, except for TaskletExit. In one that runs in
+        another thread it is raised when it next waits."""
         cdef Thread state = here()
-        cdef BaseException exception = exception_of(exc, val, tb)
+        cdef BaseException exception
+        at_most("throw", 4, excess)
+        if exc is ABSENT:
+            required("throw", "exc")
+        exception = exception_of(exc, val, tb)
+        if self.has_no_thread():
+            raise RuntimeError("tasklet has no thread: its thread has ended")
         if not self.is_alive():
             if isinstance(exception, TaskletExit):
                 return
@@ -305,8 +353,7 @@ cdef class tasklet(TracedTasklet):
         keep_pending(self, exception, False)
         if pending:
             if self.state == PARKED:
-                self.state = READY
-                self.why = NULL
+                self.make_ready()
                 (<Loop> self.loop).push(self)
             elif self.state == NEW and not self.inserted:
                 self.insert()
@@ -315,58 +362,51 @@ cdef class tasklet(TracedTasklet):
         else:
             self.insert()
 
-    # -- flags
-
-    def set_atomic(self, flag):
-        """A section in which it must not be preempted. Returns the flag's last value."""
-        before, self.atomic = self.atomic, bool(flag)
-        return before
-
-    def set_ignore_nesting(self, flag):
-        before, self.ignore_nesting = self.ignore_nesting, bool(flag)
-        return before
-
-    @property
-    def context_id(self):
-        return id(self.context)
-
-    def set_context(self, context):
-        """The contextvars.Context in which it will run. RuntimeError if it runs already. Returns the
-        tasklet."""
-        if self.state not in (NEW, DONE):
-            raise RuntimeError("the context of a tasklet that has started cannot be changed")
-        self.context = context
-        return self
-
-    def context_run(self, function, /, *args, **kwargs):
-        """function(*args, **kwargs) in its context."""
-        if self.state == RUNNING or self.context is None:
-            return function(*args, **kwargs)
-        return self.context.run(function, *args, **kwargs)
-
-    def bind_thread(self, thread_id=None):
-        """Lets a tasklet that has not started belong to another thread, by default this one. RuntimeError if
-        it is in a run queue or has started; ValueError if there is no such thread."""
+    @cython.embedsignature(False)
+    def bind_thread(self, thread_id=None, *excess):
+        """bind_thread($self, thread_id=None)\n--\n\nLets a tasklet that has not started belong to another
+        thread, by default this one. RuntimeError if it is in a run queue or has started; ValueError if
+        there is no such thread."""
         cdef Loop loop = here().loop
-        if thread_id is not None:
-            if not isinstance(thread_id, int):
-                raise TypeError(f"thread_id must be an int, not {type(thread_id).__name__}")
-            if thread_id < 0:
-                raise OverflowError("thread_id must not be negative")
+        at_most("bind_thread", 1, excess)
+        thread_id = number_of_thread(thread_id)
+        if thread_id == -1 and self.loop is loop:
+            return
+        if thread_id != -1:
             try:
                 loop = loop_of(thread_id)
             except LookupError as error:
-                raise ValueError(f"Thread id not found: {error}") from None
+                raise ValueError(f"bad thread: {error}") from None
         # no Python code from here on, in which another thread could insert it
-        if self.state not in (NEW, DONE) or self.carrier != NULL:
-            raise RuntimeError(
-                "can't (re)bind a tasklet that has started: greenlets cannot be moved to another thread")
-        if self.inserted:
+        if self.is_scheduled() and not self.is_blocked():
             raise RuntimeError("can't (re)bind a runnable tasklet")
+        if self.state not in (NEW, DONE) or self.carrier != NULL:
+            raise RuntimeError(HAS_C_STATE)
         self.loop = loop
 
-    def __reduce_ex__(self, protocol):
-        raise TypeError("tasklets cannot be pickled: they run on greenlets, whose frames stay where they are")
+    # -- pickling
+
+    def __reduce__(self):
+        """What it has been given, and its flags; not its place in a run queue. Only of one that has not
+        started, or has ended."""
+        if self.state == RUNNING:
+            raise RuntimeError("You cannot __reduce__ the tasklet which is current.")
+        if not self.restorable:
+            raise TypeError(
+                "a tasklet that has started cannot be pickled: it is a greenlet, whose frames stay in place")
+        gone = self.state == DONE
+        return type(self), (), (
+            self.flags(), self.tempval, None if gone else self.function,
+            self.args if self.ready_to_run else None, self.kwargs, getattr(self, "__dict__", None))
+
+    def __setstate__(self, state):
+        flags, tempval, function, args, kwargs, attributes = state
+        if function is not None:
+            self.bind(function, args, kwargs)
+        self.set_flags(flags)
+        self.tempval = tempval
+        if attributes:
+            vars(self).update(attributes)
 
 
 def _spawn(function, *args, **kwargs):

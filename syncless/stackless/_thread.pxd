@@ -2,7 +2,7 @@
 
 from syncless._core.loop cimport Loop
 from syncless._core.observers cimport Observer
-from syncless._core.scheduler cimport BaseTasklet
+from syncless._core.scheduler cimport BaseTasklet, Scheduler
 from syncless._core.threadloop cimport get_loop
 
 cdef const char* PAUSED
@@ -14,6 +14,7 @@ cdef class Thread:
     cdef Loop loop
     cdef list runners                   # tasklets that are in run(), the innermost last
     cdef Py_ssize_t blocked             # tasklets that wait for channels, or in run(), or for nobody
+    cdef BaseTasklet last_blocked       # the one that left the processor last, if it waits for a channel
     cdef int switch_trap
     cdef int awaits_threads             # how many run(threadblock=True) there are
     cdef BaseTasklet interrupted        # by run(timeout), for which it is kept
@@ -49,5 +50,8 @@ cdef int leave(Thread state, BaseTasklet me, bint stays) except -1
 cdef int pause(Thread state, BaseTasklet me, const char* why, object on) except -1
 cdef int run_now(Thread state, BaseTasklet target, bint stays) except -1
 cdef int end_run(Thread state, BaseTasklet runner) except -1
+cdef int forget_last_blocked(Scheduler loop) except -1
+cdef int leave_run(Thread state, BaseTasklet runner) except -1
+cdef object number_of_thread(object thread_id)
 cdef int throw_first(Loop loop, BaseTasklet target, BaseException exception) except -1
 cdef bint other_threads(Loop loop) except -1

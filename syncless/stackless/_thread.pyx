@@ -1,3 +1,4 @@
+# cython: binding=False, always_allow_keywords=False, embedsignature=True, embedsignature.format=clinic
 """One thread of a Stackless program: its run queue, and how tasklets give way in it.
 
 The run queue is the scheduler's ready queue. Stackless thinks of it as a ring in which the running tasklet
@@ -19,7 +20,7 @@ from syncless._core.carriers cimport failed
 from syncless._core.loop cimport Loop
 from syncless._core.observers cimport Observer
 from syncless._core.scheduler cimport (
-    NEW, PARKED, READY, BaseTasklet, keep_pending, pass_turn, unchecked_pass_turn,
+    NEW, PARKED, READY, BaseTasklet, Scheduler, keep_pending, pass_turn, unchecked_pass_turn,
 )
 from syncless._core.spawning cimport become_main
 from syncless._core.tasklet cimport Tasklet
@@ -155,6 +156,7 @@ cdef int pause(Thread state, BaseTasklet me, const char* why, object on) except 
     me.why = why
     me.waiting_on = on
     me.since = state.loop.now
+    state.last_blocked = me if why == IN_CHANNEL else None
     state.blocked += 1
     state.loop.parked_count += 1
     outcome = unchecked_pass_turn(state.loop, me)
@@ -212,6 +214,29 @@ cdef int end_run(Thread state, BaseTasklet runner) except -1:
     return True
 
 
+cdef int leave_run(Thread state, BaseTasklet runner) except -1:
+    """Its run() is over, and with it those that were called within."""
+    cdef BaseTasklet inner = None
+    if runner in state.runners:                     # or else an outer run() has ended
+        while inner is not runner:
+            inner = <BaseTasklet> state.runners.pop()
+            if inner.state == PARKED and inner.why == IN_RUN:
+                inner.state = READY
+                state.loop.push(inner)
+    return 0
+
+
+cdef object number_of_thread(thread_id):
+    """What an argument says: None and -1 mean the thread that asks, as -1."""
+    if thread_id is None:
+        return -1
+    if not isinstance(thread_id, int):
+        raise TypeError(f"an integer is required as thread_id, not {type(thread_id).__name__}")
+    if thread_id < -1:
+        raise OverflowError("thread_id must not be negative")
+    return thread_id
+
+
 def when_idle(Loop loop):
     """Nothing is ready: is something waited for that may still come?"""
     cdef Thread state = threads.get(loop.thread_id)
@@ -226,11 +251,35 @@ def when_idle(Loop loop):
     if loop.main.state == PARKED and loop.main.why == PAUSED:
         loop.main.state = READY                 # nobody is left to insert it; as in Stackless, it goes on
         push_first(loop, loop.main)
-    elif loop.main.state == PARKED and loop.main.why == IN_CHANNEL and not other_threads(loop):
-        blocked = [each.name for each in loop.tasklets() if (<BaseTasklet> each).why == IN_CHANNEL]
-        throw_first(loop, loop.main, RuntimeError(
-            "Deadlock: the last runnable tasklet cannot be blocked. Blocked on channels: "
-            + ", ".join(blocked)))
+    elif waits_in_channel(loop.main) and not other_threads(loop):
+        end_deadlock(state, loop)
+
+
+cdef int forget_last_blocked(Scheduler loop) except -1:
+    """Another one has left the processor, by its end."""
+    if latest is not None and latest.loop is loop:
+        latest.last_blocked = None
+    return 0
+
+
+cdef bint waits_in_channel(BaseTasklet one) noexcept:
+    return one is not None and one.state == PARKED and one.why == IN_CHANNEL
+
+
+cdef int end_deadlock(Thread state, Loop loop) except -1:
+    """The main tasklet waits for a channel, and nothing else can happen. The tasklet that ran last is told if
+    it was the last to block, or else the main tasklet."""
+    cdef BaseTasklet last = state.last_blocked
+    if waits_in_channel(last) and last is not loop.main:
+        why = "the last runnable tasklet cannot be blocked."
+    elif loop.main.waiting_on.balance > 0:
+        why = "the main tasklet is sending without a receiver available."
+    else:
+        why = "the main tasklet is receiving without a sender available."
+    blocked = [each.name for each in loop.tasklets() if waits_in_channel(<BaseTasklet> each)]
+    throw_first(loop, last if waits_in_channel(last) else loop.main, RuntimeError(
+        f"Deadlock: {why} Blocked on channels: {', '.join(blocked)}"))
+    return 0
 
 
 cdef bint other_threads(Loop loop) except -1:
@@ -296,4 +345,5 @@ def set_schedule_callback(callback):
 
 
 def get_schedule_callback():
+    """The present one, or None."""
     return schedule_callback

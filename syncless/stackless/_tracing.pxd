@@ -1,7 +1,7 @@
 """Trace and profile functions of a tasklet's own. See _tracing.pyx."""
 
-from syncless._core.tasklet cimport Tasklet
+from syncless.stackless._flags cimport FlaggedTasklet
 
 
-cdef class TracedTasklet(Tasklet):
+cdef class TracedTasklet(FlaggedTasklet):
     cdef object trace, profile      # while it does not run, those that are its own; else None

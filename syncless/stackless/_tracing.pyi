@@ -2,12 +2,12 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from syncless._core.tasklet import Tasklet
+from syncless.stackless._flags import FlaggedTasklet
 
 _TraceFunction = Callable[[FrameType, str, Any], Any]
 
-class TracedTasklet(Tasklet[Any]):
-    """The base class of Stackless's tasklets: trace and profile functions of their own."""
+class TracedTasklet(FlaggedTasklet):
+    """A base class of Stackless's tasklets: trace and profile functions of their own."""
 
     trace_function: _TraceFunction | None
     profile_function: _TraceFunction | None

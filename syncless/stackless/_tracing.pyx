@@ -12,13 +12,13 @@ import sys
 from syncless._core.cpython.counting cimport FLAG_PER_GREENLET
 from syncless._core.loop cimport Loop
 from syncless._core.observers cimport Observer
-from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport peek_loop
+from syncless.stackless._flags cimport FlaggedTasklet
 from syncless.stackless._thread cimport Thread, threads
 
 
-cdef class TracedTasklet(Tasklet):
-    """The base class of Stackless's tasklets: trace and profile functions of their own."""
+cdef class TracedTasklet(FlaggedTasklet):
+    """A base class of Stackless's tasklets: trace and profile functions of their own."""
 
     @property
     def trace_function(self):
@@ -60,8 +60,10 @@ cdef int check(TracedTasklet one, object function) except -1:
     cdef Thread state
     if function is not None and not callable(function):
         raise TypeError(f"a trace or profile function must be callable, not {type(function).__name__}")
-    if one.loop is None or one.loop.closed:
-        return 0
+    if not one.alive:
+        if function is None:
+            return 0
+        raise RuntimeError("tasklet is not alive")
     if one.loop.current is one and not runs_here(one):
         raise RuntimeError("You cannot trace a tasklet that runs in another thread")
     state = threads.get((<Loop> one.loop).thread_id)

@@ -159,27 +159,67 @@ def test_closing():
     assert not sender.alive
 
 
-def test_deadlock_names_the_blocked_tasklets():
-    """In a process with one thread: another one could still come."""
-    program = """
-import syncless.stackless as stackless
-channel = stackless.channel()
-other = stackless.tasklet(channel.receive)()
-other.name = "waits for godot"
-for _ in range(2):
+def printed_by(program):
+    """The output of a program in a process with one thread: another one could still use a channel."""
+    program = "import syncless.stackless as stackless\nchannel = stackless.channel()\n" + program
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
+    assert not done.stderr, done.stderr
+    return done.stdout
+
+
+def test_deadlock_is_raised_in_the_tasklet_that_blocks_last():
+    printed = printed_by("""
+def blocks_last():
     try:
         stackless.channel().receive()
     except RuntimeError as error:
-        print(error)
-assert channel.balance == -1
-stackless.run()
-other.kill()
+        print("other:", error)
+    channel.send("done")
+
+other = stackless.tasklet(blocks_last)()
+other.name = "waits for godot"
+print("main:", channel.receive())
 assert channel.balance == 0
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
-    assert done.stdout.count("Deadlock") == done.stdout.count("waits for godot") == 2 and not done.stderr, (
-        done.stderr
+""")
+    assert printed == (
+        "other: Deadlock: the last runnable tasklet cannot be blocked. "
+        "Blocked on channels: main, waits for godot\nmain: done\n"
     )
+
+
+def test_deadlock_that_nobody_catches_reaches_the_main_tasklet():
+    printed = printed_by("""
+other = stackless.tasklet(stackless.channel().receive)()
+try:
+    channel.receive()
+except RuntimeError as error:
+    print(error)
+assert not other.alive
+""")
+    assert "the last runnable tasklet cannot be blocked" in printed
+
+
+@pytest.mark.parametrize(
+    "last", ["", "stackless.tasklet(int)()", "stackless.tasklet(stackless.schedule_remove)()"]
+)
+def test_deadlock_is_raised_in_main_if_no_tasklet_blocks_after_it(last):
+    printed = printed_by(f"""
+early = stackless.tasklet(channel.receive)()
+stackless.schedule()
+for wait in (lambda: stackless.channel().receive(), lambda: stackless.channel().send(1)):
+    {last}
+    try:
+        wait()
+    except RuntimeError as error:
+        print(error)
+early.kill()
+assert channel.balance == 0
+""")
+    names = [line.partition("Blocked on channels: ")[2] for line in printed.splitlines()]
+    assert len(names) == 2 and all("main" in each and "channel.receive" in each for each in names), printed
+    first, second = printed.splitlines()
+    assert first.startswith("Deadlock: the main tasklet is receiving without a sender available.")
+    assert second.startswith("Deadlock: the main tasklet is sending without a receiver available.")
 
 
 def test_no_deadlock_while_a_timer_or_a_thread_may_come():

@@ -51,7 +51,7 @@ def test_life_of_a_tasklet():
     assert (tasklet.alive, tasklet.paused, tasklet.scheduled) == (True, True, False)
     with pytest.raises(RuntimeError):
         tasklet("y")
-    assert tasklet.insert() is None and (tasklet.paused, tasklet.scheduled) == (False, True)
+    assert tasklet.insert() is tasklet and (tasklet.paused, tasklet.scheduled) == (False, True)
     tasklet.insert()  # it is there already
     stackless.run()
     assert log == ["x"] and not tasklet.alive and not tasklet.scheduled
@@ -334,13 +334,48 @@ def test_flags_and_traps():
 
 
 def test_what_greenlets_cannot_do():
-    with pytest.raises(TypeError, match="greenlets"):
-        pickle.dumps(stackless.tasklet(print))
     started = stackless.tasklet(stackless.schedule_remove)()
     stackless.run()
-    with pytest.raises(RuntimeError, match="another thread"):
-        started.bind_thread()
+    assert not started.restorable and started.nesting_level == started.recursion_depth == 1
+    with pytest.raises(TypeError, match="greenlet"):
+        pickle.dumps(started)
+    with pytest.raises(RuntimeError, match="current"):
+        pickle.dumps(stackless.getcurrent())
+    with pytest.raises(RuntimeError, match="C state"):
+        started.bind_thread(threading.main_thread().ident)
     started.kill()
+
+
+def add(number, other=0):
+    return number + other
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_tasklets_that_have_not_started_or_have_ended_can_be_pickled(protocol):
+    def copy(one):
+        return pickle.loads(pickle.dumps(one, protocol))
+
+    scheduled = stackless.tasklet(add)(1, other=2)
+    scheduled.set_atomic(True)
+    scheduled.block_trap = True
+    copied = copy(scheduled)
+    assert copied.restorable and copied.paused and copied.atomic and copied.block_trap
+    assert not copied.ignore_nesting
+    copied.insert()
+    stackless.run()
+    assert scheduled.tempval == copied.tempval == 3
+    ended = copy(scheduled)
+    assert not ended.alive and ended.restorable and ended.tempval == 3
+    bound = copy(stackless.tasklet(add))
+    assert not bound.alive
+    bound(4).run()
+    assert bound.tempval == 4
+    assert not copy(stackless.tasklet()).alive
+    named = stackless.channel()
+    named.preference = 1
+    with_channel = copy(stackless.tasklet(add).bind(None, (named,)))
+    assert isinstance(with_channel.__reduce__()[2][3][0], stackless.channel)
+    with_channel.kill()
 
 
 def test_schedule_callback():
@@ -442,3 +477,84 @@ def test_tasklet_exit_is_built_in():
     """Stackless programs name it without an import."""
     exit = TaskletExit  # noqa: F821
     assert exit is stackless.TaskletExit is syncless.TaskletExit and issubclass(exit, SystemExit)
+
+
+# -- run() within run()
+
+
+def test_one_that_is_in_run_is_paused_and_can_be_woken():
+    log = []
+
+    def wakes(wake):
+        assert stackless.main.paused and not stackless.main.scheduled and not stackless.main.blocked
+        wake(stackless.main)
+        log.append("woke it")
+
+    for wake in (stackless.tasklet.run, stackless.tasklet.insert):
+        one = stackless.tasklet(wakes)(wake)
+        other = stackless.tasklet(stackless.schedule_remove)()
+        stackless.run()  # it returns although others are ready
+        log.append("went on")
+        stackless.run()
+        assert not one.alive and other.paused
+        other.kill()
+    assert log == ["went on", "woke it", "woke it", "went on"]
+
+
+def test_run_that_is_left_lets_those_within_it_go_on():
+    log = []
+
+    def within():
+        stackless.tasklet(stackless.tasklet.run)(stackless.main)
+        stackless.run()
+        log.append("inner")
+
+    stackless.tasklet(within)()
+    stackless.run()
+    log.append("outer")
+    assert stackless.get_thread_info(-1, 1 << 31)[3] == [None]
+    stackless.run()
+    assert log == ["outer", "inner"]
+
+
+def test_switch_trap_leaves_the_run_queue_as_it_is():
+    paused = stackless.tasklet(lambda: None).bind(None, ())
+    ready = [stackless.tasklet(lambda: None)() for _ in range(2)]
+    stackless.switch_trap(1)
+    try:
+        for switch in (paused.run, paused.switch, ready[1].run, ready[1].switch):
+            with pytest.raises(RuntimeError, match="switch_trap"):
+                switch()
+    finally:
+        stackless.switch_trap(-1)
+    assert paused.paused and stackless.current.next is ready[0] and ready[0].next is ready[1]
+    paused.kill()
+    stackless.run()
+
+
+def test_insert_ends_a_sleep():
+    sleeper = stackless.tasklet(syncless.sleep)(1000)
+    stackless.schedule()
+    assert sleeper.blocked and sleeper.insert() is sleeper
+    started = time.monotonic()
+    stackless.run()
+    assert not sleeper.alive and time.monotonic() - started < 100
+
+
+def test_error_handler_runs_as_the_tasklet_that_failed():
+    seen = []
+
+    def handler(*error):
+        seen.append(stackless.getcurrent())
+        with pytest.raises(RuntimeError, match="switch_trap"):
+            stackless.schedule()
+
+    stackless.set_error_handler(handler)
+    try:
+        failed = stackless.tasklet(lambda: 1 / 0)()
+        stackless.run()
+        early = stackless.tasklet(lambda: None)()
+        early.throw(KeyError)
+    finally:
+        stackless.set_error_handler(None)
+    assert seen == [failed, early] and stackless.schedule() is stackless.main

@@ -140,10 +140,10 @@ def test_a_new_one_can_be_given_to_another_thread():
         assert tasklet.thread_id == thread.ident
         tasklet()
         assert eventually(lambda: log) and log == [thread.ident]
-        tasklet.bind_thread()
+        tasklet.bind_thread(-1)  # as without an argument: the present thread
         assert tasklet.thread_id == mine
         tasklet.bind(log.append, ("here",)).insert()
-        for wrong, error in ((-1, OverflowError), (1, ValueError), ("x", TypeError)):
+        for wrong, error in ((-2, OverflowError), (1, ValueError), ("x", TypeError)):
             with pytest.raises(error):
                 stackless.tasklet().bind_thread(wrong)
         with pytest.raises(RuntimeError, match="runnable"):
@@ -178,11 +178,38 @@ def test_tasklets_of_an_ended_thread_are_dead():
         with pytest.raises(RuntimeError, match="dead"):
             tasklet.insert()
         tasklet.kill()
-    again = made[3].bind(log.append, ("again",))
+        with pytest.raises(RuntimeError, match=r"dead|no thread"):
+            tasklet.throw(KeyError)
+    again = made[3]
+    with pytest.raises(RuntimeError, match="has no thread"):
+        again.bind(log.append, ("again",))
+    again.bind_thread()
     assert again.thread_id == threading.get_ident()
-    again.insert()
+    again.bind(log.append, ("again",)).insert()
     stackless.run()
     assert log[1:] == ["again"]
+
+
+def test_run_of_a_tasklet_of_another_thread_makes_it_the_next_one_there():
+    log, made, got, over = [], [], threading.Event(), threading.Event()
+
+    def thread():
+        made.extend(stackless.tasklet(log.append).bind(None, (number,)) for number in range(4))
+        got.set()
+        over.wait()
+        stackless.run()
+
+    other = threading.Thread(target=thread)
+    other.start()
+    got.wait()
+    made[1].insert()
+    made[2].insert()
+    made[0].run()
+    made[2].run()  # it is in the queue already
+    made[3].insert()
+    over.set()
+    other.join()
+    assert log == [2, 0, 1, 3]
 
 
 def test_a_main_tasklet_that_nobody_can_insert_goes_on():

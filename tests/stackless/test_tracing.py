@@ -158,9 +158,15 @@ def test_what_is_no_function_is_refused():
         tasklet.trace_function = 5
     with pytest.raises(TypeError, match="must be callable, not str"):
         tasklet.profile_function = "x"
+    for name in ("trace_function", "profile_function"):
+        with pytest.raises(RuntimeError, match="not alive"):
+            setattr(tasklet, name, print)
+    tasklet.bind(outer, (2,))
     tasklet.trace_function = print
     tasklet.trace_function = None
     assert tasklet.trace_function is None
+    tasklet.kill()
+    tasklet.trace_function = None
 
 
 def test_of_another_thread():
@@ -181,7 +187,8 @@ def test_of_another_thread():
     go.set()
     syncless.run_in_thread(worker.join)
     assert record.count(tasklet, "line") == 4
-    tasklet.trace_function = record  # its thread has ended: nothing comes of it
+    with pytest.raises(RuntimeError, match="not alive"):
+        tasklet.trace_function = record  # its thread has ended
 
 
 def test_one_that_runs_in_another_thread_is_refused():

@@ -1,0 +1,33 @@
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any, TypeVar
+
+from syncless._core.tasklet import Tasklet
+
+_Self = TypeVar("_Self", bound="FlaggedTasklet")
+
+class FlaggedTasklet(Tasklet[Any]):
+    """The base class of Stackless's tasklets: flags, and a context of their own."""
+
+    block_trap: bool
+    atomic: bool
+    ignore_nesting: bool
+    def set_atomic(self, flag: bool) -> bool:
+        """A section in which it must not be preempted. Returns the flag's last value."""
+    def set_ignore_nesting(self, flag: bool) -> bool: ...
+    @property
+    def context_id(self) -> int: ...
+    def set_context(self: _Self, context: Context) -> _Self:
+        """The contextvars.Context in which it will run. RuntimeError if it runs already. Returns the
+        tasklet."""
+    def context_run(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """function(*args, **kwargs) in its context."""
+    @property
+    def restorable(self) -> bool:
+        """It can be pickled: it has not started, or has ended."""
+    @property
+    def recursion_depth(self) -> int:
+        """1 of one that has started, or 0."""
+    @property
+    def nesting_level(self) -> int:
+        """1 of one that has started and does not run now, because it has its frames on a C stack, or 0."""
