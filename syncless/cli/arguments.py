@@ -44,7 +44,7 @@ def _application(group: Group) -> None:
         "may be left out if it is application or app, and may be a call of a factory: 'web:create_app()'",
     )
     group.add_argument(
-        "--factory", action="store_true", help="the attribute is a function that makes the application"
+        "--factory", action="store_true", help="the attribute is a function that returns the application"
     )
     group.add_argument(
         "--chdir", metavar="DIR", help="change to the directory before importing the application"
@@ -141,7 +141,7 @@ def _static(group: Group) -> None:
         "--static-max-age",
         type=int,
         metavar="SECONDS",
-        help="time for which a cache need not ask for such a file again (default 0: it asks each time)",
+        help="time that caches may use such a file without asking again (default 0)",
     )
 
 
@@ -151,14 +151,14 @@ def _compression(group: Group) -> None:
         metavar="TYPES",
         nargs="?",
         const="",
-        help="compress answers by gzip, and by br and zstd where the libraries are installed: those of these "
-        "media types, such as text/html,text/css, or of all that gain if TYPES is missing",
+        help="compress responses with gzip, and with br and zstd where their libraries are installed; TYPES "
+        "are media types, such as text/html,text/css (default: all that gain from it)",
     )
     group.add_argument(
         "--compress-minimum",
         type=int,
         metavar="BYTES",
-        help="leave smaller bodies as they are (default 1000)",
+        help="do not compress smaller bodies (default 1000)",
     )
 
 
@@ -197,13 +197,13 @@ def _logs(group: Group) -> None:
     group.add_argument(
         "--error-log",
         metavar="FILE",
-        help="write errors to this file instead of stderr; SIGUSR1 reopens log files",
+        help="write errors to this file instead of stderr (SIGUSR1 reopens log files)",
     )
     group.add_argument(
         "--error-log-format",
         metavar="FORMAT",
         choices=FORMATS,
-        help="text (default) or json, an object in each line",
+        help="text (default) or json, one object per line",
     )
     group.add_argument("-q", "--quiet", action="store_true", help="do not print the addresses")
 
@@ -212,20 +212,20 @@ def _operating(group: Group) -> None:
     group.add_argument(
         "--status",
         metavar="ADDRESS",
-        help="a status page, JSON and health checks, on this address of this machine: :port, "
+        help="serve a status page, JSON and health checks on this address of this machine: :port, "
         "127.0.0.1:port or unix:/path",
     )
     group.add_argument(
         "--status-public",
         action="store_true",
-        help="others than this machine may read them: any address may be given",
+        help="allow any address for them, not only those of this machine",
     )
     group.add_argument(
         "--metrics",
         nargs="?",
         const="",
         metavar="WHERE",
-        help="metrics for Prometheus: at /metrics of the status address, on an address of their own, or "
+        help="serve metrics for Prometheus: at /metrics of the status address, on an address of their own, or "
         "at this /path of the main addresses (needs syncless[metrics])",
     )
 
@@ -256,10 +256,14 @@ def _processes(group: Group) -> None:
         "-u",
         "--user",
         metavar="USER",
-        help="belong to this user once sockets and files are open (needs root)",
+        help="switch to this user once sockets and files are open (needs root)",
     )
-    group.add_argument("-g", "--group", metavar="GROUP", help="and to this group (default: the user's)")
-    group.add_argument("-m", "--umask", type=octal, metavar="MASK", help="of files that are made, octal")
+    group.add_argument(
+        "-g", "--group", metavar="GROUP", help="switch to this group, too (default: the user's)"
+    )
+    group.add_argument(
+        "-m", "--umask", type=octal, metavar="MASK", help="umask of the process, octal, for example 027"
+    )
     group.add_argument(
         "--hook",
         dest="hooks",
@@ -276,13 +280,11 @@ def _patch(group: Group) -> None:
     group.add_argument(
         "--no-patch",
         action="store_true",
-        help="do not patch the standard library; then a call that waits holds up all requests",
+        help="do not patch the standard library: a call that waits holds up all requests",
     )
     on = [area for area in AREAS if area not in OFF]
     group._group_actions.append(
-        argparse.Action(
-            ["--no-patch-AREA"], "area", nargs=0, help=f"leave one area as it is: {', '.join(on)}"
-        )
+        argparse.Action(["--no-patch-AREA"], "area", nargs=0, help=f"do not patch one area: {', '.join(on)}")
     )
     for area in AREAS:
         turn_on = area in OFF
@@ -291,7 +293,7 @@ def _patch(group: Group) -> None:
             dest="areas",
             action="append_const",
             const=(area, turn_on),
-            help="long computations (compression, hashing) run in threads" if turn_on else argparse.SUPPRESS,
+            help="run long computations (compression, hashing) in threads" if turn_on else argparse.SUPPRESS,
         )
 
 

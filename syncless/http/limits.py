@@ -35,117 +35,120 @@ class Limits:
     """The limits of a server. Give `serve()` another one, or single fields as keyword arguments."""
 
     request_line: int = 8190
-    """Bytes of a request line; 414 beyond (Apache LimitRequestLine)."""
+    """Maximum bytes of a request line; a longer one gets a 414 (Apache LimitRequestLine)."""
     header_count: int = 100
-    """Header fields of a request; 431 beyond (Apache LimitRequestFields). At most 128."""
+    """Maximum number of header fields of a request; more get a 431 (Apache LimitRequestFields). At most
+    128."""
     head_bytes: int = 32768
-    """Bytes of a whole request head; 431 beyond (nginx large_client_header_buffers, 4 of 8k). At most 60000.
-    """
+    """Maximum bytes of a request head; a larger one gets a 431 (nginx large_client_header_buffers: 4 of 8k).
+    At most 60000."""
     chunk_line: int = 256
-    """Bytes of a chunk's size line with its extensions; 413 beyond (Go net/http: 4096 per line, 16 kB in
-    all)."""
+    """Maximum bytes of the line before a chunk, with extensions; a longer one gets a 413 (Go net/http: 4096
+    per line, 16 kB in total)."""
     trailer_bytes: int = 8192
-    """Bytes of the trailer section of a chunked body; 431 beyond."""
+    """Maximum bytes of the trailer section of a chunked body; a larger one gets a 431."""
     body_bytes: int = 1 << 30
-    """Bytes of a request body; 413 beyond (waitress max_request_body_size)."""
+    """Maximum bytes of a request body; a larger one gets a 413 (waitress max_request_body_size)."""
     remembered: int = 1024
-    """Active connections whose last request head is kept, some 4 kB each, so that the same fields are not
-    read again. 0: none."""
+    """Number of active connections whose last request head is kept, about 4 kB each, so that the same fields
+    need not be read again. 0: none."""
     drain_bytes: int = 1 << 16
-    """Bytes of a body, left unread by the application, that are read away to keep the connection; it is
-    closed beyond."""
+    """Maximum bytes of an unread request body that are read and dropped to keep the connection; a larger rest
+    closes it."""
     pipelined: int = 32
-    """Requests of one connection that are answered before other connections get a turn."""
+    """Number of requests of one connection that are answered before other connections get a turn."""
     connections: int = 0
-    """Open connections. One more closes the oldest idle connection; if none is idle, it waits in the backlog.
-    0: as many as there are file descriptors."""
+    """Maximum number of open connections. One more closes the oldest idle connection; if none is idle, it
+    waits in the backlog. 0: limited by the file descriptors only."""
     client_connections: int = 0
-    """Open connections of one client address (IPv6: of one /64 network); one more is closed at once.
-    Connections of trusted proxies and of UNIX sockets are not counted; the client that a PROXY header
-    announces is. 0: any number (nginx limit_conn: off)."""
+    """Maximum number of open connections of one client address (IPv6: of one /64 network); one more is closed
+    at once. Connections of trusted proxies and of UNIX sockets are not counted; the client that a PROXY
+    header announces is. 0: no limit (nginx limit_conn: off)."""
     requests: int = 0
-    """Requests at work at a time; more are queued. 0: one for each connection."""
+    """Maximum number of requests that run at a time; more are queued. 0: no limit but the connections."""
     queued: int = 1000
-    """Requests that wait where `requests` is set; 503 with Retry-After beyond."""
+    """Maximum number of queued requests, if `requests` is set; more get a 503 with Retry-After."""
     buffered_bytes: int = 1 << 28
-    """Bytes in the buffers of all connections of an address; beyond, the connections that take longest for
-    their request head are cut off."""
+    """Maximum bytes in the buffers of all connections of an address; beyond it, the connections that take
+    longest to send their request head are cut off."""
     websocket_bytes: int = 1 << 20
-    """Bytes of a WebSocket message, decompressed; the connection is closed with 1009 beyond (websockets: 1
-    MiB)."""
+    """Maximum bytes of a WebSocket message, decompressed; a larger one closes the connection with 1009
+    (websockets: 1 MiB)."""
     linger_bytes: int = 1 << 30
-    """Bytes that a client may go on sending after its answer before the connection is closed: a body that was
-    refused or not read (as `body_bytes`). At most 4,000,000,000."""
+    """Maximum bytes that a client may go on sending after its response, for a body that was refused or not
+    read; then the connection is closed (as `body_bytes`). At most 4,000,000,000."""
     linger_connections: int = 1000
-    """Connections of such clients; one more closes the oldest. 0: any number."""
+    """Maximum number of such connections; one more closes the oldest. 0: no limit."""
     backlog: int = 1024
-    """Connections that the system queues for accept() (listen(2); Node 511, gunicorn 2048)."""
+    """Number of connections that the system queues until they are accepted, see listen(2) (Node: 511,
+    gunicorn: 2048)."""
 
     head_seconds: float = 30.0
-    """Seconds from the first byte of a request (or the connection's start) to the end of its head, then 408
-    (Apache RequestReadTimeout)."""
+    """Seconds from the first byte of a request (or from the start of the connection) to the end of its head,
+    then 408 (Apache RequestReadTimeout)."""
     greeting_seconds: float = 10.0
-    """Seconds for a TLS handshake and a PROXY header; the connection is closed silently then (Go net/http has
-    none; nginx 60)."""
+    """Seconds for a TLS handshake and a PROXY header; then the connection is closed without a response (Go
+    net/http: no limit, nginx: 60)."""
     idle_seconds: float = 75.0
-    """Seconds between requests of a kept connection; it is closed silently then (nginx keepalive_timeout)."""
+    """Seconds between two requests of a connection; then it is closed without a response (nginx
+    keepalive_timeout)."""
     body_seconds: float = 60.0
-    """Seconds without a byte of a body that the application waits for, then 408 (nginx client_body_timeout).
-    """
+    """Seconds to wait for the next byte of a request body, then 408 (nginx client_body_timeout)."""
     body_total_seconds: float = 3600.0
-    """Seconds for which an application waits for a body in all, then 408. 0: no limit."""
+    """Total seconds to wait for a request body, then 408. 0: no limit."""
     body_rate: int = 240
-    """Bytes of a body per second, on average over the time that the application waits for it; 408 below
-    (Kestrel). 0: any rate."""
+    """Minimum bytes per second of a request body, on average over the time that the application waits for it;
+    a slower body gets a 408 (Kestrel). 0: no minimum."""
     body_grace_seconds: float = 5.0
-    """Seconds of waiting for a body before `body_rate` counts (Kestrel)."""
+    """Seconds of waiting for a body before `body_rate` applies (Kestrel)."""
     request_seconds: float = 0.0
-    """Seconds from a request's head to the end of its response; then RequestTimeout is raised in its tasklet,
-    and uncaught it is a 503. 0: no limit (gunicorn: 30)."""
+    """Seconds from the head of a request to the end of its response; then RequestTimeout is raised in its
+    tasklet. If the application does not catch it, the client gets a 503. 0: no limit (gunicorn: 30)."""
     queue_seconds: float = 30.0
-    """Seconds for which a request is queued (see `queued`), then 503 with Retry-After."""
+    """Seconds that a request may be queued (see `queued`), then 503 with Retry-After."""
     retry_seconds: float = 1.0
-    """Seconds that Retry-After says in a 503."""
+    """Seconds in the Retry-After field of a 503."""
     write_seconds: float = 60.0
-    """Seconds without a byte that a client takes of its answer; the connection is reset, some seconds later
-    at most (nginx send_timeout)."""
+    """Seconds to wait until a client takes the next byte of its response; then the connection is reset, some
+    seconds later at most (nginx send_timeout)."""
     write_rate: int = 240
-    """Bytes of an answer per second that a client must take, on average over the time that it makes the
-    server wait; its connection is reset below (Kestrel MinResponseDataRate). 0: any rate."""
+    """Minimum bytes per second at which a client must take its response, on average over the time that it
+    makes the server wait; the connection of a slower client is reset (Kestrel MinResponseDataRate). 0: no
+    minimum."""
     write_grace_seconds: float = 5.0
-    """Seconds of waiting for a client to take its answer before `write_rate` counts (Kestrel)."""
+    """Seconds of waiting for a client before `write_rate` applies (Kestrel)."""
     ping_seconds: float = 20.0
-    """Seconds of silence after which a WebSocket is sent a ping; it is closed if it is silent for as long
-    again (websockets: 20)."""
+    """Seconds of silence after which a WebSocket is sent a ping; after as long again without a sign of life
+    it is closed (websockets: 20)."""
     linger_seconds: float = 30.0
-    """Seconds for which a client may go on sending after its answer, at `body_rate`, before the connection is
+    """Seconds that a client may go on sending after its response, at `body_rate`, before the connection is
     closed (nginx lingering_time)."""
     linger_idle_seconds: float = 5.0
     """Seconds of silence of such a client before the connection is closed (nginx lingering_timeout)."""
     worker_requests: int = 0
-    """Requests after which a worker is replaced. 0: any number (gunicorn max_requests)."""
+    """Number of requests after which a worker is replaced. 0: no limit (gunicorn max_requests)."""
     worker_requests_jitter: int = 0
-    """Further requests at random, up to so many, so that workers are not replaced all at once."""
+    """Maximum number of further requests, chosen at random, so that workers are not all replaced at once."""
     worker_seconds: float = 0.0
-    """Age in seconds at which a worker is replaced. 0: any."""
+    """Age in seconds at which a worker is replaced. 0: no limit."""
     worker_memory_bytes: int = 0
-    """Memory of a worker (resident set) at which it is replaced. 0: any."""
+    """Memory of a worker (resident set) at which it is replaced. 0: no limit."""
     worker_stuck_seconds: float = 30.0
-    """Seconds for which a worker's loop may stand still before the worker is killed and replaced (gunicorn
+    """Seconds that a worker's loop may be blocked before the worker is killed and replaced (gunicorn
     timeout)."""
     worker_boot_seconds: float = 60.0
-    """Seconds for which a worker may import its application before it is killed."""
+    """Seconds that a worker may take to import its application before it is killed."""
     stop_delay_seconds: float = 0.0
-    """Seconds for which a server that is told to stop goes on as before, but says that it is not ready
+    """Seconds that a server goes on serving after it is told to stop, while it says that it is not ready
     (/readyz), so that load balancers send their clients elsewhere first (Kubernetes: a preStop hook that
     sleeps)."""
     stop_seconds: float = 30.0
-    """Seconds for requests in flight when the server stops; they are interrupted afterwards (gunicorn
+    """Seconds that requests in flight have to end when the server stops; then they are interrupted (gunicorn
     graceful_timeout)."""
     stop_idle_seconds: float = 2.0
-    """Seconds for which a server that stops, or a worker that is replaced, keeps its idle connections: the
-    next request of each is answered with Connection: close. A proxy that sends a POST at the moment at
-    which its connection is closed does not send it again."""
+    """Seconds that a server that stops, or a worker that is replaced, keeps its idle connections; the next
+    request of each is answered with Connection: close. A proxy does not send a POST again if its connection
+    is closed at that moment."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
