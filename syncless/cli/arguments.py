@@ -225,7 +225,7 @@ def _operating(group: Group) -> None:
         nargs="?",
         const="",
         metavar="WHERE",
-        help="serve metrics for Prometheus: at /metrics of the status address, on an address of their own, or "
+        help="serve metrics for Prometheus: at /metrics of the status address, on another address, or "
         "at this /path of the main addresses (needs syncless[metrics])",
     )
 

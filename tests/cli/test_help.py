@@ -49,7 +49,7 @@ def test_each_limit_is_explained_with_its_default_and_unit():
             "%%", "%"
         )
         assert shown in text
-    assert "head_seconds (30 s) Seconds from" in text and "body_bytes (1 GiB) Bytes of" in text
+    assert "head_seconds (30 s) Seconds from" in text and "body_bytes (1 GiB) Maximum bytes" in text
 
 
 def test_colours_are_for_terminals_only():
