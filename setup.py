@@ -93,6 +93,7 @@ NATIVE = {
     "syncless.http.flusher": [],  # what is sent at the end of a turn
     "syncless.http.admission": [],  # how many requests run at a time
     "syncless.http.responseheads": [],  # what response heads have in common
+    "syncless.http.quota": [],  # requests until a worker is replaced
     "syncless.http.listener": [],  # what connections share
     "syncless.http.tls": [],  # plain bytes to ciphertext and back
     "syncless.http.pace": [],  # how fast a client takes its answer

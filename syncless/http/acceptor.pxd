@@ -13,6 +13,7 @@ cdef class Acceptor(Watcher):
     cdef object last_text       # the same as text, shared by the connections from there
     cdef int64_t complain_at    # ns: not before then again about having no descriptors left
     cdef bint closed
+    cdef bint paused            # other processes accept meanwhile
     cdef bint takes_all         # beyond Limits.connections, too: the server stops
     cdef int accept(self, Loop loop) except -1
     cdef bint others_make_room(self, Loop loop) except -1

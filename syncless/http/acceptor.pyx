@@ -143,7 +143,7 @@ cdef class Acceptor(Watcher):
         cdef char text[INET6_ADDRSTRLEN]
         cdef bint full
         cdef int fd, port, _, limit = 0 if self.takes_all else listener.limits.connections
-        if self.closed:
+        if self.closed or self.paused:
             return 0
         for _ in range(ACCEPT_BATCH):
             full = limit and listener.connections >= limit
@@ -192,6 +192,16 @@ cdef class Acceptor(Watcher):
             if isinstance(watcher, Acceptor) and make_room((<Acceptor> watcher).listener):
                 return True
         return False
+
+    def pause(self) -> None:
+        """Leaves new connections to the other processes that have the socket."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """Accepts again what has come."""
+        self.paused = False
+        if not self.closed:
+            self.listener.loop.push(self)
 
     def accept_rest(self) -> None:
         """Accepts all connections that wait, beyond Limits.connections, too: nobody else would answer

@@ -76,6 +76,8 @@ cdef class Connection(Watcher):
             if not has_input(&self.stream) or not self.read_request(loop):
                 break                           # the client has to send more, or is refused
             listener.requests += 1
+            if listener.quota is not None:
+                listener.quota.take()
             if listener.admission.begin():
                 self.run_request(loop)          # the application, the response; then keep or close
             elif listener.admission.queue(&self.deadline, self):

@@ -126,7 +126,8 @@ class Limits:
     linger_idle_seconds: float = 5.0
     """Seconds of silence of such a client before the connection is closed (nginx lingering_timeout)."""
     worker_requests: int = 0
-    """Number of requests after which a worker is replaced. 0: no limit (gunicorn max_requests)."""
+    """Number of requests after which a worker is replaced; its last response on a connection says Connection:
+    close. 0: no limit (gunicorn max_requests)."""
     worker_requests_jitter: int = 0
     """Maximum number of further requests, chosen at random, so that workers are not all replaced at once."""
     worker_seconds: float = 0.0

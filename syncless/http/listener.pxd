@@ -8,6 +8,7 @@ from syncless.http.flusher cimport Flusher
 from syncless.http.limits cimport LimitValues
 from syncless.http.loglines cimport AccessLog
 from syncless.http.pace cimport Paces
+from syncless.http.quota cimport Quota
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.responseheads cimport ResponseHeads
 from syncless.http.scanner cimport head_limits
@@ -25,6 +26,7 @@ cdef class Listener:
     cdef bint proxy_protocol            # trusted peers begin with a PROXY header
     cdef AccessLog access_log           # or None
     cdef public Counters counters       # or None
+    cdef public Quota quota             # or None
     cdef readonly object error_log      # an ErrorLog
     cdef readonly bint stopping         # every response closes its connection
     # what they share

@@ -6,6 +6,7 @@ from syncless.http.application import Application
 from syncless.http.counters import Counters
 from syncless.http.limits import Limits
 from syncless.http.loglines import AccessLog
+from syncless.http.quota import Quota
 
 class _ErrorLog(Protocol):
     def write(self, text: str, /) -> object: ...
@@ -20,6 +21,7 @@ class Listener:
     accepted: int
     stopping: bool
     counters: Counters | None
+    quota: Quota | None
     def __init__(
         self,
         application: Application,

@@ -29,6 +29,7 @@ from syncless.http.listener import Listener
 from syncless.http.options import LimitOptions
 from syncless.http.program.hooks import Hook
 from syncless.http.program.running import run
+from syncless.http.quota import Quota
 from syncless.http.room import close_connections
 from syncless.http.serverlogs import Logs
 from syncless.http.sockets import Opened, SocketOptions, Sockets, owner_ids
@@ -265,6 +266,28 @@ class Server:
             for key, value in listener.census().items():
                 total[key] = total.get(key, 0) + value
         return total
+
+    def limit_requests(self, most: int, reached: Callable[[], None]) -> None:
+        """Calls ``reached`` when the last of so many requests begins. From then on each response closes its
+        connection, so what else has been pipelined there is the client's to send again."""
+
+        def used_up() -> None:
+            for listener in self.listeners:
+                listener.stop()
+            reached()
+
+        quota = Quota(most, used_up)
+        for listener in self.listeners:
+            listener.quota = quota
+
+    def pause_accepting(self) -> None:
+        """Leaves new connections to other processes that have the same sockets."""
+        for place in self._places:
+            place.acceptor.pause()
+
+    def resume_accepting(self) -> None:
+        for place in self._places:
+            place.acceptor.resume()
 
     # -- stopping -----------------------------------------------------------------------------------------
 

@@ -417,6 +417,7 @@ class Master:
             unused=[sock for sock, _ in self.sockets.all()],
             clocks=self.clocks,
             clock=clock,
+            others=len(self.slots) > 1 and not self.options.get("reuse_port"),
             master=self.pid,
             reporting=self.status.prepare(clock),
         )

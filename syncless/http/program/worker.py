@@ -6,6 +6,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import faulthandler
+import math
 import mmap
 import os
 import random
@@ -19,6 +20,7 @@ from typing import Any
 
 from syncless._core.current import sleep
 from syncless._core.spawning import spawn
+from syncless._core.wait.sync import Event
 from syncless.http.addresses import Bind
 from syncless.http.limits import Limits
 from syncless.http.program.blocking import Patch, StallWarning, patch_process, warn_of_blocking_modules
@@ -30,6 +32,10 @@ from syncless.http.program.slot import BEAT, CANNOT_START, LONGEST_REASON, READY
 from syncless.http.program.titles import set_title
 from syncless.http.server import Server
 from syncless.http.status.usage import memory
+
+ASIDE = 2.0
+"""Seconds for which a worker that has had its number of requests leaves new connections to others. If no
+successor has come by then it goes on: there may be none that can start."""
 
 
 @dataclass
@@ -55,6 +61,8 @@ class Work:
     clocks: mmap.mmap
     clock: int
     """Its place among the clocks."""
+    others: bool
+    """Whether other workers accept from the same sockets."""
     master: int
     """Process number."""
     reporting: Reporting | None = None
@@ -108,30 +116,48 @@ class Work:
         return 0
 
     def _begin(self, server: Server, pipe: int) -> None:
-        tending = spawn(self._live, server, pipe)
+        full = Event()
+        most = most_requests(self.limits)
+        if most:
+            server.limit_requests(most, lambda: self._leave_to_others(server, full))
+        tending = spawn(self._live, server, pipe, full)
         tending.name = "worker's pulse"
         os.write(pipe, READY)
 
-    def _live(self, server: Server, pipe: int) -> None:
+    def _leave_to_others(self, server: Server, full: Event) -> None:
+        """The last request before it is replaced has begun."""
+        if self.others:
+            server.pause_accepting()
+        full.set()
+
+    def _live(self, server: Server, pipe: int, full: Event) -> None:
         """Tells the master that the loop runs, asks to be replaced in time, and ends with the master."""
         limits = self.limits
         born = time.monotonic()
-        most = most_requests(limits)
         asked = False
+        resumes_at = math.inf
         while True:
             BEAT.pack_into(self.clocks, self.clock * BEAT.size, time.monotonic())
             if os.getppid() != self.master:
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
             if not asked and (
-                (most and server.requests >= most)
+                full.is_set()
                 or (limits.worker_seconds and time.monotonic() - born > limits.worker_seconds)
                 or (limits.worker_memory_bytes and memory() > limits.worker_memory_bytes)
             ):
                 asked = True
                 with contextlib.suppress(BrokenPipeError):  # the master ends this very moment
                     os.write(pipe, REPLACE_ME)
-            sleep(min(0.25, limits.worker_stuck_seconds / 4))
+            if full.is_set():
+                resumes_at = min(resumes_at, time.monotonic() + ASIDE)
+            if time.monotonic() > resumes_at:
+                server.resume_accepting()
+            pause = min(0.25, limits.worker_stuck_seconds / 4)
+            if asked:
+                sleep(pause)
+            else:
+                full.wait(pause)
 
 
 def most_requests(limits: Limits) -> int:

@@ -1,0 +1,11 @@
+"""Quota: how many requests the listeners of a server may begin before it is replaced."""
+
+
+cdef class Quota:
+    """Quota(requests, used_up): calls ``used_up`` when the last of them begins, and never again."""
+
+    def __init__(self, long long requests, used_up):
+        if requests < 1:
+            raise ValueError(f"a quota is one request at least, not {requests}")
+        self.left = requests
+        self.used_up = used_up
