@@ -51,8 +51,9 @@ def test_an_example_runs(block, tmp_path, monkeypatch, capsys):
         (tmp_path / "key.pem").write_bytes(made.private_key_pem.bytes())
         (tmp_path / "both.pem").write_bytes(chain + made.private_key_pem.bytes())
         (tmp_path / "clients.pem").write_bytes(authority.cert_pem.bytes())
-    if "import Flask" in block:
-        pytest.importorskip("flask", reason="Flask is not installed")
+    for package in ("flask", "sqlalchemy"):
+        if f"from {package} import" in block:
+            pytest.importorskip(package, reason=f"{package} is not installed")
     served = []
 
     def serve_once(app, *args, port=0, bind=None, **options):
