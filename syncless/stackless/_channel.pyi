@@ -25,7 +25,8 @@ class channel:
     def send_exception(self, exc: type[BaseException], *args: Any) -> None:
         """Raises exc(*args) in the receiver."""
     def send_throw(self, exc: Any = None, val: Any = None, tb: TracebackType | None = None) -> None:
-        """Raises the exception, as throw() does, in the receiver."""
+        """Raises the exception, as throw() does, in the
+        receiver."""
     def send_sequence(self, seq: Iterable[Any]) -> int:
         """Sends each of them. Returns how many there were."""
     def __iter__(self) -> channel: ...

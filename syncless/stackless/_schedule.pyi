@@ -3,14 +3,12 @@ from typing import Any
 from syncless.stackless._tasklet import tasklet
 
 def schedule(retval: Any = ...) -> Any:
-    """schedule(retval=ABSENT)
-
-    Lets the others that are ready run once. Returns `retval`, or the present tasklet."""
+    """Lets the others that are ready run once. Returns `retval`, or the present
+    tasklet."""
 
 def schedule_remove(retval: Any = ...) -> Any:
-    """schedule_remove(retval=ABSENT)
-
-    As schedule(), but the present tasklet is paused until somebody inserts it."""
+    """As schedule(), but the present tasklet is paused until somebody
+    inserts it."""
 
 def run(
     timeout: int = 0,
@@ -19,10 +17,9 @@ def run(
     ignore_nesting: bool = False,
     totaltimeout: bool = False,
 ) -> tasklet | None:
-    """run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltimeout=False)
-
-    Runs the others until none is ready and none waits for input, output or a time. Raises what no tasklet
-    has caught.
+    """Runs the
+    others until none is ready and none waits for input, output or a time. Raises what no tasklet has
+    caught.
 
     `timeout`: a tasklet that runs more than so many bytecodes in one turn is paused and returned; with `soft`
     run() ends at its next switch instead, and returns None. `totaltimeout`: in all their turns together.
@@ -31,44 +28,33 @@ def run(
     """
 
 def getcurrent() -> tasklet:
-    """getcurrent()
-
-    The running tasklet."""
+    """The running tasklet."""
 
 def getmain() -> tasklet:
-    """getmain()
-
-    This thread's main tasklet."""
+    """This thread's main tasklet."""
 
 def getruncount() -> int:
-    """getruncount()
-
-    How many tasklets are in the run queue, the running one included."""
+    """How many tasklets are in the run queue, the running one included."""
 
 def getcurrentid() -> int:
     """A number that identifies the running tasklet."""
 
 def get_thread_info(thread_id: int | None = None, flags: int = 0) -> tuple[Any, ...]:
-    """get_thread_info(thread_id=None)
+    """(main tasklet, current tasklet, run count) of a thread,
+    by default this one. RuntimeError, which is a ValueError, too, if there is no such thread.
 
-    (main tasklet, current tasklet, run count) of a thread, by default this one. RuntimeError, which is a
-    ValueError, too, if there is no such thread.
+    `flags` with bit 30 adds three figures of Stackless's C stacks, of which there are none here: always 0, 0
+    and None. Bit 31 adds the list of tasklets that are in run(), None standing before them.
     """
 
 def getthreads() -> list[int]:
-    """getthreads()
-
-    The ids of the threads that have tasklets, this one first."""
+    """The ids of the threads that have tasklets, this one first."""
 
 def switch_trap(delta: int = 0) -> int:
-    """switch_trap(delta=0)
-
-    While the sum of all deltas is not 0, a switch raises RuntimeError. Returns the sum as it was."""
+    """While the sum of all deltas is not 0, a switch raises RuntimeError. Returns the sum as it was."""
 
 def enable_softswitch(flag: bool) -> bool:
-    """enable_softswitch(flag)
-
-    Greenlets switch on the C stack, always. Returns False."""
+    """Greenlets switch on the C stack, always. Returns False."""
 
 class atomic:
     """with atomic(): the tasklet must not be preempted."""

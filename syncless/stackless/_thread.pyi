@@ -9,11 +9,8 @@ _ScheduleCallback = Callable[[Any, Any], object]
 
 def when_idle(loop: Loop) -> None: ...
 def set_schedule_callback(callback: _ScheduleCallback | None) -> _ScheduleCallback | None:
-    """set_schedule_callback(callback)
-
-    callback(before, next) at each switch, in the tasklet that goes on; None: no more. It must not switch.
-    Returns the last one.
-    """
+    """callback(before, next) at each switch, in the tasklet that goes on; None: no more. It must not switch.
+    Returns the last one."""
 
 def get_schedule_callback() -> _ScheduleCallback | None:
-    """get_schedule_callback()"""
+    """The present one, or None."""
