@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import syncless
 from syncless.io import socket
@@ -98,12 +99,35 @@ def program(kind: str) -> str | None:
     return shutil.which(kind, path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
 
 
+def start_server(folder: pathlib.Path, errors: Any, *options: str) -> tuple[subprocess.Popen[str], int]:
+    """A server that is listening, and its port, if it has one."""
+    (folder / "app.py").write_text(APP)
+    command = [sys.executable, "-m", "syncless", "app:app", *options]
+    server = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True)
+    port = re.search(r":(\d+)/", server.stdout.readline())
+    return server, int(port[1]) if port else 0
+
+
 class Proxied:
     """A server with workers behind a proxy, and clients. ``with Proxied(...) as proxied`` runs all of them
     and ends them."""
 
-    def __init__(self, kind: str, folder: pathlib.Path, *options: str, workers: int = 2, clients: int = 12):
+    def __init__(
+        self,
+        kind: str,
+        folder: pathlib.Path,
+        *options: str,
+        workers: int = 2,
+        clients: int = 12,
+        bind: str = "127.0.0.1:0",
+        configuration: Callable[[pathlib.Path, int], str] | None = None,
+    ):
+        """`configuration`: makes that of the proxy, of the folder and the server's port."""
         self.kind = kind
+        self.bind = bind
+        self.configuration = configuration or (
+            lambda folder, port: COMMANDS[kind][0].format(folder=folder, port=port)
+        )
         self.folder = folder
         self.options = ["--workers", str(workers), *options]
         self.processes = workers
@@ -116,15 +140,10 @@ class Proxied:
 
     def __enter__(self) -> Proxied:
         self.folder.mkdir(exist_ok=True)
-        (self.folder / "app.py").write_text(APP)
         self.errors = open(self.folder / "errors", "w+")
-        command = [sys.executable, "-m", "syncless", "app:app", "--bind", "127.0.0.1:0", *self.options]
-        self.server = subprocess.Popen(
-            command, cwd=self.folder, stdout=subprocess.PIPE, stderr=self.errors, text=True
-        )
-        self.port = int(re.search(r":(\d+)/", self.server.stdout.readline())[1])
-        text, command = COMMANDS[self.kind]
-        (self.folder / "configuration").write_text(text.format(folder=self.folder, port=self.port))
+        self.server, self.port = start_server(self.folder, self.errors, "--bind", self.bind, *self.options)
+        (self.folder / "configuration").write_text(self.configuration(self.folder, self.port))
+        command = COMMANDS[self.kind][1]
         command = [program(self.kind), *(part.format(folder=self.folder) for part in command[1:])]
         self.proxy = subprocess.Popen(command, stdout=self.errors, stderr=self.errors)
         assert eventually(lambda: self.reachable() and len(self.workers()) == self.processes), (
