@@ -36,6 +36,17 @@ def test_our_options_in_the_table_exist():
     assert {name for name in named("syncless") if name.startswith("-")} <= ours
 
 
+def test_all_our_options_are_in_the_table():
+    missing = [
+        action.option_strings
+        for action in make_parser()._actions
+        if action.option_strings
+        and "patch" not in action.option_strings[0]
+        and not named("syncless") & set(action.option_strings)
+    ]
+    assert not missing
+
+
 def test_our_limits_in_the_table_exist():
     known = {field.name for field in dataclasses.fields(Limits)}
     limits = set(re.findall(r"`(?:-l|--limit) (\w+)=", PAGE))

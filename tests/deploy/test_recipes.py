@@ -129,7 +129,7 @@ def test_service_of_systemd_serves_on_its_socket_and_says_so(folder):
 
 def test_service_waits_for_the_end_of_requests():
     options = parse(shlex.split(unit("app.service")["Service"]["ExecStart"])[1:])
-    seconds = dict(options.limit).get("stop_seconds", 30) + dict(options.limit).get("stop_delay_seconds", 0)
+    seconds = dict(options.limits).get("stop_seconds", 30) + dict(options.limits).get("stop_delay_seconds", 0)
     assert float(unit("app.service")["Service"]["TimeoutStopSec"]) > seconds
 
 
@@ -214,7 +214,7 @@ def test_compose_file_builds_what_there_is():
     with pytest.MonkeyPatch.context() as patch:
         for name, value in app["environment"].items():
             patch.setenv(name, value)
-        assert dict(parse(options).limit) == {"request_seconds": 60}
+        assert dict(parse(options).limits) == {"request_seconds": 60}
 
 
 # -- Kubernetes ---------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_manifests_belong_together():
 
 def test_pod_has_time_to_stop():
     (container,) = pod()["containers"]
-    limits = dict(parse(container["args"][1:]).limit)
+    limits = dict(parse(container["args"][1:]).limits)
     ready = container["readinessProbe"]
     assert limits["stop_delay_seconds"] > 2 * ready["periodSeconds"] * ready["failureThreshold"]
     assert pod()["terminationGracePeriodSeconds"] > limits["stop_delay_seconds"] + 30
