@@ -78,9 +78,17 @@ def server(tmp_path):
     """server(*arguments, queue="") -> a running server of the application."""
     running = []
 
-    def begin(*arguments, queue=""):
+    def begin(*arguments, queue="", command=None):
         (tmp_path / "app.py").write_text(SERVER)
-        command = [sys.executable, "-m", "syncless", "app:app", "--bind", "127.0.0.1:0", *arguments]
+        command = command or [
+            sys.executable,
+            "-m",
+            "syncless",
+            "app:app",
+            "--bind",
+            "127.0.0.1:0",
+            *arguments,
+        ]
         running.append(Command(tmp_path, command, {"QUEUE": queue}))
         return running[-1]
 
@@ -91,7 +99,7 @@ def server(tmp_path):
 
 
 def port_of(server):
-    return int(server.says(r"serves on https?://127.0.0.1:(\d+)/")[1])
+    return int(server.says(r"(?:serves on|Listening at:) https?://127.0.0.1:(\d+)\b")[1])
 
 
 def run_clients(server, transport, number=1):
@@ -115,6 +123,14 @@ def test_client_of_socketio(server, transport, by):
     assert found == {"workers": 1, "heard": ["from the background", "hello"], "by": by}
 
 
+def test_client_of_socketio_below_gunicorn(server, tmp_path):
+    pytest.importorskip("gunicorn", reason="gunicorn is not installed: pip install gunicorn")
+    (tmp_path / "main.py").write_text("from gunicorn.app.wsgiapp import run\nrun()\n")
+    options = ["-k", "syncless.contrib.gunicorn.Worker", "--no-control-socket", "-b", "127.0.0.1:0"]
+    found = run_clients(server(command=[sys.executable, "main.py", *options, "app:app"]), "websocket")
+    assert found == {"workers": 1, "heard": ["from the background", "hello"], "by": "websocket"}
+
+
 def test_redis_carries_messages_between_two_workers(server):
     with redis() as port:
         found = run_clients(server("--workers", "2", queue=f"redis://127.0.0.1:{port}/0"), "websocket", 2)
@@ -130,7 +146,7 @@ def test_client_of_flask_sock(server, tmp_path, secure):
         authority = Authority(tmp_path)
         certificate, key = authority.files("127.0.0.1", "localhost")
         authority.ca.cert_pem.write_to_path(tmp_path / "ca.pem")
-        arguments = ["--cert", certificate, "--key", key]
+        arguments = ["--certfile", certificate, "--keyfile", key]
         options = {"sslopt": {"ca_certs": str(tmp_path / "ca.pem")}}
     url = f"ws{'s' if secure else ''}://127.0.0.1:{port_of(server(*arguments))}/echo"
     client = websocket.create_connection(url, timeout=20, **options)

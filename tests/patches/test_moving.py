@@ -1,4 +1,5 @@
-"""docs/moving/gevent.md: each line of its table runs, in the order in which they stand there."""
+"""docs/moving/gevent.md and eventlet.md: each line of their tables runs, in the order in which they stand
+there."""
 
 import importlib.util
 import pathlib
@@ -15,8 +16,10 @@ ROWS = [
     if line.startswith("| `")
 ]
 PROGRAM = """
-import concurrent.futures, socket, subprocess, sys, threading, time
+import concurrent.futures, signal, socket, socketserver, subprocess, sys, threading, time
 {imports}
+Handler = socketserver.BaseRequestHandler
+handle = lambda *arguments: None
 listener = socket.create_server(("127.0.0.1", 0))
 sock, peer = socket.socketpair()
 names = dict(globals(), address=listener.getsockname(), f=lambda number: number + 1,
@@ -45,14 +48,26 @@ def test_the_table_is_whole():
 
 
 def test_our_column():
-    imports = "import syncless, syncless.io.socket, syncless.patches, syncless.wsgi"
+    imports = "import syncless, syncless.console, syncless.io.socket, syncless.patches, syncless.wsgi"
     run([row[2][0] for row in ROWS], imports, "syncless.Event()", "syncless")
 
 
 def test_the_column_of_gevent():
     if importlib.util.find_spec("gevent") is None:
         pytest.skip("gevent is not installed: pip install gevent")
-    modules = ("event", "local", "lock", "monkey", "pool", "pywsgi", "queue", "socket", "subprocess")
+    modules = (
+        "backdoor",
+        "event",
+        "local",
+        "lock",
+        "monkey",
+        "pool",
+        "pywsgi",
+        "queue",
+        "server",
+        "socket",
+        "subprocess",
+    )
     imports = "import gevent, " + ", ".join(f"gevent.{name}" for name in modules)
     run([row[0][0] for row in ROWS], imports, "gevent.event.Event()", "gevent")
 
@@ -70,3 +85,75 @@ def test_the_column_of_eventlet():
         "assert g.dead",
     ]  # bool(g) is not its opposite
     run(lines, imports, "None", "eventlet")
+
+
+# -- eventlet.md: the results are the same in both columns ---------------------------------------------------
+
+EVENTLET = PAGE.parent / "eventlet.md"
+PAIRS = [
+    [re.findall("`([^`]*)`", cell) for cell in line.split("|")[1:-1]]
+    for line in EVENTLET.read_text().splitlines()
+    if line.startswith("| `")
+]
+RESULTS = """
+import signal, socket, socketserver, sys, threading, time
+{imports}
+done = lambda thread: None
+handle = lambda *arguments: None
+Handler = socketserver.BaseRequestHandler
+sock, peer = socket.socketpair()
+app = lambda environ, start_response: start_response("200 OK", []) and []
+f = lambda number: number + 1
+slow = lambda: time.sleep(30)
+names, results = globals(), []
+for line in {lines!r}:
+    names["result"] = None
+    started = time.monotonic()
+    exec(line, names)
+    assert time.monotonic() - started < 20, line
+    results.append(names["result"])
+print(results)
+sys.stdout.flush()
+__import__("os")._exit(0)
+"""
+
+
+def results_of(column, imports):
+    lines = [row[column][0] for row in PAIRS]
+    program = RESULTS.format(imports=imports, lines=lines)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0 and done.stdout, done.stderr
+    return done.stdout
+
+
+def our_results():
+    return results_of(1, "import syncless, syncless.console, syncless.debug, syncless.patches, syncless.wsgi")
+
+
+def test_the_page_of_eventlet_is_whole():
+    assert len(PAIRS) > 30 and all(len(row) == 2 and len(row[0]) == len(row[1]) == 1 for row in PAIRS)
+
+
+def test_our_column_of_the_page_of_eventlet():
+    assert our_results().count("None") < len(PAIRS)
+
+
+def test_results_are_those_of_eventlet():
+    if importlib.util.find_spec("eventlet") is None:
+        pytest.skip("eventlet is not installed: pip install eventlet")
+    modules = (
+        "backdoor",
+        "corolocal",
+        "debug",
+        "event",
+        "hubs",
+        "patcher",
+        "queue",
+        "semaphore",
+        "tpool",
+        "wsgi",
+    )
+    imports = "import eventlet, " + ", ".join(f"eventlet.{name}" for name in modules)
+    assert results_of(0, imports) == our_results()
