@@ -34,6 +34,27 @@ LIES = {
         _thread.allocate_lock = Lie
         import syncless._core.cpython.locks
     """,
+    "locks (reentrant)": """
+        import _thread
+        class Lie:
+            __slots__ = ("a", "b", "c")
+            def acquire(self, *args):
+                return True
+            release = __enter__ = __exit__ = acquire
+        _thread.RLock = Lie
+        import syncless._core.cpython.locks
+    """,
+    "poll objects (small)": """
+        import select
+        class Lie:
+            __slots__ = ("a",)
+            def __init__(self):
+                self.a = {5: 3, 4: 1}           # what is looked for, and nothing behind it
+            def register(self, fd, events):
+                pass
+        select.poll = Lie
+        import syncless.patches.native.pollobjects
+    """,
     "poll objects": """
         import select
         class Lie:
@@ -64,5 +85,8 @@ def test_unknown_layout_is_refused_by_name(kind):
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd="/"
     )
-    told = f"ImportError: this Python's {kind} have an unknown layout; syncless supports CPython 3.10 to 3.13"
+    objects = kind.partition(" (")[0]
+    told = (
+        f"ImportError: this Python's {objects} have an unknown layout; syncless supports CPython 3.10 to 3.13"
+    )
     assert done.returncode == 1 and told in done.stderr, done.stderr

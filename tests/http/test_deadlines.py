@@ -150,6 +150,26 @@ def test_timer_fires_for_both_lists_in_turn(units):
     times.close()
 
 
+def test_deadline_of_no_length_that_an_expiry_starts_waits_for_the_next_look(units):
+    """Its time is over at once, and others have their turns before it."""
+    one, other = units.Times(_1=0), units.Times(_1=0)
+    turns, seen, done = 0, [], syncless.Event()
+
+    def expired(times, owner):
+        seen.append(turns)
+        times.start(owner, 1) if len(seen) < 6 else done.set()
+
+    first = units.Owner(lambda kind: expired(other, second))
+    second = units.Owner(lambda kind: expired(one, first))
+    one.start(first, 1)
+    while not done.is_set():
+        turns += 1
+        syncless.sleep(0)
+    assert seen == sorted(set(seen))
+    one.close()
+    other.close()
+
+
 def test_shortage_of_memory_for_the_timer_is_raised_and_made_good_by_the_next_start(units):
     testcapi = pytest.importorskip("_testcapi")
 

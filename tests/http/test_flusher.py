@@ -39,6 +39,16 @@ def test_end_of_a_long_turn_is_not_waited_for(units, flusher):
     assert sorted(seen) == [1, 2]
 
 
+def test_long_turn_that_is_over_makes_no_later_one_long(units, flusher):
+    seen = []
+    units.add_earlier(flusher, units.Owner(when_flushed=lambda: seen.append(1)), 1_000_000)
+    units.flush_all(flusher)
+    units.add(flusher, units.Owner(when_flushed=lambda: seen.append(2)))
+    units.add(flusher, units.Owner(when_flushed=lambda: seen.append(3)))
+    assert seen == [1] and units.pending(flusher) == 2
+    units.flush_all(flusher)
+
+
 def test_owner_may_be_added_again_while_it_is_flushed(units, flusher):
     seen = []
 

@@ -74,6 +74,24 @@ def test_combined_format(start):
     }
 
 
+def test_line_that_fails_leaves_nothing_of_itself(start, reports):
+    class Unprintable:
+        def __str__(self):
+            raise LookupError("mine")
+
+    def tells(environ, start_response):
+        environ["told"] = Unprintable() if environ["PATH_INFO"] == "/bad" else "well"
+        return app(environ, start_response)
+
+    log = io.StringIO()
+    server = start(tells, access_log=log, access_log_format="%U was told %{told}e")
+    for path in ("/good", "/bad", "/better"):
+        assert start.client(server).get(path) or path == "/bad"
+    server.stop()
+    assert log.getvalue().splitlines() == ["/good was told well", "/better was told well"]
+    assert [type(error) for _, error in reports] == [LookupError]
+
+
 REFUSED = {
     b"BAD\r\n\r\n": (400, "BAD"),
     b"GET /a%20b?c=d HTTP/1.1\r\nHost: a\r\nBad Name: x\r\n\r\n": (400, "GET /a%20b?c=d HTTP/1.1"),

@@ -11,6 +11,15 @@ def environ(head, template=None):
     )
 
 
+def test_field_names_with_an_underscore_are_left_out():
+    """As CGI variables they would pass for others."""
+    found = environ(
+        "GET / HTTP/1.1\r\nHost: h\r\nX_Own: evil\r\nX-Own: 1\r\nX_Other: evil\r\n_: evil\r\n\r\n"
+    )
+    assert found["HTTP_X_OWN"] == "1" and "evil" not in found.values()
+    assert not {"HTTP_X_OTHER", "HTTP__"} & found.keys()
+
+
 def test_the_usual_fields():
     found = environ(
         "POST /a%20b/%C3%A9?q=%20 HTTP/1.1\r\n"

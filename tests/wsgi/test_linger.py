@@ -1,5 +1,6 @@
 """A client sees the answer to an upload that nobody read, however it sends and reads."""
 
+import contextlib
 import http.client
 import socket as blocking
 import time
@@ -91,6 +92,29 @@ def test_silent_client_is_closed_before_its_time_is_over(start):
     server = start(deaf, linger_seconds=1000, linger_idle_seconds=0.05)
     linger(start, server)
     assert eventually(lambda: server.census()["connections"] == 0)
+
+
+def test_client_that_falls_silent_is_closed_however_much_it_has_sent(start):
+    server = start(deaf, linger_seconds=1000, linger_idle_seconds=1, body_rate=0)
+    client = linger(start, server)
+    for _ in range(30):
+        client.send(b"x")
+        syncless.sleep(0.1)
+    assert server.census()["connections"] == 1
+    began = time.monotonic()
+    assert eventually(lambda: server.census()["connections"] == 0)
+    assert time.monotonic() - began < 3
+
+
+def test_client_that_never_falls_silent_is_closed_when_its_time_is_over(start):
+    server = start(deaf, linger_seconds=10, linger_idle_seconds=1, body_rate=0)
+    client = linger(start, server)
+    began = time.monotonic()
+    while server.census()["connections"] and time.monotonic() < began + 20:
+        with contextlib.suppress(OSError):
+            client.send(b"x")
+        syncless.sleep(0.1)
+    assert 8 < time.monotonic() - began < 12
 
 
 @pytest.mark.parametrize(("rate", "stays"), [(100_000, False), (10, True)])

@@ -276,6 +276,29 @@ def test_a_client_that_does_not_read_is_cut(https, authority):
     waiting.join()
 
 
+def test_client_that_reads_little_at_a_time_gets_every_byte_once(https, authority):
+    """The socket takes part of what is ready for it, again and again."""
+    blob = os.urandom(1 << 20) * 4
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return [blob]
+
+    server = https(app)
+
+    def client():
+        sock = blocking.socket()
+        sock.setsockopt(blocking.SOL_SOCKET, blocking.SO_RCVBUF, 4096)
+        sock.settimeout(20)
+        sock.connect(server.address)
+        with authority.context.wrap_socket(sock, server_hostname="localhost") as tls:
+            tls.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            with tls.makefile("rb") as answer:
+                return answer.read().partition(b"\r\n\r\n")[2]
+
+    assert in_thread(client) == blob
+
+
 def test_a_request_that_comes_with_the_end_of_the_handshake(https, authority):
     """It is in the layer's hands when the handshake ends, and no event tells of it."""
     server = https(hello, defer_accept=False, head_seconds=3)
