@@ -31,13 +31,20 @@ def serving(*options):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ([], ["process {pid}", "patched the standard library"]),
-        (["-w", "2"], ["processes 2 workers of master {pid}", "patched the standard library"]),
-        (["-w", "1"], ["processes 1 worker of master {pid}", "patched the standard library"]),
-        (["--no-patch"], ["process {pid}", "patched nothing: a call that waits holds up all requests"]),
+        ([], ["process {pid}", "patched the standard library", "{about}"]),
+        (["-w", "2"], ["processes 2 workers of master {pid}", "patched the standard library", "{about}"]),
+        (
+            ["--status", "unix:status"],
+            ["process {pid}", "patched the standard library", "{about}", "status unix:status"],
+        ),
+        (["-w", "1"], ["processes 1 worker of master {pid}", "patched the standard library", "{about}"]),
+        (
+            ["--no-patch"],
+            ["process {pid}", "patched nothing: a call that waits holds up all requests", "{about}"],
+        ),
         (
             ["--no-patch-sqlite3", "--patch-cpu"],
-            ["process {pid}", "patched the standard library but sqlite3, and cpu"],
+            ["process {pid}", "patched the standard library but sqlite3, and cpu", "{about}"],
         ),
     ],
 )
@@ -49,7 +56,7 @@ def test_terminal_shows_what_serves_and_ctrl_c_stops_it(folder, options, expecte
         )
         lines = [" ".join(line.split()) for line in others]
         about = f"Python {platform.python_version()}, loop: {current_loop().backend}"
-        assert lines[:3] == [*(line.format(pid=terminal.process.pid) for line in expected), about]
+        assert lines[:-1] == [line.format(pid=terminal.process.pid, about=about) for line in expected]
         with urllib.request.urlopen(first.split()[-1], timeout=20) as response:
             assert response.read() == b"found"
         terminal.press("\x03")
