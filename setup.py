@@ -59,6 +59,7 @@ NATIVE = {
     "syncless._core.calls.filesystems": [],  # which file systems answer at once
     "syncless._core.calls.files": [],  # open, stat and their kin, directly or in a thread
     "syncless._core.calls.beneath": [],  # files that must lie beneath a directory
+    "syncless._core.calls.pagecache": [],  # what of a file lies in memory
     "syncless.patches.native.fileobjects": [],  # io.FileIO and the buffered files
     "syncless._core.cpython.locks": [],  # what the interpreter's locks are, and who holds them
     "syncless._core.cpython.typeslots": [],  # changes to types that Python code cannot change

@@ -22,15 +22,15 @@ While a tasklet waits the request may end, whose Peer serves another one then. S
 look whether the stream is still the same. An object that an application keeps has its Peer to itself.
 """
 
-from os import pread as read_at
-
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, EINTR, EINVAL, ENOSYS, errno
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
+from syncless._core.calls.descriptors cimport reading
 from syncless._core.calls.filesystems cimport in_pool
+from syncless._core.calls.pagecache cimport lies_in_memory
 from syncless._core.fdtable cimport FdEntry
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.poll.now cimport has_hung_up
@@ -47,6 +47,7 @@ from syncless.http.stream cimport (
     send_pending, set_out_body, transmit,
 )
 
+from syncless._core.calls.pagecache import bring_in
 from syncless.http.errors import BodyTimeout, ClientGone
 
 cdef extern from "sys/sendfile.h":
@@ -245,10 +246,11 @@ cdef class Peer:
         return 0
 
     cdef int send_file(self, int fd, int64_t offset, int64_t count, bint slow) except -1:
-        """`slow`: its file system does not answer at once, so it is read in threads."""
+        """By sendfile, if `slow` does not say that the file system does not answer at once."""
         cdef Loop loop = get_loop()
         cdef Stream* stream
         cdef bint copied
+        cdef int64_t piece
         cdef ssize_t n
         self.send_all(NULL, 0)
         while count > 0:
@@ -256,7 +258,11 @@ cdef class Peer:
             copied = slow or stream.layer != NULL
             n = -1
             if not copied:
-                n = sendfile(stream.fd, fd, &offset, <size_t> min(count, <int64_t> (1 << 20)))
+                piece = min(count, <int64_t> (1 << 20))
+                if not lies_in_memory(fd, offset, piece):
+                    in_pool(fd, bring_in, (fd, offset, piece), {})
+                    stream = self.open_stream()
+                n = sendfile(stream.fd, fd, &offset, <size_t> piece)
             if n > 0:
                 self.listener.buffers.sent += n
                 self.listener.paces.sent_more(stream.fd, n)
@@ -268,8 +274,7 @@ cdef class Peer:
             elif not copied and errno == EAGAIN:
                 self.wait_writable()
             elif copied or errno == EINVAL or errno == ENOSYS:
-                size = min(count, <int64_t> 65536)
-                data = in_pool(fd, read_at, (fd, size, offset), {}) if slow else read_at(fd, size, offset)
+                data = reading(fd, <Py_ssize_t> min(count, <int64_t> 65536), offset)
                 if not data:
                     raise RuntimeError("the file became shorter while it was sent")
                 self.send_all(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))

@@ -7,11 +7,12 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
 import syncless
-from syncless._core.calls import filesystems
+from syncless._core.calls import filesystems, pagecache
 from syncless._core.calls.beneath import walk_parts
 from syncless.http.static.mediatypes import media_type
 from syncless.http.static.ranges import MOST
@@ -464,6 +465,39 @@ def test_files_are_read_in_threads_where_the_disk_is_slow(start, site, mode):
         assert get(client, "/static/missing")[0] == 404
     finally:
         filesystems.set_mode(was)
+
+
+def is_evicted(fd):
+    try:
+        os.preadv(fd, [bytearray(1)], 0, os.RWF_NOWAIT)
+    except OSError as error:
+        return error.errno == errno.EAGAIN
+    return False
+
+
+@pytest.mark.parametrize("range_", [None, (100, 299_999)], ids=["whole", "range"])
+def test_large_file_is_brought_into_memory_by_a_thread(start, site, monkeypatch, range_):
+    """sendfile would wait for the disk, and all requests with it."""
+    path = site / "large.bin"
+    client = start.client(start(app, static={"/static": site}))
+    brought = []
+
+    def bring_in(fd, *part):
+        brought.append((threading.current_thread() is threading.main_thread(), *part))
+        pagecache.bring_in(fd, *part)
+
+    monkeypatch.setattr("syncless.http.peer.bring_in", bring_in)
+    first, last = range_ or (0, len(LARGE) - 1)
+    for evicted in (False, True):
+        with open(path, "rb") as file:
+            if evicted:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                if not is_evicted(file.fileno()):
+                    pytest.skip("this file system keeps its files in memory, or does not say")
+        fields = {"Range": f"bytes={first}-{last}"} if range_ else {}
+        assert get(client, "/static/large.bin", **fields)[2] == LARGE[first : last + 1]
+        assert brought == ([(False, first, last - first + 1)] if evicted else [])
 
 
 def test_files_through_tls(https, site, authority):
