@@ -37,6 +37,7 @@ LAYERS = {
     "syncless.wsgi": {"syncless._core", "syncless.io", "syncless.tools", "syncless.http", "syncless"},
     "syncless.cli": {"syncless.http", "syncless.wsgi", "syncless.patches", "syncless.console", "syncless"},
     "syncless.contrib": {
+        "syncless.console",
         "syncless._core",
         "syncless.tools",
         "syncless.http",

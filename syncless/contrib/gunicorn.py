@@ -25,6 +25,7 @@ from syncless._core.current import sleep
 from syncless._core.spawning import spawn
 from syncless._core.tasklet import Tasklet
 from syncless._core.wait.sync import Event
+from syncless.console import listen_if_asked
 from syncless.contrib.gunicorn_requests import Closed, Counted, Mounted, Observed, is_observed
 from syncless.http.addresses import Bind
 from syncless.http.limits import Limits
@@ -104,10 +105,13 @@ class Worker(base.Worker):
         self._server = make_server(self)
         try:
             self._server.start()
+            console = listen_if_asked()
             while self.alive:
                 self._told.wait()
                 self._told.clear()
             self._server.stop_after(LAST_CALL, self.cfg.graceful_timeout)
+            if console is not None:
+                console.close()
         finally:
             pulse.kill()
 

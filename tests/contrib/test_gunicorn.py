@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from syncless.console import socket_path
 from tests.contrib.commands import Command
 from tests.waiting import eventually
 from tests.wsgi.authority import Authority
@@ -31,6 +32,7 @@ def app(environ, start_response):
         while True:
             pass
     elif path == "/error":
+        print("printed by the application", flush=True)
         raise ValueError("the application's own")
     start_response("200 OK", [("X-Pid", str(os.getpid())), ("X-Path", environ["SCRIPT_NAME"] + " " + path)])
     forwarded = environ.get("HTTP_X_FORWARDED_FOR")
@@ -110,6 +112,27 @@ def test_entry_point_names_the_worker():
     assert [point.load() for point in found] == [Worker]
 
 
+def test_settings_become_limits():
+    from gunicorn.config import Config
+
+    from syncless.contrib.gunicorn import limits_of
+
+    def limits(**settings):
+        config = Config()
+        for name, value in settings.items():
+            config.set(name, value)
+        return limits_of(config)
+
+    usual = limits()
+    assert (usual.connections, usual.idle_seconds, usual.stop_seconds) == (1000, 2, 30)
+    assert (usual.request_line, usual.header_count, usual.head_bytes) == (4094, 100, 32768)
+    assert limits(limit_request_line=0).request_line == 8190
+    assert limits(limit_request_fields=1000).header_count == 128
+    assert limits(limit_request_field_size=16380).head_bytes == 60000
+    assert limits(worker_connections=7).connections == 7
+    assert limits(graceful_timeout=0).stop_seconds == 0
+
+
 @pytest.mark.parametrize("preload", [[], ["--preload"]])
 def test_requests_that_wait_do_not_hold_one_another_up(gunicorn, preload):
     server = gunicorn(
@@ -133,7 +156,8 @@ def test_requests_that_wait_do_not_hold_one_another_up(gunicorn, preload):
 
 
 def test_error_of_the_application_is_in_the_log_of_gunicorn(gunicorn, tmp_path):
-    server = gunicorn("--error-logfile", tmp_path / "errors", "--access-logfile", tmp_path / "access")
+    files = ("--error-logfile", tmp_path / "errors", "--access-logfile", tmp_path / "access")
+    server = gunicorn("--capture-output", *files)
     said = tmp_path / "errors"
     assert eventually(lambda: said.exists() and "Booting worker" in said.read_text(), 20)
     port = int((tmp_path / "errors").read_text().partition("127.0.0.1:")[2].split()[0])
@@ -141,6 +165,7 @@ def test_error_of_the_application_is_in_the_log_of_gunicorn(gunicorn, tmp_path):
     connection.request("GET", "/error")
     assert connection.getresponse().status == 500
     assert eventually(lambda: "ValueError: the application's own" in (tmp_path / "errors").read_text())
+    assert "printed by the application" in said.read_text()
     assert '"GET /error HTTP/1.1" 500' in (tmp_path / "access").read_text()
     for name in ("errors", "access"):
         (tmp_path / name).rename(tmp_path / f"{name}.1")
@@ -156,7 +181,8 @@ def test_error_of_the_application_is_in_the_log_of_gunicorn(gunicorn, tmp_path):
 
 
 def test_term_lets_requests_in_flight_end(gunicorn):
-    server = gunicorn().booted()
+    server = gunicorn(variables={"SYNCLESS_CONSOLE": "1"}).booted()
+    assert os.path.exists(socket_path(server.get()[0]))
     thread, answers = in_flight(server, "/wait?1")
     assert server.end() == 0
     thread.join()

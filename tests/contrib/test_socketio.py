@@ -1,11 +1,13 @@
 """Flask-SocketIO and flask-sock on our server, with their own clients, and Redis between two workers."""
 
 import json
+import shutil
 import subprocess
 import sys
 
 import pytest
 
+from tests.browser import BROWSER, browse
 from tests.contrib.commands import Command
 from tests.patches.servers import redis
 from tests.wsgi.authority import Authority
@@ -18,9 +20,9 @@ for module, package in (
 ):
     pytest.importorskip(module, reason=f"{package} is not installed: pip install {package}")
 
-SERVER = """
+SERVER = '''
 import os
-from flask import Flask
+from flask import Flask, request
 from flask_sock import Sock
 from flask_socketio import SocketIO, emit
 
@@ -28,7 +30,29 @@ app = Flask(__name__)
 app.config["SOCK_SERVER_OPTIONS"] = {"ping_interval": 0.2}
 sock = Sock(app)
 socketio = SocketIO(app, message_queue=os.environ.get("QUEUE") or None)
+PAGE = """<script>
+// Engine.IO and Socket.IO in their own frames, as their library writes them
+const log = [];
+const socket = new WebSocket(`ws://${location.host}/socket.io/?EIO=4&transport=websocket`);
+socket.onmessage = event => {
+  log.push(event.data.slice(0, 2));
+  if (event.data[0] === "0") socket.send("40");
+  else if (event.data.startsWith("40")) socket.send('42["say","from a browser"]');
+  else if (event.data.startsWith("42")) { log.push(event.data); socket.close(); }
+};
+socket.onerror = () => log.push("error");
+socket.onclose = () => fetch("/report", {method: "POST", body: log.join(" ")});
+</script>"""
 print("mode", socketio.async_mode, flush=True)
+
+@app.route("/")
+def page():
+    return PAGE
+
+@app.post("/report")
+def report():
+    print("browser:", request.get_data(as_text=True), flush=True)
+    return ""
 
 @sock.route("/echo")
 def echo(ws):
@@ -49,7 +73,7 @@ def later():
         socketio.sleep(0.05)
         socketio.emit("said", "from the background")
     socketio.start_background_task(work)
-"""
+'''
 
 CLIENTS = """
 import json, queue, sys
@@ -121,6 +145,20 @@ def test_mode_is_threading_though_others_are_installed(server):
 def test_client_of_socketio(server, transport, by):
     found = run_clients(server(), transport)
     assert found == {"workers": 1, "heard": ["from the background", "hello"], "by": by}
+
+
+@pytest.mark.slow
+def test_browser(server):
+    if BROWSER is None:
+        pytest.skip("there is no Chromium on this machine")
+    command = server()
+    browser, folder = browse(f"http://127.0.0.1:{port_of(command)}/")
+    try:
+        assert command.says(r"browser: (.*)")[1] == '0{ 40 42 42["said","from a browser"]'
+    finally:
+        browser.terminate()
+        browser.wait()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_client_of_socketio_below_gunicorn(server, tmp_path):
