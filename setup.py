@@ -79,6 +79,9 @@ NATIVE = {
     "syncless.stackless._channel": [],
     "syncless.stackless._preempt": [],  # run(timeout)
     "syncless.stackless._schedule": [],
+    "syncless.asyncio.rounds": [],  # callbacks are called, each where it may park
+    "syncless.asyncio.descriptors": [],  # what add_reader() watches
+    "syncless.asyncio.callbacks": [],  # call_soon() and its kin
     "syncless.http.scanner": [
         "syncless/http/names.c",
         "syncless/http/head.c",

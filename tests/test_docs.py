@@ -32,9 +32,9 @@ BLOCKS = [
     for number, block in enumerate(
         re.findall(r"^```python\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL)
     )
-    # examples/echo.py is that one and is visited by a test of its own; and the tests of the patches are in
-    # processes of their own
-    if "socket.create_server" not in block and "patch_all" not in block
+    # examples/echo.py is that one and is visited by a test of its own; and the tests of the patches and of
+    # asyncio are in processes of their own
+    if "socket.create_server" not in block and "patch_all" not in block and "syncless.asyncio" not in block
 ]
 
 

@@ -33,6 +33,7 @@ LAYERS = {
     "syncless.console": {"syncless._core", "syncless.io", "syncless"},
     "syncless.patches": {"syncless._core", "syncless.io", "syncless.tools"},
     "syncless.stackless": {"syncless._core"},
+    "syncless.asyncio": {"syncless._core", "syncless.io", "syncless.tools"},
     "syncless.http": {"syncless._core", "syncless.io", "syncless.tools", "syncless.console", "syncless"},
     "syncless.wsgi": {"syncless._core", "syncless.io", "syncless.tools", "syncless.http", "syncless"},
     "syncless.cli": {"syncless.http", "syncless.wsgi", "syncless.patches", "syncless.console", "syncless"},

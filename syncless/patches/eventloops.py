@@ -14,6 +14,7 @@ from syncless._core.current import current
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
 from syncless.tools.otherhubs import watch_hubs
+from syncless.tools.runningloop import note_of_running_loop
 
 _forks = 0
 """Number of forks between the first process and this one."""
@@ -50,7 +51,7 @@ class _Running:
 
 
 def _note_per_tasklet(patcher: Patcher, events: Any) -> None:
-    note = events._set_running_loop
+    note = note_of_running_loop(events)
 
     def set_running_loop(loop: Any, /) -> None:
         """asyncio._set_running_loop"""

@@ -1,0 +1,15 @@
+"""asyncio on the engine: an event loop that waits where tasklets wait.
+
+    import syncless.asyncio
+
+    syncless.asyncio.install()
+    asyncio.run(main())
+
+Callbacks run beside tasklets in one thread. One that blocks in a cooperative call holds up its own task only.
+"""
+
+from syncless.asyncio.eventloop import EventLoop, new_event_loop
+from syncless.asyncio.resident import EventLoopPolicy, await_, install
+from syncless.asyncio.tasklets import in_tasklet
+
+__all__ = ["EventLoop", "EventLoopPolicy", "await_", "in_tasklet", "install", "new_event_loop"]

@@ -1,0 +1,196 @@
+"""EventLoop: an asyncio event loop whose callbacks, timers and descriptors wait in the engine's own loop.
+
+Takes from callbacks.pyx how callbacks are called, and from the standard library what is built on that:
+transports, servers, child processes. Gives both the engine's way to names, signals and threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import selectors
+import signal
+import socket
+from asyncio import coroutines
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from syncless._core.calls.threads import ThreadPool
+from syncless._core.loop import Loop
+from syncless._core.threadloop import current_loop
+from syncless.asyncio.callbacks import Callbacks
+from syncless.asyncio.tasklets import call_in_tasklet
+from syncless.io import dns
+
+_SelectorEventLoop: Any = asyncio.SelectorEventLoop
+"""Untyped: its stubs do not name what a loop built on it has to redefine."""
+
+_getaddrinfo, _getnameinfo = socket.getaddrinfo, socket.getnameinfo
+"""Where others stand in their places, a program has put them there."""
+
+_running: WeakKeyDictionary[Loop, list[EventLoop]] = WeakKeyDictionary()
+"""The engine's loop of a thread -> the loops that run on it, the last one last."""
+
+
+class _NoSelector(selectors.BaseSelector):
+    """In the place of the selector that an asyncio loop usually waits in."""
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        raise NotImplementedError("this loop waits in the engine's loop: use add_reader() and add_writer()")
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        raise KeyError(fileobj)
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        return []
+
+    def get_map(self) -> Any:
+        return {}
+
+
+class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
+    """An asyncio event loop beside which tasklets run, and in which a call that blocks holds up its own task
+    only."""
+
+    def __init__(self) -> None:
+        super().__init__(_NoSelector())
+        self._threads = ThreadPool(min(32, (os.cpu_count() or 1) + 4))
+        self._calls: set[asyncio.Future[Any]] = set()
+        """Calls in threads of the default executor that have not ended."""
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} running={self.is_running()} closed={self.is_closed()} "
+            f"debug={self.get_debug()}>"
+        )
+
+    def _make_self_pipe(self) -> None:
+        self._ssock = self._csock = None
+
+    def _close_self_pipe(self) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass
+
+    def _process_self_data(self, data: bytes) -> None:
+        pass
+
+    def _run_once(self) -> None:
+        raise NotImplementedError("the engine runs the callbacks")
+
+    def _add_callback_signalsafe(self, handle: Any) -> None:
+        self._add_callback(handle)
+
+    def run_forever(self) -> None:
+        """Runs the loop until stop(). The calling tasklet waits, all others go on."""
+        here = _running.setdefault(current_loop(), [])
+        here.append(self)
+        try:
+            super().run_forever()
+        finally:
+            here.remove(self)
+
+    def close(self) -> None:
+        """Closes the loop, which must not be running. Callbacks that are due are not called any more."""
+        if self.is_closed():
+            return
+        super().close()
+        self._ended()
+
+    # -- signals ---------------------------------------------------------------------------------------------
+
+    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
+        """callback(*args) is called in the loop when the signal comes. In the main thread only."""
+        if coroutines.iscoroutine(callback) or coroutines.iscoroutinefunction(callback):
+            raise TypeError("coroutines cannot be used with add_signal_handler()")
+        self._check_signal(sig)
+        self._check_closed()
+        handle = asyncio.Handle(callback, args, self, None)
+        before = self._signal_handlers.get(sig)
+        self._signal_handlers[sig] = handle
+
+        def came(number: int, frame: Any) -> None:
+            if not handle.cancelled() and not self.is_closed():
+                self.call_soon_threadsafe(handle._run)
+
+        try:
+            signal.signal(sig, came)
+            signal.siginterrupt(sig, False)
+        except (ValueError, OSError) as error:
+            if before is None:
+                del self._signal_handlers[sig]
+            else:
+                self._signal_handlers[sig] = before
+            if isinstance(error, OSError) and error.errno != errno.EINVAL:
+                raise
+            raise RuntimeError(
+                f"sig {sig} cannot be caught" if isinstance(error, OSError) else str(error)
+            ) from error
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        """Takes the signal's handler away. Returns whether there was one."""
+        self._check_signal(sig)
+        if self._signal_handlers.pop(sig, None) is None:
+            return False
+        try:
+            signal.signal(sig, signal.default_int_handler if sig == signal.SIGINT else signal.SIG_DFL)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            raise RuntimeError(f"sig {sig} cannot be caught") from error
+        return True
+
+    # -- names, and calls that wait in C ---------------------------------------------------------------------
+
+    async def getaddrinfo(
+        self,
+        host: Any,
+        port: Any,
+        *,
+        family: int = 0,
+        type: int = 0,
+        proto: int = 0,
+        flags: int = 0,
+    ) -> Any:
+        """socket.getaddrinfo() by the cooperative resolver, without a thread."""
+        look_up = dns.getaddrinfo if socket.getaddrinfo is _getaddrinfo else socket.getaddrinfo
+        return await call_in_tasklet(self, look_up, host, port, family, type, proto, flags)
+
+    async def getnameinfo(self, sockaddr: Any, flags: int = 0) -> tuple[str, str]:
+        """socket.getnameinfo() by the cooperative resolver."""
+        look_up = dns.getnameinfo if socket.getnameinfo is _getnameinfo else socket.getnameinfo
+        return await call_in_tasklet(self, look_up, sockaddr, flags)
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+        """func(*args) in the executor; without one in a real OS thread, also under the patch, so that code
+        which waits in C holds up nothing."""
+        if executor is not None or self._default_executor is not None:
+            return super().run_in_executor(executor, func, *args)
+        self._check_closed()
+        if self.get_debug():
+            self._check_callback(func, "run_in_executor")
+        self._check_default_executor()
+        future = call_in_tasklet(self, self._threads.run, func, *args)
+        self._calls.add(future)
+        future.add_done_callback(self._calls.discard)
+        return future
+
+    async def shutdown_default_executor(self, *args: Any, **kwargs: Any) -> None:
+        """Waits for the calls of run_in_executor(None, ...); nothing more is accepted."""
+        await super().shutdown_default_executor(*args, **kwargs)
+        if self._calls:
+            await asyncio.wait(self._calls, **kwargs)
+
+
+def running_loop() -> EventLoop | None:
+    """The EventLoop that runs in this thread, the last that was started if there are several."""
+    here = _running.get(current_loop())
+    return here[-1] if here else None
+
+
+def new_event_loop() -> EventLoop:
+    """A new EventLoop: asyncio.run(main(), loop_factory=new_event_loop), from Python 3.12 on."""
+    return EventLoop()

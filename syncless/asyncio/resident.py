@@ -1,0 +1,118 @@
+"""The loop that a thread always has: a tasklet runs it as long as the thread lives.
+
+So code in a tasklet, such as a WSGI application, can set an asyncio timer, start a task or wait for a
+coroutine without a loop of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from syncless._core.current import current
+from syncless._core.loop import Loop
+from syncless._core.spawning import spawn
+from syncless._core.threadloop import current_loop
+from syncless._core.wait.sync import Event
+from syncless.asyncio.eventloop import EventLoop, running_loop
+
+T = TypeVar("T")
+
+_resident: WeakKeyDictionary[Loop, ResidentLoop] = WeakKeyDictionary()
+"""The engine's loop of a thread -> the asyncio loop that always runs on it."""
+
+
+class ResidentLoop(EventLoop):
+    """Runs in a tasklet of its own from its making to close()."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._released: Event | None = None
+        """Set when the tasklet in run_forever() is to go on."""
+        self._tasklet = spawn(self._live)
+        self._tasklet.name = "asyncio loop"
+
+    def _live(self) -> None:
+        try:
+            super().run_forever()
+        finally:
+            if not self.is_closed():
+                super().close()
+
+    def __del__(self) -> None:
+        pass  # it runs until its thread ends: that is no mistake of the program
+
+    def run_until_complete(self, future: Awaitable[T]) -> T:  # type: ignore[override]
+        """Waits for the future or coroutine, as await_() does: the loop runs already."""
+        return await_(future)
+
+    def run_forever(self) -> None:
+        """Waits until stop(): the loop runs already."""
+        self._check_closed()
+        self._released = Event()
+        try:
+            self._released.wait()
+        finally:
+            self._released = None
+
+    def stop(self) -> None:
+        """run_forever() returns. The loop goes on until close()."""
+        if self._released is not None:
+            self._released.set()
+
+    def close(self) -> None:
+        """Ends the loop. get_event_loop() then makes another."""
+        if not self.is_closed():
+            super().stop()
+            self._tasklet.join()
+
+
+def resident_loop() -> ResidentLoop:
+    """The loop of this thread that always runs, made at the first call."""
+    loop = _resident.get(current_loop())
+    if loop is None or loop.is_closed():
+        loop = _resident[current_loop()] = ResidentLoop()
+    return loop
+
+
+def await_(awaitable: Awaitable[T], timeout: float | None = None) -> T:
+    """Parks the tasklet until the coroutine, task or future is done; returns its result or raises what it
+    raised, asyncio.CancelledError if it was cancelled.
+
+    It runs in the loop to which it belongs, else in the one that runs in this thread, else in the thread's
+    resident loop, with a copy of the tasklet's context. After `timeout` seconds it is cancelled, and
+    TimeoutError is raised; it is also cancelled when an exception ends the wait (kill(), Timeout).
+    """
+    loop = asyncio._get_running_loop() or running_loop() or resident_loop()
+    if asyncio.isfuture(awaitable):
+        loop = awaitable.get_loop()
+    if current() is None:
+        raise RuntimeError("await_() needs a tasklet, and this is a callback of the engine: spawn one")
+    future: asyncio.Future[T] = asyncio.ensure_future(awaitable, loop=loop)
+    done = Event()
+    future.add_done_callback(lambda _: done.set())
+    try:
+        if not done.wait(timeout):
+            raise TimeoutError(f"what was awaited was not done within {timeout} s")
+    except BaseException:
+        future.cancel()
+        raise
+    return future.result()
+
+
+class EventLoopPolicy(asyncio.DefaultEventLoopPolicy):
+    """New loops are EventLoops, and a thread that has set no loop has its resident one."""
+
+    _loop_factory = EventLoop
+
+    def get_event_loop(self) -> asyncio.AbstractEventLoop:
+        loop: Any = getattr(self._local, "_loop", None)  # type: ignore[attr-defined]
+        return resident_loop() if loop is None else loop
+
+
+def install() -> None:
+    """From now on asyncio's loops are EventLoops: asyncio.run() uses one, and get_event_loop() gives each
+    thread one that is always running."""
+    asyncio.set_event_loop_policy(EventLoopPolicy())

@@ -1,0 +1,399 @@
+"""Callbacks that are due are called in rounds, in their order, each where it may park.
+
+Takes handles, and those whose time has come. Gives calls. It must not know how a program asks for them
+(callbacks.pyx), nor what a transport, a task or a resolver is (eventloop.py).
+
+One tasklet, the *caller*, calls one callback after the other, inline on the leader (scheduler.pyx). A
+callback that never waits costs no tasklet of its own. When a callback waits in a call that parks, its caller
+parks with it, another caller goes on with the next callback, and the first one ends when its callback does.
+So a blocking call in a coroutine holds up its own task only.
+
+asyncio keeps notes per OS thread: which loop runs, which task is the current one, and the hooks for
+asynchronous generators. They are made when a caller begins or goes on, and taken away when it ends or parks
+(Caller.__call__), so tasklets that are no callbacks see none of them.
+"""
+
+import sys
+from asyncio import events, format_helpers
+
+from cpython.contextvars cimport PyContext_CopyCurrent, PyContext_Enter, PyContext_Exit, PyContext_New
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from cython cimport final
+from libc.stdint cimport int64_t
+
+from syncless._core.clock cimport NEVER, monotonic_ns
+from syncless._core.cpython.compat cimport raised
+from syncless._core.linked cimport Node, append as list_append, remove as list_remove
+from syncless._core.loop cimport Loop
+from syncless._core.scheduler cimport NEW, PARKED, Scheduler
+from syncless._core.tasklet cimport begin_anew
+from syncless._core.timers cimport timer_init
+
+from syncless._core.exits import TaskletExit
+from syncless.asyncio.reports import describe, tell_failure, tell_slow
+from syncless.tools.runningloop import note_of_running_loop, swap_current_task
+
+cdef extern from "Python.h":
+    # NULL: an exception is set
+    PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept
+    # -1: an exception is set
+    int unchecked_enter "PyContext_Enter" (PyObject* context) noexcept
+    void PyErr_Clear()
+
+cdef const char* RUNS = "callbacks of its asyncio loop"
+cdef double LATEST = 9e9            # s; timers beyond it would not fit into 64 bits of nanoseconds
+
+cdef object note_running = note_of_running_loop(events)
+cdef object swap_task = swap_current_task
+cdef object set_hooks = sys.set_asyncgen_hooks
+cdef object call_site = format_helpers.extract_stack
+
+
+# -- handles -------------------------------------------------------------------------------------------------
+
+
+cdef class Handle:
+    """What call_soon() and its kin return, as asyncio.Handle."""
+
+    def cancel(self):
+        """The callback is not called, if it has not been."""
+        if not self.is_cancelled:
+            self.is_cancelled = True
+            if self.rounds.debug:
+                self.source_traceback = None
+            self.callback = self.args = None
+
+    def cancelled(self):
+        """Whether cancel() was called."""
+        return self.is_cancelled
+
+    def get_context(self):
+        """The context in which the callback is called."""
+        return self.context
+
+    cdef int done(self) except -1:
+        """The call is over."""
+        return 0
+
+    @property
+    def _callback(self):
+        return self.callback
+
+    @property
+    def _args(self):
+        return self.args
+
+    @property
+    def _loop(self):
+        return self.rounds.loop
+
+    @property
+    def _cancelled(self):
+        return self.is_cancelled
+
+    @property
+    def _source_traceback(self):
+        return self.source_traceback
+
+    cdef int fill(self, Rounds rounds, object callback, tuple args, object context) except -1:
+        if rounds.closed:
+            raise RuntimeError("Event loop is closed")
+        self.rounds = rounds
+        self.callback = callback
+        self.args = args
+        self.context = PyContext_CopyCurrent() if context is None else context
+        return 0
+
+    def look_at(self, method):
+        """In debug mode: is it a function, and where was it made?"""
+        self.rounds.loop._check_callback(self.callback, method)
+        try:
+            self.source_traceback = call_site(sys._getframe(0))
+        except ValueError:                          # no Python code runs: a task's step was called from here
+            pass
+
+    def _run(self):
+        self.rounds.call(self)
+
+    def __repr__(self):
+        return describe(self)
+
+
+cdef void timer_fires(void* owner) noexcept:
+    cdef TimerHandle handle = <TimerHandle> owner
+    list_remove(&handle.rounds.timers, &handle.place)
+    handle.rounds.append(handle)
+    Py_DECREF(handle)
+
+
+cdef class TimerHandle(Handle):
+    """What call_later() and call_at() return, as asyncio.TimerHandle."""
+
+    def __cinit__(self):
+        timer_init(&self.timer, timer_fires, <void*> self)
+
+    def when(self):
+        """The time at which the callback is due, in seconds on the clock of loop.time()."""
+        return self.moment
+
+    def cancel(self):
+        """The callback is not called, if it has not been."""
+        if self.place.owner != NULL:
+            list_remove(&self.rounds.timers, &self.place)
+            if self.rounds.engine is not None:
+                self.rounds.engine.timers.remove(&self.timer)
+            Py_DECREF(self)
+        Handle.cancel(self)
+
+    def __lt__(self, TimerHandle other):
+        return self.moment < other.moment
+
+
+# -- who calls them ------------------------------------------------------------------------------------------
+
+
+@final
+cdef class Caller(Tasklet):
+    """The tasklet in which callbacks are called."""
+
+    def __cinit__(self):
+        self.context = PyContext_New()
+
+    cdef PyObject* execute(self, Scheduler engine) noexcept:
+        if unchecked_run_round(self.rounds, self) < 0:
+            self.rounds.end_run(raised())           # a fault of the loop itself, or no memory
+        Py_INCREF(None)
+        return <PyObject*> None
+
+    cdef int finish(self, Scheduler engine) except -1:
+        self.switch_hook = None
+        Tasklet.finish(self, engine)
+        self.rounds.spare = self
+        return 0
+
+    cdef str label(self):
+        return "asyncio callbacks" if self.handle is None else repr(self.handle)
+
+    def __call__(self, leaving):
+        """The switch hook: others run in its place, or it goes on."""
+        cdef Rounds rounds = self.rounds
+        if leaving:
+            self.task = swap_task(rounds.loop, None)
+            rounds.leave()
+            self.left = monotonic_ns()
+            if rounds.caller is self and not rounds.blocks:
+                rounds.caller = None
+                if rounds.count:
+                    rounds.call_next()
+        else:
+            rounds.enter(self.task)
+            self.task = None
+            self.away += monotonic_ns() - self.left
+
+
+cdef class Rounds:
+    """The callbacks of one loop."""
+
+    def __init__(self, loop):
+        self.loop = loop
+
+    # -- callbacks that are due ------------------------------------------------------------------------------
+
+    cdef int append(self, Handle handle) except -1:
+        """The callback is due. From any thread that holds the GIL."""
+        if self.last is None:
+            self.first = handle
+        else:
+            self.last.after = handle
+        self.last = handle
+        self.count += 1
+        if self.caller is None:
+            self.call_next()
+        return 0
+
+    cdef int call_next(self) except -1:
+        """A caller gets in line for its turn, if the loop runs."""
+        cdef Caller caller
+        if self.engine is None:
+            return 0
+        caller = self.spare
+        if caller is None:
+            caller = Caller.__new__(Caller)
+            caller.rounds = self
+        else:
+            self.spare = None
+            begin_anew(caller)
+        caller.state = NEW
+        self.caller = caller
+        self.engine.adopt(caller)
+        return self.engine.push(caller)
+
+    cdef int run_round(self, Caller me) except -1:
+        """Calls what was due when the round began, and goes on with the next round, until a poll is due or a
+        tasklet is ready. The rest is another turn's.
+
+        Nothing is held on to across a call, which may park: another caller goes on meanwhile.
+        """
+        cdef Handle handle
+        if self.caller is not me or self.engine is None:
+            return 0                                # the loop was stopped meanwhile
+        self.enter(None)
+        me.switch_hook = me
+        if self.batch == 0:
+            self.batch = self.count
+        while self.batch:
+            handle = self.first
+            self.first = handle.after
+            handle.after = None
+            if self.first is None:
+                self.last = None
+            self.count -= 1
+            self.batch -= 1
+            if not handle.is_cancelled:
+                me.handle = handle
+                if self.debug:
+                    self.call_and_watch(me, handle)
+                else:
+                    self.call(handle)
+                me.handle = None
+            handle.done()
+            if self.caller is not me:
+                self.leave()
+                return 0
+            if self.engine._poll_due():
+                break
+            if self.batch == 0 and not self.stopping and self.engine.ring_count == 0:
+                self.batch = self.count
+        me.switch_hook = None
+        self.leave()
+        self.caller = None
+        if self.batch == 0 and self.stopping:
+            return self.end_run(None)
+        if self.count:
+            return self.call_next()
+        return 0
+
+    cdef int call(self, Handle handle) except -1:
+        """Calls one callback. Its exceptions go to the loop's exception handler."""
+        cdef object context = handle.context
+        cdef PyObject* returned
+        if unchecked_enter(<PyObject*> context) < 0:
+            # Another callback waits in the same context. This one gets a copy.
+            PyErr_Clear()
+            context = context.copy()
+            PyContext_Enter(context)
+        returned = PyObject_Call(<PyObject*> handle.callback, <PyObject*> handle.args, NULL)
+        if returned != NULL:
+            Py_DECREF(<object> returned)
+            PyContext_Exit(context)
+            return 0
+        error = raised()
+        PyContext_Exit(context)
+        return self.failed(handle, error)
+
+    cdef int call_and_watch(self, Caller me, Handle handle) except -1:
+        """As call(), in debug mode: tells of a callback that held up all others. Time in which others ran is
+        its own affair."""
+        cdef int64_t began = monotonic_ns()
+        me.away = 0
+        callback = handle.callback
+        self.call(handle)
+        tell_slow(self.loop, handle, callback, (monotonic_ns() - began - me.away) / 1e9)
+        return 0
+
+    cdef int failed(self, Handle handle, object error) except -1:
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            self.end_run(error)
+        elif not isinstance(error, TaskletExit):
+            tell_failure(self.loop, handle, error)
+        return 0
+
+    cdef int enter(self, object task) except -1:
+        """Makes asyncio's notes: this loop runs, and this is its current task."""
+        note_running(self.loop)
+        if task is not None:
+            swap_task(self.loop, task)
+        set_hooks(*self.hooks)
+        return 0
+
+    cdef int leave(self) except -1:
+        """Takes the notes away. No task is the current one."""
+        set_hooks(None, None)
+        note_running(None)
+        return 0
+
+    # -- timers ----------------------------------------------------------------------------------------------
+
+    cdef int add_timer(self, TimerHandle handle) except -1:
+        """It is called at its moment, if the loop runs then, else when it runs again."""
+        Py_INCREF(handle)                           # until it fires or is cancelled
+        list_append(&self.timers, &handle.place, <PyObject*> handle)
+        if self.engine is not None:
+            self.set_timer(handle)
+        return 0
+
+    cdef int set_timer(self, TimerHandle handle) except -1:
+        return self.engine.timers.add(
+            &handle.timer, <int64_t> (min(max(handle.moment, 0.0), LATEST) * 1e9))
+
+    # -- running ---------------------------------------------------------------------------------------------
+
+    cdef int begin_run(self, Loop engine) except -1:
+        """Callbacks are called from now on, while the current tasklet waits in wait_for_end()."""
+        cdef Node* one = self.timers.first
+        self.engine = engine
+        self.host = engine.current
+        self.failure = None
+        self.batch = 0
+        while one != NULL:
+            self.set_timer(<TimerHandle> one.owner)
+            one = one.after
+        engine.turns_left = 0                       # asyncio looks for events before it calls anything
+        return self.call_next()
+
+    cdef int wait_for_end(self) except -1:
+        cdef Loop engine = self.engine
+        while self.engine is not None:
+            engine.park(RUNS, self.loop, NEVER)
+        return 0
+
+    cdef int end_run(self, object failure) except -1:
+        """wait_for_end() is over. Callbacks that are parked go on all the same."""
+        cdef Loop engine = self.engine
+        cdef Node* one = self.timers.first
+        if engine is None:
+            return 0
+        self.engine = None
+        self.caller = None                          # one in line finds that it is not
+        self.stopping = False
+        self.failure = failure
+        while one != NULL:
+            engine.timers.remove(&(<TimerHandle> one.owner).timer)
+            one = one.after
+        if self.host.state == PARKED and self.host.why == RUNS:
+            engine.wake(self.host, None)
+        self.host = None
+        return 0
+
+    cdef int stop(self) except -1:
+        """The run ends with the present round, or the next one if none is under way."""
+        self.stopping = True
+        if self.caller is None:
+            self.call_next()
+        return 0
+
+    cdef int close(self) except -1:
+        """Nothing that is due or set is called any more."""
+        self.closed = True
+        while self.first is not None:
+            self.first = self.first.after
+        self.last = None
+        self.count = self.batch = 0
+        while self.timers.first != NULL:
+            (<TimerHandle> self.timers.first.owner).cancel()
+        return 0
+
+
+ctypedef int (*RunRound)(Rounds self, Caller me) noexcept
+cdef RunRound unchecked_run_round = <RunRound> Rounds.run_round

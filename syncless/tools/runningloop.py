@@ -1,0 +1,32 @@
+"""The functions by which asyncio notes, for an OS thread, which loop runs and which task is its current one.
+
+The patch rebinds the first wherever it stands as a global of a module (patches/eventloops.py), so the
+original is kept here, where it does not look.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+_originals: list[Callable[[Any], None]] = []
+
+
+def note_of_running_loop(events: ModuleType) -> Callable[[Any], None]:
+    """The original `_set_running_loop(loop)` of asyncio.events; the loop is None for no loop."""
+    if not _originals:
+        _originals.append(events._set_running_loop)
+    return _originals[0]
+
+
+def swap_current_task(loop: Any, task: Any) -> Any:
+    """Makes it the loop's current task, None for no task. Returns the last one."""
+    tasks: Any = sys.modules["asyncio.tasks"]
+    if hasattr(tasks, "_swap_current_task"):  # since Python 3.12
+        return tasks._swap_current_task(loop, task)
+    before = tasks._current_tasks.pop(loop, None)
+    if task is not None:
+        tasks._current_tasks[loop] = task
+    return before

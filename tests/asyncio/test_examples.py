@@ -1,0 +1,19 @@
+"""The examples of the page about asyncio."""
+
+import pathlib
+import re
+
+import pytest
+
+from tests.patches.programs import run_python
+
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "howto" / "asyncio.md"
+PRINTED = ["done\n", "True\n", "8\n", "later\n"]
+
+
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(("block", "printed"), list(zip(BLOCKS, PRINTED, strict=True)), ids=range(4))
+def test_example_prints(block, printed):
+    assert run_python(block) == printed

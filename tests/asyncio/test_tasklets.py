@@ -1,0 +1,398 @@
+"""Tasklets and coroutines that wait for each other, and the loop that a thread always has."""
+
+import asyncio
+import contextvars
+import os
+import signal
+import threading
+
+import pytest
+
+import syncless
+from syncless import Timeout, sleep, spawn
+from syncless.asyncio import EventLoop, await_, in_tasklet
+from syncless.asyncio.resident import resident_loop
+from tests.asyncio.loops import run
+from tests.patches.programs import run_python
+
+variable = contextvars.ContextVar("variable", default="none")
+
+
+@pytest.fixture
+def resident():
+    loop = resident_loop()
+    yield loop
+    loop.close()
+
+
+async def double(number):
+    await asyncio.sleep(0)
+    return number * 2
+
+
+async def fails():
+    await asyncio.sleep(0)
+    raise ValueError("on purpose")
+
+
+# -- a coroutine waits for a tasklet ------------------------------------------------------------------------
+
+
+def test_in_tasklet_gives_result_and_exception():
+    def waits(number):
+        sleep(0.001)
+        return number, variable.get()
+
+    def raises(error):
+        raise error
+
+    async def main():
+        variable.set("carried over")
+        with pytest.raises(KeyError):
+            await in_tasklet(raises, KeyError("x"))
+        with pytest.raises(RuntimeError, match="raised StopIteration"):
+            await in_tasklet(raises, StopIteration())
+        return await asyncio.gather(in_tasklet(waits, 1), in_tasklet(waits, number=2))
+
+    assert run(main()) == [(1, "carried over"), (2, "carried over")]
+
+
+def test_cancelled_in_tasklet_kills_the_tasklet():
+    ended = []
+
+    def waits():
+        try:
+            sleep(3600)
+        finally:
+            ended.append(True)
+
+    async def main():
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(in_tasklet(waits), 0.001)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
+
+    run(main())
+    assert ended == [True]
+
+
+def test_in_tasklet_needs_a_running_loop():
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        in_tasklet(print)
+
+
+def test_default_executor_is_threads_beside_which_the_loop_goes_on():
+    """Calls that hold the OS thread, as C code does."""
+    barrier = threading.Barrier(4)
+
+    def waits_in_c():
+        barrier.wait()  # none of the four passes it alone
+        return threading.get_ident()
+
+    async def main():
+        return await asyncio.gather(*[asyncio.to_thread(waits_in_c) for _ in range(4)])
+
+    idents = run(main())
+    assert len(set(idents)) == 4 and threading.get_ident() not in idents
+
+
+def test_end_of_the_default_executor_waits_for_its_calls():
+    ended = []
+    release = threading.Event()
+
+    def call():
+        release.wait()
+        ended.append(True)
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        loop.run_in_executor(None, call)
+        await asyncio.sleep(0)
+        loop.call_later(0.001, release.set)
+        await loop.shutdown_default_executor()
+        assert ended
+        with pytest.raises(RuntimeError, match="shutdown"):
+            loop.run_in_executor(None, call)
+
+    run(main())
+
+
+# -- a tasklet waits for a coroutine ------------------------------------------------------------------------
+
+
+def test_await_gives_result_and_exception(resident):
+    assert await_(double(2)) == 4
+    assert asyncio._get_running_loop() is None
+    with pytest.raises(ValueError, match="on purpose"):
+        await_(fails())
+
+
+def test_await_carries_the_context_over(resident):
+    async def look():
+        return variable.get()
+
+    context = contextvars.copy_context()
+    context.run(variable.set, "carried over")
+    assert context.run(await_, look()) == "carried over"
+
+
+def test_await_in_a_callback_parks_its_task_only():
+    async def main():
+        def blocks():
+            return await_(double(3))
+
+        others = asyncio.ensure_future(double(1))
+        result = blocks()
+        return result, await others
+
+    assert run(main()) == (6, 2)
+
+
+def test_await_of_a_cancelled_task_raises_cancelled_error(resident):
+    task = resident.create_task(asyncio.sleep(3600))
+    resident.call_later(0.001, task.cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await_(task)
+
+
+@pytest.mark.parametrize("how", ["timeout", "Timeout", "kill"])
+def test_await_that_ends_early_cancels_the_task(resident, how):
+    task = resident.create_task(asyncio.sleep(3600))
+    if how == "timeout":
+        with pytest.raises(TimeoutError, match="within"):
+            await_(task, timeout=0.001)
+    elif how == "Timeout":
+        with pytest.raises(Timeout), Timeout(0.001):
+            await_(task)
+    else:
+        tasklet = spawn(await_, task)
+        sleep(0.001)
+        tasklet.kill()
+    sleep(0.001)
+    assert task.cancelled()
+
+
+def test_await_refuses_what_is_not_awaitable(resident):
+    with pytest.raises(TypeError, match="awaitable"):
+        await_(5)
+
+
+# -- the resident loop ---------------------------------------------------------------------------
+
+
+def test_timer_set_in_a_tasklet_fires(resident):
+    fired = syncless.Event()
+    resident.call_later(0.001, fired.set)
+    assert fired.wait(10)
+
+
+def test_resident_loop_runs_as_scripts_run_a_loop(resident):
+    assert resident.run_until_complete(double(4)) == 8
+    resident.call_later(0.001, resident.stop)
+    resident.run_forever()
+    assert resident.is_running()
+    resident.close()
+    assert resident.is_closed() and not resident.is_running()
+    another = resident_loop()
+    assert another is not resident
+    another.close()
+
+
+def test_each_thread_has_a_resident_loop(resident):
+    loops = []
+
+    def body():
+        loops.append(resident_loop())
+        assert await_(double(1)) == 2
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    assert loops[0] is not resident and loops[0].is_closed()
+
+
+PROGRAM = """
+import asyncio, sys, time
+import syncless.asyncio
+from syncless import Event, spawn
+{patch}
+syncless.asyncio.install()
+
+def application():
+    fired = Event()
+    asyncio.get_event_loop().call_later(0.001, fired.set)
+    return fired.wait(10)
+
+async def main():
+    return type(asyncio.get_running_loop()).__name__
+
+print(spawn(application).result(), asyncio.run(main()), asyncio.run(main()), spawn(application).result())
+"""
+
+
+@pytest.mark.parametrize("patch", ["", "from syncless.patches import patch_all; patch_all()"])
+def test_install_gives_tasklets_a_loop_that_runs(patch):
+    assert run_python(PROGRAM.format(patch=patch)) == "True EventLoop EventLoop True\n"
+
+
+# -- under the patch -----------------------------------------------------------------------------
+
+
+def test_blocking_calls_of_the_standard_library_hold_up_their_own_task_only():
+    """time.sleep, and a request by urllib to a server in the same process."""
+    assert (
+        run_python("""
+from syncless.patches import patch_all
+patch_all()
+import asyncio, time, urllib.request
+from syncless.asyncio import EventLoop
+from syncless.wsgi import Server
+
+def application(environ, start_response):
+    time.sleep(0.1)
+    start_response("200 OK", [])
+    return [b"answer"]
+
+async def main(url):
+    async def asks():
+        with urllib.request.urlopen(url) as response:
+            return response.read()
+    async def sleeps():
+        time.sleep(0.1)
+        return b"slept"
+    began = time.monotonic()
+    answers = await asyncio.gather(*[asks() for _ in range(50)], *[sleeps() for _ in range(50)])
+    return sorted(set(answers)), time.monotonic() - began
+
+server = Server(application, "127.0.0.1", 0).start()
+loop = EventLoop()
+answers, seconds = loop.run_until_complete(main(server.url))
+loop.close()
+server.stop()
+print(answers, seconds < 5 or seconds)  # one after the other: 10 s
+""")
+        == "[b'answer', b'slept'] True\n"
+    )
+
+
+# -- signals and children -----------------------------------------------------------------------------------
+
+
+def test_signal_handler_is_called_in_the_loop():
+    seen = []
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        done = asyncio.Event()
+
+        def came(number):
+            seen.append((number, asyncio.get_running_loop() is loop))
+            done.set()
+
+        loop.add_signal_handler(signal.SIGUSR1, came, 1)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await asyncio.wait_for(done.wait(), 10)
+        assert loop.remove_signal_handler(signal.SIGUSR1)
+        assert not loop.remove_signal_handler(signal.SIGUSR1)
+        with pytest.raises(ValueError):
+            loop.add_signal_handler(10000, came)
+        with pytest.raises(RuntimeError, match="cannot be caught"):
+            loop.add_signal_handler(signal.SIGKILL, came)
+        with pytest.raises(TypeError, match="coroutines"):
+            loop.add_signal_handler(signal.SIGUSR1, main)
+
+    run(main())
+    assert seen == [(1, True)]
+    assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
+
+
+def test_signal_handler_needs_the_main_thread():
+    refused = []
+
+    def body():
+        loop = EventLoop()
+        try:
+            loop.add_signal_handler(signal.SIGUSR1, print)
+        except RuntimeError as error:
+            refused.append(str(error))
+        loop.close()
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    assert "main thread" in refused[0]
+
+
+def test_child_of_a_fork_may_run_a_loop():
+    assert (
+        run_python("""
+import asyncio, os
+from syncless import sleep
+from syncless.asyncio import EventLoop
+
+async def answer():
+    await asyncio.sleep(0.001)
+    return 5
+
+def run(main):
+    loop = EventLoop()
+    try:
+        return loop.run_until_complete(main)
+    finally:
+        loop.close()
+
+async def main():
+    await asyncio.sleep(0)
+    child = os.fork()
+    if child == 0:
+        os._exit(run(answer()))
+    sleep(0.001)
+    await asyncio.sleep(0.001)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+print(run(main()))
+""")
+        == "5\n"
+    )
+
+
+# -- what is built on it ------------------------------------------------------------------------------------
+
+
+def test_streams_echo():
+    async def serve(reader, writer):
+        while data := await reader.read(1000):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    async def ask(port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for number in range(20):
+            writer.write(b"%d\n" % number)
+            assert await reader.readline() == b"%d\n" % number
+        writer.write(b"x" * 1_000_000 + b"\n")
+        writer.write_eof()
+        data = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        return len(data)
+
+    async def main():
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        lengths = await asyncio.gather(*[ask(port) for _ in range(20)])
+        server.close()
+        await server.wait_closed()
+        return lengths
+
+    assert run(main()) == [1_000_001] * 20
+
+
+def test_names_are_found_by_the_cooperative_resolver():
+    async def main():
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo("localhost", 80, type=1)
+        return found[0][4][1], await loop.getnameinfo(("127.0.0.1", 80), 3)
+
+    assert run(main()) == (80, ("127.0.0.1", "80"))
