@@ -26,6 +26,7 @@ NATIVE = {
     "syncless._core.hooks": [],  # what the engine calls and must not import
     "syncless._core.observers": [],  # who is told of each switch
     "syncless._core.readyqueue": [],  # whose turn is next
+    "syncless._core.pollclock": [],  # when a poll is due
     "syncless._core.thrown": [],  # exceptions on their way to a tasklet
     "syncless._core.carriers": [],  # greenlets on which tasklets run
     "syncless._core.scheduler": [],  # park and wake

@@ -142,7 +142,7 @@ class _DeadlockReport:
 
     def __call__(self, loop: Loop) -> None:
         now = time.monotonic()
-        if loop.ring_count:
+        if loop.ready_count:
             if now < self.looked + self.BUSY_SECONDS:
                 return
         elif self.before is not None:

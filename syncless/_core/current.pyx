@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport deadline_after
 from syncless._core.loop cimport Loop
+from syncless._core.pollclock cimport is_poll_due
 from syncless._core.scheduler cimport WOKEN, BaseTasklet, next_pending
 from syncless._core.threadloop cimport get_loop, peek_loop
 
@@ -29,7 +30,7 @@ cpdef bint may_park() noexcept:
 cdef int take_turns() except -1:
     """For what never waits and may be called again and again: lets the others run when a poll is due."""
     cdef Loop loop = peek_loop()
-    if loop is not None and loop.current is not None and loop._poll_due():
+    if loop is not None and loop.current is not None and is_poll_due(&loop.clock):
         loop.yield_()
     return 0
 

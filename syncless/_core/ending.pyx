@@ -8,6 +8,7 @@ again, and those that wait for its end are told.
 from cpython.object cimport PyObject
 
 from syncless._core.linked cimport Node
+from syncless._core.readyqueue cimport take_first
 from syncless._core.scheduler cimport DONE, NEW, READY, BaseTasklet, Meeting, Scheduler, next_pending
 
 from syncless._core.exits import TaskletExit
@@ -47,7 +48,7 @@ cdef int let_them_run(Scheduler loop) except -1:
     """One turn. An exception that arrives in the main tasklet has nowhere to go: its code is over."""
     while loop.main.pending is not None:
         lost(loop, next_pending(loop.main))
-    if loop.ring_count:
+    if loop.ready.count:
         try:
             loop.yield_()
         except BaseException as error:
@@ -103,7 +104,7 @@ cdef int end_carriers(Scheduler loop) except -1:
     for tasklet in loop.tasklets():
         (<BaseTasklet> tasklet).state = DONE
         loop.release(tasklet)
-    while loop.ring_count:
-        loop._pop()
+    while loop.ready.count:
+        take_first(&loop.ready)
     loop.timers.clear()
     return loop.carriers.end()

@@ -26,7 +26,7 @@ cdef int begin_child(Loop loop) except -1:
     for watcher in watchers:
         (<Watcher> watcher).forked(loop)
     current = loop.current
-    loop.ring_count = loop.pre_poll_count = 0
+    loop.ready.count = loop.pre_poll_count = 0
     loop.timers.clear()
     for tasklet in loop.tasklets():
         if tasklet is not current and tasklet is not loop.main:

@@ -6,10 +6,9 @@ tests/core/test_invariants.py.
 """
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t
 
 from syncless._core.linked cimport LinkedList, Node
-from syncless._core.readyqueue cimport ReadyQueue
+from syncless._core.readyqueue cimport ReadyQueue, item_at
 from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Runnable, Scheduler
 from syncless._core.timers cimport TimerHeap
 from syncless._core.wait.waitqueue cimport WaitQueue
@@ -57,14 +56,14 @@ cdef int check_timers(TimerHeap timers) except -1:
     return 0
 
 
-cdef set check_ready(ReadyQueue queue):
+cdef set check_ready(ReadyQueue* queue):
     """Returns the addresses of the tasklets in it that go on, as numbers."""
     cdef size_t i
     cdef set ready = set()
-    if queue.ring_count > queue.ring_mask + 1 or queue.ring_mask & (queue.ring_mask + 1):
+    if queue.count > queue.mask + 1 or queue.mask & (queue.mask + 1):
         broken("the ready queue is no longer than its ring, whose size is a power of two")
-    for i in range(queue.ring_count):
-        item = <object> queue.ring[(queue.ring_head + i) & queue.ring_mask]
+    for i in range(queue.count):
+        item = <object> item_at(queue, i)
         if not isinstance(item, Runnable):
             broken("the ready queue holds Runnables")
         if isinstance(item, BaseTasklet):
@@ -81,7 +80,7 @@ cdef int check_scheduler(Scheduler loop) except -1:
     cdef Node* node = loop.live.first
     cdef BaseTasklet tasklet
     cdef Py_ssize_t parked = 0, surely_parked = 0, ready = 0
-    cdef set in_ring = check_ready(loop)
+    cdef set in_ring = check_ready(&loop.ready)
     check_timers(loop.timers)
     if check_list(&loop.live) != loop.live_count:
         broken("live tasklets are counted")
@@ -114,31 +113,3 @@ cdef int check_scheduler(Scheduler loop) except -1:
 def check(Scheduler loop not None) -> None:
     """AssertionError if a promise is broken, in any build."""
     check_scheduler(loop)
-
-
-def break_promise(Scheduler loop not None, str which not None) -> None:
-    """Breaks one, for a test of the check; mends it when called again. The newest tasklet is parked."""
-    cdef BaseTasklet newest = <BaseTasklet> loop.live.last.owner
-    if which == "live":
-        loop.live_count ^= 1
-    elif which == "neighbours":
-        newest.life.before = <Node*> (<size_t> newest.life.before ^ 1)
-    elif which == "state":
-        newest.state ^= PARKED ^ READY
-    elif which == "running":
-        loop.current.state ^= RUNNING ^ PARKED
-    elif which == "parked":
-        loop.parked_count ^= 1 << 20
-    elif which == "waits":
-        loop.mutual_count ^= 1 << 20
-    elif which == "carriers":
-        loop.carriers.count ^= 1 << 20
-        loop.carriers.idle_count ^= 1 << 21
-    elif which == "timer":
-        loop.timers.heap[0].when ^= <int64_t> 1 << 62
-    elif which == "place":
-        loop.timers.heap[0].index ^= 1
-    elif which == "ring":
-        loop.ring_count ^= 1 << 20
-    else:
-        raise ValueError(f"unknown promise {which!r}")

@@ -1,5 +1,7 @@
 """The loop's table of contents. How it works is told in loop.pyx, and before that in scheduler.pyx."""
 
+from cpython.object cimport PyObject
+
 from syncless._core.fdtable cimport FdTable
 from syncless._core.observers cimport Observer
 from syncless._core.poll.poller cimport Poller, PollEvent
@@ -19,6 +21,8 @@ cdef class Loop(Scheduler):
     cdef FdTable fds                # who waits for which descriptor
     cdef PollEvent* events          # the last poll's; any leader goes on at event_pos
     cdef int event_pos, event_count
+    cdef PyObject** pre_poll        # due before the next poll, owned
+    cdef Py_ssize_t pre_poll_count, pre_poll_capacity
     cdef readonly object thread_id
     cdef object __weakref__
     cdef bint forked
@@ -30,6 +34,7 @@ cdef class Loop(Scheduler):
     cdef int unobserve(self, Observer observer) except -1
 
     cdef bint may_wake(self, Py_ssize_t others) noexcept
+    cdef int before_poll(self, Runnable item) except -1
     cdef int run_before_poll(self) except -1
     cdef int start(self) except -1
     cdef int hear_signals(self) except -1

@@ -18,14 +18,16 @@ import threading
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t
 
+from syncless._core.arrays cimport doubled
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.fdtable cimport FdEntry, FdTable
 from syncless._core.invariants cimport DEBUG_BUILD, check_queue, check_scheduler
 from syncless._core.observers cimport Observer, Observers
 from syncless._core.poll.poller cimport READ, WRITE, PollEvent
+from syncless._core.pollclock cimport polled, share_equally
 from syncless._core.scheduler cimport Runnable, Scheduler
 from syncless._core.timers cimport next_deadline
 from syncless._core.trimming cimport trim
@@ -60,6 +62,7 @@ cdef class Loop(Scheduler):
 
     def __dealloc__(self):
         PyMem_Free(self.events)
+        PyMem_Free(self.pre_poll)
 
     cdef int start(self) except -1:
         self.poller = new_poller()
@@ -99,10 +102,10 @@ cdef class Loop(Scheduler):
         cdef int fd, bits
         cdef FdEntry* entry
         if self.event_pos == self.event_count:
-            if self.event_count and self.ring_count:
+            if self.event_count and self.ready.count:
                 # What was ready before gets as much time as the events took before the next poll brings more
                 # of them.
-                self.share_equally(monotonic_ns(), self.event_count)
+                share_equally(&self.clock, monotonic_ns(), self.event_count)
             self.event_pos = self.event_count = 0
             return False
         event = &self.events[self.event_pos]
@@ -126,11 +129,11 @@ cdef class Loop(Scheduler):
         cdef int64_t timeout = NEVER
         cdef int n
         self.run_before_poll()
-        if self.when_idle is not None and (self.ring_count == 0 or self.idle_or_not):
+        if self.when_idle is not None and (self.ready.count == 0 or self.idle_or_not):
             self.when_idle(self)
-        if self.timers.count and self.ring_count == 0:
-            self.now = monotonic_ns()
-            timeout = max(0, next_deadline(self.timers) - self.now)
+        if self.timers.count and self.ready.count == 0:
+            self.clock.now = monotonic_ns()
+            timeout = max(0, next_deadline(self.timers) - self.clock.now)
         timeout = trim(self, timeout)   # 0 if something is ready
         self.polling = timeout != 0
         try:
@@ -139,14 +142,24 @@ cdef class Loop(Scheduler):
             self.polling = False
         self.event_pos = 0
         self.event_count = n
-        self.polled(monotonic_ns())
+        polled(&self.clock, monotonic_ns())
         if self.timers.count:
-            self.timers.fire_due(self.now)
+            self.timers.fire_due(self.clock.now)
         try:
             PyErr_CheckSignals()    # Python handlers of signals run here
         except BaseException as error:
             # as in the interpreter, what they raise is raised in what the main thread does
             self.throw(self.main, error)
+        return 0
+
+    cdef int before_poll(self, Runnable item) except -1:
+        """Runs the item before the loop next looks at descriptors."""
+        if self.pre_poll_count == self.pre_poll_capacity:
+            self.pre_poll = <PyObject**> doubled(
+                self.pre_poll, &self.pre_poll_capacity, sizeof(PyObject*), 16)
+        Py_INCREF(item)
+        self.pre_poll[self.pre_poll_count] = <PyObject*> item
+        self.pre_poll_count += 1
         return 0
 
     cdef int run_before_poll(self) except -1:
@@ -192,6 +205,11 @@ cdef class Loop(Scheduler):
         """'epoll' or 'select'."""
         return self.poller.name
 
+    @property
+    def ready_count(self) -> int:
+        """How many items are in the ready queue."""
+        return self.ready.count
+
     cdef bint may_wake(self, Py_ssize_t others) noexcept:
         """Nothing is ready: may something still come but from another thread? `others`: how many wait for
         what nobody will do."""
@@ -202,11 +220,11 @@ cdef class Loop(Scheduler):
     def hopeless(self) -> bool:
         """Whether all that wait wait for one another. Another thread, or a signal's handler, may know
         better."""
-        return self.ring_count == 0 and self.parked_count > 0 and not self.may_wake(0)
+        return self.ready.count == 0 and self.parked_count > 0 and not self.may_wake(0)
 
     def held_for(self) -> float:
         """Seconds since it last looked for events; 0 while it sleeps until one comes. From any thread."""
-        return 0.0 if self.polling or self.closed else max(0, monotonic_ns() - self.polled_at) / 1e9
+        return 0.0 if self.polling or self.closed else max(0, monotonic_ns() - self.clock.polled_at) / 1e9
 
     def census(self) -> dict:
         """Counts of the things that the engine owns now. Every test ends at the counts with which it began.
@@ -227,7 +245,7 @@ cdef class Loop(Scheduler):
         return {
             "tasklets": self.live_count,
             "parked": self.parked_count,
-            "ready": self.ring_count,
+            "ready": self.ready.count,
             "timers": self.timers.count,
             "watched descriptors": watched,
             "awaited descriptors": waited,

@@ -1,2 +1,0 @@
-class ReadyQueue:
-    ring_count: int

@@ -1,105 +1,80 @@
-"""The ready queue: whose turn is next, and when the loop must look for events again.
+"""The ready queue: the items whose turn is next, in the order in which they came.
 
-Takes: things that are ready, from any thread that holds the GIL. Gives: them, in the order of their coming,
-and whether a poll is due. The Scheduler is one; it knows what the things are.
+Takes items, and keeps a reference to each. It is a ring that doubles, and must not know what an item is. What
+comes first here is what Stackless does "at once".
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport int64_t
-
-from syncless._core.arrays cimport doubled
-from syncless._core.clock cimport monotonic_ns
 
 cdef enum:
-    POLL_ITEMS = 64             # items run before a poll is due
-    POLL_AFTER = 200000         # ns run before a poll is due
-    SHORT = 4000  # ns from one reading of the clock to the next, after which the next three turns go without
+    FIRST_CAPACITY = 256
 
 
-cdef class ReadyQueue:
-    def __cinit__(self):
-        self.ring_mask = 255
-        self.ring = <PyObject**> PyMem_Malloc(256 * sizeof(PyObject*))
-        if self.ring == NULL:
-            raise MemoryError
+cdef int begin_queue(ReadyQueue* queue) except -1:
+    queue.ring = <PyObject**> PyMem_Malloc(FIRST_CAPACITY * sizeof(PyObject*))
+    if queue.ring == NULL:
+        raise MemoryError
+    queue.mask = FIRST_CAPACITY - 1
+    return 0
 
-    def __dealloc__(self):
-        PyMem_Free(self.ring)
-        PyMem_Free(self.pre_poll)
 
-    cdef int push(self, object item) except -1:
-        """Puts the item at the end of the ready queue. From any thread that holds the GIL."""
-        cdef PyObject** grown
-        cdef size_t i
-        if self.ring_count > self.ring_mask:
-            grown = <PyObject**> PyMem_Malloc((self.ring_mask + 1) * 2 * sizeof(PyObject*))
-            if grown == NULL:
-                raise MemoryError
-            for i in range(self.ring_count):
-                grown[i] = self.ring[(self.ring_head + i) & self.ring_mask]
-            PyMem_Free(self.ring)
-            self.ring = grown
-            self.ring_head = 0
-            self.ring_mask = self.ring_mask * 2 + 1
-        Py_INCREF(item)
-        self.ring[(self.ring_head + self.ring_count) & self.ring_mask] = <PyObject*> item
-        self.ring_count += 1
-        if self.polling:
-            self.rouse()
+cdef void free_queue(ReadyQueue* queue) noexcept:
+    """The owner ends. It has taken all items out."""
+    PyMem_Free(queue.ring)
+
+
+cdef int grow(ReadyQueue* queue) except -1:
+    cdef PyObject** grown = <PyObject**> PyMem_Malloc((queue.mask + 1) * 2 * sizeof(PyObject*))
+    cdef size_t i
+    if grown == NULL:
+        raise MemoryError
+    for i in range(queue.count):
+        grown[i] = item_at(queue, i)
+    PyMem_Free(queue.ring)
+    queue.ring = grown
+    queue.head = 0
+    queue.mask = queue.mask * 2 + 1
+    return 0
+
+
+cdef int add_first(ReadyQueue* queue, object item) except -1:
+    if queue.count > queue.mask:
+        grow(queue)
+    Py_INCREF(item)
+    queue.head = (queue.head - 1) & queue.mask
+    queue.ring[queue.head] = <PyObject*> item
+    queue.count += 1
+    return 0
+
+
+cdef Py_ssize_t place_of(ReadyQueue* queue, object item) noexcept:
+    """How many are before it; -1 if it is not there."""
+    cdef size_t i
+    for i in range(queue.count):
+        if item_at(queue, i) == <PyObject*> item:
+            return i
+    return -1
+
+
+cdef int remove_item(ReadyQueue* queue, object item) except -1:
+    """Takes it out, if it is there."""
+    cdef Py_ssize_t i, at = place_of(queue, item)
+    if at < 0:
         return 0
+    for i in range(at, <Py_ssize_t> queue.count - 1):
+        queue.ring[(queue.head + i) & queue.mask] = item_at(queue, i + 1)
+    queue.count -= 1
+    Py_DECREF(item)
+    return 0
 
-    cdef object _pop(self):
-        cdef PyObject* item = self.ring[self.ring_head]
-        assert self.ring_count > 0
-        self.ring_head = (self.ring_head + 1) & self.ring_mask
-        self.ring_count -= 1
-        owned = <object> item
-        Py_DECREF(owned)
-        return owned
 
-    cdef int before_poll(self, object item) except -1:
-        """Runs the item before the loop next looks at descriptors."""
-        if self.pre_poll_count == self.pre_poll_capacity:
-            self.pre_poll = <PyObject**> doubled(
-                self.pre_poll, &self.pre_poll_capacity, sizeof(PyObject*), 16)
-        Py_INCREF(item)
-        self.pre_poll[self.pre_poll_count] = <PyObject*> item
-        self.pre_poll_count += 1
-        return 0
-
-    cdef int rouse(self) except -1:
-        """Wakes the loop that sleeps in poll(), from another thread. Loop knows how."""
-        return 0
-
-    # -- fairness --------------------------------------------------------------------------------------------
-
-    cdef void polled(self, int64_t now) noexcept:
-        """A poll is over: the next is due after POLL_ITEMS items or POLL_AFTER ns."""
-        self.now = self.polled_at = now
-        self.turns_left = POLL_ITEMS
-        self.slice_ns = POLL_AFTER
-
-    cdef void share_equally(self, int64_t now, int items) noexcept:
-        """The items that a poll brought are done: those that are ready get as many turns and as much time
-        before the next."""
-        cdef int64_t spent = now - self.polled_at
-        self.polled(now)
-        self.turns_left = max(items, <int> POLL_ITEMS)
-        self.slice_ns = max(spent, <int64_t> POLL_AFTER)
-
-    cdef bint _poll_due(self) noexcept:
-        """Once it is due it stays so until there was one: who gives way asks, and the leader asks again."""
-        cdef int64_t before
-        self.turns_left -= 1
-        if self.unread:  # turns are short: reading the clock each time would be a good part of their cost
-            self.unread -= 1
-        else:
-            before = self.now
-            self.now = monotonic_ns()
-            if self.now - self.polled_at > self.slice_ns:
-                self.turns_left = 0
-            elif self.now - before < SHORT:
-                self.unread = 3
-        return self.turns_left <= 0
+cdef void rotate(ReadyQueue* queue, Py_ssize_t n) noexcept:
+    """The first n go to the end, in their order."""
+    cdef PyObject* item
+    cdef Py_ssize_t _
+    for _ in range(n):
+        item = queue.ring[queue.head]
+        queue.ring[(queue.head + queue.count) & queue.mask] = item
+        queue.head = (queue.head + 1) & queue.mask

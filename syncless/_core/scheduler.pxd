@@ -8,6 +8,7 @@ from syncless._core.cpython.greenlet cimport PyGreenlet
 from syncless._core.cpython.threadlocal cimport Locals
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.observers cimport Observers
+from syncless._core.pollclock cimport PollClock
 from syncless._core.readyqueue cimport ReadyQueue
 from syncless._core.thrown cimport Thrown
 from syncless._core.timers cimport Timer, TimerHeap
@@ -135,7 +136,10 @@ cdef class StandIn(BaseTasklet):
     cdef bint stands(self) noexcept     # whether that tasklet still waits
 
 
-cdef class Scheduler(ReadyQueue):
+cdef class Scheduler:
+    cdef ReadyQueue ready           # Runnables whose turn comes
+    cdef PollClock clock            # when the loop must look for events again
+    cdef bint polling               # asleep, with the GIL released
     cdef readonly BaseTasklet main
     cdef BaseTasklet current        # None while the loop itself runs
     # in a child: the tasklet that forked, if it was not main; the process ends with it
@@ -160,9 +164,12 @@ cdef class Scheduler(ReadyQueue):
     cdef void adopt(self, BaseTasklet tasklet) noexcept
     cdef void release(self, BaseTasklet tasklet) noexcept
     cdef int report(self, object where, BaseException error) except -1
-    # for Loop, which defines the first two
+    cdef int push(self, object item) except -1
+    cdef int push_first(self, object item) except -1
+    # for Loop, which defines the first three
     cdef int deliver(self) except -1
     cdef int poll(self) except -1
+    cdef int rouse(self) except -1
     cdef int begin(self) except -1
 
     cdef PyGreenlet* _next_carrier(self, BaseTasklet leaving) except? NULL

@@ -1,6 +1,5 @@
 from typing import Any
 
-from syncless._core.readyqueue import ReadyQueue
 from syncless._core.tasklet import Tasklet
 
 class Runnable:
@@ -16,7 +15,7 @@ class Meeting:
 
 class StandIn(BaseTasklet): ...
 
-class Scheduler(ReadyQueue):
+class Scheduler:
     main: Tasklet[Any]
     parked_count: int
     def tasklets(self) -> list[Tasklet[Any]]: ...

@@ -41,7 +41,8 @@ from syncless._core.cpython.greenlet cimport (
 )
 from syncless._core.cpython.threadlocal cimport drop_locals, exchange_locals
 from syncless._core.linked cimport Node, append, remove
-from syncless._core.readyqueue cimport ReadyQueue
+from syncless._core.pollclock cimport is_poll_due, polled
+from syncless._core.readyqueue cimport add_first, add_last, begin_queue, free_queue, take_first
 from syncless._core.timers cimport TimerHeap, timer_init
 
 from syncless._core.exits import TaskletExit
@@ -104,17 +105,21 @@ cdef class StandIn(BaseTasklet):
         return True
 
 
-cdef class Scheduler(ReadyQueue):
+cdef class Scheduler:
     """The tasklets of one thread, and the order in which they run. Loop adds what wakes it."""
 
     def __cinit__(self):
+        begin_queue(&self.ready)
         self.timers = TimerHeap()
         self.carriers = Carriers()
+
+    def __dealloc__(self):
+        free_queue(&self.ready)
 
     cdef int begin(self) except -1:
         """In the greenlet that is the thread's main one."""
         self.carriers.begin(self, <Step> step, <Step> step_failed)
-        self.polled(monotonic_ns())
+        polled(&self.clock, monotonic_ns())
         return 0
 
     cdef int deliver(self) except -1:
@@ -124,6 +129,24 @@ cdef class Scheduler(ReadyQueue):
     cdef int poll(self) except -1:
         """Waits for something to do, if nothing is ready. Loop knows how."""
         raise NotImplementedError("a Scheduler alone cannot wait")
+
+    cdef int rouse(self) except -1:
+        """Wakes the loop that sleeps in poll(), from another thread. Loop knows how."""
+        return 0
+
+    cdef int push(self, object item) except -1:
+        """Puts a Runnable at the end of the ready queue. From any thread that holds the GIL."""
+        add_last(&self.ready, item)
+        if self.polling:
+            self.rouse()
+        return 0
+
+    cdef int push_first(self, object item) except -1:
+        """Puts it before all others."""
+        add_first(&self.ready, item)
+        if self.polling:
+            self.rouse()
+        return 0
 
     # -- the seam: park and wake -----------------------------------------------------------------------------
 
@@ -138,10 +161,8 @@ cdef class Scheduler(ReadyQueue):
         if tasklet is None:
             raise RuntimeError(
                 "the event loop itself cannot wait: a signal handler or callback called something that "
-                "blocks; "
-                "let it spawn a tasklet instead")
-        if Py_IsFinalizing():
-            # a destructor tried to
+                "blocks; let it spawn a tasklet instead")
+        if Py_IsFinalizing():       # a destructor tried to
             raise RuntimeError("nothing can wait any more: the interpreter is ending")
         if tasklet.pending is not None and not tasklet.shielded:
             return self.raise_pending(tasklet)
@@ -150,7 +171,7 @@ cdef class Scheduler(ReadyQueue):
         tasklet.outcome = WOKEN
         tasklet.why = why
         tasklet.waiting_on = on
-        tasklet.since = self.now
+        tasklet.since = self.clock.now
         if deadline != NEVER:
             self.timers.add(&tasklet.timer, deadline)
         self.parked_count += 1
@@ -244,14 +265,14 @@ cdef class Scheduler(ReadyQueue):
         Carriers.go_idle().
         """
         cdef BaseTasklet ahead
-        if not self._poll_due():
-            while self.ring_count:
-                if not isinstance(<object> self.ring[self.ring_head], BaseTasklet):
+        if not is_poll_due(&self.clock):
+            while self.ready.count:
+                if not isinstance(<object> self.ready.ring[self.ready.head], BaseTasklet):
                     break                           # work for a leader
-                ahead = <BaseTasklet> self.ring[self.ring_head]
+                ahead = <BaseTasklet> self.ready.ring[self.ready.head]
                 if ahead.state == NEW:
                     break                           # a leader starts it
-                self._pop()
+                take_first(&self.ready)
                 if ahead is leaving:
                     return NULL
                 if ahead.state == READY:            # else it was killed meanwhile
@@ -270,7 +291,7 @@ cdef class Scheduler(ReadyQueue):
 
     cdef int _run_next(self) except -1:
         cdef PyGreenlet* target
-        cdef Runnable item = <Runnable> self._pop()
+        cdef Runnable item = <Runnable> take_first(&self.ready)
         if isinstance(item, BaseTasklet) and (<BaseTasklet> item).state != NEW:
             target = (<BaseTasklet> item).carrier
             if (<BaseTasklet> item).state == READY and target != NULL:      # else it was killed meanwhile
@@ -320,9 +341,6 @@ cdef class Scheduler(ReadyQueue):
         return 0
 
 
-# -- switching -----------------------------------------------------------------------------------------------
-
-
 cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
     """Gives the thread to the next ready tasklet or to a leader; returns when this tasklet's turn has
     come."""
@@ -361,7 +379,7 @@ cdef int step(Scheduler self) except -1:
     self.current = None
     if self.deliver():
         return 0
-    if self.ring_count and not self._poll_due():
+    if self.ready.count and not is_poll_due(&self.clock):
         return self._run_next()
     return self.poll()
 

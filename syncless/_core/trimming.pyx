@@ -50,7 +50,7 @@ cdef int64_t trim(Scheduler loop, int64_t timeout) except -2:
         ended += 1
         n += 1
         loop.carriers.end_one()
-    if loop.ring_count:
+    if loop.ready.count:
         return 0
     return timeout if ended < MANY or timeout == 0 else trim_memory(timeout)
 

@@ -218,7 +218,7 @@ cdef class Connection(Watcher):
         cdef Exchange exchange = self.exchange
         self.move_to(RUNNING)
         listener.deadlines.stop(&self.deadline)
-        exchange.started = loop.now
+        exchange.started = loop.clock.now
         loop.adopt(exchange)
         exchange.run_inline(loop)                # may park; others run meanwhile
         listener.admission.end()

@@ -46,7 +46,7 @@ cdef class Deadlines:
         if node.kind != NO_DEADLINE:
             self.stop(node)
         node.kind = kind
-        node.when = self.loop.now + self.lists[kind].length
+        node.when = self.loop.clock.now + self.lists[kind].length
         append(&self.lists[kind].nodes, &node.place, <PyObject*> owner)
         if self.timer.index < 0 or node.when < self.timer.when:
             self.due_by(node.when)

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from syncless._core.current import current, sleep
+from syncless._core.invariants import checked
 from syncless._core.outlet import LAST_SECONDS, Outlet, is_plain, standard
 from syncless.http.logfile import LogFile
 from syncless.http.notices import visible
@@ -69,8 +70,11 @@ class ErrorLog:
             if not _to_logger(level, visible(message, "\n\t"), error, about):
                 self.stream.write((self._as_json if self.json else _as_text)(level, message, error, about))
                 self.stream.flush()
+        except OSError:
+            pass  # a full disk must not take the server down
         except Exception:
-            pass  # a full disk, or a broken handler, must not take the server down
+            if checked:  # nor must a broken handler, or a mistake of ours; but a debug build says so
+                raise
 
     @staticmethod
     def _as_json(level: int, message: str, error: BaseException | None, about: dict[str, str]) -> str:

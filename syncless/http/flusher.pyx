@@ -39,11 +39,11 @@ cdef class Flusher(Runnable):
                 return 0
         if self.count == 0:
             self.loop.before_poll(self)
-            self.since = self.loop.now
+            self.since = self.loop.clock.now
         Py_INCREF(owner)
         self.pending[self.count] = <PyObject*> owner
         self.count += 1
-        if self.count == FLUSH_COUNT or self.loop.now - self.since > FLUSH_AFTER:
+        if self.count == FLUSH_COUNT or self.loop.clock.now - self.since > FLUSH_AFTER:
             self.flush_all()
         return 0
 

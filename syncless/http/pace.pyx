@@ -64,11 +64,11 @@ cdef class Paces:
             self.by_fd[fd] = pace = Pace()
             self.count += 1
             pace.given = unsent(fd)
-            pace.progress = self.loop.now
+            pace.progress = self.loop.clock.now
         else:
             pace.given += more
         if pace.since == 0:
-            pace.since = self.loop.now
+            pace.since = self.loop.clock.now
         return 0
 
     cdef int rested(self, int fd) except -1:

@@ -35,6 +35,7 @@ from syncless._core.fdtable cimport FdEntry
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.poll.now cimport has_hung_up
 from syncless._core.poll.poller cimport READ, WRITE
+from syncless._core.pollclock cimport is_poll_due
 from syncless._core.scheduler cimport TIMED_OUT
 from syncless._core.threadloop cimport get_loop
 from syncless._core.wait.waitqueue cimport someone_waits, wake_all
@@ -156,7 +157,7 @@ cdef class Peer:
         """Parks the tasklet that reads a body until bytes come; BodyTimeout, ClientGone."""
         cdef Stream* stream = self.stream
         cdef Loop loop = get_loop()
-        cdef int64_t began = loop.now
+        cdef int64_t began = loop.clock.now
         cdef double limit = (self.listener.limits.ping_seconds if self.upgraded
             else self.listener.limits.body_seconds)
         if stream == NULL or stream.fd < 0:
@@ -168,7 +169,7 @@ cdef class Peer:
         if self.stream != stream:
             raise ClientGone("the request has ended")
         if not self.upgraded:
-            self.waited += loop.now - began
+            self.waited += loop.clock.now - began
             self.check_pace()
         return 0
 
@@ -267,7 +268,7 @@ cdef class Peer:
                 self.listener.buffers.sent += n
                 self.listener.paces.sent_more(stream.fd, n)
                 count -= n
-                if count and loop._poll_due():
+                if count and is_poll_due(&loop.clock):
                     loop.yield_()
             elif n == 0:
                 raise RuntimeError("the file became shorter while it was sent")
@@ -311,8 +312,8 @@ cdef class Peer:
         cdef Loop loop = get_loop()
         cdef int outcome
         if loop is self.listener.loop:
-            return wait_fd(loop, self.stream.fd, bit, loop.now + ns, why, owner)
-        outcome = wait_foreign_fd(loop, self.stream.fd, bit, loop.now + ns)
+            return wait_fd(loop, self.stream.fd, bit, loop.clock.now + ns, why, owner)
+        outcome = wait_foreign_fd(loop, self.stream.fd, bit, loop.clock.now + ns)
         if self.stream != NULL and bit & READ:
             self.stream.readable = True         # this thread's loop was told of it, not the connection's
         return outcome

@@ -33,5 +33,5 @@ cdef int write_refusal(
         if variables is None:
             variables = refused_request(first_bytes(stream, REFUSED_BYTES), address)
         listener.access_log.log(
-            variables, f"{status} {REASONS[status]}", len(body), listener.loop.now, None, None)
+            variables, f"{status} {REASONS[status]}", len(body), listener.loop.clock.now, None, None)
     return 0

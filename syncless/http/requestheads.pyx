@@ -9,6 +9,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from libc.stdint cimport int64_t
 from libc.string cimport memcmp, memcpy, memset
 
+from syncless._core.arrays cimport with_place_for
 from syncless._core.threadloop cimport get_loop
 from syncless.http.scanner cimport HEAD_BEFORE_HEADERS, head, head_limits, scan_fields, scan_line
 
@@ -48,7 +49,7 @@ cdef class RequestHeads:
         cdef Memory* memory = memory_of(self, fd)
         cdef long used, line
         if memory != NULL and memory.size > 0:
-            memory.used = self.loop.now
+            memory.used = self.loop.clock.now
             line = memory.line_size
             if line and line + memory.size <= <long> size and memcmp(data, memory.line, line) == 0 \
                     and memcmp(data + line, memory.bytes, memory.size) == 0:
@@ -76,7 +77,7 @@ cdef class RequestHeads:
             if memory != NULL:
                 self.serials += 1
                 memory.claimed = self.serials
-                memory.used = self.loop.now
+                memory.used = self.loop.clock.now
                 memory.minor = found.minor
                 memory.keep_alive = found.keep_alive
                 memcpy(memory.bytes, data + line, used - line)
@@ -136,21 +137,18 @@ cdef class RequestHeads:
     cdef bint make_way(self, int fd) noexcept:
         """Whether there is a place for one memory more: a new one, or that of a connection that has been
         silent for SILENT, at the hand."""
-        cdef Memory** grown
-        cdef int _, room
+        cdef void* grown
+        cdef int _
         if fd >= self.fd_capacity:
-            room = max(fd + 1, self.fd_capacity * 2, 64)
-            grown = <Memory**> PyMem_Realloc(self.by_fd, room * sizeof(Memory*))
+            grown = with_place_for(fd, self.by_fd, &self.fd_capacity, sizeof(Memory*))
             if grown == NULL:
                 return False
-            memset(grown + self.fd_capacity, 0, (room - self.fd_capacity) * sizeof(Memory*))
-            self.by_fd = grown
-            self.fd_capacity = room
+            self.by_fd = <Memory**> grown
         if self.count < self.most:
             return True
         for _ in range(min(LOOKS, self.count)):
             self.hand = (self.hand + 1) % self.count
-            if self.loop.now - self.memories[self.hand].used > SILENT:
+            if self.loop.clock.now - self.memories[self.hand].used > SILENT:
                 return True
         return False
 

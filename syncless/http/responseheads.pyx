@@ -76,8 +76,8 @@ cdef class ResponseHeads:
         return self.code
 
     cdef bytes dates(self):
-        if self.dated < 0 or self.loop.now - self.dated > DATE_AGE:
-            self.dated = self.loop.now
+        if self.dated < 0 or self.loop.clock.now - self.dated > DATE_AGE:
+            self.dated = self.loop.clock.now
             self.date_block = b"Server: syncless\r\nDate: " + http_date(time.time()).encode() + b"\r\n"
         return self.date_block
 

@@ -88,4 +88,4 @@ cdef bint just_came(Connection connection) noexcept:
     cdef Listener listener = connection.listener
     if connection.kept or connection.deadline.kind == NO_DEADLINE:
         return False
-    return listener.loop.now - listener.deadlines.began(&connection.deadline) < JUST_COME
+    return listener.loop.clock.now - listener.deadlines.began(&connection.deadline) < JUST_COME

@@ -393,5 +393,5 @@ def _limits_of(limits: Limits | None, overrides: Mapping[str, object]) -> Limits
     """TypeError for the name of an override that is no limit, and so no argument either."""
     for name in overrides:
         if not hasattr(Limits, name):
-            raise TypeError(f"unknown argument or limit {name!r}; syncless.wsgi.Limits lists the limits")
+            raise TypeError(f"unknown argument or limit {name!r}; the limits are the fields of Limits")
     return replace(limits or Limits(), **overrides)  # type: ignore[arg-type]

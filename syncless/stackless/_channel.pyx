@@ -14,7 +14,7 @@ from syncless._core.wait.waitqueue cimport is_queued, queue_add, queue_pop, queu
 from syncless.stackless._arguments cimport at_most, required
 from syncless.stackless._bomb cimport bomb, exception_of
 from syncless.stackless._tasklet cimport tasklet
-from syncless.stackless._thread cimport IN_CHANNEL, Thread, here, leave as give_way, pause, push_first
+from syncless.stackless._thread cimport IN_CHANNEL, Thread, here, leave as give_way, pause
 
 from syncless._core.hooks import set_case_maker
 
@@ -130,7 +130,7 @@ cdef class channel(Meeting):
         else:
             target.state = READY
             target.handed_over = True
-            push_first(loop, target)
+            loop.push_first(target)
         if target.state == STANDS_IN or target.loop is not loop:
             return value
         if yields:

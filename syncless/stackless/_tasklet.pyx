@@ -7,6 +7,7 @@ from libc.string cimport strcmp
 
 from syncless._core cimport hooks
 from syncless._core.loop cimport Loop
+from syncless._core.readyqueue cimport remove_item
 from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, Scheduler, keep_pending
 from syncless._core.tasklet cimport Tasklet, refuse_spawn
 from syncless._core.threadloop cimport get_loop, loop_of
@@ -14,8 +15,8 @@ from syncless._core.wait.waitqueue cimport is_queued
 from syncless.stackless._arguments cimport at_most, required
 from syncless.stackless._bomb cimport exception_of, tell_uncaught
 from syncless.stackless._thread cimport (
-    IN_RUN, PAUSED, Thread, forget_last_blocked, here, number_of_thread, pause, push_first, refuse_switch,
-    run_now, run_queue, running, take_out,
+    IN_RUN, PAUSED, Thread, forget_last_blocked, here, number_of_thread, pause, refuse_switch,
+    run_now, run_queue, running,
 )
 from syncless.stackless._tracing cimport TracedTasklet
 
@@ -241,11 +242,11 @@ cdef class tasklet(TracedTasklet):
                 raise RuntimeError("You cannot remove a tasklet that runs in another thread")
             pause(state, self, PAUSED, None)
         elif self.state == READY:
-            take_out(<Loop> self.loop, self)
+            remove_item(&self.loop.ready, self)
             self.state = PARKED
             self.why = PAUSED
         elif self.inserted:
-            take_out(<Loop> self.loop, self)
+            remove_item(&self.loop.ready, self)
             self.loop.release(self)
             self.inserted = False
         return self
@@ -266,11 +267,11 @@ cdef class tasklet(TracedTasklet):
         if self.loop is not state.loop:
             if self.is_scheduled():
                 if self.state != RUNNING:
-                    take_out(<Loop> self.loop, self)
-                    push_first(<Loop> self.loop, self)
+                    remove_item(&self.loop.ready, self)
+                    self.loop.push_first(self)
             else:
                 self.make_ready()
-                push_first(<Loop> self.loop, self)
+                self.loop.push_first(self)
         elif state.loop.current is not self:
             self.run_next(state, True)
 
@@ -341,7 +342,7 @@ cdef class tasklet(TracedTasklet):
                 if state.switch_trap:
                     refuse_switch(state)        # although it would not be one: it has not begun
                 if self.inserted:
-                    take_out(<Loop> self.loop, self)
+                    remove_item(&self.loop.ready, self)
                 self._exception = exception
                 self.finish(self.loop)
                 return

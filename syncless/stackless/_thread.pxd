@@ -33,8 +33,6 @@ cdef inline Thread here():
     return state if state is not None and state.loop is get_loop() else found()
 
 
-cdef int push_first(Loop loop, BaseTasklet item) except -1
-cdef int take_out(Loop loop, BaseTasklet item) except -1
 cdef list run_queue(Loop loop)
 cdef int refuse_switch(Thread state) except -1
 

@@ -12,13 +12,11 @@ that.
 
 from threading import active_count
 
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF
-
 from syncless._core cimport hooks
 from syncless._core.carriers cimport failed
 from syncless._core.loop cimport Loop
 from syncless._core.observers cimport Observer
+from syncless._core.readyqueue cimport item_at, place_of, remove_item, rotate
 from syncless._core.scheduler cimport (
     NEW, PARKED, READY, BaseTasklet, Scheduler, keep_pending, pass_turn, unchecked_pass_turn,
 )
@@ -69,55 +67,12 @@ cdef bint has_own_main(Loop loop) except -1:
 # -- the run queue -------------------------------------------------------------------------------------------
 
 
-cdef int push_first(Loop loop, BaseTasklet item) except -1:
-    loop.push(item)                                 # makes room
-    loop.ring_count -= 1
-    loop.ring_head = (loop.ring_head - 1) & loop.ring_mask
-    loop.ring[loop.ring_head] = <PyObject*> item    # with the reference that push() took
-    loop.ring_count += 1
-    return 0
-
-
-cdef Py_ssize_t place(Loop loop, BaseTasklet item) noexcept:
-    """How many are before it in the run queue; -1 if it is not there."""
-    cdef size_t i
-    for i in range(loop.ring_count):
-        if loop.ring[(loop.ring_head + i) & loop.ring_mask] == <PyObject*> item:
-            return i
-    return -1
-
-
-cdef int take_out(Loop loop, BaseTasklet item) except -1:
-    """Removes it from the run queue."""
-    cdef PyObject* behind
-    cdef Py_ssize_t i, at = place(loop, item)
-    if at < 0:
-        return 0
-    for i in range(at, <Py_ssize_t> loop.ring_count - 1):
-        behind = loop.ring[(loop.ring_head + i + 1) & loop.ring_mask]
-        loop.ring[(loop.ring_head + i) & loop.ring_mask] = behind
-    loop.ring_count -= 1
-    Py_DECREF(item)
-    return 0
-
-
-cdef int rotate(Loop loop, Py_ssize_t n) except -1:
-    """The first n go to the end."""
-    cdef PyObject* item
-    cdef Py_ssize_t _
-    for _ in range(n):
-        item = loop.ring[loop.ring_head]
-        loop.ring[(loop.ring_head + loop.ring_count) & loop.ring_mask] = item
-        loop.ring_head = (loop.ring_head + 1) & loop.ring_mask
-    return 0
-
-
 cdef list run_queue(Loop loop):
     """The tasklets that are ready, the running one first."""
     cdef size_t i
     cdef list found = [] if loop.current is None else [loop.current]
-    for i in range(loop.ring_count):
-        item = <object> loop.ring[(loop.ring_head + i) & loop.ring_mask]
+    for i in range(loop.ready.count):
+        item = <object> item_at(&loop.ready, i)
         if isinstance(item, BaseTasklet) and (<BaseTasklet> item).state in (NEW, READY):
             found.append(item)
     return found
@@ -155,7 +110,7 @@ cdef int pause(Thread state, BaseTasklet me, const char* why, object on) except 
     me.state = PARKED
     me.why = why
     me.waiting_on = on
-    me.since = state.loop.now
+    me.since = state.loop.clock.now
     state.last_blocked = me if why == IN_CHANNEL else None
     state.blocked += 1
     state.loop.parked_count += 1
@@ -174,23 +129,23 @@ cdef int run_now(Thread state, BaseTasklet target, bint stays) except -1:
     cdef BaseTasklet me = running(state)
     cdef Py_ssize_t at
     if target.state in (NEW, READY):
-        at = place(loop, target)
+        at = place_of(&loop.ready, target)
     else:
         at = -1
         target.state = READY
     if at < 0:
         at = 0
         if stays:
-            push_first(loop, me)
-        push_first(loop, target)
+            loop.push_first(me)
+        loop.push_first(target)
     elif stays:
         loop.push(me)
     if stays:
         me.state = READY
-        rotate(loop, at)
+        rotate(&loop.ready, at)
         pass_turn(loop, me)
         return 0
-    rotate(loop, at)
+    rotate(&loop.ready, at)
     return pause(state, me, PAUSED, None)
 
 
@@ -198,10 +153,10 @@ cdef int throw_first(Loop loop, BaseTasklet target, BaseException exception) exc
     """The exception is raised in the target, which runs next."""
     keep_pending(target, exception, False)
     if target.state == READY:
-        take_out(loop, target)
+        remove_item(&loop.ready, target)
     if target.state in (READY, PARKED):
         target.state = READY
-        push_first(loop, target)
+        loop.push_first(target)
     return 0
 
 
@@ -210,7 +165,7 @@ cdef int end_run(Thread state, BaseTasklet runner) except -1:
     if runner.state != PARKED or runner.why != IN_RUN:
         return False
     runner.state = READY
-    push_first(state.loop, runner)
+    state.loop.push_first(runner)
     return True
 
 
@@ -250,7 +205,7 @@ def when_idle(Loop loop):
             return
     if loop.main.state == PARKED and loop.main.why == PAUSED:
         loop.main.state = READY                 # nobody is left to insert it; as in Stackless, it goes on
-        push_first(loop, loop.main)
+        loop.push_first(loop.main)
     elif waits_in_channel(loop.main) and not other_threads(loop):
         end_deadlock(state, loop)
 

@@ -12,6 +12,7 @@ import threading
 import pytest
 
 from syncless._core import outlet
+from syncless.http import errorlog
 from tests.waiting import eventually
 from tests.wsgi.conftest import Client
 
@@ -230,3 +231,24 @@ def test_outlet_writes_when_no_descriptor_is_left(monkeypatch):
         out.write("two\n")
         assert reader.readline() == "two\n" and out._fd != writing
         out.close()
+
+
+class Broken(io.StringIO):
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def write(self, text):
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), LookupError("a mistake")])
+@pytest.mark.parametrize("debug", [False, True])
+def test_mistake_in_writing_an_entry_is_raised_in_debug_builds_only(monkeypatch, error, debug):
+    monkeypatch.setattr(errorlog, "checked", debug)
+    log = errorlog.ErrorLog(Broken(error))
+    if debug and not isinstance(error, OSError):
+        with pytest.raises(LookupError, match="a mistake"):
+            log.warning("x")
+    else:
+        log.warning("x")

@@ -31,6 +31,7 @@ from syncless._core.current cimport may_park, take_turns
 from syncless._core.loop cimport Loop
 from syncless._core.poll.now cimport has_failed, is_ready
 from syncless._core.poll.poller cimport READ, WRITE
+from syncless._core.pollclock cimport is_poll_due
 from syncless._core.scheduler cimport TIMED_OUT
 from syncless._core.threadloop cimport get_loop, peek_loop
 from syncless._core.waits cimport wait_fd
@@ -99,7 +100,7 @@ cdef int begin(socket self, int bit) except -1:
     cdef Loop loop
     if self.sock_timeout != 0:
         loop = get_loop()
-        if loop.current is not None and loop._poll_due() and (not bit or is_ready(self.sock_fd, bit)):
+        if loop.current is not None and is_poll_due(&loop.clock) and (not bit or is_ready(self.sock_fd, bit)):
             loop.yield_()
     return 0
 

@@ -262,6 +262,56 @@ cdef object rest(object timeout, int64_t deadline):
     return None if timeout is None else max(0.0, (deadline - monotonic_ns()) / 1e9)
 
 
+# what try_put() and try_get() say besides None or the item: nobody can do it now; it is not as usual
+cdef object NOT_YET = object()
+cdef object UNUSUAL = object()
+
+
+cdef object try_put(object self, object item):
+    items, room, tasks = items_of(self), self.maxsize, self.unfinished_tasks
+    getters = waiters_of(self.not_empty)
+    if items is None or getters is None or type(room) is not int or type(tasks) is not int:
+        return UNUSUAL
+    if 0 < room <= len(items):
+        return NOT_YET
+    items.append(item)
+    self.unfinished_tasks = tasks + 1
+    notify(getters, 1)
+    return None
+
+
+cdef object try_get(object self):
+    items, putters = items_of(self), waiters_of(self.not_full)
+    if items is None or putters is None:
+        return UNUSUAL
+    if not items:
+        return NOT_YET
+    item = items.popleft() if type(self) is fifo_type else items.pop()
+    notify(putters, 1)
+    return item
+
+
+cdef object in_turn(object self, bint puts, object item, bint block, int64_t deadline):
+    """Puts the item, or gets one, waiting as long as there is no room or no item. UNUSUAL: the original does
+    it."""
+    waiter = None
+    while True:
+        outcome = try_put(self, item) if puts else try_get(self)
+        if outcome is not NOT_YET:
+            return outcome
+        if not block or (deadline != NEVER and deadline <= monotonic_ns()):
+            raise Full if puts else Empty
+        waiters = waiters_of(self.not_full if puts else self.not_empty)
+        if waiters is None:
+            return UNUSUAL
+        if waiter is None:
+            waiter = new_held_lock()            # which may have run a finaliser: look again
+            continue
+        waiters.append(waiter)
+        wait_turn(waiters, waiter, deadline)
+        waiter = None
+
+
 def queue_put(self, item, block=True, timeout=None):
     """Put an item into the queue; queue.Full if there is no room, now or after so many seconds."""
     cdef int64_t deadline = NEVER
@@ -269,28 +319,8 @@ def queue_put(self, item, block=True, timeout=None):
     if is_simple(self, block, timeout):
         if block and timeout is not None:
             deadline = deadline_after(timeout)
-        waiter = None
-        while True:
-            items, room, tasks = items_of(self), self.maxsize, self.unfinished_tasks
-            getters = waiters_of(self.not_empty)
-            if items is None or getters is None or type(room) is not int or type(tasks) is not int:
-                break
-            if room <= 0 or len(items) < room:
-                items.append(item)
-                self.unfinished_tasks = tasks + 1
-                notify(getters, 1)
-                return
-            if not block or (deadline != NEVER and deadline <= monotonic_ns()):
-                raise Full
-            putters = waiters_of(self.not_full)
-            if putters is None:
-                break
-            if waiter is None:
-                waiter = new_held_lock()        # which may have run a finaliser: look again
-                continue
-            putters.append(waiter)
-            wait_turn(putters, waiter, deadline)
-            waiter = None
+        if in_turn(self, True, item, block, deadline) is not UNUSUAL:
+            return
         if deadline != NEVER:
             timeout = rest(timeout, deadline)
     original_put(self, item, block, timeout)
@@ -303,26 +333,9 @@ def queue_get(self, block=True, timeout=None):
     if is_simple(self, block, timeout):
         if block and timeout is not None:
             deadline = deadline_after(timeout)
-        waiter = None
-        while True:
-            items, putters = items_of(self), waiters_of(self.not_full)
-            if items is None or putters is None:
-                break
-            if items:
-                item = items.popleft() if type(self) is fifo_type else items.pop()
-                notify(putters, 1)
-                return item
-            if not block or (deadline != NEVER and deadline <= monotonic_ns()):
-                raise Empty
-            getters = waiters_of(self.not_empty)
-            if getters is None:
-                break
-            if waiter is None:
-                waiter = new_held_lock()        # which may have run a finaliser: look again
-                continue
-            getters.append(waiter)
-            wait_turn(getters, waiter, deadline)
-            waiter = None
+        item = in_turn(self, False, None, block, deadline)
+        if item is not UNUSUAL:
+            return item
         if deadline != NEVER:
             timeout = rest(timeout, deadline)
     return original_get(self, block, timeout)
