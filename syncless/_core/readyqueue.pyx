@@ -1,7 +1,7 @@
 """The ready queue: the items whose turn is next, in the order in which they came.
 
-Takes items, and keeps a reference to each. It is a ring that doubles, and must not know what an item is. What
-comes first here is what Stackless does "at once".
+Takes items, and keeps a reference to each. It is a ring that doubles, and must not know what an item is. The
+functions that change the order are for Stackless.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
