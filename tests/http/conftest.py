@@ -1,4 +1,4 @@
-"""What the tests of the server's units need."""
+"""Builds units.pyx, through which tests reach the server's units."""
 
 import pathlib
 
