@@ -160,7 +160,7 @@ def test_equal_lookups_at_the_same_time_share_a_query(server):
 def test_a_child_does_not_wait_for_a_query_of_its_parent(server):
     """Forked while a query is under way, it asks for itself."""
     asking = syncless.spawn(addresses, "slow.example", standard.AF_INET, STREAM)
-    syncless.sleep(0.02)
+    assert eventually(lambda: server.asked)
     pid = os.fork()
     if pid == 0:
         try:

@@ -12,6 +12,8 @@ from syncless.io.socket import socketpair
 from syncless.patches import files
 from tests.patches.programs import run_python
 
+pytestmark = pytest.mark.virtual_time
+
 SIZE = 8_000_000
 
 

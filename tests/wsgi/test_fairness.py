@@ -47,7 +47,7 @@ def test_ready_tasklets_get_as_many_turns_as_a_poll_brought_events(start):
             client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
             assert client.recv(1000).startswith(b"HTTP/1.1 200")
         hearing = spawn(hear)
-        sleep(0.01)
+        sleep(0)
         for client in clients:
             client.sendall(b"GET /busy HTTP/1.1\r\nHost: a\r\n\r\n")
         turning = spawn(turns)

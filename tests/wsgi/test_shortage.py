@@ -66,6 +66,7 @@ def test_clients_are_served_while_others_hold_all_descriptors(crowded, opening, 
     assert process.stderr.read().count("cannot accept") <= 2, "said once for each port"
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize("opening", OPENINGS)
 def test_heads_make_room_where_connections_are_limited(start, opening):
     def app(environ, start_response):

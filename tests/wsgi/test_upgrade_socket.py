@@ -12,6 +12,8 @@ import syncless
 from syncless.wsgi import Server
 from tests.wsgi.authority import Authority, in_thread
 
+pytestmark = pytest.mark.virtual_time
+
 ASK = b"GET /%b HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n"
 
@@ -75,7 +77,6 @@ def test_tls(tmp_path):
         assert in_thread(talk) == SWITCH + b"x" * 9999 + b"."
 
 
-@pytest.mark.virtual_time
 def test_timeout_and_no_other(start):
     heard = []
 
