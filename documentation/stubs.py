@@ -9,6 +9,7 @@ import ast
 import importlib
 import inspect
 import pathlib
+import re
 import textwrap
 from collections.abc import Iterator
 from typing import Any
@@ -46,7 +47,9 @@ def members(node: Node, thing: Any) -> Iterator[tuple[Node, Any]]:
 def text_of(thing: Any) -> str | None:
     """Its own docstring, without those of its bases."""
     text = getattr(thing, "__doc__", None)
-    return inspect.cleandoc(text) if text else None
+    # a module built before setup.py turned it off begins with its signature
+    text = re.sub(r"\A[\w.]+\(.*\)(?: -> .*)?\n\n", "", text or "")
+    return inspect.cleandoc(text) or None
 
 
 def differences() -> Iterator[tuple[pathlib.Path, Node, str | None]]:

@@ -25,8 +25,8 @@ _start_new_thread = _thread.start_new_thread
 
 
 def describe(tasklet: Tasklet[Any], stack: bool = True, waits: Waits | None = None) -> str:
-    """A tasklet in words: its name, its state or what it waits for and since when, the holder of that, and
-    its stack."""
+    """Describes a tasklet: its name, its state or the thing that it waits for and since when, the holder of
+    that thing, and its stack."""
     waits = waits or Waits()
     seconds = tasklet.waiting_seconds
     doing = tasklet.status if seconds is None else f"waits for {tasklet.waiting_for}, since {seconds:.3f} s"
@@ -110,7 +110,7 @@ def _log_deadlock(tasklets: list[Tasklet[Any]]) -> None:
 
 
 def report_deadlocks(report: Callable[[list[Tasklet[Any]]], object] | None = _log_deadlock) -> None:
-    """Reports tasklets that wait for one another for ever, even while others run and servers listen.
+    """Reports tasklets that wait for one another forever, even while others run and servers listen.
 
     This thread's loop calls `report(tasklets)` once for each deadlock. By default the logger "syncless.debug"
     shows the tasklets' names, waits and stacks. None stops the reports. Two things are reported: the circles
@@ -193,7 +193,7 @@ class BytecodeWatchdog:
         self._limit.start()
 
     def stop(self) -> None:
-        """To be called in the same thread. Harmless if it does not watch."""
+        """Stops watching; call it in the same thread. Harmless if it does not watch."""
         self._limit.stop()
 
     def __enter__(self) -> BytecodeWatchdog:
@@ -231,7 +231,7 @@ class Watchdog:
         _start_new_thread(self._watch, (current_loop(), _thread.get_ident(), self._stop))
 
     def stop(self) -> None:
-        """Harmless if it does not watch."""
+        """Stops watching. Harmless if it does not watch."""
         if self._stop is not None:
             self._stop.release()
             self._stop = None

@@ -10,8 +10,8 @@ from syncless._core.threadloop cimport get_loop, peek_loop
 
 
 def current() -> BaseTasklet | None:
-    """The running tasklet; for code that was not spawned the main tasklet; None inside a callback of the
-    loop."""
+    """The running tasklet. That is the main tasklet for code that was not spawned, and None in a callback of
+    the loop."""
     return get_loop().current
 
 
@@ -62,7 +62,8 @@ cpdef object next_thrown():
 
 
 def sleep(seconds=0) -> None:
-    """Lets others run for that many seconds (int or float); 0 lets those run that are ready."""
+    """Parks the tasklet for that many seconds (int or float). With 0 it only lets other ready tasklets
+    run."""
     cdef Loop loop = get_loop()
     cdef int64_t deadline
     if seconds == 0:
@@ -89,8 +90,8 @@ def park(str why="wake()", timeout=None):
 
 
 def wake(BaseTasklet tasklet not None, value=None) -> bool:
-    """Lets a tasklet that stopped in park() go on with the value. From any thread. False if it does not wait
-    there."""
+    """Wakes a tasklet that waits in park(), with a value. May be called in any thread. Returns False if the
+    tasklet does not wait there."""
     if tasklet.why != IN_PARK:
         return False                    # what waits for a lock or a socket must not go on without it
     return get_loop().wake(tasklet, value) == 1

@@ -9,20 +9,16 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 def spawn(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Tasklet[_T]:
-    """spawn(function, *args, **kwargs) -> Tasklet
-
-    Runs function(*args, **kwargs) in a new tasklet of this thread, with a copy of the present context
+    """Runs function(*args, **kwargs) in a new tasklet of this thread, with a copy of the current context
     (contextvars).
 
-    It starts when the present tasklet waits or ends.
+    It starts when the current tasklet waits or ends.
     """
 
 def spawn_in(
     where: Loop | Thread | int, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
 ) -> Tasklet[_T]:
-    """spawn_in(where, function, *args, **kwargs) -> Tasklet
-
-    spawn() in another thread: its loop, as its current_loop() gave it, a threading.Thread, or a thread's
+    """spawn() in another thread: its loop, as its current_loop() gave it, a threading.Thread, or a thread's
     number.
 
     RuntimeError if the loop's thread has ended, LookupError if the thread has ended or has not used syncless

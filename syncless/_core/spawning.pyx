@@ -13,10 +13,10 @@ from syncless._core.threadloop cimport get_loop, loop_of
 
 
 def spawn(function, *args, **kwargs) -> Tasklet:
-    """Runs function(*args, **kwargs) in a new tasklet of this thread, with a copy of the present context
+    """Runs function(*args, **kwargs) in a new tasklet of this thread, with a copy of the current context
     (contextvars).
 
-    It starts when the present tasklet waits or ends.
+    It starts when the current tasklet waits or ends.
     """
     return hooks.new_tasklet(function, *args, **kwargs)
 

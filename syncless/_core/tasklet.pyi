@@ -9,7 +9,7 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 class Tasklet(BaseTasklet, Generic[_T_co]):
     """A function that runs beside others: made by spawn(), it
-    starts when the present tasklet waits or ends.
+    starts when the current tasklet waits or ends.
 
     An exception that leaves the function is reported with its traceback and ends this tasklet only; result()
     raises it. KeyboardInterrupt and SystemExit are raised in the main tasklet instead.
@@ -35,12 +35,12 @@ class Tasklet(BaseTasklet, Generic[_T_co]):
         """`callback(tasklet)` is called once it has ended; at once if it has. It must not block; its errors
         are reported."""
     def remove_done_callback(self, callback: Callable[[Tasklet[_T_co]], object]) -> int:
-        """Takes the callback back; returns how many were found."""
+        """Removes the callback; returns how often it was registered."""
     def link(self, callback: Callable[[Tasklet[_T_co]], object]) -> None:
         """`callback(tasklet)` is called once it has ended; at once if it has. It must not block; its errors
         are reported."""
     def unlink(self, callback: Callable[[Tasklet[_T_co]], object]) -> int:
-        """Takes the callback back; returns how many were found."""
+        """Removes the callback; returns how often it was registered."""
     def link_value(self, callback: Callable[[Tasklet[_T_co]], object]) -> None:
         """As add_done_callback(), if its function returns."""
     def link_exception(self, callback: Callable[[Tasklet[_T_co]], object]) -> None:
@@ -48,23 +48,23 @@ class Tasklet(BaseTasklet, Generic[_T_co]):
     def successful(self) -> bool:
         """Whether its function has returned."""
     def set_switch_hook(self, hook: Callable[[bool], object] | None) -> None:
-        """hook(True) is called before others run in this tasklet's place, hook(False) before it goes on. It
-        must not wait. None: no more."""
+        """hook(True) is called before the tasklet gives way to others, hook(False) before it goes on. The
+        hook must not wait. None removes it."""
     def kill(
         self,
         exception: BaseException | type[BaseException] = ...,
         block: bool = True,
         timeout: float | None = None,
     ) -> bool:
-        """Raises the exception (class or instance) where the tasklet stands; one that has not started never
-        runs.
+        """Raises the exception (class or instance) in the tasklet, where it waits. A tasklet that has not
+        started never runs.
 
-        With `block` waits until it has ended, at most `timeout` seconds. Returns whether it has ended.
-        Killing the current tasklet raises at once. From any thread.
+        With `block`, waits until the tasklet has ended, at most `timeout` seconds. Returns whether it has.
+        Killing the current tasklet raises at once. May be called in any thread.
 
-        Several exceptions are raised in the order in which they were thrown, one at each wait. One that a
-        tasklet does not live to raise came too late; KeyboardInterrupt and SystemExit are then raised in the
-        main tasklet.
+        Several exceptions are raised in the order in which they were thrown, one at each wait. Those left
+        when the tasklet ends are dropped, but KeyboardInterrupt and SystemExit are then raised in the main
+        tasklet.
         """
     def take_back(self, exception: BaseException) -> None:
         """The exception, thrown by kill(exception, block=False), is not raised any more; harmless if it has
@@ -74,7 +74,7 @@ class Tasklet(BaseTasklet, Generic[_T_co]):
         """'new', 'ready', 'running', 'waiting' or 'ended'."""
     @property
     def frame(self) -> FrameType | None:
-        """The frame in which it stands; None if it has not started or has ended."""
+        """Its current frame; None if it has not started or has ended."""
     @property
     def waiting_for(self) -> str | None:
         """The thing that it waits for, in words ('sleep', 'socket read', ...), or None."""
@@ -86,11 +86,10 @@ class Tasklet(BaseTasklet, Generic[_T_co]):
         """Serial number, unique in the process."""
     @property
     def parent_number(self) -> int:
-        """That of the tasklet that spawned it, which may have ended; 0 if the loop did."""
+        """Number of the tasklet that spawned it, which may have ended; 0 if the loop did."""
     @property
     def cpu_seconds(self) -> float:
-        """The processor time it has used in its turns until its last switch, as far as debug.measure_cpu()
-        was on."""
+        """CPU seconds of its turns until its last switch, counted while debug.measure_cpu() is on."""
     @property
     def waiting_seconds(self) -> float | None:
-        """For how long it has waited, in seconds, or None."""
+        """Seconds for which it has waited, or None."""

@@ -59,7 +59,7 @@ cdef str _states(int state):
 
 cdef class Tasklet(BaseTasklet):
     """Tasklet(function, *args, **kwargs)\n--\n\nA function that runs beside others: made by spawn(), it
-    starts when the present tasklet waits or ends.
+    starts when the current tasklet waits or ends.
 
     An exception that leaves the function is reported with its traceback and ends this tasklet only; result()
     raises it. KeyboardInterrupt and SystemExit are raised in the main tasklet instead.
@@ -223,7 +223,7 @@ cdef class Tasklet(BaseTasklet):
             self.callbacks = with_callback(self.callbacks, callback)
 
     def remove_done_callback(self, callback) -> int:
-        """Takes the callback back; returns how many were found."""
+        """Removes the callback; returns how often it was registered."""
         return drop_callback(self.callbacks, callback)
 
     link, unlink = add_done_callback, remove_done_callback
@@ -241,22 +241,22 @@ cdef class Tasklet(BaseTasklet):
         return self.state == DONE and self._exception is None
 
     def set_switch_hook(self, hook) -> None:
-        """hook(True) is called before others run in this tasklet's place, hook(False) before it goes on. It
-        must not wait. None: no more."""
+        """hook(True) is called before the tasklet gives way to others, hook(False) before it goes on. The
+        hook must not wait. None removes it."""
         self.switch_hook = hook
 
     # -- ending it -------------------------------------------------------------------------------------------
 
     def kill(self, exception=TaskletExit, block=True, timeout=None) -> bool:
-        """Raises the exception (class or instance) where the tasklet stands; one that has not started never
-        runs.
+        """Raises the exception (class or instance) in the tasklet, where it waits. A tasklet that has not
+        started never runs.
 
-        With `block` waits until it has ended, at most `timeout` seconds. Returns whether it has ended.
-        Killing the current tasklet raises at once. From any thread.
+        With `block`, waits until the tasklet has ended, at most `timeout` seconds. Returns whether it has.
+        Killing the current tasklet raises at once. May be called in any thread.
 
-        Several exceptions are raised in the order in which they were thrown, one at each wait. One that a
-        tasklet does not live to raise came too late; KeyboardInterrupt and SystemExit are then raised in the
-        main tasklet.
+        Several exceptions are raised in the order in which they were thrown, one at each wait. Those left
+        when the tasklet ends are dropped, but KeyboardInterrupt and SystemExit are then raised in the main
+        tasklet.
         """
         if isinstance(exception, type):
             exception = exception()
@@ -313,7 +313,7 @@ cdef class Tasklet(BaseTasklet):
 
     @property
     def waiting_seconds(self):
-        """For how long it has waited, in seconds, or None."""
+        """Seconds for which it has waited, or None."""
         return max(0, monotonic_ns() - self.since) / 1e9 if self.why != NULL else None
 
     @property
@@ -323,18 +323,17 @@ cdef class Tasklet(BaseTasklet):
 
     @property
     def parent_number(self) -> int:
-        """That of the tasklet that spawned it, which may have ended; 0 if the loop did."""
+        """Number of the tasklet that spawned it, which may have ended; 0 if the loop did."""
         return self.parent
 
     @property
     def cpu_seconds(self) -> float:
-        """The processor time it has used in its turns until its last switch, as far as debug.measure_cpu()
-        was on."""
+        """CPU seconds of its turns until its last switch, counted while debug.measure_cpu() is on."""
         return self.cpu / 1e9
 
     @property
     def frame(self):
-        """The frame in which it stands; None if it has not started or has ended."""
+        """Its current frame; None if it has not started or has ended."""
         if self.state == RUNNING:
             return sys._getframe() if get_loop().current is self else None
         return (<object> <PyObject*> self.carrier).gr_frame if self.carrier != NULL else None

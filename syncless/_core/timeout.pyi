@@ -27,18 +27,18 @@ class Timeout(BaseException):
         exception: BaseException | type[BaseException] | Literal[False] | None = None,
     ) -> None: ...
     def start(self) -> None:
-        """Starts the clock, in the current tasklet. RuntimeError if it runs, or in a callback of the loop,
-        where there is no tasklet."""
+        """Starts the clock for the current tasklet. RuntimeError if it runs already, or in a callback of the
+        loop, where there is no tasklet."""
     @classmethod
     def start_new(
         cls, seconds: float | None = None, exception: BaseException | type[BaseException] | None = None
     ) -> Timeout:
         """A started Timeout; end it by cancel()."""
     def cancel(self) -> None:
-        """Stops the clock; harmless if it is not running. One that has rung and has not been raised yet will
-        not be."""
+        """Stops the clock; harmless if it is not running. A timeout that is over but not raised yet will not
+        be raised."""
     def close(self) -> None:
-        """cancel(), as a file is closed."""
+        """The same as cancel()."""
     @property
     def pending(self) -> bool:
         """Whether the clock runs."""
@@ -48,7 +48,7 @@ class Timeout(BaseException):
     ) -> bool: ...
 
 class deadline(Timeout):
-    """``with deadline(5):`` bounds all that the block waits for, and raises TimeoutError outside it.
+    """``with deadline(5):`` bounds every wait in the block, and raises TimeoutError outside it.
 
     Deadlines nest: each has its own clock, so an inner one never outlives an outer one. Code in the block
     that catches Exception does not swallow it.

@@ -94,8 +94,8 @@ cdef class Timeout(BaseException):
             self.other = exception() if isinstance(exception, type) else exception
 
     def start(self) -> None:
-        """Starts the clock, in the current tasklet. RuntimeError if it runs, or in a callback of the loop,
-        where there is no tasklet."""
+        """Starts the clock for the current tasklet. RuntimeError if it runs already, or in a callback of the
+        loop, where there is no tasklet."""
         target = start_clock(&self.timer, self, self.seconds)
         if self.thrown is not None:
             self._take_back()
@@ -114,8 +114,8 @@ cdef class Timeout(BaseException):
         return timeout
 
     def cancel(self) -> None:
-        """Stops the clock; harmless if it is not running. One that has rung and has not been raised yet will
-        not be."""
+        """Stops the clock; harmless if it is not running. A timeout that is over but not raised yet will not
+        be raised."""
         if self.timer.index >= 0:
             stop_clock(&self.timer, self, self.target.loop)
         elif self.thrown is not None:
@@ -123,7 +123,7 @@ cdef class Timeout(BaseException):
         self.target = None
 
     def close(self) -> None:
-        """cancel(), as a file is closed."""
+        """The same as cancel()."""
         self.cancel()
 
     @property
@@ -147,7 +147,7 @@ cdef class Timeout(BaseException):
 
 
 class deadline(Timeout):
-    """``with deadline(5):`` bounds all that the block waits for, and raises TimeoutError outside it.
+    """``with deadline(5):`` bounds every wait in the block, and raises TimeoutError outside it.
 
     Deadlines nest: each has its own clock, so an inner one never outlives an outer one. Code in the block
     that catches Exception does not swallow it.

@@ -4,9 +4,7 @@ class _HasFileno(Protocol):
     def fileno(self) -> int: ...
 
 def wait_readable(fd: int | _HasFileno, timeout: float | None = None) -> bool:
-    """wait_readable(fd, timeout=None) -> bool
-
-    Parks the tasklet until the descriptor (an int or something with fileno()) can be read without
+    """Parks the tasklet until the descriptor (an int or an object with fileno()) can be read without
     blocking.
 
     `timeout` in seconds; None waits for ever. Returns False when it passed. The descriptor may belong to
@@ -14,6 +12,4 @@ def wait_readable(fd: int | _HasFileno, timeout: float | None = None) -> bool:
     """
 
 def wait_writable(fd: int | _HasFileno, timeout: float | None = None) -> bool:
-    """wait_writable(fd, timeout=None) -> bool
-
-    Parks the tasklet until the descriptor can be written without blocking; see wait_readable()."""
+    """Parks the tasklet until the descriptor can be written without blocking; see wait_readable()."""

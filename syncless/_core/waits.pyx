@@ -68,7 +68,7 @@ cdef int wait_foreign_fd(Loop loop, int fd, int bits, int64_t deadline) except -
 
 
 def wait_readable(fd, timeout=None) -> bool:
-    """Parks the tasklet until the descriptor (an int or something with fileno()) can be read without
+    """Parks the tasklet until the descriptor (an int or an object with fileno()) can be read without
     blocking.
 
     `timeout` in seconds; None waits for ever. Returns False when it passed. The descriptor may belong to

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ClientError(Exception):
-    """The client broke the protocol or a limit. Not caught by the application, it is answered with
+    """The client broke the protocol or a limit. If the application does not catch it, the client gets
     `status`."""
 
     status = 400
@@ -37,7 +37,7 @@ class UpgradeRequired(ClientError):
 
 
 class ClientGone(ClientError, ConnectionError):
-    """The client closed the connection or stopped reading; there is nobody to answer."""
+    """The client closed the connection or stopped reading: no response can reach it."""
 
 
 class RequestTimeout(BaseException):

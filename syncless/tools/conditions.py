@@ -24,7 +24,7 @@ class RLock:
         self._count = 0
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Takes the lock, waiting at most `timeout` seconds (-1: for ever). Returns whether it is held."""
+        """Takes the lock, waiting at most `timeout` seconds (-1: forever). Returns whether it is held."""
         me = current()
         if self._owner is me and me is not None:
             self._count += 1
@@ -68,7 +68,7 @@ class RLock:
 
 
 class BoundedSemaphore(Semaphore):
-    """A Semaphore that never has more units than at first (threading.BoundedSemaphore)."""
+    """A Semaphore that never gets more units than it had at first (threading.BoundedSemaphore)."""
 
     def __init__(self, value: int = 1):
         super().__init__(value)

@@ -29,8 +29,8 @@ class TaskGroup:
             group.spawn(fetch, "one")
             group.spawn(fetch, "two")
 
-    The first exception of a child ends the others and the block, wherever they wait; what went wrong is
-    raised as an ExceptionGroup (the first exception alone on Python 3.10). An exception of the block ends the
+    The first exception of a child ends the others and the block, wherever they wait, and all exceptions are
+    raised as an ExceptionGroup (on Python 3.10 only the first one). An exception of the block ends the
     children, and is raised alone if they did not fail.
     """
 
@@ -49,7 +49,7 @@ class TaskGroup:
         return self
 
     def spawn(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Tasklet[T]:
-        """function(*args, **kwargs) in a child. RuntimeError outside the block."""
+        """Runs function(*args, **kwargs) in a child. RuntimeError outside the block."""
         if not self._open:
             raise RuntimeError("the block of this TaskGroup is not running")
         child = spawn(self._run, function, args, kwargs)

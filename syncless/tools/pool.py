@@ -18,8 +18,8 @@ T = TypeVar("T")
 
 
 class Pool:
-    """Pool(size): runs functions in at most `size` tasklets at a time. spawn() and the other methods wait
-    while the pool is full."""
+    """Runs functions in at most `size` tasklets at a time. spawn() and the other methods wait while the pool
+    is full."""
 
     def __init__(self, size: int):
         if size < 1:
@@ -156,17 +156,18 @@ class Pool:
             feeder.kill()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Waits until all that run now have ended, at most `timeout` seconds. Returns whether they have."""
+        """Waits until all running tasklets have ended, at most `timeout` seconds. Returns whether they
+        have."""
         running = list(self._tasklets)
         return len(join_all(running, timeout)) == len(running)
 
     def kill(self) -> None:
-        """Ends all that run now."""
+        """Kills all running tasklets."""
         for tasklet in list(self._tasklets):
             tasklet.kill()
 
     def free_count(self) -> int:
-        """For how many there is room."""
+        """Number of tasklets for which there is room."""
         return self._room.value
 
     def __len__(self) -> int:

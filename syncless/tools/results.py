@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class AsyncResult(Generic[T]):
-    """Set once, by a value or an exception; any number of tasklets, also of other threads, may wait for
+    """A value or an exception that is set once. Any number of tasklets, also of other threads, may wait for
     it."""
 
     def __init__(self) -> None:
@@ -34,11 +34,11 @@ class AsyncResult(Generic[T]):
         self._done.set()
 
     def set(self, value: T = None) -> None:  # type: ignore[assignment]
-        """RuntimeError if it is set already."""
+        """Sets the value. RuntimeError if the result is set already."""
         self._set(value, None)
 
     def set_exception(self, exception: BaseException) -> None:
-        """get() raises it. RuntimeError if it is set already."""
+        """Sets an exception, which get() raises. RuntimeError if the result is set already."""
         if not isinstance(exception, BaseException):
             raise TypeError(f"set_exception() needs an exception, not {type(exception).__name__}")
         self._set(None, exception)
@@ -53,8 +53,8 @@ class AsyncResult(Generic[T]):
         self._set(None if exception else source.result(), exception)
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:
-        """The value, or raises the exception. TimeoutError if it is not there within `timeout` seconds, or at
-        once without `block`."""
+        """Returns the value, or raises the exception. TimeoutError if it is not set within `timeout` seconds,
+        or at once without `block`."""
         if not self._done.is_set() and not (block and self._done.wait(timeout)):
             raise TimeoutError("there is no result yet")
         if self._exception is not None:
@@ -65,15 +65,15 @@ class AsyncResult(Generic[T]):
         return self.get(False)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits for it, at most `timeout` seconds. Returns whether it is there."""
+        """Waits until it is set, at most `timeout` seconds. Returns whether it is."""
         return self._done.wait(timeout)
 
     def ready(self) -> bool:
-        """Whether it is there."""
+        """Whether it is set."""
         return self._done.is_set()
 
     def successful(self) -> bool:
-        """Whether it is there, and a value."""
+        """Whether it is set, to a value."""
         return self._done.is_set() and self._exception is None
 
     @property
@@ -86,13 +86,13 @@ class AsyncResult(Generic[T]):
         return self._exception
 
     def add_done_callback(self, callback: Callable[[AsyncResult[T]], object]) -> None:
-        """`callback(result)` is called once it is there; at once if it is. It must not block; its errors are
+        """`callback(result)` is called when it is set; at once if it is. It must not block; its errors are
         reported."""
         told = self._callbacks.setdefault(callback, lambda _: callback(self))
         self._done.add_done_callback(told)
 
     def remove_done_callback(self, callback: Callable[[AsyncResult[T]], object]) -> int:
-        """Takes the callback back; returns how many were found."""
+        """Removes the callback; returns how often it was registered."""
         told = self._callbacks.pop(callback, None)
         return 0 if told is None else self._done.remove_done_callback(told)
 

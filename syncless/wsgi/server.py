@@ -106,56 +106,80 @@ def serve(
     metrics: bool | str | None = None,
     **options: Unpack[ServerOptions],
 ) -> None:
-    """Serves the application until SIGTERM or SIGINT (or the tasklet is killed), then stops gracefully.
+    """Serves the application until SIGTERM or SIGINT (or until its tasklet is killed), then stops gracefully.
 
-    ``application``: a WSGI callable, a web.py application, a CherryPy application, root object or class,
-    a BaseHTTPRequestHandler subclass, or "module:attribute".
-    ``host``, ``port``: where to listen; port 0 lets the system choose, host "*" is every address of both
-    families. ``bind``: instead of these one or more of "host:port", "[ipv6]:port", ":port", "unix:/path",
-    "unix:@abstract", "fd:number" (an inherited socket), with "http://" or "https://" before it where only
-    some speak TLS. ``unix_mode`` (0o660), ``unix_owner`` ("user:group"): of UNIX sockets.
-    ``ipv6_only``: [::] does not take IPv4 connections, too.
-    ``certfile``, ``keyfile``: PEM files; ``certificates``: more of them by the name that the client asks
-    for, {"example.org": (cert, key)};
-    ``client_ca``: a PEM file of authorities, one of which must have signed each client's certificate;
-    ``ciphers``: suites of TLS 1.2 in OpenSSL's notation; ``tls_minimum``: "1.2" or "1.3";
-    ``key_password``: of the private keys; or ``ssl_context``, an SSLContext or a callable that makes one.
-    ``plain_http``: the port speaks HTTP, too.
-    ``trusted``: proxies, as addresses, networks, "unix" or "*"; ``trusted_fields``: what they may say of
-    their clients (see `Forwarding`);
-    ``proxy_protocol``: their connections begin with a PROXY header.
-    ``static``: directories of files by the prefix of their path, {"/assets": "build/assets"};
-    ``static_max_age``: seconds for which caches need not ask for such a file again (0).
-    ``compress``: True compresses answers of types that gain, by gzip, br or zstd; media types, as a string
-    or a list, are those alone. ``compress_minimum``: bytes of a body that is worth it (1000).
-    ``access_log``: True for stdout, a path, or a text stream; none by default. ``access_log_format``:
-    "combined", "common", "json", a string with Apache's atoms, or a mapping of JSON keys to atoms.
-    ``error_log``: a path or a text stream, stderr by default; ``error_log_format``: "text" or "json".
-    ``logging``: what `logging.config.dictConfig` takes; errors go to the logger ``syncless.error`` if that
-    has a handler.
-    ``limits``: a `Limits`; single limits may be given by name (``head_seconds=10``).
-    ``defer_accept``: accept a connection only when its request has come (Linux TCP_DEFER_ACCEPT).
-    ``reuse_port``: SO_REUSEPORT.
-    ``patch``: True makes the standard library cooperative before the application is imported
-    (`syncless.patches.patch_all`), in each process that serves; a mapping chooses the areas, {"sqlite3":
-    False}. The command line does it by itself.
-    ``workers``: number of worker processes (0: serve from this process; see `Master`). ``preload``: the
-    application is imported here, once, and not by each of them. ``pid_file``: has the number of this
-    process while it serves. ``quiet``: print neither where it listens nor that the application blocks.
+    - `application`: a WSGI callable, a web.py application, a CherryPy application, root object or class, a
+      BaseHTTPRequestHandler subclass, or "module:attribute".
 
-    ``user``, ``group``: whom the process that serves belongs to once it has its sockets and files, if it was
-    root (with workers, the master stays root); then the application is imported by that user.
-    ``umask``: of files that it makes.
-    ``status``: an address of this machine with a status page, JSON and health checks (see
-    docs/howto/operating.md); ``status_public``: any address. ``metrics``: for Prometheus, True at /metrics of
-    the status address, or an address of their own, or a path of the main one.
-    ``hooks``: functions, or "module:function", to be called at some moments: on_start, post_fork,
-    pre_request, post_request, pre_stop, worker_exit (see docs/howto/hooks.md).
+    Addresses:
 
-    SIGUSR1 opens the log files anew; SIGHUP reads the certificates again, and with workers starts new
-    ones, which import the application anew, before the old ones end. The first SIGTERM or SIGINT lets
-    requests in flight end (Limits.stop_seconds), a second one interrupts them. OSError if it cannot
-    listen; WorkersFailed if no worker can start.
+    - `host`, `port`: where to listen. With port 0 the system chooses one; host "*" means all addresses of
+      both families.
+    - `bind`: instead of these, one or more of "host:port", "[ipv6]:port", ":port", "unix:/path",
+      "unix:@abstract" and "fd:number" (an inherited socket), preceded by "http://" or "https://" if only
+      some of them speak TLS.
+    - `unix_mode` (0o660), `unix_owner` ("user:group"): of UNIX sockets.
+    - `ipv6_only`: [::] does not accept IPv4 connections. `reuse_port`: SO_REUSEPORT.
+    - `defer_accept`: accept a connection only when its first bytes have come (Linux TCP_DEFER_ACCEPT).
+
+    TLS:
+
+    - `certfile`, `keyfile`: PEM files. `certificates`: more of them by the host name that the client asks
+      for, {"example.org": (cert, key)}. `key_password`: password of the private keys.
+    - `client_ca`: a PEM file of authorities, one of which must have signed each client's certificate.
+    - `ciphers`: suites of TLS 1.2 in OpenSSL's notation. `tls_minimum`: "1.2" or "1.3".
+    - `ssl_context`: instead of all these, an SSLContext or a callable that makes one.
+    - `plain_http`: the port speaks plain HTTP, too.
+
+    Proxies:
+
+    - `trusted`: trusted proxies, as addresses, networks, "unix" or "*". `trusted_fields`: the header fields
+      that they set (see `Forwarding`).
+    - `proxy_protocol`: their connections begin with a PROXY header.
+
+    Static files and compression:
+
+    - `static`: directories of files by path prefix, {"/assets": "build/assets"}. `static_max_age`: seconds
+      that caches may use such a file without asking again (0).
+    - `compress`: True compresses responses of types that gain from it, with gzip, br or zstd; a string or
+      list of media types compresses only those. `compress_minimum`: smallest body in bytes (1000).
+
+    Logs:
+
+    - `access_log`: True for stdout, a path, or a text stream; none by default. `access_log_format`:
+      "combined", "common", "json", a string with Apache's atoms, or a mapping of JSON keys to atoms.
+    - `error_log`: a path or a text stream, stderr by default. `error_log_format`: "text" or "json".
+    - `logging`: a dict for `logging.config.dictConfig`. Errors go to the logger `syncless.error` if it has
+      a handler.
+    - `quiet`: print neither the addresses nor warnings that the application blocks.
+
+    Limits:
+
+    - `limits`: a `Limits`. Single limits may also be given by name (`head_seconds=10`).
+
+    Processes:
+
+    - `patch`: True makes the standard library cooperative before the application is imported
+      (`syncless.patches.patch_all`), in each process that serves. A mapping chooses areas, {"sqlite3":
+      False}. The command line does this by default.
+    - `workers`: number of worker processes (0: serve from this process). `preload`: import the application
+      once, in the master. `pid_file`: a file with the ID of this process while it serves.
+    - `user`, `group`: the user and group of the serving process once its sockets and files are open, if it
+      was started by root (with workers, the master stays root). `umask`: of the process.
+    - `hooks`: functions, or "module:function", for on_start, post_fork, pre_request, post_request, pre_stop
+      and worker_exit (see docs/howto/hooks.md).
+
+    Operating (see docs/howto/operating.md):
+
+    - `status`: an address of this machine for a status page, JSON and health checks. `status_public`: allow
+      any address.
+    - `metrics`: for Prometheus, True at /metrics of the status address, or an address or a path of their
+      own.
+
+    SIGUSR1 reopens the log files. SIGHUP reloads the certificates, and with workers starts new ones, which
+    import the application anew, before the old ones end. The first SIGTERM or SIGINT lets requests in
+    flight end (for `stop_seconds`), a second one interrupts them. Raises OSError if it cannot listen, and
+    WorkersFailed if no worker can start.
     """
     serve_until_stopped(
         Server,

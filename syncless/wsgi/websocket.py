@@ -45,8 +45,8 @@ CLOSE_SECONDS = 5.0
 
 
 class WebSocketClosed(ClientGone):
-    """The WebSocket has been closed, by us or by the client: nothing can be sent any more. An application may
-    let it pass."""
+    """The WebSocket has been closed, by the server or by the client: nothing can be sent any more. An
+    application need not catch it."""
 
 
 class WebSocket:
@@ -77,8 +77,8 @@ class WebSocket:
 
     @property
     def origin(self) -> str | None:
-        """The page that opened it, as the browser says. Check it where a cookie identifies the user: other
-        sites' pages can connect, too."""
+        """The origin of the page that opened it, as the browser reports it. Check it if a cookie identifies
+        the user: pages of other sites can connect, too."""
         origin: str | None = self._environ.get("HTTP_ORIGIN")
         return origin
 
@@ -176,8 +176,8 @@ class WebSocket:
         self._send(self._events.Ping(payload=payload))
 
     def close(self, code: int = 1000, reason: str = "") -> None:
-        """Closes: sends a close frame and waits for the client's, CLOSE_SECONDS at most. Harmless if it is
-        closed already."""
+        """Sends a close frame and waits for the client's, for at most CLOSE_SECONDS. Harmless if it is closed
+        already."""
         if self.closed:
             return
         if self._connection is None:

@@ -7,11 +7,12 @@ class Channel(Generic[_T]):
     """A meeting of one sender and one receiver: each waits for the other (Stackless Python's
     channel).
 
-    Several may wait on either side; they meet in the order of their coming. Iterating receives until close().
+    Several may wait on either side; they meet in the order of their arrival. Iteration receives until
+    close().
 
     send() returns when a receiver has the value. If that receiver is killed before its turn comes, the next
-    receiver gets the value; until there is one the channel keeps it, before all that is sent later. It counts
-    in `balance` as a sender does, and outlives close().
+    receiver gets the value. Until there is one, the channel keeps the value, ahead of later ones. It counts
+    in `balance` like a sender, and survives close().
     """
 
     balance: int
@@ -25,6 +26,6 @@ class Channel(Generic[_T]):
         """Takes a value from a sender; waits for one. TimeoutError after `timeout` seconds, ValueError if
         closed."""
     def close(self) -> None:
-        """No more values: a tasklet that waits gets a ValueError, iteration ends."""
+        """Closes the channel: waiting tasklets get a ValueError, and iteration ends."""
     def __iter__(self) -> Iterator[_T]: ...
     def __next__(self) -> _T: ...

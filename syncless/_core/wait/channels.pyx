@@ -32,11 +32,12 @@ cdef class Channel(Meeting):
     """Channel()\n--\n\nA meeting of one sender and one receiver: each waits for the other (Stackless Python's
     channel).
 
-    Several may wait on either side; they meet in the order of their coming. Iterating receives until close().
+    Several may wait on either side; they meet in the order of their arrival. Iteration receives until
+    close().
 
     send() returns when a receiver has the value. If that receiver is killed before its turn comes, the next
-    receiver gets the value; until there is one the channel keeps it, before all that is sent later. It counts
-    in `balance` as a sender does, and outlives close().
+    receiver gets the value. Until there is one, the channel keeps the value, ahead of later ones. It counts
+    in `balance` like a sender, and survives close().
     """
 
     @classmethod
@@ -164,7 +165,7 @@ cdef class Channel(Meeting):
         return 0
 
     def close(self) -> None:
-        """No more values: a tasklet that waits gets a ValueError, iteration ends."""
+        """Closes the channel: waiting tasklets get a ValueError, and iteration ends."""
         cdef BaseTasklet other
         self.closed = True
         while self.receivers.first != NULL:

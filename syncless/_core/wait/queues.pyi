@@ -9,9 +9,9 @@ class Queue(Generic[_T]):
     maxsize: int
     def __init__(self, maxsize: int = 0) -> None: ...
     def put(self, item: _T, block: bool = True, timeout: float | None = None) -> None:
-        """Puts an item in, waiting for room at most `timeout` seconds; queue.Full if there is none."""
+        """Adds an item, waiting for room at most `timeout` seconds, then raises queue.Full."""
     def get(self, block: bool = True, timeout: float | None = None) -> _T:
-        """Takes the first item, waiting for one at most `timeout` seconds; queue.Empty if there is none."""
+        """Takes the first item, waiting for one at most `timeout` seconds, then raises queue.Empty."""
     def put_nowait(self, item: _T) -> None: ...
     def get_nowait(self) -> _T: ...
     def qsize(self) -> int: ...
@@ -32,9 +32,9 @@ class JoinableQueue(Queue[_T]):
     item (queue.Queue)."""
     @property
     def unfinished(self) -> int:
-        """How many items have been let in for which task_done() has not been called."""
+        """Number of items put in for which task_done() has not been called."""
     def task_done(self) -> None:
-        """An item that was taken has been dealt with. ValueError if all have been."""
+        """Says that an item that was taken has been processed. ValueError if all have been."""
     def join(self, timeout: float | None = None) -> bool:
-        """Waits until all items have been dealt with, at most `timeout` seconds. Returns whether they
+        """Waits until all items have been processed, at most `timeout` seconds. Returns whether they
         have."""

@@ -33,7 +33,7 @@ cdef class Queue:
         return GenericAlias(cls, item)          # Queue[int], for annotations
 
     def put(self, item, block=True, timeout=None) -> None:
-        """Puts an item in, waiting for room at most `timeout` seconds; queue.Full if there is none."""
+        """Adds an item, waiting for room at most `timeout` seconds, then raises queue.Full."""
         cdef BaseTasklet me
         cdef int64_t deadline
         if self.hand_over(item):
@@ -83,7 +83,7 @@ cdef class Queue:
         return 0
 
     def get(self, block=True, timeout=None):
-        """Takes the first item, waiting for one at most `timeout` seconds; queue.Empty if there is none."""
+        """Takes the first item, waiting for one at most `timeout` seconds, then raises queue.Empty."""
         cdef BaseTasklet me
         cdef int64_t deadline
         if self.count:
@@ -309,11 +309,11 @@ cdef class JoinableQueue(Queue):
 
     @property
     def unfinished(self) -> int:
-        """How many items have been let in for which task_done() has not been called."""
+        """Number of items put in for which task_done() has not been called."""
         return self.accepted - self.finished
 
     def task_done(self) -> None:
-        """An item that was taken has been dealt with. ValueError if all have been."""
+        """Says that an item that was taken has been processed. ValueError if all have been."""
         if self.finished == self.accepted:
             raise ValueError("task_done() called too many times")
         self.finished += 1
@@ -321,7 +321,7 @@ cdef class JoinableQueue(Queue):
             wake_all(&self.joiners)
 
     def join(self, timeout=None) -> bool:
-        """Waits until all items have been dealt with, at most `timeout` seconds. Returns whether they
+        """Waits until all items have been processed, at most `timeout` seconds. Returns whether they
         have."""
         cdef int64_t deadline
         get_loop()

@@ -8,20 +8,20 @@ _T = TypeVar("_T")
 
 def set_chance(number: int) -> None: ...
 def readable(fd: Any) -> Case:
-    """For select(): until a descriptor (an int, or something with fileno()) can be read without waiting, or
-    has failed."""
+    """For select(): ready when a descriptor (an int, or an object with fileno()) can be read without waiting,
+    or has failed."""
 
 def writable(fd: Any) -> Case:
-    """For select(): until a descriptor can be written without waiting, or has failed."""
+    """For select(): ready when a descriptor can be written without waiting, or has failed."""
 
 def after(seconds: float | None) -> Case:
-    """For select(): so many seconds from now."""
+    """For select(): ready after so many seconds."""
 
 def putting(queue: Queue[_T], item: _T) -> Case:
-    """For select(): put the item into the queue when there is room."""
+    """For select(): puts the item into the queue when there is room."""
 
 def sending(channel: Any, value: Any) -> Case:
-    """For select(): send the value on the channel when there is a receiver."""
+    """For select(): sends the value on the channel when there is a receiver."""
 
 def select(cases: Iterable[Any], timeout: float | None = None) -> tuple[int, Any] | tuple[None, None]:
     """Waits until the first of the cases is ready, and takes it. Returns its index and its value; (None,
@@ -29,6 +29,6 @@ def select(cases: Iterable[Any], timeout: float | None = None) -> tuple[int, Any
 
     A case is a channel (receive), a queue (get), an event (set), a tasklet (ended), a lock or semaphore
     (acquire), an AsyncResult, a socket or descriptor (can be read); or what sending(), putting(), readable(),
-    writable() and after() return. Of several that are ready one is chosen by chance. The value is what was
-    received or got, else None. An exception of receive() is raised.
+    writable() and after() return. Of several ready cases one is chosen at random. The value is the one that
+    was received or taken, else None. An exception of receive() is raised.
     """

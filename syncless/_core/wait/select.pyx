@@ -52,8 +52,8 @@ cdef Case case_of(object source):
 
 
 def readable(fd) -> Case:
-    """For select(): until a descriptor (an int, or something with fileno()) can be read without waiting, or
-    has failed."""
+    """For select(): ready when a descriptor (an int, or an object with fileno()) can be read without waiting,
+    or has failed."""
     case = FdCase(fd)
     case.fd = fd if isinstance(fd, int) else fd.fileno()
     case.bit = READ
@@ -62,7 +62,7 @@ def readable(fd) -> Case:
 
 
 def writable(fd) -> Case:
-    """For select(): until a descriptor can be written without waiting, or has failed."""
+    """For select(): ready when a descriptor can be written without waiting, or has failed."""
     case = FdCase(fd)
     case.fd = fd if isinstance(fd, int) else fd.fileno()
     case.bit = WRITE
@@ -70,21 +70,21 @@ def writable(fd) -> Case:
 
 
 def after(seconds) -> Case:
-    """For select(): so many seconds from now."""
+    """For select(): ready after so many seconds."""
     case = AfterCase(seconds)
     case.when = deadline_after(seconds)
     return case
 
 
 def putting(Queue queue not None, item) -> Case:
-    """For select(): put the item into the queue when there is room."""
+    """For select(): puts the item into the queue when there is room."""
     case = PutCase(queue)
     case.item = item
     return case
 
 
 def sending(channel, value) -> Case:
-    """For select(): send the value on the channel when there is a receiver."""
+    """For select(): sends the value on the channel when there is a receiver."""
     if not isinstance(channel, Channel):
         for kind in hooks.case_makers:
             if isinstance(channel, kind):
@@ -119,8 +119,8 @@ def select(cases, timeout=None):
 
     A case is a channel (receive), a queue (get), an event (set), a tasklet (ended), a lock or semaphore
     (acquire), an AsyncResult, a socket or descriptor (can be read); or what sending(), putting(), readable(),
-    writable() and after() return. Of several that are ready one is chosen by chance. The value is what was
-    received or got, else None. An exception of receive() is raised.
+    writable() and after() return. Of several ready cases one is chosen at random. The value is the one that
+    was received or taken, else None. An exception of receive() is raised.
     """
     cdef Loop loop = get_loop()
     cdef Selection selection = Selection()

@@ -14,7 +14,7 @@ class Event:
         """`callback(event)` is called once at the next set(); at once if it is set. It must not block; its
         errors are reported."""
     def remove_done_callback(self, callback: Callable[[Event], object]) -> int:
-        """Takes the callback back; returns how many were found."""
+        """Removes the callback; returns how often it was registered."""
 
 class Semaphore:
     """At most that many tasklets are between acquire() and release()
@@ -24,9 +24,9 @@ class Semaphore:
     holder: int
     def __init__(self, value: int = 1) -> None: ...
     def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
-        """Takes a unit, waiting for one if need be, at most `timeout` seconds. Returns whether it got one."""
+        """Takes a unit, waiting for one at most `timeout` seconds. Returns whether it got one."""
     def release(self, n: int = 1) -> None:
-        """Gives n units back. From any thread."""
+        """Returns n units. May be called in any thread."""
     def locked(self) -> bool:
         """Whether acquire() would wait."""
     def __enter__(self) -> bool: ...
@@ -38,6 +38,6 @@ class Lock(Semaphore):
     """A lock that one tasklet at a time holds; any tasklet may release it (threading.Lock)."""
     def __init__(self) -> None: ...
     def acquire(self, blocking: bool = True, timeout: float | None = -1) -> bool:
-        """Takes the lock, waiting at most `timeout` seconds (-1: for ever). Returns whether it got it."""
+        """Takes the lock, waiting at most `timeout` seconds (-1: forever). Returns whether it got it."""
     def release(self) -> None:  # type: ignore[override]
-        """Gives the lock to the first that waits for it. RuntimeError if it is not held."""
+        """Releases the lock, or hands it to the longest waiter. RuntimeError if it is not held."""

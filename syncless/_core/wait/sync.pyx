@@ -73,7 +73,7 @@ cdef class Event:
             self.callbacks = with_callback(self.callbacks, callback)
 
     def remove_done_callback(self, callback) -> int:
-        """Takes the callback back; returns how many were found."""
+        """Removes the callback; returns how often it was registered."""
         return drop_callback(self.callbacks, callback)
 
     def __repr__(self):
@@ -127,13 +127,13 @@ cdef class Semaphore:
         return 0
 
     def acquire(self, blocking=True, timeout=None) -> bool:
-        """Takes a unit, waiting for one if need be, at most `timeout` seconds. Returns whether it got one."""
+        """Takes a unit, waiting for one at most `timeout` seconds. Returns whether it got one."""
         if not blocking and timeout is not None:
             raise ValueError("can't specify timeout for non-blocking acquire")
         return self.take(blocking, timeout)
 
     def release(self, Py_ssize_t n=1) -> None:
-        """Gives n units back. From any thread."""
+        """Returns n units. May be called in any thread."""
         if n < 1:
             raise ValueError("n must be one or more")
         while n:
@@ -161,7 +161,7 @@ cdef class Lock(Semaphore):
         self.value = 1
 
     def acquire(self, blocking=True, timeout=-1) -> bool:
-        """Takes the lock, waiting at most `timeout` seconds (-1: for ever). Returns whether it got it."""
+        """Takes the lock, waiting at most `timeout` seconds (-1: forever). Returns whether it got it."""
         if timeout is not None and timeout != -1:
             if not blocking:
                 raise ValueError("can't specify a timeout for a non-blocking call")
@@ -171,7 +171,7 @@ cdef class Lock(Semaphore):
         return self.take(blocking, None)
 
     def release(self) -> None:
-        """Gives the lock to the first that waits for it. RuntimeError if it is not held."""
+        """Releases the lock, or hands it to the longest waiter. RuntimeError if it is not held."""
         if self.value:
             raise RuntimeError("release unlocked lock")
         self.give()
