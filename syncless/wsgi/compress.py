@@ -27,7 +27,7 @@ class Compressed:
         result = self.application(environ, answer.start)
         if result is None or answer.head is None or answer.begun:  # an error; a generator, or write()
             return result if result is None else _Body(answer, result)
-        if isinstance(result, (list, tuple)) and all(isinstance(part, bytes) for part in result):
+        if isinstance(result, (list, tuple)):
             return answer.send_whole(result)
         if isinstance(result, (FilePart, FileWrapper)):
             region = result.region()
@@ -61,7 +61,8 @@ class _Answer:
             self.compressor = None
         elif self.head is not None and exc_info is None:
             raise AssertionError("start_response() was called a second time without exc_info (PEP 3333)")
-        self.head = status, headers
+        # the application may change its list afterwards
+        self.head = status, headers[:] if type(headers) is list else headers
         self.exc_info = exc_info
         return self.put
 
@@ -84,6 +85,9 @@ class _Answer:
 
     def send_whole(self, parts: list[bytes] | tuple[bytes, ...]) -> Iterable[bytes]:
         """A list or a tuple, whose size is known."""
+        if not all(isinstance(part, bytes) for part in parts):
+            self.begin(0)
+            return parts  # the server says what is wrong with them
         self.begin(sum(map(len, parts)))
         if self.compressor is not None:
             return [whole(self.compressor, parts)]

@@ -233,6 +233,8 @@ def test_head_is_replaced_until_it_is_sent(ask, errors):
         ("text", [TEXT]),
         ([HTML], None),
         ([HTML], ["text"]),
+        ([HTML], [TEXT, "text"]),
+        ([HTML], [None]),
         ([HTML], 5),
         ([("X", "a\r\nb")], [TEXT]),
     ],
@@ -250,6 +252,16 @@ def test_mistakes_of_the_application_are_what_they_are_without(start, errors, he
         assert get(client, "/", Accept_Encoding="gzip")[0] == 500
         said.append(errors.getvalue().strip().rsplit("\n", 1)[-1])
     assert said[0] == said[1] and "Error" in said[0]
+
+
+def test_list_of_headers_may_be_changed_afterwards(ask):
+    def app(environ, start_response):
+        headers = [HTML]
+        start_response("200 OK", headers)
+        headers.append(("X-Late", "1"))
+        return [TEXT]
+
+    assert "x-late" not in ask(app)[1]
 
 
 def test_second_start_response_is_an_error(ask, errors):

@@ -15,6 +15,7 @@ import syncless
 from syncless._core.calls import filesystems, pagecache
 from syncless._core.calls.beneath import walk_parts
 from syncless.http.static.mediatypes import media_type
+from syncless.http.static.mounts import LONGEST, StaticFiles
 from syncless.http.static.ranges import MOST
 from syncless.wsgi import Server
 from tests.waiting import eventually
@@ -399,6 +400,24 @@ def test_directory_that_is_replaced_is_noticed(start, site, tmp_path, monkeypatc
     (tmp_path / "new").symlink_to(tmp_path / "next")
     os.rename(tmp_path / "new", tmp_path / "current")
     assert get(client, "/static/small.txt")[2] == b"next release"
+
+
+def test_directory_that_goes_and_comes_back(start, site, monkeypatch):
+    """As by a build that begins with the removal of the last one."""
+    monkeypatch.setattr("syncless.http.static.directory.LOOK_AGAIN", 0)
+    client = start.client(start(app, static={"/static": site}))
+    assert get(client, "/static/small.txt")[2] == SMALL
+    aside = site.rename(site.parent / "aside")
+    assert get(client, "/static/small.txt")[0] == 404
+    aside.rename(site)
+    assert get(client, "/static/small.txt")[2] == SMALL
+
+
+def test_long_paths_are_not_remembered(site):
+    files = StaticFiles({"/static": site})
+    for path in ("/static/small.txt", "/static/" + "x" * LONGEST):
+        files.answer({"REQUEST_METHOD": "GET", "SCRIPT_NAME": "", "PATH_INFO": path})
+    assert files._place.cache_info().currsize == 1
 
 
 def test_unreadable_file_is_forbidden(start, site, monkeypatch):

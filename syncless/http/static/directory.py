@@ -43,7 +43,10 @@ class Directory:
         """The file or directory of the first name that there is; None if there is none that may be served.
         Names are relative and have no empty part. `most`: a file up to so many bytes may be read at once.
         OSError for any other trouble, such as too many open files."""
-        file: OpenFile | int = _open(names, dir_fd=self._current().fd, most=most)
+        root = self._current()
+        if root is None:
+            return None
+        file: OpenFile | int = _open(names, dir_fd=root.fd, most=most)
         if isinstance(file, int):
             if file in ABSENT:
                 return None
@@ -53,14 +56,21 @@ class Directory:
         file.close()  # a FIFO, a device, a socket
         return None
 
-    def _current(self) -> OpenFile:
-        """The directory itself. It may be replaced while we serve, by a link to a new release."""
+    def _current(self) -> OpenFile | None:
+        """The directory itself. While we serve it may be replaced, by a link to a new release, or be gone for
+        a while."""
         now = time.monotonic()
         if self._root is None or now - self._looked > LOOK_AGAIN:
-            about = _stat(self.path)
-            identity = about.st_dev, about.st_ino
-            if self._root is None or identity != self._identity:
-                self._root = _open_directory(os.fsencode(self.path))
+            try:
+                about = _stat(self.path)
+                identity = about.st_dev, about.st_ino
+                if self._root is None or identity != self._identity:
+                    self._root = _open_directory(os.fsencode(self.path))
+            except OSError as error:
+                self._root = None
+                if error.errno in ABSENT:
+                    return None
+                raise
             self._identity, self._looked = identity, now
         return self._root
 

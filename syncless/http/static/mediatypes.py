@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mimetypes
-from functools import lru_cache
 
 UNKNOWN = "application/octet-stream"
 _OURS = {
@@ -42,7 +41,6 @@ _ENCODED = {
 }
 
 
-@lru_cache(4096)
 def media_type(name: str) -> str:
     """With a charset for text. A compressed file has the type of its compression: it is what it is, and not
     to be unpacked on the way."""

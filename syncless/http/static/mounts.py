@@ -25,6 +25,8 @@ Paths = Mapping[str, "str | os.PathLike[str]"]
 
 REMEMBERED = 4096
 """Files whose response heads are kept, and paths whose place is."""
+LONGEST = 512
+"""Characters of a path and an Accept-Encoding field that are remembered: clients choose them."""
 SUFFIXES = {"br": ".br", "zstd": ".zst", "gzip": ".gz"}
 """Content coding -> the end of the name of a file that has it."""
 
@@ -66,7 +68,9 @@ class StaticFiles:
 
     def answer(self, variables: Mapping[str, str]) -> Answer | None:
         """The answer to a request; None if it is not for a file. OSError if the file cannot be read."""
-        place = self._place(variables["PATH_INFO"], variables.get("HTTP_ACCEPT_ENCODING", ""))
+        path, field = variables["PATH_INFO"], variables.get("HTTP_ACCEPT_ENCODING", "")
+        remembered = len(path) + len(field) <= LONGEST
+        place = self._place(path, field) if remembered else self._place_of(path, field)
         if place is None:
             return None
         if variables["REQUEST_METHOD"] not in ("GET", "HEAD"):
