@@ -21,9 +21,11 @@ from syncless.stackless._schedule import (
     get_thread_info,
     getcurrent,
     getcurrentid,
+    getdebug,
     getmain,
     getruncount,
     getthreads,
+    getuncollectables,
     run,
     schedule,
     schedule_remove,
@@ -36,7 +38,14 @@ vars(builtins)["TaskletExit"] = TaskletExit  # as in Stackless, whose programs n
 
 stackless = sys.modules[__name__]  # programs say `from stackless import *`, and then stackless.run()
 
-_FRESH = {"current": getcurrent, "main": getmain, "runcount": getruncount, "threads": getthreads}
+_FRESH = {
+    "current": getcurrent,
+    "main": getmain,
+    "runcount": getruncount,
+    "threads": getthreads,
+    "debug": getdebug,
+    "uncollectables": getuncollectables,
+}
 """Stackless's attributes that are always up to date. ``from stackless import *`` gives their present
 values."""
 
@@ -70,9 +79,11 @@ __all__ = [
     "get_thread_info",
     "getcurrent",
     "getcurrentid",
+    "getdebug",
     "getmain",
     "getruncount",
     "getthreads",
+    "getuncollectables",
     "main",
     "run",
     "runcount",

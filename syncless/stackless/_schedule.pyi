@@ -53,6 +53,12 @@ def getthreads() -> list[int]:
 def switch_trap(delta: int = 0) -> int:
     """While the sum of all deltas is not 0, a switch raises RuntimeError. Returns the sum as it was."""
 
+def getdebug() -> bool:
+    """Whether this is a debugging build of Stackless's interpreter: False."""
+
+def getuncollectables() -> list[Any]:
+    """The objects that Stackless could not free: none."""
+
 def enable_softswitch(flag: bool) -> bool:
     """Greenlets switch on the C stack, always. Returns False."""
 

@@ -63,15 +63,17 @@ def run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltim
     `timeout`: a tasklet that runs more than so many bytecodes in one turn is paused and returned; with `soft`
     run() ends at its next switch instead, and returns None. `totaltimeout`: in all their turns together.
     `threadblock`: while tasklets wait for channels, another thread is waited for that may meet them.
-    `ignore_nesting` changes nothing: a tasklet can be interrupted at any depth.
+    `ignore_nesting` changes nothing: a tasklet can be interrupted at any depth. Within a run() that has a
+    timeout, further ones have none.
     """
     cdef Thread state = here()
     cdef BaseTasklet me = running(state)
-    cdef BytecodeLimit limit
+    cdef BytecodeLimit limit = None
     at_most("run", 5, excess)
-    limit = preemption(state, me, timeout, soft, totaltimeout) if timeout else None
-    if limit is not None:
+    if timeout and state.limiter is None:
+        limit = preemption(state, me, timeout, soft, totaltimeout)
         limit.start()                       # RuntimeError if a debugger traces
+        state.limiter = me
     state.runners.append(me)
     state.awaits_threads += bool(threadblock)
     try:
@@ -79,6 +81,7 @@ def run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltim
     finally:
         if limit is not None:
             limit.stop()
+            state.limiter = None
         state.awaits_threads -= bool(threadblock)
         leave_run(state, me)
         interrupted, state.interrupted = state.interrupted, None
@@ -115,7 +118,7 @@ def get_thread_info(thread_id=None, flags=0, *excess):
     by default this one. RuntimeError, which is a ValueError, too, if there is no such thread.
 
     `flags` with bit 30 adds three figures of Stackless's C stacks, of which there are none here: always 0, 0
-    and None. Bit 31 adds the list of tasklets that are in run(), None standing before them.
+    and None. Bit 31 adds a list: the tasklet whose run() has a timeout, or None, and all that are in run().
     """
     cdef Thread state = here()
     at_most("get_thread_info", 2, excess)
@@ -128,7 +131,7 @@ def get_thread_info(thread_id=None, flags=0, *excess):
     if flags & 1 << 30:
         info += 0, 0, None
     if flags & 1 << 31:
-        info += [None, *state.runners],
+        info += [state.limiter, *state.runners],
     return info
 
 
@@ -158,6 +161,16 @@ class atomic:
     def __exit__(self, *error):
         if self._tasklet is not None:
             self._tasklet.set_atomic(self._before)
+
+
+def getdebug():
+    """Whether this is a debugging build of Stackless's interpreter: False."""
+    return False
+
+
+def getuncollectables():
+    """The objects that Stackless could not free: none."""
+    return []
 
 
 def enable_softswitch(flag):

@@ -54,11 +54,13 @@ class tasklet(TracedTasklet):
     def remove(self) -> tasklet:
         """Takes it out of its thread's run queue: it is paused. The running one stops here. RuntimeError if
         it is blocked."""
-    def run(self) -> None:
+    def run(self) -> Any:
         """Runs it now; the present tasklet goes to the end of the run queue, and what is before this one
-        follows there. One of another thread runs next in that thread."""
-    def switch(self) -> None:
-        """Runs it now; the present tasklet is paused. RuntimeError if it belongs to another thread."""
+        follows there. One of another thread runs next in that thread. Returns the `tempval` of the present
+        one."""
+    def switch(self) -> Any:
+        """Runs it now; the present tasklet is paused. RuntimeError if it belongs to another thread. Returns
+        the `tempval` of the present one."""
     def kill(  # type: ignore[override]
         self, pending: Any = False, *, exception: Any = ..., block: bool = True, timeout: float | None = None
     ) -> bool | None:

@@ -8,15 +8,14 @@ from libc.string cimport strcmp
 from syncless._core cimport hooks
 from syncless._core.loop cimport Loop
 from syncless._core.readyqueue cimport remove_item
-from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, Scheduler, keep_pending
+from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Scheduler, keep_pending
 from syncless._core.tasklet cimport Tasklet, refuse_spawn
 from syncless._core.threadloop cimport get_loop, loop_of
 from syncless._core.wait.waitqueue cimport is_queued
 from syncless.stackless._arguments cimport at_most, required
 from syncless.stackless._bomb cimport exception_of, tell_uncaught
 from syncless.stackless._thread cimport (
-    IN_RUN, PAUSED, Thread, forget_last_blocked, here, number_of_thread, pause, refuse_switch,
-    run_now, run_queue, running,
+    IN_RUN, PAUSED, Thread, forget_last_stopped, here, number_of_thread, pause, run_now, run_queue, running,
 )
 from syncless.stackless._tracing cimport TracedTasklet
 
@@ -131,7 +130,7 @@ cdef class tasklet(TracedTasklet):
         self.inserted = self.ready_to_run = False
         self.trace = self.profile = None
         self.tempval = self._result             # what it returned, for those who still have it
-        forget_last_blocked(loop)
+        forget_last_stopped(loop)
         if not self.spawned and self._exception is not None and not isinstance(self._exception, TaskletExit):
             raised, self._exception = self._exception, None
         Tasklet.finish(self, loop)
@@ -261,28 +260,33 @@ cdef class tasklet(TracedTasklet):
 
     def run(self):
         """Runs it now; the present tasklet goes to the end of the run queue, and what is before this one
-        follows there. One of another thread runs next in that thread."""
+        follows there. One of another thread runs next in that thread. Returns the `tempval` of the present
+        one."""
         cdef Thread state = here()
         self.check("run")
         if self.loop is not state.loop:
+            if self.state == RUNNING:
+                return None
             if self.is_scheduled():
-                if self.state != RUNNING:
-                    remove_item(&self.loop.ready, self)
-                    self.loop.push_first(self)
+                remove_item(&self.loop.ready, self)
             else:
                 self.make_ready()
-                self.loop.push_first(self)
-        elif state.loop.current is not self:
+            self.loop.push_first(self)
+            return None
+        if state.loop.current is not self:
             self.run_next(state, True)
+        return take_tempval(state.loop.current)
 
     def switch(self):
-        """Runs it now; the present tasklet is paused. RuntimeError if it belongs to another thread."""
+        """Runs it now; the present tasklet is paused. RuntimeError if it belongs to another thread. Returns
+        the `tempval` of the present one."""
         cdef Thread state = here()
         self.check("run")
         if self.loop is not state.loop:
             raise RuntimeError("can't switch to a different thread.")
         if state.loop.current is not self:
             self.run_next(state, False)
+        return take_tempval(state.loop.current)
 
     # -- ending it
 
@@ -337,15 +341,6 @@ cdef class tasklet(TracedTasklet):
             raise RuntimeError("You cannot throw to a dead tasklet")
         if self.state == RUNNING and self.loop is state.loop:
             raise exception
-        if self.state == NEW:
-            if not pending and isinstance(exception, TaskletExit):
-                if state.switch_trap:
-                    refuse_switch(state)        # although it would not be one: it has not begun
-                if self.inserted:
-                    remove_item(&self.loop.ready, self)
-                self._exception = exception
-                self.finish(self.loop)
-                return
         if not pending and self.loop is not state.loop and self.state != NEW:
             self.loop.throw(self, exception)
             return
@@ -395,9 +390,8 @@ cdef class tasklet(TracedTasklet):
         if not self.restorable:
             raise TypeError(
                 "a tasklet that has started cannot be pickled: it is a greenlet, whose frames stay in place")
-        gone = self.state == DONE
         return type(self), (), (
-            self.flags(), self.tempval, None if gone else self.function,
+            self.flags(), self.tempval, None if self.state == DONE else self.function,
             self.args if self.ready_to_run else None, self.kwargs, getattr(self, "__dict__", None))
 
     def __setstate__(self, state):
@@ -408,6 +402,13 @@ cdef class tasklet(TracedTasklet):
         self.tempval = tempval
         if attributes:
             vars(self).update(attributes)
+
+
+cdef object take_tempval(BaseTasklet one):
+    value = None
+    if isinstance(one, tasklet):
+        value, (<tasklet> one).tempval = (<tasklet> one).tempval, None
+    return value
 
 
 def _spawn(function, *args, **kwargs):

@@ -12,9 +12,10 @@ cdef const char* IN_RUN
 
 cdef class Thread:
     cdef Loop loop
+    cdef BaseTasklet limiter            # the one whose run() has a timeout, or None
     cdef list runners                   # tasklets that are in run(), the innermost last
     cdef Py_ssize_t blocked             # tasklets that wait for channels, or in run(), or for nobody
-    cdef BaseTasklet last_blocked       # the one that left the processor last, if it waits for a channel
+    cdef BaseTasklet last_stopped       # by pause(); None if another one has ended since
     cdef int switch_trap
     cdef int awaits_threads             # how many run(threadblock=True) there are
     cdef BaseTasklet interrupted        # by run(timeout), for which it is kept
@@ -48,7 +49,7 @@ cdef int leave(Thread state, BaseTasklet me, bint stays) except -1
 cdef int pause(Thread state, BaseTasklet me, const char* why, object on) except -1
 cdef int run_now(Thread state, BaseTasklet target, bint stays) except -1
 cdef int end_run(Thread state, BaseTasklet runner) except -1
-cdef int forget_last_blocked(Scheduler loop) except -1
+cdef int forget_last_stopped(Scheduler loop) except -1
 cdef int leave_run(Thread state, BaseTasklet runner) except -1
 cdef object number_of_thread(object thread_id)
 cdef int throw_first(Loop loop, BaseTasklet target, BaseException exception) except -1

@@ -111,7 +111,7 @@ cdef int pause(Thread state, BaseTasklet me, const char* why, object on) except 
     me.why = why
     me.waiting_on = on
     me.since = state.loop.clock.now
-    state.last_blocked = me if why == IN_CHANNEL else None
+    state.last_stopped = me
     state.blocked += 1
     state.loop.parked_count += 1
     outcome = unchecked_pass_turn(state.loop, me)
@@ -210,10 +210,10 @@ def when_idle(Loop loop):
         end_deadlock(state, loop)
 
 
-cdef int forget_last_blocked(Scheduler loop) except -1:
+cdef int forget_last_stopped(Scheduler loop) except -1:
     """Another one has left the processor, by its end."""
     if latest is not None and latest.loop is loop:
-        latest.last_blocked = None
+        latest.last_stopped = None
     return 0
 
 
@@ -223,16 +223,18 @@ cdef bint waits_in_channel(BaseTasklet one) noexcept:
 
 cdef int end_deadlock(Thread state, Loop loop) except -1:
     """The main tasklet waits for a channel, and nothing else can happen. The tasklet that ran last is told if
-    it was the last to block, or else the main tasklet."""
-    cdef BaseTasklet last = state.last_blocked
-    if waits_in_channel(last) and last is not loop.main:
+    it was the last to block or to be paused, or else the main tasklet."""
+    cdef BaseTasklet last = state.last_stopped
+    if last is None or last.state != PARKED or (last.why != IN_CHANNEL and last.why != PAUSED):
+        last = loop.main
+    if last is not loop.main:
         why = "the last runnable tasklet cannot be blocked."
     elif loop.main.waiting_on.balance > 0:
         why = "the main tasklet is sending without a receiver available."
     else:
         why = "the main tasklet is receiving without a sender available."
     blocked = [each.name for each in loop.tasklets() if waits_in_channel(<BaseTasklet> each)]
-    throw_first(loop, last if waits_in_channel(last) else loop.main, RuntimeError(
+    throw_first(loop, last, RuntimeError(
         f"Deadlock: {why} Blocked on channels: {', '.join(blocked)}"))
     return 0
 

@@ -163,20 +163,21 @@ def test_frames_that_were_there_before_are_counted():
     kill(victim)
 
 
-def test_a_run_within_a_run_has_its_own_limit():
-    turns, order = {}, []
+def test_a_run_within_one_that_has_a_limit_has_none_of_its_own():
+    turns, inner = {}, []
 
     def manager():
-        victim = stackless.tasklet(hog)(turns, "inner")
-        order.append(stackless.run(300) is victim)
-        victim.kill()
-        while True:
-            turns["outer"] = turns.get("outer", 0) + 1
+        inner.append(stackless.tasklet(hog)(turns, "inner"))
+        assert stackless.get_thread_info(-1, 1 << 31)[3] == [stackless.main, stackless.main]
+        stackless.run(300)
+        turns["outer"] = True
 
     outer = stackless.tasklet(manager)()
-    assert stackless.run(3000) is outer
-    assert order == [True] and turns["outer"]
+    assert stackless.run(3000) is inner[0]  # although it has had more than 300
+    assert outer.scheduled and not turns.get("outer")  # it goes on, because the run() around its own is over
+    inner[0].kill()
     kill(outer)
+    assert stackless.get_thread_info(-1, 1 << 31)[3] == [None]
 
 
 def test_in_another_thread_too():

@@ -124,6 +124,13 @@ def test_schedule_gives_back_what_it_is_given():
     assert not tasklet.alive and tasklet.tempval == "returned"
 
 
+def test_run_and_switch_return_what_others_left_for_their_caller():
+    main = stackless.main
+    for leave in (stackless.tasklet.run, stackless.tasklet.switch):
+        other = stackless.tasklet(lambda: (setattr(main, "tempval", "left"), main.insert())).bind(None, ())
+        assert leave(other) == "left" and main.tempval is None
+
+
 def test_next_and_prev():
     one, two = (stackless.tasklet(lambda: None)() for _ in range(2))
     main = stackless.getmain()
@@ -199,6 +206,18 @@ def test_kill(pending):
     assert len(log) == 2 and not never.alive and issubclass(stackless.TaskletExit, SystemExit)
     with pytest.raises(stackless.TaskletExit):
         stackless.getcurrent().kill()
+
+
+def test_those_behind_a_killed_one_run_before_its_killer_goes_on():
+    log = []
+    early, killed, _ = (stackless.tasklet(log.append)(name) for name in ("early", "killed", "late"))
+    killed.kill()
+    assert not killed.alive and log == ["late"] and early.scheduled
+    paused = stackless.tasklet(log.append).bind(None, ("paused",))
+    paused.kill()
+    assert not paused.alive and log == ["late"] and early.scheduled
+    stackless.run()
+    assert log == ["late", "early"]
 
 
 def test_throw():

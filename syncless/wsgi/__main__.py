@@ -1,0 +1,8 @@
+"""``python -m syncless.wsgi module``: the name that this command had in the original Syncless."""
+
+import sys
+
+from syncless.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
