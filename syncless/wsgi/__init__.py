@@ -10,9 +10,9 @@ from syncless.http.errors import (
     UpgradeRequired,
 )
 from syncless.http.limits import Limits
+from syncless.http.program.failures import WorkersFailed
 from syncless.http.program.hooks import HookFailed
 from syncless.http.program.loading import ApplicationFailed, ApplicationNotFound
-from syncless.http.program.master import WorkersFailed
 from syncless.wsgi.adapt import as_wsgi
 from syncless.wsgi.client import client_gone, current_request, while_client_stays
 from syncless.wsgi.server import Server, serve

@@ -25,6 +25,7 @@ from syncless.http.limits import Limits
 from syncless.http.notices import tell
 from syncless.http.program.banner import announce
 from syncless.http.program.blocking import Patch
+from syncless.http.program.failures import Failures
 from syncless.http.program.forking import fork
 from syncless.http.program.preparing import Preparation, nothing_yet
 from syncless.http.program.reporting import OfMaster
@@ -36,12 +37,8 @@ from syncless.http.program.worker import Work
 from syncless.http.server import Server
 from syncless.http.status.options import StatusOptions
 
-GIVE_UP_AFTER = 3
-"""Workers that die before any has been ready."""
 LONGEST_LAST_CALL = 3.0
 """Seconds for which a master that stops waits for busy workers to accept what is connected already."""
-LONGEST_BACK_OFF = 10.0
-"""Seconds between two attempts to start a worker."""
 HANDLED = (
     signal.SIGTERM,
     signal.SIGINT,
@@ -53,10 +50,6 @@ HANDLED = (
 )
 """Signals that the master obeys."""
 CLOCKS = 1024
-
-
-class WorkersFailed(Exception):
-    """No worker could start; the text has the reason, or stderr does."""
 
 
 class Master:
@@ -113,9 +106,7 @@ class Master:
         """Until all workers have been replaced."""
         self.refuses_at = 0.0
         """When a master that stops closes its sockets."""
-        self.ever_ready = False
-        self.explained = ""
-        """Why the last worker that could not start could not."""
+        self.failures = Failures(self.slots)
         self.signals: list[int] = []
         self.clocks = mmap.mmap(-1, CLOCKS * BEAT.size)
         self.pid = os.getpid()
@@ -160,9 +151,9 @@ class Master:
 
     def _announce_if_first(self, worker: Worker) -> None:
         """Says where it serves, now that it does."""
-        if self.ever_ready or not worker.ready:
+        if self.failures.ever_ready or not worker.ready:
             return
-        self.ever_ready = True
+        self.failures.ever_ready = True
         self.manager.ready(self._status())
         if not self.quiet:
             announce(self._urls(), len(self.slots), self.patch, self.status.status_urls)
@@ -236,12 +227,10 @@ class Master:
             else:
                 self._stop()
         elif number == signal.SIGHUP and not self.stopping:
-            self.reloading = self.ever_ready
+            self.reloading = self.failures.ever_ready
             if self.reloading:
                 self.manager.reloading()
-            self.explained = ""
-            for slot in self.slots:
-                slot.not_before = 0.0
+            self.failures.forget()
             for worker in self._all():  # those that are not ready, too: they may have imported the old code
                 worker.unwanted = True
         elif number == signal.SIGUSR1:
@@ -296,7 +285,7 @@ class Master:
             try:
                 slot.next = self._start(slot)
             except OSError as error:  # too many processes or descriptors: those that run go on
-                self._failed(slot, f"a worker cannot be started: {error}")
+                self.failures.failed(slot, f"a worker cannot be started: {error}")
         worker = slot.current
         if (
             worker is not None
@@ -361,43 +350,21 @@ class Master:
         if self.stopping:
             return
         if worker.reason is not None:
-            self._explain(worker.reason.decode(errors="backslashreplace"))
+            self.failures.explain(worker.reason.decode(errors="backslashreplace"))
         number = os.waitstatus_to_exitcode(status)
         how = f"was killed by {signal.Signals(-number).name}" if number < 0 else f"ended with status {number}"
         if failed_to_start and slot.current is not None:
             why = f"the new worker {worker.pid} {how} before it was ready; the old one stays"
             if slot.current.tired or worker.unwanted:
-                self._failed(slot, why)
+                self.failures.failed(slot, why)
             else:
                 slot.current.unwanted = False
                 warn(why)
             return
         if failed_to_start or time.monotonic() - worker.born < 1:
-            self._failed(slot, f"worker {worker.pid} {how}")
+            self.failures.failed(slot, f"worker {worker.pid} {how}")
         else:
-            self._again(slot, f"worker {worker.pid} {how}")
-
-    def _explain(self, reason: str) -> None:
-        """Tells why workers cannot start: once, however many say the same. WorkersFailed if none has been
-        ready."""
-        if not self.ever_ready:
-            raise WorkersFailed(f"no worker can start: {reason}")
-        if reason != self.explained:
-            self.explained = reason
-            warn(f"a new worker cannot start: {reason}")
-
-    def _failed(self, slot: Slot, why: str) -> None:
-        """Counts a worker that could not start, or died at once. WorkersFailed if no other has been
-        better."""
-        slot.failures += 1
-        if not self.ever_ready and sum(slot.failures for slot in self.slots) >= GIVE_UP_AFTER:
-            raise WorkersFailed(f"{why}, like others before it; none has become ready")
-        self._again(slot, why)
-
-    def _again(self, slot: Slot, why: str) -> None:
-        pause = min(LONGEST_BACK_OFF, 0.1 * 2**slot.failures) if slot.failures else 0.0
-        slot.not_before = time.monotonic() + pause
-        warn(f"{why}; another one starts{f' in {pause:.1f} s' if pause else ''}")
+            self.failures.again(slot, f"worker {worker.pid} {how}")
 
     def _start(self, slot: Slot) -> Worker:
         opened = self.sockets.of(slot)
