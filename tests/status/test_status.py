@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from tests.status.conftest import APP
 from tests.waiting import eventually
 from tests.wsgi.supervised import Load
 
@@ -163,6 +164,41 @@ def test_client_that_does_not_read_its_events_harms_nobody(seen):
         client.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         for _ in range(3):
             assert running.status()["ready"]
+
+
+def test_clients_that_only_connect_keep_nobody_out(seen):
+    """They are more than there may be: the oldest make room."""
+    running = seen()
+    idle = []
+    try:
+        for _ in range(100):
+            idle.append(socket.socket(socket.AF_UNIX))
+            idle[-1].connect(running.path)
+            idle[-1].sendall(b"GET /")
+            if len(idle) % 20 == 0:
+                assert running.health("/livez") == 200
+        assert running.status()["ready"]
+        idle[0].settimeout(20)
+        assert idle[0].recv(100) == b""
+    finally:
+        for client in idle:
+            client.close()
+
+
+def test_head_that_never_ends_is_refused(seen):
+    running = seen()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(20)
+        client.connect(running.path)
+        client.sendall(b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 6000)
+        assert client.recv(1000).startswith(b"HTTP/1.1 431 ")
+    assert running.health("/livez") == 200
+
+
+def test_slow_import_is_no_stall_and_not_ready(seen):
+    """A single process answers on its status address while it imports the application."""
+    running = seen(code="import time; end = time.monotonic() + 1\nwhile time.monotonic() < end: pass\n" + APP)
+    assert running.status()["totals"]["stalls"] == 0
 
 
 def test_page_is_one_file_that_takes_nothing_from_elsewhere(seen):

@@ -13,7 +13,7 @@ import types
 
 import pytest
 
-from syncless.http.program import master
+from syncless.http.program import failures
 from syncless.http.program.slot import Slot
 from tests.waiting import eventually
 from tests.wsgi.supervised import ROOT, InFlight, alive
@@ -94,11 +94,12 @@ def test_workers_that_cannot_start_end_the_master(program, tmp_path):
 
 def test_pauses_between_attempts_grow_to_ten_seconds(monkeypatch, capfd):
     clock = types.SimpleNamespace(monotonic=lambda: 100.0)
-    monkeypatch.setattr(master, "time", clock)
-    made, slot = object.__new__(master.Master), Slot()
+    monkeypatch.setattr(failures, "time", clock)
+    slot = Slot()
+    made = failures.Failures([slot])
     pauses = []
     for slot.failures in range(12):
-        made._again(slot, "it failed")
+        made.again(slot, "it failed")
         pauses.append(round(slot.not_before - 100.0, 3))
     assert pauses == [0, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10, 10, 10, 10, 10]
     assert "it failed; another one starts in 6.4 s" in capfd.readouterr().err

@@ -184,7 +184,8 @@ class OfProcess:
 
     def __init__(self, options: StatusOptions, server: Server):
         self.master: int | None = None
-        self.serves = False
+        self.state = "starting"
+        """Or ready, or stopping."""
         self._server = server
         self._scoreboard = Scoreboard(1)
         self._scoreboard.begin(1)
@@ -198,16 +199,17 @@ class OfProcess:
         return self._server.urls
 
     def processes(self) -> Sequence[Process]:
-        state = "ready" if self.serves else "starting"
         beat = time.monotonic() - self._reporter.held_seconds()
-        return [Process(os.getpid(), 0, 1, state, self._born, beat)]
+        return [Process(os.getpid(), 0, 1, self.state, self._born, beat)]
 
     def is_live(self) -> bool:
-        """Nobody but the operator's tools sees to it that the loop goes on."""
-        return self._reporter.held_seconds() < self._server.limits.worker_stuck_seconds
+        """Nobody but the operator's tools sees to it that the loop goes on. It may stand still as long as the
+        application is imported."""
+        held = self._reporter.held_seconds()
+        return self.state == "starting" or held < self._server.limits.worker_stuck_seconds
 
     def is_ready(self) -> bool:
-        return self.serves and self.is_live()
+        return self.state == "ready" and self.is_live()
 
     def run(self) -> None:
         """In a thread of its own, which ends with the process or after end()."""
@@ -215,7 +217,8 @@ class OfProcess:
         while not self._ended:
             try:
                 self.status.step(TICK)
-                self._reporter.tick()
+                if self.state != "starting":
+                    self._reporter.tick()
             except Exception as error:
                 process_log().error("the status server has failed:", error)
                 time.sleep(1)

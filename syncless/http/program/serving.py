@@ -84,7 +84,7 @@ def serve_until_stopped(
 
 def _started(view: OfProcess | None, quiet: bool) -> None:
     if view is not None:
-        view.serves = True
+        view.state = "ready"
     if not quiet:
         warn_of_blocking_modules()
 
@@ -92,4 +92,4 @@ def _started(view: OfProcess | None, quiet: bool) -> None:
 def _told(view: OfProcess | None) -> None:
     """To stop: from now on it is not ready for more."""
     if view is not None:
-        view.serves = False
+        view.state = "stopping"

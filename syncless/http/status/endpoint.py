@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import _socket
 import contextlib
+import errno
 import ipaddress
 import os
 import socket
@@ -206,16 +207,24 @@ class Endpoint:
     def _accept(self, listener: socket.socket) -> None:
         try:
             fd, _ = listener._accept()  # type: ignore[attr-defined]
-        except OSError:
-            return  # the client has left, or there are too many descriptors
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # the listener stays readable
+                self._make_room()
+                time.sleep(0.01)
+            return  # or the client has left
         sock = _socket.socket(fileno=fd)
         sock.setblocking(False)
         os.set_inheritable(fd, False)
         if len(self.clients) >= CLIENTS:
-            self.close(next((client for client in self.clients if not client.follows), self.clients[0]))
+            self._make_room()
         client = Client(self, sock)  # type: ignore[arg-type]
         self.clients.append(client)
         self.selector.register(sock, EVENT_READ, client.on_ready)
+
+    def _make_room(self) -> None:
+        """Closes the oldest client, one that does not follow events if there is one."""
+        for client in sorted(self.clients, key=lambda client: client.follows)[:1]:
+            self.close(client)
 
     def close(self, client: Client) -> None:
         if client in self.clients:

@@ -10,6 +10,7 @@ from syncless.http.addresses import Bind, parse_bind
 from syncless.http.sockets import SocketOptions, Sockets
 
 METRICS_PATH = "/metrics"
+BACKLOG = 128
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class StatusOptions:
         unix_owner: str | None = None,
     ) -> StatusOptions:
         """ValueError says what to write."""
-        files = SocketOptions(16, False, 0, False, 0o600 if unix_mode is None else unix_mode, unix_owner)
+        files = SocketOptions(BACKLOG, False, 0, False, 0o600 if unix_mode is None else unix_mode, unix_owner)
         path = metrics if isinstance(metrics, str) and metrics.startswith("/") else None
         address = metrics if isinstance(metrics, str) and path is None else None
         if metrics:
