@@ -339,5 +339,5 @@ def test_text_of_other_threads_has_no_request():
 
 
 def test_format_that_there_is_not_is_refused(start):
-    with pytest.raises(ValueError, match="text or json, not 'xml'"):
+    with pytest.raises(ValueError, match="must be 'text' or 'json', not 'xml'"):
         start(failing, error_log_format="xml")

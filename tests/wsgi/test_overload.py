@@ -420,7 +420,7 @@ def test_the_application_can_ask_whether_its_client_is_still_there(start):
             assert client.response()[2] == b"hello"
         assert eventually(lambda: server.census()["active"] == 0)
     assert seen[:2] == [(False, False)] * 2 and seen[4] == (False, False) and seen[5] == (True, True)
-    with pytest.raises(RuntimeError, match="not the tasklet of a request"):
+    with pytest.raises(RuntimeError, match="no request runs in this tasklet"):
         client_gone()
 
 
