@@ -26,6 +26,7 @@ from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.compat cimport raised
 from syncless._core.linked cimport Node, append as list_append, remove as list_remove
 from syncless._core.loop cimport Loop
+from syncless._core.pollclock cimport is_poll_due
 from syncless._core.scheduler cimport NEW, PARKED, Scheduler
 from syncless._core.tasklet cimport begin_anew
 from syncless._core.timers cimport timer_init
@@ -261,9 +262,9 @@ cdef class Rounds:
             if self.caller is not me:
                 self.leave()
                 return 0
-            if self.engine._poll_due():
+            if is_poll_due(&self.engine.clock):
                 break
-            if self.batch == 0 and not self.stopping and self.engine.ring_count == 0:
+            if self.batch == 0 and not self.stopping and self.engine.ready.count == 0:
                 self.batch = self.count
         me.switch_hook = None
         self.leave()
@@ -349,7 +350,7 @@ cdef class Rounds:
         while one != NULL:
             self.set_timer(<TimerHandle> one.owner)
             one = one.after
-        engine.turns_left = 0                       # asyncio looks for events before it calls anything
+        engine.clock.turns_left = 0                       # asyncio looks for events before it calls anything
         return self.call_next()
 
     cdef int wait_for_end(self) except -1:
