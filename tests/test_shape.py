@@ -12,8 +12,11 @@ import sys
 import pytest
 
 import syncless
+from documentation import stubs
 from syncless.http.certificates import TLSSettings
 from syncless.http.limits import Limits
+from syncless.http.options import LimitOptions, ServerOptions
+from syncless.http.server import Server
 from syncless.http.sockets import SocketOptions
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -344,6 +347,20 @@ def test_option_keeps_its_name_from_serve_to_the_field_that_uses_it():
     assert {field.name for field in dataclasses.fields(TLSSettings)} <= options
     # of defer_accept and head_seconds
     assert {field.name for field in dataclasses.fields(SocketOptions)} <= options | limits | {"defer_seconds"}
+
+
+def test_stubs_say_the_same_as_their_modules():
+    found = [f"{stub.name}: {node.name}" for stub, node, _ in stubs.differences()]
+    assert not found, f"run: python -m documentation.stubs ({', '.join(found)})"
+
+
+def test_options_are_those_of_the_server():
+    limits = {field.name: field.type for field in dataclasses.fields(Limits)}
+    parameters = inspect.signature(Server.__init__).parameters.values()
+    options = {each.name: each.annotation for each in parameters if each.kind is each.KEYWORD_ONLY}
+    declared = {name: reference.__forward_arg__ for name, reference in ServerOptions.__annotations__.items()}
+    assert declared == limits | options, "syncless/http/options.py must have the same arguments"
+    assert set(LimitOptions.__annotations__) == set(limits)
 
 
 def test_each_native_limit_is_used():

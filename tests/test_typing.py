@@ -1,6 +1,5 @@
 """Types and signatures of the public names, as editors and type checkers see them."""
 
-import dataclasses
 import importlib
 import importlib.util
 import inspect
@@ -11,11 +10,6 @@ import subprocess
 import sys
 
 import pytest
-
-from documentation import stubs
-from syncless.http.limits import Limits
-from syncless.http.options import LimitOptions, ServerOptions
-from syncless.http.server import Server
 
 CASES = pathlib.Path(__file__).parent / "typing"
 
@@ -66,20 +60,6 @@ def test_generic_classes_can_be_named_in_annotations():
     for kind in (syncless.Tasklet, syncless.Queue, syncless.Channel, syncless.AsyncResult):
         assert str(kind[int]).endswith(f"{kind.__name__}[int]")
     assert isinstance(syncless.Queue[int](3), syncless.Queue)
-
-
-def test_stubs_say_the_same_as_their_modules():
-    found = [f"{stub.name}: {node.name}" for stub, node, _ in stubs.differences()]
-    assert not found, f"run: python -m documentation.stubs ({', '.join(found)})"
-
-
-def test_options_are_those_of_the_server():
-    limits = {field.name: field.type for field in dataclasses.fields(Limits)}
-    parameters = inspect.signature(Server.__init__).parameters.values()
-    options = {each.name: each.annotation for each in parameters if each.kind is each.KEYWORD_ONLY}
-    declared = {name: reference.__forward_arg__ for name, reference in ServerOptions.__annotations__.items()}
-    assert declared == limits | options
-    assert set(LimitOptions.__annotations__) == set(limits)
 
 
 def mistakes(path):

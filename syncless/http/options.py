@@ -89,4 +89,6 @@ class ServerOptions(LimitOptions, total=False):
     reuse_port: bool
     static: Paths | None
     static_max_age: float
+    compress: bool | str | Iterable[str]
+    compress_minimum: int
     multiprocess: bool
