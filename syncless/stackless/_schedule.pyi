@@ -24,7 +24,8 @@ def run(
     `timeout`: a tasklet that runs more than so many bytecodes in one turn is paused and returned; with `soft`
     run() ends at its next switch instead, and returns None. `totaltimeout`: in all their turns together.
     `threadblock`: while tasklets wait for channels, another thread is waited for that may meet them.
-    `ignore_nesting` changes nothing: a tasklet can be interrupted at any depth.
+    `ignore_nesting` changes nothing: a tasklet can be interrupted at any depth. Within a run() that has a
+    timeout, further ones have none.
     """
 
 def getcurrent() -> tasklet:
@@ -44,7 +45,7 @@ def get_thread_info(thread_id: int | None = None, flags: int = 0) -> tuple[Any, 
     by default this one. RuntimeError, which is a ValueError, too, if there is no such thread.
 
     `flags` with bit 30 adds three figures of Stackless's C stacks, of which there are none here: always 0, 0
-    and None. Bit 31 adds the list of tasklets that are in run(), None standing before them.
+    and None. Bit 31 adds a list: the tasklet whose run() has a timeout, or None, and all that are in run().
     """
 
 def getthreads() -> list[int]:
