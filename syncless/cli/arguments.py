@@ -9,7 +9,7 @@ from typing import Any
 
 import syncless
 from syncless.cli.argumenttypes import certificate, hook, is_address, limit, octal, static
-from syncless.cli.config import COMMAND_ONLY, ConfigError, Options, from_platform, show
+from syncless.cli.config import COMMAND_ONLY, TABLES, ConfigError, Options, from_platform, show
 from syncless.cli.foreign import hint
 from syncless.cli.help import Parser, limit_rows
 from syncless.http.errorlog import FORMATS
@@ -369,14 +369,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     sources: dict[str, str] = {}
     for layer, source in layers:
         for dest, value in layer.items():
-            added_up = dest in (
-                "limits",
-                "areas",
-                "certificates",
-                "hooks",
-                "static",
-            )  # whose items may come from several sources
-            values[dest] = [*values.get(dest, ()), *value] if added_up else value
+            # the items of a table may come from several sources
+            values[dest] = [*values.get(dest, ()), *value] if dest in TABLES else value
             sources[dest] = source
     options = argparse.Namespace(**{"check": False, "print_config": False, **values})
     if options.print_config:

@@ -212,8 +212,7 @@ cdef class Connection(Watcher):
     # -- running it ------------------------------------------------------------------------------------------
 
     cdef int run_request(self, Loop loop) except -1:
-        """Runs the request to its end, and says what becomes of the connection. The request is counted
-        already."""
+        """Runs the request, which is counted already, and says what becomes of the connection."""
         cdef Listener listener = self.listener
         cdef Exchange exchange = self.exchange
         self.move_to(RUNNING)
@@ -238,17 +237,13 @@ cdef class Connection(Watcher):
         return listener.flusher.add(self) if has_unsent(&self.stream) else 0
 
     cdef int drop_exchange(self, Exchange exchange) except -1:
-        """The request has ended, or will never begin. The caller has the only reference but the
-        connection's."""
+        """The request has ended, or will never begin. Only the caller and the connection refer to it."""
         self.exchange = None
         exchange.end()
         if self.listener.paces.count and not self.stream.stalled:
             self.listener.paces.forget(self.stream.fd)
         if self.phase == QUEUED or self.phase == RUNNING:
             self.move_to(READING)
-        if exchange.handler is not None:        # an application that keeps it keeps this exchange and peer
-            exchange.handler = None
-            return exchange.forget()
         return give_back(self.listener, exchange, self.stream.fd)
 
     cdef int refuse_busy(self, Loop loop) except -1:

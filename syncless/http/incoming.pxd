@@ -24,6 +24,9 @@ cdef extern from "Python.h":
 cdef inline int give_back(Listener listener, Exchange request, int fd) except -1:
     """The request has ended; `fd` is -1 if its connection has, too. It may be used again if the caller has
     the only reference to it and no tasklet-local data hangs on it that the next request would find."""
+    if request.handler is not None:             # an application that keeps it keeps this exchange and peer
+        request.handler = None
+        return request.forget()
     if Py_REFCNT(<PyObject*> request) == 1 and not has_weakrefs(<PyObject*> request):
         request._exception = None               # its traceback would keep the request's objects alive
         return (<Application> listener.application).take_back(request, fd)

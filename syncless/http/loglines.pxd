@@ -9,8 +9,8 @@ cdef enum Kind:
     PATH
     QUERY           # with its question mark
     STATUS
-    SENT            # bytes of the body, - for none
-    SENT_NUMBER
+    BODY_BYTES      # bytes of the body, - for none
+    BODY_BYTES_NUMBER
     STAMP           # [20/Nov/2026:15:19:52 +0000]
     STRFTIME        # the key is its format
     DURATION        # in the key's unit: an int of ns
@@ -39,7 +39,7 @@ cdef class AccessLog:
     cdef readonly object full           # Event: it is time to write
     cdef int64_t second             # of the present stamp
     cdef object stamp
-    cdef int log(self, dict variables, object status, int64_t sent, int64_t started, object headers,
+    cdef int log(self, dict variables, object status, int64_t body_bytes, int64_t started, object headers,
         object request) except -1
     cdef int grow(self, size_t size) except -1
     cdef char* room_for(self, size_t size) except NULL
@@ -55,6 +55,6 @@ cdef class AccessLog:
     cdef Py_ssize_t put_good(self, object text, const char* good) except -1
     cdef int put_variable(self, dict variables, object key) except -1
     cdef int put_request(self, Kind kind, dict variables) except -1
-    cdef int put_atom(self, Atom* atom, dict variables, object status, int64_t sent, int64_t started,
+    cdef int put_atom(self, Atom* atom, dict variables, object status, int64_t body_bytes, int64_t started,
         object headers, object request) except -1
     cdef object time_stamp(self)

@@ -65,11 +65,13 @@ cdef class AccessLog:
 
     def __init__(self, list atoms not None, bint json):
         cdef int i
-        kinds = {"literal": LITERAL, "variable": VARIABLE, "request line": REQUEST_LINE, "path": PATH,
-            "query": QUERY, "status": STATUS,
-                 "sent": SENT, "sent number": SENT_NUMBER, "stamp": STAMP, "strftime": STRFTIME,
-                 "duration": DURATION,
-                 "request id": REQUEST_ID, "ending": ENDING, "response field": RESPONSE_FIELD}
+        kinds = {
+            "literal": LITERAL, "variable": VARIABLE, "request line": REQUEST_LINE, "path": PATH,
+            "query": QUERY, "status": STATUS, "body bytes": BODY_BYTES,
+            "body bytes, a number": BODY_BYTES_NUMBER, "stamp": STAMP, "strftime": STRFTIME,
+            "duration": DURATION, "request id": REQUEST_ID, "ending": ENDING,
+            "response field": RESPONSE_FIELD,
+        }
         self.atoms = <Atom*> PyMem_Malloc(len(atoms) * sizeof(Atom))
         if self.atoms == NULL:
             raise MemoryError
@@ -93,7 +95,7 @@ cdef class AccessLog:
         PyMem_Free(self.atoms)
         PyMem_Free(self.data)
 
-    cdef int log(self, dict variables, object status, int64_t sent, int64_t started, object headers,
+    cdef int log(self, dict variables, object status, int64_t body_bytes, int64_t started, object headers,
             object request) except -1:
         cdef int _
         cdef Atom* atom = self.atoms
@@ -108,7 +110,7 @@ cdef class AccessLog:
                 elif atom.kind == VARIABLE:
                     self.put_variable(variables, <object> atom.key)
                 else:
-                    self.put_atom(atom, variables, status, sent, started, headers, request)
+                    self.put_atom(atom, variables, status, body_bytes, started, headers, request)
                 atom += 1
         except BaseException:
             self.size = before                  # no half a line
@@ -124,7 +126,7 @@ cdef class AccessLog:
         return self.put_string(<object> value) if value != NULL else self.put_none()
 
     cdef int put_atom(
-        self, Atom* atom, dict variables, object status, int64_t sent, int64_t started, object headers,
+        self, Atom* atom, dict variables, object status, int64_t body_bytes, int64_t started, object headers,
         object request
     ) except -1:
         key = <object> atom.key
@@ -136,9 +138,9 @@ cdef class AccessLog:
             if PyUnicode_KIND(status) == 1 and PyUnicode_GET_LENGTH(status) >= 3:
                 return self.put(<const char*> PyUnicode_DATA(status), 3)
             return self.put(b"000", 3)
-        elif atom.kind == SENT_NUMBER or (atom.kind == SENT and (self.json or sent)):
-            return self.put_number(sent)
-        elif atom.kind == SENT:
+        elif atom.kind == BODY_BYTES_NUMBER or (atom.kind == BODY_BYTES and (self.json or body_bytes)):
+            return self.put_number(body_bytes)
+        elif atom.kind == BODY_BYTES:
             return self.put_char(c"-")
         elif atom.kind == DURATION:
             return self.put_number((monotonic_ns() - started) // <int64_t> key)
@@ -315,11 +317,11 @@ cdef class AccessLog:
             self.room = 0
         return block
 
-    def measure(self, dict variables not None, str status, int sent, int times) -> bytes:
+    def measure(self, dict variables not None, str status, int body_bytes, int times) -> bytes:
         """Logs the same response so many times and takes the lines: for tests and for finding out what a line
         costs."""
         cdef int _
         cdef int64_t now = monotonic_ns()
         for _ in range(times):
-            self.log(variables, status, sent, now, None, None)
+            self.log(variables, status, body_bytes, now, None, None)
         return self.take()

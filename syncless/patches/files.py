@@ -120,6 +120,16 @@ def sendfile(out_fd: int, in_fd: int, offset: int | None, count: int, *more: Any
     return descriptors.sendfile(out_fd, in_fd, offset, count)
 
 
+def _without_waiting(fd: int, call: Callable[..., Any], *args: Any) -> Any:
+    """Makes the call with the descriptor set non-blocking, for its moment only, as others may share it.
+    BlockingIOError."""
+    os.set_blocking(fd, False)
+    try:
+        return call(*args)
+    finally:
+        os.set_blocking(fd, True)
+
+
 def eventfd_read(fd: Any) -> int:
     """os.eventfd_read, cooperative."""
     number = fd.fileno() if hasattr(fd, "fileno") else fd
@@ -138,15 +148,11 @@ def eventfd_write(fd: Any, value: int) -> None:
         _eventfd_write(number, value)
         return
     while True:
-        os.set_blocking(number, False)  # for the moment of the call, as others may share it
         try:
-            _eventfd_write(number, value)
+            _without_waiting(number, _eventfd_write, number, value)
             return
         except BlockingIOError:
-            pass
-        finally:
-            os.set_blocking(number, True)
-        sleep(EVENT_PAUSE)
+            sleep(EVENT_PAUSE)
 
 
 def _is_readable(fd: int) -> bool:
@@ -166,14 +172,9 @@ def splice(
     to_socket = not is_file(dst) and stat.S_ISSOCK(os.fstat(dst).st_mode) and os.get_blocking(dst)
     done: int = 0
     while True:
+        args = (src, dst, count - done, offset_src, offset_dst, flags | never)
         try:
-            if to_socket:  # for the moment of the call, as others may share it
-                os.set_blocking(dst, False)
-            try:
-                moved: int = _splice_of(src, dst, count - done, offset_src, offset_dst, flags | never)
-            finally:
-                if to_socket:
-                    os.set_blocking(dst, True)
+            moved: int = _without_waiting(dst, _splice_of, *args) if to_socket else _splice_of(*args)
         except BlockingIOError:
             empty = not is_file(src) and not _is_readable(src)
             if done and empty:

@@ -124,14 +124,14 @@ cdef class SemaphoreCase(Case):
         return (<Semaphore> self.source).value > 0
 
     cdef object take(self):
-        (<Semaphore> self.source).take(False, None)
+        (<Semaphore> self.source).acquire_unit(False, None)
 
     cdef int enter(self) except -1:
         self.queue = &(<Semaphore> self.source).waiters
         return Case.enter(self)
 
     cdef int undo(self, object value) except -1:
-        return (<Semaphore> self.source).give()
+        return (<Semaphore> self.source).release_unit()
 
 
 cdef class GetCase(Case):

@@ -126,7 +126,7 @@ def select(cases, timeout=None):
     cdef Selection selection = Selection()
     cdef int64_t deadline
     cdef Py_ssize_t i, n, entered = 0, first
-    cdef bint inside = True
+    cdef bint mutual = True
     cdef list all_cases
     cdef Case case
     selection.owner = loop.current
@@ -143,7 +143,7 @@ def select(cases, timeout=None):
         case.selection = selection
         case.serial = selection.owner.serial
         case.place = i
-        inside = inside and not isinstance(case, (FdCase, AfterCase))
+        mutual = mutual and not isinstance(case, (FdCase, AfterCase))
         case.loop = loop
         case.state = STANDS_IN
     deadline = deadline_after(timeout)
@@ -156,7 +156,7 @@ def select(cases, timeout=None):
         return None, None
     selection.cases = all_cases
     selection.owner.handed_over = False
-    loop.mutual_count += inside
+    loop.mutual_count += mutual
     try:
         for i in range(n):
             entered = i + 1
@@ -168,7 +168,7 @@ def select(cases, timeout=None):
             selection.winner.undo(selection.value)
         raise
     finally:
-        loop.mutual_count -= inside
+        loop.mutual_count -= mutual
         if selection.winner is None:
             for i in range(entered):
                 (<Case> all_cases[i]).leave()

@@ -15,8 +15,8 @@ cdef class Semaphore:
     cdef readonly uint64_t holder  # serial number of the tasklet that got the last unit; 0 if no tasklet did
     cdef WaitQueue waiters
     cdef object __weakref__
-    cdef bint take(self, bint blocking, object timeout) except -1
-    cdef int give(self) except -1
+    cdef bint acquire_unit(self, bint blocking, object timeout) except -1
+    cdef int release_unit(self) except -1
 
 
 cdef class Lock(Semaphore):

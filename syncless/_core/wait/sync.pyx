@@ -95,7 +95,7 @@ cdef class Semaphore:
             raise ValueError("semaphore initial value must be >= 0")
         self.value = value
 
-    cdef bint take(self, bint blocking, object timeout) except -1:
+    cdef bint acquire_unit(self, bint blocking, object timeout) except -1:
         cdef BaseTasklet me
         cdef int64_t deadline = NEVER
         if self.value == 0:
@@ -112,10 +112,10 @@ cdef class Semaphore:
                 deadline) == WOKEN
         except BaseException:
             if me is not None and me.handed_over:
-                self.give()
+                self.release_unit()
             raise
 
-    cdef int give(self) except -1:
+    cdef int release_unit(self) except -1:
         cdef BaseTasklet first
         while self.waiters.first != NULL:
             first = queue_pop(&self.waiters)
@@ -130,14 +130,14 @@ cdef class Semaphore:
         """Takes a unit, waiting for one at most `timeout` seconds. Returns whether it got one."""
         if not blocking and timeout is not None:
             raise ValueError("can't specify timeout for non-blocking acquire")
-        return self.take(blocking, timeout)
+        return self.acquire_unit(blocking, timeout)
 
     def release(self, Py_ssize_t n=1) -> None:
         """Returns n units. May be called in any thread."""
         if n < 1:
             raise ValueError("n must be one or more")
         while n:
-            self.give()
+            self.release_unit()
             n -= 1
 
     def locked(self) -> bool:
@@ -145,10 +145,10 @@ cdef class Semaphore:
         return self.value == 0
 
     def __enter__(self):
-        return self.take(True, None)
+        return self.acquire_unit(True, None)
 
     def __exit__(self, kind, value, trace):
-        self.give()
+        self.release_unit()
 
     def __repr__(self):
         return f"<{type(self).__name__} value={self.value}>"
@@ -167,14 +167,14 @@ cdef class Lock(Semaphore):
                 raise ValueError("can't specify a timeout for a non-blocking call")
             if timeout < 0:
                 raise ValueError("timeout value must be a non-negative number")
-            return self.take(blocking, timeout)
-        return self.take(blocking, None)
+            return self.acquire_unit(blocking, timeout)
+        return self.acquire_unit(blocking, None)
 
     def release(self) -> None:
         """Releases the lock, or hands it to the longest waiter. RuntimeError if it is not held."""
         if self.value:
             raise RuntimeError("release unlocked lock")
-        self.give()
+        self.release_unit()
 
     def __exit__(self, kind, value, trace):
         self.release()
