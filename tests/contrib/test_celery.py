@@ -13,6 +13,7 @@ from tests.waiting import eventually
 celery = pytest.importorskip("celery", reason="Celery is not installed: pip install 'celery[redis]'")
 client_library = pytest.importorskip("redis", reason="redis is not installed: pip install redis")
 
+POOL = "syncless.contrib.celery:TaskPool"
 TASKS = """
 import json, threading, time
 from celery import Celery
@@ -74,28 +75,23 @@ def port():
 
 
 class Worker(Command):
-    def __init__(self, folder, port, *options):
+    def __init__(self, folder, port, *options, configured=False):
         url = f"redis://127.0.0.1:{port}/0"
-        (folder / "tasks.py").write_text(TASKS.format(url=url))
-        quiet = ("--without-mingle", "--without-gossip", "--without-heartbeat", "-l", "INFO")
-        command = [
-            sys.executable,
-            "-m",
-            "celery",
-            "-A",
-            "tasks",
-            "worker",
-            "--pool",
-            "custom",
-            *quiet,
-            *options,
-        ]
-        super().__init__(folder, command, {"CELERY_CUSTOM_WORKER_POOL": "syncless.contrib.celery:TaskPool"})
+        line = f'app.conf.worker_pool = "{POOL}"\n' if configured else ""
+        (folder / "tasks.py").write_text(TASKS.format(url=url) + line)
+        quiet = ["--without-mingle", "--without-gossip", "--without-heartbeat", "-l", "INFO"]
+        pool = [] if configured else ["--pool", "custom"]
+        command = [sys.executable, "-m", "celery", "-A", "tasks", "worker", *pool, *quiet, *options]
+        super().__init__(folder, command, {} if configured else {"CELERY_CUSTOM_WORKER_POOL": POOL})
         self.app = celery.Celery("client", broker=url, backend=url, set_as_current=False)
         self.redis = client_library.Redis(port=port)
 
     def send(self, name, *arguments, **options):
         return self.app.send_task(f"tasks.{name}", arguments, **options)
+
+    def pool(self):
+        """The information that the pool gives about itself."""
+        return next(iter(self.app.control.inspect(timeout=10, limit=1).stats().values()))["pool"]
 
     def messages(self):
         """Those that are in the queue or with a worker that has not acknowledged them."""
@@ -113,8 +109,8 @@ def worker(tmp_path, port):
     """worker(*options) -> a Worker that is ready, and is ended at the end."""
     running = []
 
-    def begin(*options):
-        running.append(Worker(tmp_path, port, *options))
+    def begin(*options, **named):
+        running.append(Worker(tmp_path, port, *options, **named))
         running[-1].says("ready")
         return running[-1]
 
@@ -131,9 +127,13 @@ def test_1000_tasks_wait_in_one_process(worker):
 
 
 def test_no_more_tasks_run_than_the_concurrency(worker):
-    server = worker("-c", "2")
+    server = worker("-c", "2", configured=True)
     results = [server.send("meet", 2) for _ in range(6)]
     assert [result.get(timeout=20) for result in results] == [2] * 6
+    server.app.control.pool_grow(3, reply=True, timeout=10, limit=1)
+    assert server.pool()["max-concurrency"] == 5
+    server.app.control.pool_shrink(10, reply=True, timeout=10, limit=1)
+    assert server.pool()["max-concurrency"] == 1
 
 
 def test_time_limits_and_revoke(worker, tmp_path):
@@ -154,7 +154,7 @@ def test_time_limits_and_revoke(worker, tmp_path):
         running.get(timeout=20)
     assert eventually((tmp_path / "revoked.ended").exists)
     assert eventually(lambda: server.messages() == 0)
-    pool = next(iter(server.app.control.inspect(timeout=5).stats().values()))["pool"]
+    pool = server.pool()
     assert (pool["max-concurrency"], pool["running"], pool["waiting"]) == (10, 0, 0)
 
 
