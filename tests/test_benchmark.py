@@ -118,3 +118,13 @@ def test_instructions_are_counted_and_repeat():
         instructions = int(first.replace(",", ""))
         assert 500 < instructions < 50_000
         assert instructions == pytest.approx(int(second.replace(",", "")), rel=0.05)
+
+
+def test_operations_of_stackless_are_measured():
+    command = [sys.executable, "-m", "benchmark.stackless", "syncless.stackless"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert {name for name, cost in json.loads(done.stdout).items() if cost > 0} == {
+        "schedule",
+        "channel",
+        "start",
+    }
