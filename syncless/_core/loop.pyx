@@ -4,9 +4,9 @@ Takes: tasklets and Watchers that want to know when a descriptor is ready. Gives
 which it extends and which must be read first. It must not know what a socket, a server or a user's function
 is. Next to read: fdtable.pyx, which it has, and threadloop.pyx, which makes it.
 
-A turn: deliver the events of the last poll, run what is ready, until both are done or a poll is due
-(POLL_ITEMS items or POLL_AFTER ns, so that a busy tasklet that yields cannot starve timers and descriptors);
-then what must be done before a poll (`before_poll`: sending the responses of this turn), timers, poll.
+A turn: deliver the events of the last poll, run the ready queue, until both are empty or a poll is due (see
+pollclock.pyx); then the work that must be done before a poll (`before_poll`: sending the responses of this
+turn), timers, poll.
 
 Every Python call and every drop of a reference may switch. Hence the events of a poll stay in the Loop with
 the place of the next one, and whoever is the leader then goes on with them.
