@@ -31,7 +31,7 @@ PROGRAM = """
         assert threads(unpacker.decompress, packed, max_length=1000) == (0, bytes(1000)) and not unpacker.eof
         rest = getattr(unpacker, "unconsumed_tail", b"")
         assert threads(unpacker.decompress, rest, none) == (1, bytes(5_000_000 - 1000)) and unpacker.eof
-        unpacker, found = make(), b""
+        unpacker, found = make(), bytearray()
         for at in range(0, len(packed), 7):
             if not unpacker.eof:
                 found += unpacker.decompress(packed[at : at + 7])

@@ -111,6 +111,16 @@ class Program:
         status = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text()
         return status.rpartition(") ")[2][0] == "S"
 
+    def sleeps_again(self, times):
+        """Waits until it has slept so many times more; a master that stops looks around each 0.1 s."""
+
+        def slept():
+            status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+            return int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.MULTILINE)[1])
+
+        before = slept()
+        assert eventually(lambda: slept() >= before + times)
+
     def end(self):
         if self.process.poll() is None:
             self.process.terminate()

@@ -109,7 +109,7 @@ def test_too_many_lines_for_a_reader_that_stands_still_are_counted(unread):
     assert lines + int(dropped) == 111 and 80 <= lines < 111 and said.endswith("x\n")
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_server_stops_although_nobody_reads_stderr(unread, workers):
     server = unread(workers, 0.5)
     for number in range(200):

@@ -176,6 +176,8 @@ def test_connections_that_wait_to_be_accepted_survive_their_workers(program, opt
     for client in clients:
         client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
     running.signal(number)
+    if number == signal.SIGTERM:
+        running.sleeps_again(5)  # it would have closed its sockets, if it did not see who waits
     for pid in workers:
         os.kill(pid, signal.SIGCONT)
     for client in clients:
