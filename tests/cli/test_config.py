@@ -144,8 +144,8 @@ def test_wrong_variables_are_told(folder, capsys, monkeypatch, variable, value, 
 
 
 def test_variables_of_other_parts_are_left_alone(folder, monkeypatch):
-    for name in ("SYNCLESS_LOOP", "SYNCLESS_CONSOLE", "SYNCLESS_RESOLVER", "SYNCLESS_TEST_SECONDS"):
-        monkeypatch.setenv(name, "1")
+    for name in ("LOOP", "CONSOLE", "RESOLVER", "CHUNK_CACHE", "TEST_SECONDS"):
+        monkeypatch.setenv(f"SYNCLESS_{name}", "1")
     assert parse(["hello:app"]).application == "hello:app"
 
 
