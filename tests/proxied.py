@@ -146,9 +146,10 @@ class Proxied:
         command = COMMANDS[self.kind][1]
         command = [program(self.kind), *(part.format(folder=self.folder) for part in command[1:])]
         self.proxy = subprocess.Popen(command, stdout=self.errors, stderr=self.errors)
-        assert eventually(lambda: self.reachable() and len(self.workers()) == self.processes), (
-            self.folder / "errors"
-        ).read_text()
+        self.tasklets = []
+        if not eventually(lambda: self.reachable() and len(self.workers()) == self.processes):
+            self.__exit__()
+            raise AssertionError((self.folder / "errors").read_text())
         self.tasklets = [syncless.spawn(self.client) for _ in range(self.wanted)]
         return self
 
