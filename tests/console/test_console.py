@@ -163,6 +163,7 @@ def environment(tmp_path, **more):
     return {**os.environ, "PYTHONPATH": str(ROOT), "XDG_RUNTIME_DIR": str(tmp_path), **more}
 
 
+@pytest.mark.virtual_time(False)  # other processes
 def test_a_server_is_asked_by_its_number(tmp_path):
     server = subprocess.Popen(
         [sys.executable, "-m", "syncless", "examples.hello:app", "--bind", "127.0.0.1:0"],
@@ -202,6 +203,7 @@ print(tell(), later, flush=True)
 """
 
 
+@pytest.mark.virtual_time(False)  # other processes
 def test_statements_see_and_change_the_names_of_the_program(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     program = subprocess.Popen(
@@ -241,6 +243,7 @@ def attach(tmp_path, *arguments):
     )
 
 
+@pytest.mark.virtual_time(False)  # other processes
 def test_clear_errors(tmp_path):
     done = attach(tmp_path, str(os.getpid()))
     assert done.returncode == 1 and "SYNCLESS_CONSOLE=1" in done.stderr
@@ -256,7 +259,7 @@ def test_clear_errors(tmp_path):
 def test_a_place_that_cannot_be_used_is_told(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("SYNCLESS_CONSOLE", str(tmp_path / "missing" / "console"))
     assert console.listen_if_asked() is None
-    assert "no console" in capsys.readouterr().err
+    assert "cannot open the console" in capsys.readouterr().err
     monkeypatch.setenv("SYNCLESS_CONSOLE", "0")
     assert console.listen_if_asked() is None
 
@@ -295,6 +298,7 @@ def in_terminal(tmp_path, *arguments):
     return pid, fd
 
 
+@pytest.mark.virtual_time(False)  # other processes
 def test_tasklets_run_while_the_prompt_waits(tmp_path):
     def talk():
         pid, fd = in_terminal(tmp_path)
