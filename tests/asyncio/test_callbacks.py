@@ -112,6 +112,23 @@ def test_callbacks_of_a_blocking_loop_wait_for_the_one_that_parks():
     assert order == ["parks", "a tasklet", "goes on", 1] or order == ["a tasklet", "parks", "goes on", 1]
 
 
+def test_callbacks_that_call_for_more_leave_turns_to_timers_and_tasklets():
+    seen = []
+
+    def again():
+        if len(seen) < 2:
+            loop.call_soon(again)
+        else:
+            loop.stop()
+
+    with event_loop() as loop:
+        loop.call_soon(again)
+        loop.call_later(0.001, seen.append, "timer")
+        spawn(lambda: (sleep(0.001), seen.append("tasklet")))
+        loop.run_forever()
+    assert sorted(seen) == ["tasklet", "timer"]
+
+
 def test_stop_ends_after_the_round_in_which_it_was_called():
     order = []
 
@@ -268,26 +285,31 @@ def test_cancelled_task_that_blocks_raises_at_its_next_await():
     assert seen == ["not interrupted", "cancelled"]
 
 
-def test_reader_is_called_as_long_as_there_is_something_to_read():
+def test_reader_is_called_as_long_as_there_is_something_to_read(in_backend):
     """A descriptor is watched for edges, but asyncio promises levels."""
-    read = []
-    here, there = socket.socketpair()
 
-    def reader():
-        read.append(here.recv(1))
-        if len(read) == 5:
-            loop.stop()
+    def body():
+        read = []
+        here, there = socket.socketpair()
 
-    with here, there, event_loop() as loop:
-        there.send(b"abcde")
-        loop.add_reader(here, reader)
-        loop.run_forever()
-        assert loop.remove_reader(here)
-        assert not loop.remove_reader(here)
-        there.send(b"f")
-        loop.call_later(0.001, loop.stop)
-        loop.run_forever()
-    assert b"".join(read) == b"abcde"
+        def reader():
+            read.append(here.recv(1))
+            if len(read) == 5:
+                loop.stop()
+
+        with here, there, event_loop() as loop:
+            there.send(b"abc")
+            loop.call_later(0.002, there.send, b"de")
+            loop.add_reader(here, reader)
+            loop.run_forever()
+            assert loop.remove_reader(here)
+            assert not loop.remove_reader(here)
+            there.send(b"f")
+            loop.call_later(0.001, loop.stop)
+            loop.run_forever()
+        return b"".join(read)
+
+    assert in_backend(body) == b"abcde"
 
 
 def test_reader_that_parks_is_not_called_again_meanwhile():
