@@ -152,16 +152,24 @@ cdef class Exchange(Tasklet):
                 self.fail(loop, failure)
             if not self.body.finished and not self.peer.is_gone():
                 self.drain()
-            if self.listener.access_log is not None:
-                self.listener.access_log.log(
-                    self.variables(), self.response.status, self.response.body_sent, self.started,
-                    self.response.headers, self)
         except TaskletExit:
             self.response.keep_alive = False        # killed while the rest of the body was read away
         except BaseException as error:
             self.response.keep_alive = False
             loop.report(self, error)
+        if self.listener.access_log is not None:
+            self.log_access(loop)
         self._exception = failure                   # until the object is used again
+        return 0
+
+    cdef int log_access(self, Loop loop) except -1:
+        """A value that the application has put there may raise when it is written. That harms no client."""
+        try:
+            self.listener.access_log.log(
+                self.variables(), self.response.status, self.response.body_sent, self.started,
+                self.response.headers, self)
+        except BaseException as error:
+            loop.report(self, error)
         return 0
 
     cdef void count(self) noexcept:
