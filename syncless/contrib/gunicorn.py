@@ -104,8 +104,8 @@ class Worker(base.Worker):
         pulse.name = "heartbeat for gunicorn"
         self._server = make_server(self)
         try:
+            console = listen_if_asked()  # before the first request, which may want to see it
             self._server.start()
-            console = listen_if_asked()
             while self.alive:
                 self._told.wait()
                 self._told.clear()
