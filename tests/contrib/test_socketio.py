@@ -165,7 +165,7 @@ def test_browser(server):
     command = server()
     browser, folder = browse(f"http://127.0.0.1:{port_of(command)}/")
     try:
-        assert command.says(r"browser: (.*)")[1] == '0{ 40 42 42["said","from a browser"]'
+        assert command.says(r"browser: (.*)\n")[1] == '0{ 40 42 42["said","from a browser"]'
     finally:
         browser.terminate()
         browser.wait()
