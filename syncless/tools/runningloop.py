@@ -25,7 +25,10 @@ def swap_current_task(loop: Any, task: Any) -> Any:
     """Makes it the loop's current task, None for no task. Returns the last one."""
     tasks: Any = sys.modules["asyncio.tasks"]
     if hasattr(tasks, "_swap_current_task"):  # since Python 3.12
-        return tasks._swap_current_task(loop, task)
+        try:
+            return tasks._swap_current_task(loop, task)
+        except KeyError:  # 3.12, if there was none
+            return None
     before = tasks._current_tasks.pop(loop, None)
     if task is not None:
         tasks._current_tasks[loop] = task
