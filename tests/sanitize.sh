@@ -20,7 +20,7 @@ export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export PYTHONMALLOC=malloc PYTHONPATH=$PWD SYNCLESS_TEST_SECONDS=300 SYNCLESS_TEST_STORMS=60
 "$python" -c 'import syncless._core.loop as loop; assert "sanitize" in loop.__file__, loop.__file__'
 # the workers' master is Python, and its tests send signals that the sanitizer takes for faults
-"$python" -m pytest tests/core tests/tools tests/io tests/stackless "$@" &
+"$python" -m pytest tests/core tests/tools tests/asyncio tests/io tests/stackless "$@" &
 others=$!
 not_workers=(--ignore tests/wsgi/test_workers.py --ignore tests/wsgi/test_reload.py --ignore tests/wsgi/test_recycling.py)
 "$python" -m pytest tests/http tests/wsgi "${not_workers[@]}" "$@"
