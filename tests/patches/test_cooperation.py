@@ -103,8 +103,9 @@ def test_ticker_never_stands_still(attempts, name):
     """On the virtual clock: a wait takes its time, and the ticker ticks all the while."""
     told = attempts[name].result()
     assert told["result"] == TARGETS[name][1]
-    # a loop that looks a nanosecond too early reads the clock until it has moved: a few microseconds
-    assert told["seconds"] == pytest.approx(stalls.WAIT, abs=5e-4) and told["worst_stall"] < 5e-4
+    # A loop that looks a nanosecond too early reads the clock until it has moved: a few microseconds. asyncio
+    # rounds each of its waits up to a millisecond.
+    assert told["seconds"] == pytest.approx(stalls.WAIT, abs=2e-3) and told["worst_stall"] < 5e-4
 
 
 @pytest.mark.realtime("the waits are those of other processes and of the kernel")
