@@ -125,7 +125,7 @@ cdef class Descriptors:
         return 0
 
     cdef int leave_engine(self, Loop engine) except -1:
-        """The loop has run: what comes meanwhile is found when it runs again."""
+        """The loop has stopped. Events that come meanwhile are found when it runs again."""
         for descriptor in self.by_number.values():
             (<Descriptor> descriptor).leave_engine(engine)
         return 0

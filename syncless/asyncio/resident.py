@@ -95,7 +95,7 @@ def await_(awaitable: Awaitable[T], timeout: float | None = None) -> T:
     future.add_done_callback(lambda _: done.set())
     try:
         if not done.wait(timeout):
-            raise TimeoutError(f"what was awaited was not done within {timeout} s")
+            raise TimeoutError(f"the awaited future was not done within {timeout} s")
     except BaseException:
         future.cancel()
         raise

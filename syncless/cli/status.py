@@ -1,4 +1,4 @@
-"""``syncless status``: what a server with a status address is doing, in a terminal.
+"""``syncless status`` shows in a terminal what a server with a status address is doing.
 
 Exit status: 0, or 1 if no server answers, 2 if the command line is wrong.
 """

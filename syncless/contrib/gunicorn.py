@@ -1,9 +1,9 @@
 """gunicorn's worker class: ``gunicorn -k syncless.contrib.gunicorn.Worker myproject.web:app``.
 
 gunicorn's master reads the configuration, listens, forks and supervises. Each of its workers patches the
-standard library, imports the application, and serves by a Server of ours, with gunicorn's settings. See
-docs/gunicorn.md for those that have no effect; next to read: gunicorn_requests.py, what gunicorn's hooks and
-its access log see of a request.
+standard library, imports the application, and serves by a Server of ours, with gunicorn's settings.
+docs/moving/gunicorn.md lists those that have no effect. Next to read: gunicorn_requests.py, for gunicorn's
+hooks and its access log.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Worker(base.Worker):
         super().__init__(*arguments, **options)
         self._server: Server | None = None
         self._told = Event()
-        """That a signal has come, or that `alive` has changed."""
+        """Set when a signal has come or `alive` has changed."""
 
     @classmethod
     def check_config(cls, config: Config, log: Any) -> None:
@@ -97,7 +97,8 @@ class Worker(base.Worker):
 
     def load_wsgi(self) -> None:
         super().load_wsgi()
-        self.wsgi = as_wsgi(self.wsgi)  # what cannot be served stops gunicorn, and not only this worker
+        # an application that cannot be served stops gunicorn, and not only this worker
+        self.wsgi = as_wsgi(self.wsgi)
 
     def run(self) -> None:
         pulse = spawn(self._pulse)
@@ -116,8 +117,8 @@ class Worker(base.Worker):
             pulse.kill()
 
     def _pulse(self) -> None:
-        """Tells the master that the loop runs, and looks at what nobody tells: the master's end, a file that
-        has changed."""
+        """Tells the master that the loop runs, and checks for the master's end and for changed files, which
+        send no event."""
         while True:
             self.notify()
             if self.alive and self.ppid != os.getppid():
@@ -128,14 +129,14 @@ class Worker(base.Worker):
             sleep(min(1.0, self.cfg.timeout / 4 or 1.0))
 
     def count_request(self) -> None:
-        """Another request has come; after so many the worker ends."""
+        """Counts a request. After `max_requests` of them the worker ends."""
         self.nr += 1
         if self.nr >= self.max_requests and self.alive:
             self.log.info("Autorestarting worker after current request.")
             self.alive = False
             self._told.set()
 
-    # -- signals: what may wait is left to tasklets ------------------------------------------------------
+    # -- signals: steps that may wait run in tasklets ----------------------------------------------------
 
     def handle_exit(self, number: int, frame: FrameType | None) -> None:
         self.alive = False
@@ -154,7 +155,7 @@ class Worker(base.Worker):
         self._spawn(self.log.reopen_files)
 
     def handle_abort(self, number: int, frame: FrameType | None) -> None:
-        """The master has not heard of this worker for `timeout` seconds. An exception would wait for the
+        """The master has not heard from this worker for `timeout` seconds. An exception would wait for the
         loop, which stands still, so the process ends here."""
         stack = "".join(traceback.format_stack(frame))
         self.log.critical("The loop of this worker has stood still. It is here:\n%s", stack.rstrip())

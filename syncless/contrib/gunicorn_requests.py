@@ -172,7 +172,7 @@ class Observed:
 
 
 class Body:
-    """The body of a response: what it gives is counted, and its end is told when the server closes it."""
+    """The body of a response: counts its bytes, and reports its end when the server closes it."""
 
     def __init__(self, body: Any, count: Any, done: Any):
         self._body = body

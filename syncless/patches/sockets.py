@@ -13,14 +13,14 @@ BLOCKING = """
     send sendall sendmsg sendto _sendfile_use_sendfile
 """.split()
 CHANGE_OWNER = ("__init__", "detach", "_real_close")
-"""Methods that give a descriptor's number to somebody else, which the loop must be told."""
+"""Methods that hand the descriptor over to another owner; the loop must be told."""
 NAMES = ("getaddrinfo", "gethostbyaddr", "gethostbyname", "gethostbyname_ex", "getnameinfo")
 
 
 def patch(patcher: Patcher) -> None:
     for names, why in (
         (BLOCKING, "blocks"),
-        (CHANGE_OWNER, "does not tell the loop whose the descriptor is"),
+        (CHANGE_OWNER, "does not tell the loop who owns the descriptor"),
     ):
         for name in names:
             patcher.member(socket.socket, name, vars(cooperative.socket)[name], why)

@@ -1,5 +1,5 @@
 # cython: binding=False, always_allow_keywords=False, embedsignature=True, embedsignature.format=clinic
-"""Channels: where tasklets meet, within a thread or between threads."""
+"""Channels: tasklets exchange values, within a thread or between threads."""
 
 cimport cython
 from collections import deque
@@ -23,7 +23,7 @@ cdef object ABSENT = object()
 
 
 cdef int call_back(channel self, BaseTasklet me, int direction, object value, bint blocks) except -1:
-    """Tells of an action before it is done. What is to be sent is the tasklet's tempval meanwhile."""
+    """Reports an action before it happens. The value to send is the tasklet's tempval meanwhile."""
     if not isinstance(me, tasklet):
         channel_callback(self, me, direction > 0, blocks)
         return 0
@@ -42,11 +42,10 @@ cdef object received(object value):
 
 
 cdef class channel(Meeting):
-    """channel()\n--\n\nTasklets meet in it: the one that comes first, to send or to receive, waits for the
-    other.
+    """channel()\n--\n\nA sender and a receiver meet in it. The first of the two waits for the other.
 
-    A value whose receiver is killed or interrupted before its turn comes is not lost: the next receiver gets
-    it. Until there is one the channel keeps it, and it counts in `balance` as a sender does.
+    If a receiver is killed or interrupted before its turn, the next receiver gets its value. Until there is
+    one, the channel keeps the value, which counts in `balance` like a sender.
     """
     cdef WaitQueue senders          # both are in use only while a select() would either send or receive
     cdef WaitQueue receivers
@@ -70,8 +69,8 @@ cdef class channel(Meeting):
         return self.waits
 
     cdef PyObject* first(self, int direction) noexcept:
-        """The first that waits to send (1) or to receive (-1), or NULL. A killed tasklet does not wait any
-        more, though its turn to leave has not come yet."""
+        """The first waiting sender (1) or receiver (-1), or NULL. A killed tasklet that has not left yet does
+        not count."""
         cdef WaitQueue* line = self.line(direction)
         while line.first != NULL and not waits(<BaseTasklet> line.first.owner):
             self.leaves(<BaseTasklet> line.first.owner, direction)
@@ -81,7 +80,7 @@ cdef class channel(Meeting):
         return &self.senders if direction > 0 else &self.receivers
 
     cdef void leaves(self, BaseTasklet one, int direction) noexcept:
-        """It waited, and has not met anybody."""
+        """Its wait is over without a partner."""
         queue_remove(self.line(direction), one)
         self.waits -= direction
         if isinstance(one, Case):
@@ -101,7 +100,7 @@ cdef class channel(Meeting):
 
     @property
     def balance(self):
-        """How many wait: positive if to send, negative if to receive."""
+        """Number of waiting tasklets: positive for senders, negative for receivers."""
         return self.look()
 
     cdef object action(self, int direction, object value):
@@ -138,8 +137,7 @@ cdef class channel(Meeting):
         return value
 
     cdef int let_run(self, Thread state, BaseTasklet me, int direction, object value) except -1:
-        """The partner runs first. An exception thrown meanwhile keeps this tasklet from what it has
-        received."""
+        """The partner runs first. An exception thrown meanwhile keeps this tasklet from its value."""
         try:
             give_way(state, me, True)
         except BaseException:
@@ -157,7 +155,7 @@ cdef class channel(Meeting):
         return target.loop.push(target)
 
     cdef int give_back(self, object value) except -1:
-        """A receiver was given the value, and did not live to take it."""
+        """A receiver ended before it took its value."""
         cdef BaseTasklet target
         if self.first(-1) != NULL:
             target = queue_pop(&self.receivers)
@@ -204,12 +202,12 @@ cdef class channel(Meeting):
         return value
 
     def send(self, value):
-        """Gives the value to a receiver; waits for one."""
+        """Hands the value to a receiver, and waits until there is one."""
         self.action(1, value)
 
     def receive(self):
-        """Takes a value from a sender; waits for one. Raises what was sent as an exception. ValueError if the
-        channel is closed."""
+        """Takes a value from a sender, and waits until there is one. Raises it if it was sent as an
+        exception. ValueError if the channel is closed."""
         return received(self.action(-1, None))
 
     @cython.embedsignature(False)
@@ -231,7 +229,7 @@ cdef class channel(Meeting):
         self.action(1, bomb(type(exception_of(exc, val, tb)), exception_of(exc, val, tb), tb))
 
     def send_sequence(self, seq):
-        """Sends each of them. Returns how many there were."""
+        """Sends each item. Returns their number."""
         count = 0
         for value in seq:
             self.action(1, value)
@@ -247,7 +245,7 @@ cdef class channel(Meeting):
         return self.receive()
 
     def close(self):
-        """Nobody may wait for it any more; who waits already may be met."""
+        """Refuses further waits. Tasklets that wait already can still be met."""
         self.closing = True
 
     def open(self):
@@ -255,12 +253,12 @@ cdef class channel(Meeting):
 
     @property
     def closed(self):
-        """It is closing and nobody waits."""
+        """Whether it is closing and no tasklet waits."""
         return self.closing and self.look() == 0
 
     @property
     def queue(self):
-        """The first that waits, or None."""
+        """The first waiting tasklet, or None."""
         cdef PyObject* first = self.first(1)
         if first == NULL:
             first = self.first(-1)
@@ -268,8 +266,7 @@ cdef class channel(Meeting):
 
     @property
     def preference(self):
-        """Which tasklet runs next when two meet: -1 the receiver, 1 the sender, 0 the one that came
-        second."""
+        """The tasklet that runs next when two meet: -1 the receiver, 1 the sender, 0 the second to come."""
         return self._preference
 
     @preference.setter
@@ -280,7 +277,7 @@ cdef class channel(Meeting):
 
     @property
     def schedule_all(self):
-        """Whether whoever comes second gives way, too, whatever the preference."""
+        """Whether the second to come gives way, too, with any preference."""
         return self._schedule_all
 
     @schedule_all.setter
@@ -307,8 +304,8 @@ def _restored(preference, schedule_all, closing):
 
 
 def set_channel_callback(callback):
-    """callback(channel, tasklet, sending, willblock) before each action on a channel; None: no more. Returns
-    the last one."""
+    """Calls callback(channel, tasklet, sending, willblock) before each action on a channel; None stops that.
+    Returns the previous callback."""
     global channel_callback
     if callback is not None and not callable(callback):
         raise TypeError("channel callback must be callable")
@@ -317,7 +314,7 @@ def set_channel_callback(callback):
 
 
 def get_channel_callback():
-    """The present one, or None."""
+    """The present callback, or None."""
     return channel_callback
 
 

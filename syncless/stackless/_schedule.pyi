@@ -3,12 +3,12 @@ from typing import Any
 from syncless.stackless._tasklet import tasklet
 
 def schedule(retval: Any = ...) -> Any:
-    """Lets the others that are ready run once. Returns `retval`, or the present
+    """Lets the other ready tasklets run once. Returns `retval`, or the present
     tasklet."""
 
 def schedule_remove(retval: Any = ...) -> Any:
-    """As schedule(), but the present tasklet is paused until somebody
-    inserts it."""
+    """As schedule(), but pauses the present tasklet until it is inserted
+    again."""
 
 def run(
     timeout: int = 0,
@@ -21,9 +21,9 @@ def run(
     others until none is ready and none waits for input, output or a time. Raises what no tasklet has
     caught.
 
-    `timeout`: a tasklet that runs more than so many bytecodes in one turn is paused and returned; with `soft`
+    `timeout`: a tasklet that runs more bytecodes than this in one turn is paused and returned; with `soft`
     run() ends at its next switch instead, and returns None. `totaltimeout`: in all their turns together.
-    `threadblock`: while tasklets wait for channels, another thread is waited for that may meet them.
+    `threadblock`: while tasklets wait for channels, waits for another thread that may meet them.
     `ignore_nesting` changes nothing: a tasklet can be interrupted at any depth. Within a run() that has a
     timeout, further ones have none.
     """

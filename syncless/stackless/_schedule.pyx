@@ -1,5 +1,5 @@
 # cython: binding=False, always_allow_keywords=False, embedsignature=True, embedsignature.format=clinic
-"""schedule() and run(), and what can be asked of a thread."""
+"""schedule() and run(), and facts about a thread."""
 
 cimport cython
 from syncless._core.bytecodes cimport BytecodeLimit
@@ -17,7 +17,7 @@ cdef object ABSENT = object()
 
 @cython.embedsignature(False)
 def schedule(retval=ABSENT, *excess):
-    """schedule(retval=...)\n--\n\nLets the others that are ready run once. Returns `retval`, or the present
+    """schedule(retval=...)\n--\n\nLets the other ready tasklets run once. Returns `retval`, or the present
     tasklet."""
     cdef Thread state = here()
     at_most("schedule", 1, excess)
@@ -31,8 +31,8 @@ def schedule(retval=ABSENT, *excess):
 
 @cython.embedsignature(False)
 def schedule_remove(retval=ABSENT, *excess):
-    """schedule_remove(retval=...)\n--\n\nAs schedule(), but the present tasklet is paused until somebody
-    inserts it."""
+    """schedule_remove(retval=...)\n--\n\nAs schedule(), but pauses the present tasklet until it is inserted
+    again."""
     cdef Thread state = here()
     at_most("schedule_remove", 1, excess)
     cdef BaseTasklet me = running(state)
@@ -60,9 +60,9 @@ def run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltim
     others until none is ready and none waits for input, output or a time. Raises what no tasklet has
     caught.
 
-    `timeout`: a tasklet that runs more than so many bytecodes in one turn is paused and returned; with `soft`
+    `timeout`: a tasklet that runs more bytecodes than this in one turn is paused and returned; with `soft`
     run() ends at its next switch instead, and returns None. `totaltimeout`: in all their turns together.
-    `threadblock`: while tasklets wait for channels, another thread is waited for that may meet them.
+    `threadblock`: while tasklets wait for channels, waits for another thread that may meet them.
     `ignore_nesting` changes nothing: a tasklet can be interrupted at any depth. Within a run() that has a
     timeout, further ones have none.
     """
@@ -109,7 +109,7 @@ def getcurrentid():
 
 
 class _ThreadNotFound(RuntimeError, ValueError):
-    """It is an error of use, as all here, and the argument is what is wrong."""
+    """A RuntimeError like all errors here, and a ValueError because an argument is wrong."""
 
 
 @cython.embedsignature(False)
@@ -155,7 +155,7 @@ class atomic:
 
     def __enter__(self):
         self._tasklet = getcurrent()
-        if self._tasklet is not None:  # a callback of the loop is nobody's, and is not preempted
+        if self._tasklet is not None:  # a callback of the loop belongs to no tasklet, and is not preempted
             self._before = self._tasklet.set_atomic(True)
 
     def __exit__(self, *error):

@@ -5,8 +5,8 @@ from typing import Any
 from syncless.stackless._tracing import TracedTasklet
 
 class tasklet(TracedTasklet):
-    """A function that runs beside others. Calling it gives
-    it arguments and inserts it."""
+    """A function that runs beside others. Call the tasklet
+    with arguments to insert it."""
 
     tempval: Any
     def __init__(
@@ -28,16 +28,16 @@ class tasklet(TracedTasklet):
         """Binds the arguments and inserts the tasklet. Returns it. RuntimeError if it is alive."""
     @property
     def alive(self) -> bool:
-        """It can still run."""
+        """Whether it can still run."""
     @property
     def blocked(self) -> bool:
-        """It waits: for a channel, or for input or output, or a time."""
+        """Whether it waits for a channel, for input or output, or for a time."""
     @property
     def scheduled(self) -> bool:
-        """It is in the run queue, or blocked."""
+        """Whether it is in the run queue, or blocked."""
     @property
     def paused(self) -> bool:
-        """It is alive, and neither in the run queue nor blocked. One that is in run() is paused."""
+        """Whether it is alive, and neither in the run queue nor blocked. A tasklet in run() is paused."""
     @property
     def is_current(self) -> bool: ...
     @property
@@ -55,8 +55,8 @@ class tasklet(TracedTasklet):
         """Takes it out of its thread's run queue: it is paused. The running one stops here. RuntimeError if
         it is blocked."""
     def run(self) -> Any:
-        """Runs it now; the present tasklet goes to the end of the run queue, and what is before this one
-        follows there. One of another thread runs next in that thread. Returns the `tempval` of the present
+        """Runs it now. The present tasklet goes to the end of the run queue, followed by the tasklets before
+        this one. A tasklet of another thread runs next in that thread. Returns the `tempval` of the present
         one."""
     def switch(self) -> Any:
         """Runs it now; the present tasklet is paused. RuntimeError if it belongs to another thread. Returns

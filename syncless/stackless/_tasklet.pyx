@@ -26,8 +26,8 @@ cdef str HAS_C_STATE = "tasklet has C state on its stack: a greenlet stays where
 
 
 cdef class tasklet(TracedTasklet):
-    """tasklet(func=None, args=None, kwargs=None)\n--\n\nA function that runs beside others. Calling it gives
-    it arguments and inserts it."""
+    """tasklet(func=None, args=None, kwargs=None)\n--\n\nA function that runs beside others. Call the tasklet
+    with arguments to insert it."""
 
     def __init__(self, func=None, args=None, kwargs=None, *excess):
         at_most("tasklet", 3, excess)
@@ -38,7 +38,7 @@ cdef class tasklet(TracedTasklet):
             raise TypeError("tasklet() with arguments needs a callable")
 
     def __call__(self, *args, **kwargs):
-        """Binds the arguments and inserts the tasklet at the end of the run queue. Returns it."""
+        """Binds the arguments and inserts the tasklet at the end of the run queue. Returns the tasklet."""
         return self.setup(*args, **kwargs)
 
     @cython.embedsignature(False)
@@ -129,7 +129,7 @@ cdef class tasklet(TracedTasklet):
         _trace, _profile = self.trace, self.profile
         self.inserted = self.ready_to_run = False
         self.trace = self.profile = None
-        self.tempval = self._result             # what it returned, for those who still have it
+        self.tempval = self._result             # its result, for code that still has it
         forget_last_stopped(loop)
         if not self.spawned and self._exception is not None and not isinstance(self._exception, TaskletExit):
             raised, self._exception = self._exception, None
@@ -138,7 +138,7 @@ cdef class tasklet(TracedTasklet):
             tell_uncaught(<Loop> loop, self, raised)
         return 0
 
-    # -- what it is doing
+    # -- its state
 
     cdef bint is_alive(self) noexcept:
         if self.state == NEW:
@@ -153,22 +153,22 @@ cdef class tasklet(TracedTasklet):
 
     @property
     def alive(self):
-        """It can still run."""
+        """Whether it can still run."""
         return self.is_alive()
 
     @property
     def blocked(self):
-        """It waits: for a channel, or for input or output, or a time."""
+        """Whether it waits for a channel, for input or output, or for a time."""
         return self.is_blocked()
 
     @property
     def scheduled(self):
-        """It is in the run queue, or blocked."""
+        """Whether it is in the run queue, or blocked."""
         return self.is_scheduled()
 
     @property
     def paused(self):
-        """It is alive, and neither in the run queue nor blocked. One that is in run() is paused."""
+        """Whether it is alive, and neither in the run queue nor blocked. A tasklet in run() is paused."""
         return self.is_alive() and not self.is_scheduled()
 
     @property
@@ -259,8 +259,8 @@ cdef class tasklet(TracedTasklet):
         return run_now(state, self, stays)
 
     def run(self):
-        """Runs it now; the present tasklet goes to the end of the run queue, and what is before this one
-        follows there. One of another thread runs next in that thread. Returns the `tempval` of the present
+        """Runs it now. The present tasklet goes to the end of the run queue, followed by the tasklets before
+        this one. A tasklet of another thread runs next in that thread. Returns the `tempval` of the present
         one."""
         cdef Thread state = here()
         self.check("run")
@@ -383,8 +383,8 @@ cdef class tasklet(TracedTasklet):
     # -- pickling
 
     def __reduce__(self):
-        """What it has been given, and its flags; not its place in a run queue. Only of one that has not
-        started, or has ended."""
+        """Its function, arguments and flags, without its place in a run queue. Only before it starts or after
+        it has ended."""
         if self.state == RUNNING:
             raise RuntimeError("You cannot __reduce__ the tasklet which is current.")
         if not self.restorable:

@@ -14,7 +14,7 @@ cdef class Thread:
     cdef Loop loop
     cdef BaseTasklet limiter            # the one whose run() has a timeout, or None
     cdef list runners                   # tasklets that are in run(), the innermost last
-    cdef Py_ssize_t blocked             # tasklets that wait for channels, or in run(), or for nobody
+    cdef Py_ssize_t blocked             # tasklets that wait for channels, in run(), or paused
     cdef BaseTasklet last_stopped       # by pause(); None if another one has ended since
     cdef int switch_trap
     cdef int awaits_threads             # how many run(threadblock=True) there are

@@ -24,7 +24,7 @@ from syncless._core.spawning cimport become_main
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport get_loop
 
-cdef const char* PAUSED = "nobody: it is paused"
+cdef const char* PAUSED = "nothing: it is paused"
 cdef const char* IN_CHANNEL = "channel"
 cdef const char* IN_RUN = "run()"
 
@@ -38,7 +38,7 @@ cdef class Thread:
 
 
 cdef Thread found():
-    """This thread's, made at the first call."""
+    """The Thread of this thread, made at the first call."""
     global latest
     cdef Loop loop = get_loop()
     cdef Thread state = threads.get(loop.thread_id)
@@ -54,8 +54,8 @@ cdef Thread found():
 
 
 cdef bint has_own_main(Loop loop) except -1:
-    """Whether the main tasklet is one of Stackless. One that came before this package gives its place to such
-    a one while it runs, because others may hold on to it else."""
+    """Whether the main tasklet is one of Stackless. A main tasklet that is older than this package gives its
+    place to such a one while it runs, because others may refer to it otherwise."""
     if isinstance(loop.main, hooks.main_type):
         return True
     if loop.current is not loop.main:
@@ -89,8 +89,8 @@ cdef int refuse_switch(Thread state) except -1:
 
 
 cdef int leave(Thread state, BaseTasklet me, bint stays) except -1:
-    """Lets the next one run; `stays`: at the end of the run queue, or else paused until somebody inserts
-    it."""
+    """Lets the next one run; `stays`: at the end of the run queue, or else paused until it is inserted
+    again."""
     cdef Loop loop = state.loop
     if state.switch_trap:
         raise RuntimeError("switch_trap")
@@ -103,7 +103,7 @@ cdef int leave(Thread state, BaseTasklet me, bint stays) except -1:
 
 
 cdef int pause(Thread state, BaseTasklet me, const char* why, object on) except -1:
-    """As Scheduler.park(), for what only another tasklet can end."""
+    """As Scheduler.park(), for waits that only another tasklet can end."""
     cdef int outcome
     if me.pending is not None and not me.shielded:
         return state.loop.raise_pending(me)
@@ -123,8 +123,8 @@ cdef int pause(Thread state, BaseTasklet me, const char* why, object on) except 
 
 
 cdef int run_now(Thread state, BaseTasklet target, bint stays) except -1:
-    """The target runs next, and what is before it in the run queue goes behind the present one; if it was not
-    there, the present one follows."""
+    """The target runs next, and the tasklets before it in the run queue go behind the present one. If it was
+    not in the queue, the present one follows it."""
     cdef Loop loop = state.loop
     cdef BaseTasklet me = running(state)
     cdef Py_ssize_t at
@@ -182,7 +182,7 @@ cdef int leave_run(Thread state, BaseTasklet runner) except -1:
 
 
 cdef object number_of_thread(thread_id):
-    """What an argument says: None and -1 mean the thread that asks, as -1."""
+    """The thread that an argument means: None and -1 mean the calling thread."""
     if thread_id is None:
         return -1
     if not isinstance(thread_id, int):
@@ -193,7 +193,7 @@ cdef object number_of_thread(thread_id):
 
 
 def when_idle(Loop loop):
-    """Nothing is ready: is something waited for that may still come?"""
+    """Nothing is ready: can any wait still end?"""
     cdef Thread state = threads.get(loop.thread_id)
     if state is None or state.loop is not loop or loop.may_wake(state.blocked):
         return
@@ -204,14 +204,14 @@ def when_idle(Loop loop):
         if end_run(state, <BaseTasklet> state.runners[len(state.runners) - 1]):
             return
     if loop.main.state == PARKED and loop.main.why == PAUSED:
-        loop.main.state = READY                 # nobody is left to insert it; as in Stackless, it goes on
+        loop.main.state = READY                 # no tasklet is left to insert it; as in Stackless, it goes on
         loop.push_first(loop.main)
     elif waits_in_channel(loop.main) and not other_threads(loop):
         end_deadlock(state, loop)
 
 
 cdef int forget_last_stopped(Scheduler loop) except -1:
-    """Another one has left the processor, by its end."""
+    """Another tasklet has ended."""
     if latest is not None and latest.loop is loop:
         latest.last_stopped = None
     return 0
@@ -240,7 +240,7 @@ cdef int end_deadlock(Thread state, Loop loop) except -1:
 
 
 cdef bint other_threads(Loop loop) except -1:
-    """Whether another thread could still use a channel: one that has, or one that has not yet."""
+    """Whether another thread could still use a channel, be it for the first time."""
     for thread_id, other in list(threads.items()):
         if (<Thread> other).loop.closed:
             del threads[thread_id]
@@ -289,8 +289,8 @@ cdef int tell_of_switches(Thread state) except -1:
 
 
 def set_schedule_callback(callback):
-    """callback(before, next) at each switch, in the tasklet that goes on; None: no more. It must not switch.
-    Returns the last one."""
+    """Calls callback(before, next) at each switch, in the tasklet that goes on; None stops that. It must not
+    switch. Returns the previous callback."""
     global schedule_callback
     if callback is not None and not callable(callback):
         raise TypeError("schedule callback must be callable")
@@ -302,5 +302,5 @@ def set_schedule_callback(callback):
 
 
 def get_schedule_callback():
-    """The present one, or None."""
+    """The present callback, or None."""
     return schedule_callback

@@ -2,9 +2,9 @@
 thread.
 
 Fact: CPython keeps them for a thread, and greenlet does not exchange them (before 3.12 it exchanges a flag
-that says whether there are any). Danger: who traces one tasklet traces all, or loses its function at the next
-switch. Decision: from the first function that is set for a tasklet, its thread exchanges them at each switch.
-Price: none before that. Guarded by tests/stackless/test_tracing.py.
+that says whether there are any). Danger: a function set in one tasklet sees all tasklets, or is lost at the
+next switch. Decision: from the first function that is set for a tasklet, its thread exchanges them at each
+switch. Price: none before that. Guarded by tests/stackless/test_tracing.py.
 """
 
 import sys
@@ -22,8 +22,8 @@ cdef class TracedTasklet(FlaggedTasklet):
 
     @property
     def trace_function(self):
-        """The function that sys.settrace() has set in this tasklet, or None. It can be set from outside, too:
-        lines are then reported of frames that it enters, and of others whose f_trace is set."""
+        """The function that sys.settrace() has set in this tasklet, or None. It can also be set from outside.
+        Then it sees the lines of frames that the tasklet enters, and of other frames with an f_trace."""
         return sys.gettrace() if runs_here(self) else self.trace
 
     @trace_function.setter
@@ -80,7 +80,7 @@ cdef int check(TracedTasklet one, object function) except -1:
 cdef class _Exchanger(Observer):
     """Exchanges the functions at each switch of a thread. It stays."""
     cdef Loop loop
-    cdef object running             # whose functions the thread has now
+    cdef object running             # the tasklet whose functions the thread has now
 
     def __init__(self, Loop loop):
         self.loop = loop

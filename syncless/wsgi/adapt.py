@@ -1,8 +1,8 @@
 """Turns any kind of application that can be served into a WSGI callable.
 
 A WSGI callable; a web.py application; a CherryPy application, root object or class; a BaseHTTPRequestHandler
-subclass; or a name of one of these, see loading.py. Nothing here imports a framework: each is known by its
-looks.
+subclass; or a name of one of these, see loading.py. Nothing here imports a framework: each is recognised by
+its attributes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ WSGIApplication = Callable[..., Iterable[bytes]]
 
 
 def as_wsgi(application: Any) -> WSGIApplication:
-    """The WSGI callable for anything that can be served; TypeError for what cannot, and the errors of `load`
-    for a name."""
+    """The WSGI callable for anything that can be served; TypeError for anything else, and the errors of
+    `load` for a name."""
     if isinstance(application, str):
         application = load(application)
     if _is_asgi(application):

@@ -1,8 +1,8 @@
 """WSGIApplication: makes a Request with its environ of each request head, or gives the last one again.
 
 A request whose head is the same to the last byte as the connection's last one gets the same environ once
-more, if nobody can tell: see Request.reusable(). It is asked once, when the last request has ended; nobody
-can reach the environ after that.
+more, if the application cannot notice: see Request.reusable(). That is asked once, when the last request has
+ended; nothing can reach the environ after that.
 """
 
 from libc.stdint cimport int64_t
@@ -80,5 +80,5 @@ cdef class WSGIApplication(Application):
         return request.forget()
 
     def close(self) -> None:
-        """Lets go of what is kept for requests to come."""
+        """Drops the objects kept for later requests."""
         self.spare = None

@@ -16,7 +16,7 @@ from syncless.wsgi.filewrapper import FileWrapper
 
 
 class Compressed:
-    """Calls an application and compresses what it answers, where that gains."""
+    """Calls an application and compresses its answers where that gains."""
 
     def __init__(self, application: Any, compression: Compression):
         self.application = application

@@ -3,7 +3,7 @@ from syncless.http.scanner cimport head
 
 
 cdef class EnvironMaker:
-    cdef readonly dict template         # what is the same for every request of a server
+    cdef readonly dict template         # the keys that all requests of a server share
     cdef RequestHeads heads                    # where copies of environs are kept
     cdef list keys                      # environ keys of the known names, by index
     cdef char forwarding[256]           # whether only a trusted peer may send the known name

@@ -37,7 +37,7 @@ cdef str HTTP_HOST = "HTTP_HOST"
 # Never kept for the next request.
 SECRET = ("authorization", "cookie", "proxy-authorization", "x-csrf-token")
 
-# In which a proxy says whose request it passes on: removed, with everything that begins with X-Forwarded,
+# A proxy names the client in these fields. They are removed, like all others that begin with X-Forwarded,
 # unless the peer is trusted.
 FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto",
     "x-real-ip")

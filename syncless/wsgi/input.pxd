@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t
 from syncless.http.body cimport Body
 
 
-cdef class _Growing:                # a bytes object that grows with what is put into it
+cdef class _Growing:                # a bytes object that grows as data is appended
     cdef PyObject* whole            # owned; NULL while it has no room
     cdef Py_ssize_t size, room      # bytes used and there
 

@@ -1,7 +1,7 @@
 """Request: the exchange in which a WSGI application answers (PEP 3333).
 
-Calls the application with its environ, takes what it says by start_response(), write() and the iterable that
-it returns, and gives it to the response. exchange.pyx decides what becomes of
+Calls the application with its environ, and gives the response the head from start_response() and the data
+from write() and the returned iterable. exchange.pyx decides what becomes of
 the request when the application fails.
 """
 
@@ -73,7 +73,7 @@ cdef class Request(Exchange):
         self.input = Input(self.new_body())
         return 0
 
-    # -- what it is made of ----------------------------------------------------------------------------------
+    # -- its parts -------------------------------------------------------------------------------------------
 
     cdef int fill(self, dict environ) except -1:
         """The application gets this environ, and objects that belong to no other request."""
@@ -86,8 +86,8 @@ cdef class Request(Exchange):
         return 0
 
     cdef bint reusable(self) noexcept:
-        """Whether the environ is as the application got it, and nobody has it or its input any more: the same
-        request could have it again."""
+        """Whether the environ is as the application got it, and nothing refers to it or its input any more:
+        the same request could have it again."""
         return (
             Py_REFCNT(<PyObject*> self.environ) == 1 and dict_version(self.environ) == self.environ_version
             and Py_REFCNT(<PyObject*> self.input) == 2)
@@ -114,7 +114,7 @@ cdef class Request(Exchange):
     cdef int answer(self) except -1:
         """Calls the application and sends what it returns."""
         if Py_REFCNT(<PyObject*> self.start_response) > 1 or Py_REFCNT(<PyObject*> self.start.write) > 1:
-            self.renew_start()                      # somebody keeps the last request's
+            self.renew_start()                      # the application has kept the last request's
         self.start.request = self.start.write.request = self
         result = self.call(self.environ, self.start_response)
         if ((type(result) is list or type(result) is tuple) and self.response.status is not None
@@ -166,7 +166,7 @@ cdef class Request(Exchange):
             self.put(part, True)
         return self.response.end(self.peer)
 
-    # -- what the application says ---------------------------------------------------------------------------
+    # -- calls of the application ----------------------------------------------------------------------------
 
     cdef int accept_head(self, object status, object headers, object exc_info) except -1:
         """The arguments of start_response()."""

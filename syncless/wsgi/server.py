@@ -1,4 +1,4 @@
-"""serve() and Server for WSGI applications: what the server of http/ has to know of them."""
+"""serve() and Server for WSGI applications, on the server of http/."""
 
 from __future__ import annotations
 

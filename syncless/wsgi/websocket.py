@@ -105,7 +105,7 @@ class WebSocket:
     ) -> None:
         """Answers the handshake. BadRequest or UpgradeRequired if the client's is wrong: the server answers
         400 or 426 to it."""
-        import wsproto  # paid for by those who use it
+        import wsproto  # an optional library: imported at the first WebSocket
         from wsproto import events
         from wsproto.extensions import Extension, PerMessageDeflate
 
@@ -188,7 +188,7 @@ class WebSocket:
             return
         self.close_code, self.close_reason = code, reason
         if self._receiving.locked():
-            return  # whoever receives meets the answer
+            return  # the receiving tasklet reads the answer
         with Timeout(CLOSE_SECONDS, False), self._receiving:
             while self._connection.state.name != "CLOSED" and not self._gone:
                 self._read()
@@ -213,8 +213,8 @@ class WebSocket:
                 raise WebSocketClosed("the client has left") from None
 
     def _read(self) -> None:
-        """Deals with the frames that have come up to the end of a message, so that what was sent before a
-        close frame can be answered; waits for bytes if there are none."""
+        """Handles the frames received so far, up to the end of a message, so that the application can answer
+        messages that came before a close frame. Waits for bytes if there are none."""
         if self._arrived is None and not self._wait():
             return
         events = self._events
@@ -231,12 +231,12 @@ class WebSocket:
                     return
         except (
             Exception
-        ) as error:  # wsproto's RemoteProtocolError, and what zlib and codecs make of bad bytes
+        ) as error:  # wsproto's RemoteProtocolError, and the errors of zlib and codecs about bad bytes
             self._fail(int(getattr(getattr(error, "event_hint", None), "code", 1002)), str(error))
         self._arrived = None
 
     def _wait(self) -> bool:
-        """Waits for bytes. Whether some have come."""
+        """Waits for bytes. Returns whether any have come."""
         try:
             data = self._upgrade.read()
         except BodyTimeout:
@@ -266,7 +266,7 @@ class WebSocket:
 
     def _part(self, event: Any) -> None:
         if self.closed:
-            return  # what comes between our close frame and the client's is dropped
+            return  # frames between our close frame and the client's are dropped
         self._size += len(event.data)
         if self._size > self._limits.websocket_bytes:
             self._fail(1009, f"a message is larger than {self._limits.websocket_bytes} bytes")
@@ -286,7 +286,7 @@ class WebSocket:
             pass
 
     def _fail(self, code: int, reason: str) -> None:
-        """The client breaks the protocol or a limit: says so and reads no further."""
+        """The client has broken the protocol or a limit: tells it, and reads no further."""
         self._parts = None
         if not self.closed:
             self._answer(self._events.CloseConnection(code=code, reason=reason[:120]))

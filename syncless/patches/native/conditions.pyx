@@ -1,7 +1,7 @@
-"""threading.Condition and what stands on it, Event and queue.Queue: the ways that are taken often, without
-Python in between.
+"""threading.Condition and what stands on it, Event and queue.Queue: their common cases, without Python in
+between.
 
-Each does what the library's own method does, with the same locks and queues of those who wait, so both may be
+Each does what the library's own method does, with the same locks and queues of waiters, so both may be
 used on one object. Unusual cases (a subclass, another lock, odd arguments, a closed queue) are left to
 the library's own method.
 
@@ -46,7 +46,7 @@ cdef bint shuts_down = hasattr(queue.Queue, "shutdown")     # since Python 3.13
 cdef double longest = threading.TIMEOUT_MAX
 
 
-# -- those who wait: a deque of Locks, each held until it is the turn of whoever waits for it ----
+# -- waiters: a deque of Locks, each held until its waiter's turn ---------------------------------
 
 
 cdef int notify(object waiters, Py_ssize_t n) except -1:
@@ -72,13 +72,13 @@ cdef bint wait_turn(object waiters, object waiter, int64_t deadline) except -1:
             return True
     except BaseException:
         if not leave_waiters(waiters, waiter):
-            notify(waiters, 1)                  # killed when its turn had come: it goes to the next
+            notify(waiters, 1)                  # killed after its turn had come: the next waiter gets it
         raise
     return not leave_waiters(waiters, waiter)
 
 
 cdef bint leave_waiters(object waiters, object waiter) except -1:
-    """Whether it stood there still."""
+    """Returns whether it was still there."""
     try:
         waiters.remove(waiter)
     except ValueError:
@@ -87,7 +87,7 @@ cdef bint leave_waiters(object waiters, object waiter) except -1:
 
 
 cdef bint is_time(object timeout) noexcept:
-    """None, or seconds that can be waited for: everything else is for the library to refuse."""
+    """None, or a number of seconds; the library refuses everything else."""
     return timeout is None or ((type(timeout) is int or type(timeout) is float) and 0 <= timeout <= longest)
 
 
@@ -95,7 +95,7 @@ cdef bint is_time(object timeout) noexcept:
 
 
 cdef object waiters_of(object condition):
-    """Its waiters; None if it is not as usual."""
+    """Its waiters; None if it is a subclass or its queue is unusual."""
     if type(condition) is condition_type:
         waiters = condition._waiters
         if type(waiters) is deque_type:
@@ -135,8 +135,8 @@ cdef int must_own(object lock, str what) except -1:
 
 
 def condition_wait(self, timeout=None):
-    """Wait until notified, or for so many seconds; the lock is released meanwhile. Returns whether it was
-    notified."""
+    """Wait until notified, for at most `timeout` seconds; the lock is released meanwhile. Returns whether it
+    was notified."""
     cdef bint notified
     cdef int64_t deadline
     lock, waiters = self._lock, waiters_of(self)
@@ -158,7 +158,7 @@ def condition_wait(self, timeout=None):
     if raised is None:
         raised = next_thrown()
         if raised is not None and notified:
-            notify(waiters, 1)                  # whoever does not hear it is not the one that it was for
+            notify(waiters, 1)                  # this waiter raises, so another one gets the notification
     if raised is not None:
         raise raised
     return notified
@@ -173,7 +173,7 @@ def _take_again(lock, state):
 
 
 def condition_notify(self, n=1):
-    """Wake up to n of those who wait. RuntimeError if the caller does not hold the lock."""
+    """Wake up to n waiters. RuntimeError if the caller does not hold the lock."""
     lock, waiters = self._lock, waiters_of(self)
     if waiters is None or not (is_lock(lock) or is_rlock(lock)) or type(n) is not int:
         return original_notify(self, n)
@@ -182,7 +182,7 @@ def condition_notify(self, n=1):
 
 
 def condition_notify_all(self):
-    """Wake all who wait. RuntimeError if the caller does not hold the lock."""
+    """Wake all waiters. RuntimeError if the caller does not hold the lock."""
     lock, waiters = self._lock, waiters_of(self)
     if waiters is None or not (is_lock(lock) or is_rlock(lock)):
         return original_notify_all(self)
@@ -191,7 +191,7 @@ def condition_notify_all(self):
 
 
 cdef bint is_free(object lock) noexcept:
-    """Whether it is a Lock, and nobody holds it."""
+    """Whether it is a Lock that is not held."""
     return is_lock(lock) and lock_is_free(lock)
 
 
@@ -209,7 +209,7 @@ cdef object free_waiters_of(object event):
 
 
 def event_set(self):
-    """Set the internal flag to true; all that wait for it are woken."""
+    """Set the internal flag to true and wake all waiters."""
     take_turns_at_times()
     waiters = free_waiters_of(self)
     if waiters is None:
@@ -227,7 +227,7 @@ def event_clear(self):
 
 
 def event_wait(self, timeout=None):
-    """Wait until the flag is true, or for so many seconds. Returns whether it was."""
+    """Wait until the flag is true, for at most `timeout` seconds. Returns whether it is."""
     cdef int64_t deadline
     take_turns_at_times()
     if type(self) is event_type and self._flag is True:
@@ -253,7 +253,7 @@ cdef object items_of(object self):
 
 
 cdef bint is_simple(object self, object block, object timeout) noexcept:
-    """Whether it is one of the two, and the arguments are such that they say only how long to wait."""
+    """Whether it is one of these two classes, and the arguments only say how long to wait."""
     return ((type(self) is fifo_type or type(self) is lifo_type)
         and (block is False or (block is True and is_time(timeout))))
 
@@ -262,7 +262,7 @@ cdef object rest(object timeout, int64_t deadline):
     return None if timeout is None else max(0.0, (deadline - monotonic_ns()) / 1e9)
 
 
-# what try_put() and try_get() say besides None or the item: nobody can do it now; it is not as usual
+# other results of try_put() and try_get(): not possible yet; an unusual queue, left to the library
 cdef object NOT_YET = object()
 cdef object UNUSUAL = object()
 
@@ -313,7 +313,7 @@ cdef object in_turn(object self, bint puts, object item, bint block, int64_t dea
 
 
 def queue_put(self, item, block=True, timeout=None):
-    """Put an item into the queue; queue.Full if there is no room, now or after so many seconds."""
+    """Put an item into the queue; queue.Full if there is no room, now or after `timeout` seconds."""
     cdef int64_t deadline = NEVER
     take_turns_at_times()
     if is_simple(self, block, timeout):
@@ -327,7 +327,7 @@ def queue_put(self, item, block=True, timeout=None):
 
 
 def queue_get(self, block=True, timeout=None):
-    """Remove and return an item; queue.Empty if there is none, now or after so many seconds."""
+    """Remove and return an item; queue.Empty if there is none, now or after `timeout` seconds."""
     cdef int64_t deadline = NEVER
     take_turns_at_times()
     if is_simple(self, block, timeout):

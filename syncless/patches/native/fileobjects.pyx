@@ -2,9 +2,9 @@
 file.
 
 Fact: a buffered file has a lock of its own, and says "reentrant call" to the thread that holds it already.
-Two tasklets are one thread, and the first parks inside when the pipe below is empty. Decision: whoever finds
-the lock taken waits for its turn here, except the tasklet that is inside itself, which is told so as ever.
-The lock is looked at in the object. Price: one look for each call. Guarded
+Two tasklets are one thread, and the first parks inside when the pipe below is empty. Decision: a tasklet that
+finds the lock taken waits for its turn here. One that is inside the file already gets the file's own error.
+The lock is read in the object. Price: one read for each call. Guarded
 by tests/patches/test_files.py::test_two_tasklets_on_one_buffered_file.
 """
 
@@ -48,8 +48,8 @@ cdef object ABSENT = object()
 cdef initproc original_init = NULL
 cdef iternextfunc original_next = NULL
 cdef newfunc original_map = NULL
-cdef dict mapped = {}  # id of a mmap -> its FileSystem or None; what has the id now, or had it last
-cdef dict queues = {}                   # id of a buffered file -> Event, set when somebody leaves it
+cdef dict mapped = {}  # id of a mmap -> its FileSystem or None; its owner may have ended
+cdef dict queues = {}                   # id of a buffered file -> Event, set when a tasklet leaves it
 
 
 # -- io.FileIO -----------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ cdef int cooperative_init(object self, object args, PyObject* named) except -1:
     kwargs = <dict> named if named != NULL else {}
     name = positional[0] if len(positional) else kwargs.get("file")
     opener = positional[3] if len(positional) > 3 else kwargs.get("opener")
-    if opener is not None:                      # waits, or does not, by itself
+    if opener is not None:                      # it waits, or not, by itself
         return original_init(self, args, named)
     if type(name) is int:
         if not 0 <= name <= INT_MAX:
@@ -132,7 +132,7 @@ cdef class Sync:
     cdef Py_ssize_t offset, size
 
     def __cinit__(self, mapping, Py_ssize_t offset, Py_ssize_t size):
-        PyObject_GetBuffer(mapping, &self.view, PyBUF_SIMPLE)      # nobody can close it meanwhile
+        PyObject_GetBuffer(mapping, &self.view, PyBUF_SIMPLE)      # keeps it open meanwhile
         self.offset = offset
         self.size = size
 
@@ -175,7 +175,7 @@ cdef int wait_for_turn(object file, BaseTasklet me) except -1:
     cdef Inside* frame = <Inside*> me.in_file
     while frame != NULL:
         if frame.file == <PyObject*> file:
-            return 0                            # it is inside itself: the file says so
+            return 0                            # this tasklet is inside already: the file raises
         frame = frame.outer
     while owner_of(<PyObject*> file) != 0:
         event = queues.get(<uintptr_t> <PyObject*> file)

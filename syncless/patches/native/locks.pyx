@@ -63,14 +63,14 @@ cdef int64_t check_timeout(bint blocking, object timeout) except -2:
 
 
 cdef enum:
-    TURN = 64           # locks that are taken before others may have their turn
+    TURN = 64           # acquisitions before other tasklets get a turn
 
 cdef int taken = 0
 
 
 cdef int take_turns_at_times() except -1:
-    """Programs that take locks and never wait, such as a loop around Queue.get_nowait(), must not keep the
-    others from running."""
+    """Programs that take locks and never wait, such as a loop around Queue.get_nowait(), must not starve the
+    others."""
     global taken
     taken += 1
     if taken >= TURN:
@@ -93,7 +93,7 @@ cdef bint acquire_in_turn(object self, attempt_t attempt, int64_t deadline) exce
         return True
     except BaseException:
         if me.handed_over:
-            wake_first(self)                    # killed when its turn had come: it goes to the next
+            wake_first(self)                    # killed after its turn had come: the next waiter gets it
         raise
     finally:
         leave_waiters(self, waiters)
@@ -117,7 +117,7 @@ cdef bint try_lock(object self) noexcept:
 cdef object new_held_lock():
     lock = _thread.allocate_lock()
     try_lock(lock)
-    forget_holder(lock)                         # it is not held, but waited for
+    forget_holder(lock)                         # a waiter waits for it; no tasklet holds it
     return lock
 
 
@@ -135,7 +135,7 @@ cdef bint take_lock(object self, int64_t deadline) except -1:
 
 
 cdef int give_lock(object self) except -1:
-    """release() of what is a Lock."""
+    """release() of a Lock."""
     cdef SynclessLock* lock = <SynclessLock*> <PyObject*> self
     if not lock.locked:
         raise RuntimeError("release unlocked lock")
@@ -203,7 +203,7 @@ cdef bint try_rlock(object self) noexcept:
 
 
 cdef bint owns_rlock(object self) noexcept:
-    """Whether the calling tasklet holds what is an RLock."""
+    """Whether the calling tasklet holds this RLock."""
     cdef SynclessRLock* lock = <SynclessRLock*> <PyObject*> self
     return lock.count > 0 and lock.owner == ident()
 

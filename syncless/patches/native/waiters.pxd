@@ -4,7 +4,7 @@ from syncless._core.wait.waitqueue cimport WaitQueue
 cdef class Waiters:
     """The tasklets that wait for one object."""
     cdef WaitQueue queue
-    cdef Py_ssize_t count           # of those that have not left, be they in the queue or about to try
+    cdef Py_ssize_t count           # tasklets in the queue or about to try
 
 
 cdef Waiters join_waiters(object thing)

@@ -34,8 +34,7 @@ cdef int leave_waiters(object thing, Waiters waiters) except -1:
 
 
 cdef int wake_first(object thing) except -1:
-    """The first waiter tries again. It may be killed or late, though it stands in the queue still; then it is
-    the next."""
+    """The first waiter tries again. If it was killed or its time is over, the next one does."""
     cdef Waiters waiters
     cdef BaseTasklet first
     if waiting:

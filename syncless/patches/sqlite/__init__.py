@@ -67,7 +67,7 @@ class Connections:
     def new_connection(self, original: Any, connection: Any, *args: Any, **kwargs: Any) -> None:
         database, *rest = args or (kwargs.pop("database", _ABSENT),)
         if database is _ABSENT:
-            original(connection, **kwargs)  # which says what is missing
+            original(connection, **kwargs)  # the original reports the missing argument
         if len(rest) >= CHECK_SAME_THREAD:
             rest[CHECK_SAME_THREAD - 1] = False
         else:

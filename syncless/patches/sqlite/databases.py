@@ -14,7 +14,7 @@ ENTERING = 8
 READING = 16
 """Calls per database that may read at the same time."""
 HOLDING = 64
-"""Calls per database at the same time whose connection has a lock already."""
+"""Calls per database that may run at the same time on connections that have a lock already."""
 STATEMENTS = 512
 """Statements remembered for each database in memory."""
 

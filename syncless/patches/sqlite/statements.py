@@ -112,5 +112,5 @@ class Statements:
     def _in_transaction(self, connection: Any) -> bool:
         try:
             return connection.in_transaction  # type: ignore[no-any-return]
-        except self.module.ProgrammingError:  # somebody has closed it
+        except self.module.ProgrammingError:  # another tasklet has closed it
             return False
