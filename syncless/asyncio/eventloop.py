@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import selectors
 import signal
 import socket
@@ -17,12 +16,12 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from syncless._core.calls.threads import ThreadPool
 from syncless._core.loop import Loop
 from syncless._core.threadloop import current_loop
 from syncless.asyncio.callbacks import Callbacks
 from syncless.asyncio.tasklets import call_in_tasklet
 from syncless.io import dns
+from syncless.tools.realthreads import RealThreadPoolExecutor
 
 _SelectorEventLoop: Any = asyncio.SelectorEventLoop
 """Untyped: its stubs do not name what a loop built on it has to redefine."""
@@ -54,11 +53,14 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
     """An asyncio event loop beside which tasklets run, and in which a call that blocks holds up its own task
     only."""
 
+    _default_executor: Any
+    """The base's: the executor for None."""
+
     def __init__(self) -> None:
         super().__init__(_NoSelector())
-        self._threads = ThreadPool(min(32, (os.cpu_count() or 1) + 4))
+        self._executor = "threads"
         self._calls: set[asyncio.Future[Any]] = set()
-        """Calls in threads of the default executor that have not ended."""
+        """Calls of the default executor in tasklets that have not ended."""
 
     def __repr__(self) -> str:
         return (
@@ -164,16 +166,32 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
         look_up = dns.getnameinfo if socket.getnameinfo is _getnameinfo else socket.getnameinfo
         return await call_in_tasklet(self, look_up, sockaddr, flags)
 
+    @property
+    def executor(self) -> str:
+        """Where run_in_executor(None, ...) and asyncio.to_thread() make their calls: in real OS "threads",
+        also under the patch, or in "tasklets", which are lighter but must not wait in C."""
+        return self._executor
+
+    @executor.setter
+    def executor(self, value: str) -> None:
+        if value not in ("threads", "tasklets"):
+            raise ValueError(f"executor is 'threads' or 'tasklets', not {value!r}")
+        self._executor = value
+
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
-        """func(*args) in the executor; without one in a real OS thread, also under the patch, so that code
-        which waits in C holds up nothing."""
-        if executor is not None or self._default_executor is not None:
-            return super().run_in_executor(executor, func, *args)
+        """func(*args) in the executor; for None see `executor`."""
+        if executor is None and self._default_executor is None:
+            self._check_default_executor()
+            if self._executor == "tasklets":
+                return self._call_in_tasklet(func, *args)
+            self.set_default_executor(RealThreadPoolExecutor(thread_name_prefix="asyncio"))
+        return super().run_in_executor(executor, func, *args)
+
+    def _call_in_tasklet(self, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
         self._check_closed()
         if self.get_debug():
             self._check_callback(func, "run_in_executor")
-        self._check_default_executor()
-        future = call_in_tasklet(self, self._threads.run, func, *args)
+        future = call_in_tasklet(self, func, *args)
         self._calls.add(future)
         future.add_done_callback(self._calls.discard)
         return future

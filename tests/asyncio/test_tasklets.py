@@ -96,9 +96,24 @@ def test_default_executor_is_threads_beside_which_the_loop_goes_on():
     assert len(set(idents)) == 4 and threading.get_ident() not in idents
 
 
-def test_end_of_the_default_executor_waits_for_its_calls():
+def test_default_executor_may_be_tasklets():
+    async def main():
+        loop = asyncio.get_running_loop()
+        with pytest.raises(ValueError, match="'threads' or 'tasklets'"):
+            loop.executor = "processes"
+        loop.executor = "tasklets"
+        go = syncless.Event()
+        calls = [asyncio.to_thread(go.wait) for _ in range(100)] + [asyncio.to_thread(threading.get_ident)]
+        loop.call_later(0.001, go.set)
+        return await asyncio.gather(*calls)
+
+    assert run(main()) == [True] * 100 + [threading.get_ident()]
+
+
+@pytest.mark.parametrize("executor", ["threads", "tasklets"])
+def test_end_of_the_default_executor_waits_for_its_calls(executor):
     ended = []
-    release = threading.Event()
+    release = threading.Event() if executor == "threads" else syncless.Event()
 
     def call():
         release.wait()
@@ -106,6 +121,7 @@ def test_end_of_the_default_executor_waits_for_its_calls():
 
     async def main():
         loop = asyncio.get_running_loop()
+        loop.executor = executor
         loop.run_in_executor(None, call)
         await asyncio.sleep(0)
         loop.call_later(0.001, release.set)

@@ -94,6 +94,8 @@ class ThreadPool:
         self._idle: list[SimpleQueue[None]] = []
         """Threads that have nothing to do, the last one last; each waits for a word in its queue."""
         self._threads = 0
+        self._ends = False
+        """Idle threads end at once."""
         _pools.add(self)
 
     def run(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -103,6 +105,19 @@ class ThreadPool:
         one that has runs to its end and its result is lost.
         """
         return self._run(_Job(function, args, kwargs))  # type: ignore[no-any-return]
+
+    def start(self, function: Callable[[], object]) -> None:
+        """function() in a thread, soon. No code waits for it here: it must handle its own exceptions."""
+        self._give(_Job(function, (), {}))
+
+    def end_threads(self) -> None:
+        """Threads end as soon as there is no call left for them."""
+        self._ends = True
+        while self._idle:
+            try:
+                _put(self._idle.pop(), None)
+            except IndexError:
+                break  # the last one has just found something to do
 
     def _run(self, job: _Job) -> Any:
         self._give(job)
@@ -166,8 +181,13 @@ class ThreadPool:
             try:
                 return self._backlog.popleft()
             except IndexError:
+                if self._ends:
+                    self._threads -= 1
+                    if not self._backlog:
+                        return None
+                    self._threads += 1
                 self._idle.append(waker)
-            if self._backlog and self._is_withdrawn(waker):
+            if (self._backlog or self._ends) and self._is_withdrawn(waker):
                 continue
             try:
                 _get(waker, timeout=IDLE_SECONDS)

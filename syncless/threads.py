@@ -1,0 +1,13 @@
+"""Real OS threads beside tasklets: an executor for code that waits or computes in C.
+
+    from syncless.threads import RealThreadPoolExecutor
+
+    with RealThreadPoolExecutor(4) as executor:
+        results = list(executor.map(compress, pieces))
+
+`syncless.run_in_thread(function, ...)` makes a single call.
+"""
+
+from syncless.tools.realthreads import RealThreadPoolExecutor
+
+__all__ = ["RealThreadPoolExecutor"]
