@@ -23,22 +23,22 @@ NATIVE = {
     "syncless._core.poll.select": [],
     "syncless._core.timers": [],  # a heap of deadlines
     "syncless._core.cpython.threadlocal": [],  # threading.local per tasklet
-    "syncless._core.hooks": [],  # what the engine calls and must not import
-    "syncless._core.observers": [],  # who is told of each switch
-    "syncless._core.readyqueue": [],  # whose turn is next
+    "syncless._core.hooks": [],  # functions of other layers that the engine calls
+    "syncless._core.observers": [],  # hooks at each switch
+    "syncless._core.readyqueue": [],  # the next turn
     "syncless._core.pollclock": [],  # when a poll is due
     "syncless._core.thrown": [],  # exceptions on their way to a tasklet
     "syncless._core.carriers": [],  # greenlets on which tasklets run
     "syncless._core.scheduler": [],  # park and wake
-    "syncless._core.invariants": [],  # what holds between any two steps
-    "syncless._core.ending": [],  # what becomes of tasklets when their thread ends
+    "syncless._core.invariants": [],  # facts that hold between any two steps
+    "syncless._core.ending": [],  # the end of tasklets when their thread ends
     "syncless._core.trimming": [],  # memory is given back
     "syncless._core.fdtable": [],  # which tasklets wait for which descriptor
     "syncless._core.loop": [],  # events, time, signals
     "syncless._core.threadloop": [],  # which loop a thread has
     "syncless._core.waits": [],  # for descriptors, and in queues
-    "syncless._core.current": [],  # what a running tasklet does
-    "syncless._core.forking": [],  # what a fork leaves in the child
+    "syncless._core.current": [],  # actions of a running tasklet
+    "syncless._core.forking": [],  # the child of a fork
     "syncless._core.cputime": [],  # how long each tasklet ran
     "syncless._core.cpython.counting": [],  # being called before each bytecode
     "syncless._core.bytecodes": [],  # how many a turn may have
@@ -49,7 +49,7 @@ NATIVE = {
     "syncless._core.wait.sync": [],  # Event, Lock, Semaphore
     "syncless._core.wait.queues": [],  # Queue and its kin
     "syncless._core.wait.channels": [],  # Channel
-    "syncless._core.wait.cases": [],  # what stands in a queue for select()
+    "syncless._core.wait.cases": [],  # stand-ins in queues for select()
     "syncless._core.wait.select": [],  # the first of several
     "syncless._core.calls.sockets": [],  # recv, send, accept, connect: try first, then park
     "syncless._core.calls.messages": [],  # those with addresses: connect, recvfrom, sendmsg
@@ -60,18 +60,18 @@ NATIVE = {
     "syncless._core.calls.filesystems": [],  # which file systems answer at once
     "syncless._core.calls.files": [],  # open, stat and their kin, directly or in a thread
     "syncless._core.calls.beneath": [],  # files that must lie beneath a directory
-    "syncless._core.calls.pagecache": [],  # what of a file lies in memory
+    "syncless._core.calls.pagecache": [],  # parts of a file in memory
     "syncless.patches.native.fileobjects": [],  # io.FileIO and the buffered files
-    "syncless._core.cpython.locks": [],  # what the interpreter's locks are, and who holds them
+    "syncless._core.cpython.locks": [],  # the interpreter's locks, and their holders
     "syncless._core.cpython.typeslots": [],  # changes to types that Python code cannot change
     "syncless.patches.native.waiters": [],  # wait queues of objects that have no room for one
     "syncless.patches.native.locks": [],  # Lock and RLock, cooperative in place
     "syncless.patches.native.simplequeues": [],  # SimpleQueue
     "syncless.patches.native.conditions": [],  # Condition, Event, Queue: the ways that are taken often
     "syncless._core.cpython.standins": [],  # built-in functions in the place of others
-    "syncless.patches.native.pollobjects": [],  # what select.poll() watches
-    "syncless.patches.native.threadends": [],  # what joins an OS thread is woken by its end
-    "syncless._core.wait.deadlocks": [],  # who waits for whom
+    "syncless.patches.native.pollobjects": [],  # the descriptors of a select.poll()
+    "syncless.patches.native.threadends": [],  # the end of an OS thread wakes its joiners
+    "syncless._core.wait.deadlocks": [],  # circles of tasklets that wait for one another
     "syncless.stackless._thread": [],  # a Stackless program's run queue
     "syncless.stackless._flags": [],  # flags of a tasklet, and its context
     "syncless.stackless._bomb": [],  # exceptions of a Stackless program
@@ -81,7 +81,7 @@ NATIVE = {
     "syncless.stackless._preempt": [],  # run(timeout)
     "syncless.stackless._schedule": [],
     "syncless.asyncio.rounds": [],  # callbacks are called, each where it may park
-    "syncless.asyncio.descriptors": [],  # what add_reader() watches
+    "syncless.asyncio.descriptors": [],  # descriptors of add_reader()
     "syncless.asyncio.callbacks": [],  # call_soon() and its kin
     "syncless.http.scanner": [
         "syncless/http/names.c",
@@ -95,11 +95,11 @@ NATIVE = {
     "syncless.http.deadlines": [],  # of connections, a list for each kind
     "syncless.http.buffers": [],  # memory for bytes: a pool and a budget
     "syncless.http.counters": [],  # answered requests, in shared memory
-    "syncless.http.flusher": [],  # what is sent at the end of a turn
+    "syncless.http.flusher": [],  # responses sent at the end of a turn
     "syncless.http.admission": [],  # how many requests run at a time
-    "syncless.http.responseheads": [],  # what response heads have in common
+    "syncless.http.responseheads": [],  # common parts of response heads
     "syncless.http.quota": [],  # requests until a worker is replaced
-    "syncless.http.listener": [],  # what connections share
+    "syncless.http.listener": [],  # shared by the connections of a listening socket
     "syncless.http.tls": [],  # plain bytes to ciphertext and back
     "syncless.http.pace": [],  # how fast a client takes its answer
     "syncless.http.stream": [],  # receiving, sending, closing
@@ -108,11 +108,11 @@ NATIVE = {
     "syncless.http.linger": [],  # reading away what a client still sends
     "syncless.http.response": [],  # head and body -> bytes
     "syncless.http.exchange": [],  # a request and its response
-    "syncless.http.application": [],  # the seam between HTTP and what answers
+    "syncless.http.application": [],  # the seam between HTTP and applications
     "syncless.http.upgrade": [],  # a connection for another protocol
     "syncless.http.phases": [],  # of a connection, and which may follow which
     "syncless.http.incoming": [],  # the next request of a stream
-    "syncless.http.refusal": [],  # answers to what is no request
+    "syncless.http.refusal": [],  # answers to invalid requests
     "syncless.http.connection": [],  # the life of a connection
     "syncless.http.room": [],  # which connections are closed for others
     "syncless.http.acceptor": [],  # new connections

@@ -1,4 +1,4 @@
-"""Connections that come all at once while a server is busy: what its listen backlog is for."""
+"""Connections that come all at once while a server is busy: its listen backlog takes them."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ BACKLOGS = (
     "node",
 )
 PATIENCE_SECONDS = 3.0
-"""That a new connection waits for its first answer beside idle ones."""
+"""Longest wait of a new connection for its first answer beside idle ones."""
 
 
 @dataclass
@@ -132,7 +132,7 @@ def _slow_log(server: Running, scale: Scale) -> Load:
     log = BUILD / "slow.log"
     way = server.name.partition(": ")[2]
     number = 100 if scale.requests > 10_000 and way != "synchronous" else 20
-    time.sleep(1.2)  # what the check of the answers has written
+    time.sleep(1.2)  # until the log lines of the check of the answers are written
     before = log.read_text().count("\n") if log.exists() else 0
     started = time.perf_counter()
     load = ab(server.port, number, 10)
@@ -183,7 +183,7 @@ def _call_later(server: Running, scale: Scale) -> Load:
 
 
 def _hellos(port: int, number: int) -> list[float]:
-    """Seconds that each of so many new clients waits for its hello, one after the other."""
+    """Seconds that each of `number` new clients waits for its hello, one after the other."""
     seconds = []
     for _ in range(number):
         started = time.perf_counter()

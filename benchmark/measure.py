@@ -20,8 +20,8 @@ def pinned(cores: int | list[int], command: list[str], **options) -> subprocess.
 
 
 def room_for(connections: int) -> int:
-    """How many of so many connections this process may have; raises its limit of open files as far as it
-    may."""
+    """How many of the `connections` this process may have. Raises its limit of open files
+    as far as it may."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     connections = min(connections, hard - 200)
     if soft < connections + 200:

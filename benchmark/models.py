@@ -1,5 +1,5 @@
-"""Ways to serve ten clients at once, whose requests compute (fib(35)) or wait (a second): what each model
-solves, and what it does not.
+"""Ways to serve ten clients at once, whose requests compute (fib(35)) or wait (a second): the strengths and
+weaknesses of each model.
 
 ``python -m benchmark.models MODEL TASK DIVISOR`` prints how many seconds the ten took together, as JSON.
 """

@@ -11,7 +11,7 @@ from benchmark.report import PLOTS, RESULTS
 
 OURS, OTHERS = "#c2410c", "#64748b"
 THEN = {"node": 1.0, "Stackless Python": 1.925}
-"""Requests per second in 2009, node's being 1: what the article says."""
+"""Requests per second in 2009, node's being 1, from the article."""
 
 
 def _bars(axes: Any, rows: list[tuple[str, list[float]]], unit: str) -> None:

@@ -60,7 +60,7 @@ def send_all(websocket, inbox):
         while True:
             websocket.send(inbox.get())
     except WebSocketClosed:
-        pass  # who receives notices, too, and leaves the room
+        pass  # the sender receives notices, too, and leaves the room
 
 
 def room(websocket):
@@ -81,7 +81,7 @@ def room(websocket):
 
 
 def same_origin(environ, websocket):
-    """Pages of other sites must not join in the name of whoever looks at them."""
+    """Pages of other sites must not join in the name of their visitors."""
     return websocket.origin is None or websocket.origin.partition("://")[2] == environ["HTTP_HOST"]
 
 

@@ -25,7 +25,7 @@ def pytest_addoption(parser):
         type=int,
         default=0,
         metavar="N",
-        help="try a test that fails and is marked `realtime` so many times more",
+        help="try a test that fails and is marked `realtime` up to this many times more",
     )
 
 

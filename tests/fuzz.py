@@ -1,5 +1,5 @@
-"""Invariant: whatever bytes come, and however they are split, each client gets the same well-formed answers,
-and other clients notice nothing.
+"""Invariant: for any bytes, split in any way, each client gets the same well-formed answers, and other
+clients notice nothing.
 
 ``python -m tests.fuzz --seconds 60 --seed 1`` runs a server and hostile clients in one process. It stops at
 the first violation, and prints the bytes that caused it and the seed that brings them back. `make fuzz` does

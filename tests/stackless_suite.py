@@ -99,7 +99,7 @@ class Suite(NamedTuple):
     mark: str
     """A file that no other suite has."""
     prelude: str
-    """Statements that run before each module: what else than `stackless` the suite expects."""
+    """Statements that run before each module: names besides `stackless` that the suite expects."""
 
 
 SUITES = {

@@ -228,7 +228,7 @@ def prose_of(path):
 
 
 @pytest.mark.parametrize("folder", ["syncless", "examples", "benchmark", "tests"])
-def test_no_sentence_of_the_sources_begins_with_who_or_what(folder):
+def test_sentences_of_the_sources_are_plain_english(folder):
     found = [
         f"{path.relative_to(ROOT)}: {sentence}"
         for path in SOURCES
@@ -240,12 +240,12 @@ def test_no_sentence_of_the_sources_begins_with_who_or_what(folder):
 
 
 @pytest.mark.parametrize("page", EVERY_PAGE, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_sentence_of_the_documentation_begins_with_who_or_what(page):
+def test_sentences_of_the_documentation_are_plain_english(page):
     found = [sentence for paragraph in prose_of(page) for sentence in sentences_of(paragraph)]
     assert not found, "\n".join(found)
 
 
-def test_helps_of_make_begin_with_no_who_or_what():
+def test_helps_of_make_are_plain_english():
     helps = re.findall(r"^[a-z-]+:.*?##\s*(.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert len(helps) > 5 and not [text for text in helps if re.match(r"(?i)(?:who|what)(?:ever)?\b", text)]
 

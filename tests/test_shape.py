@@ -178,7 +178,7 @@ already; and `syncless`, which is imported before any module in it."""
 
 @pytest.fixture(scope="module")
 def fresh():
-    """fresh(module): what goes wrong when it is the first module that is imported."""
+    """fresh(module): the error when it is the first module that is imported, or an empty string."""
     command = [sys.executable, "-W", "error", "-c", FRESH]
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True, cwd="/")

@@ -49,6 +49,6 @@ def test_new_failures_are_named_and_counted(tmp_path):
     assert "on purpose" in done.stdout and "hangs, or ends its process" in done.stdout
 
 
-def test_a_folder_that_holds_no_known_suite_is_refused(tmp_path):
+def test_folder_without_a_known_suite_is_refused(tmp_path):
     done = run(tmp_path)
     assert done.returncode == 2 and "holds none of the suites" in done.stderr

@@ -8,7 +8,7 @@
  * may move the clock there if everybody waits: it looks at all threads (/proc/self/task), tries its own call once more and looks again.
  * Every other thread must sleep both times without a switch in between, or be a waiter whose call has failed since the first look.
  * So at some moment between the two nothing ran and nothing was ready, and but for other processes and the kernel that stays so. What the
- * kernel may still have on its way are packets: with an internet socket the last try takes GRACE ns, and ksoftirqd must sleep, too.
+ * kernel may still have packets on their way: with an internet socket the last try takes GRACE ns, and ksoftirqd must sleep, too.
  *
  * Nagle's algorithm waits for an acknowledgement that the kernel delays by its own clock: it is switched off.
  *
@@ -61,7 +61,7 @@ static void *find(const char *name, const char *version) {
 }
 
 static atomic_int on, internet;      /* internet: a socket that needs the kernel's network was made since the start */
-static atomic_llong now, offset;     /* ns: the monotonic clock while on; what is added to the system's while not */
+static atomic_llong now, offset;     /* ns: the monotonic clock while on; the offset to the system's clock while off */
 static atomic_int readings;          /* since the last jump */
 static long long wall;               /* CLOCK_REALTIME minus the monotonic clock, while on */
 
@@ -118,7 +118,7 @@ struct look {
     struct {
         int tid;
         struct waiter *waiter;
-        unsigned waits, mark; /* of a waiter: its tries so far; of another thread: how often it was switched */
+        unsigned waits, mark; /* of a waiter: its tries so far; of another thread: its switches */
     } seen[THREADS];
 };
 

@@ -1,4 +1,4 @@
-"""The engine beside others: what a switch, a spawn, a wake-up cost. Each library runs in processes of its
+"""The engine beside others: the cost of a switch, a spawn, a wake-up. Each library runs in processes of its
 own, in turn.
 
 ``python -m benchmark.engine LIBRARY time|schedule|memory DIVISOR`` prints one JSON object: CPU ns per
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 class Operation:
     text: str
     peer: str
-    """whom it is held against"""
+    """its competitors"""
     most: float
     """of what the peer needs"""
 

@@ -230,7 +230,7 @@ def _native_version() -> str:
 
 
 def _several(number: int) -> list[Peer]:
-    """Servers that use so many cores: processes, or the threads of Go."""
+    """Servers that use several cores: by processes, or by the threads of Go."""
     count = str(number)
     hello = ("hello", "fib")
     return [
@@ -497,7 +497,7 @@ class Running:
         return private_bytes(self.process.pid)
 
     def __enter__(self) -> Running:
-        time.sleep(0.3)  # what the start still does in the background is not the requests' cost
+        time.sleep(0.3)  # background work of the start is no cost of the requests
         return self
 
     def __exit__(self, *error: object) -> None:

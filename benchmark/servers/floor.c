@@ -1,5 +1,5 @@
 /* The floor: a single-threaded epoll server that parses nothing. It counts the ends of request heads and answers with bytes made
-   beforehand, of the same size as ours. What it costs is what the kernel takes; nobody can be faster.
+   beforehand, of the same size as ours. All of its cost is the kernel: no server can be faster.
 
    floor PORT [defer]: with `defer`, TCP_DEFER_ACCEPT and a recv right after accept, as syncless does. */
 

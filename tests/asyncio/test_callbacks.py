@@ -34,7 +34,7 @@ def test_call_that_blocks_holds_up_its_own_task_only():
 
 
 @pytest.mark.virtual_time
-def test_awaiting_tasks_go_on_beside_one_that_blocks():
+def test_tasks_go_on_while_another_one_blocks():
     async def ticker(ticks):
         while True:
             await asyncio.sleep(0.01)

@@ -188,7 +188,7 @@ def test_await_that_ends_early_cancels_the_task(resident, how):
     assert task.cancelled()
 
 
-def test_await_refuses_what_is_not_awaitable(resident):
+def test_await_refuses_other_objects_than_awaitables(resident):
     with pytest.raises(TypeError, match="awaitable"):
         await_(5)
 

@@ -1,4 +1,4 @@
-"""Hooks: what is called when, in which process, and what becomes of their errors."""
+"""Hooks: when they are called, in which process, and where their errors go."""
 
 import json
 import pathlib

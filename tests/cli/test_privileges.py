@@ -83,7 +83,7 @@ def test_group_can_be_chosen_and_numbers_do_without_names(folder):
 
 
 @pytest.mark.parametrize("workers", ["0", "1"])
-def test_what_only_root_can_open_is_opened_before(folder, workers):
+def test_files_of_root_are_opened_before_privileges_are_dropped(folder, workers):
     """A port below 1024, log files and the pid file in a directory of root's."""
     kept = folder / "root"
     kept.mkdir(mode=0o755)

@@ -123,14 +123,14 @@ def test_watching_process_ends_with_a_master_that_is_killed(develop):
             return file.read().rpartition(")")[2].split()[0] == "Z"  # nobody reaps it in a container
 
     assert eventually(gone)
-    server.process.returncode = 0  # what the fixture asks for
+    server.process.returncode = 0  # the interface of the fixture
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [(["--preload"], "exclude each other"), (["--reload-path", "no/such/path"], "no/such/path")],
 )
-def test_what_cannot_be_watched_is_told(tmp_path, arguments, message):
+def test_path_that_cannot_be_watched_is_reported(tmp_path, arguments, message):
     (tmp_path / "hello.py").write_text(APP.format(answer="one"))
     line = command("--reload", *arguments, "hello:app", "--bind", "127.0.0.1:0")
     done = subprocess.run(line, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)

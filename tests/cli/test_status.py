@@ -60,7 +60,7 @@ def test_watch_shows_it_anew_until_ctrl_c(seen):  # noqa: F811
         assert terminal.read().endswith("\033[?25h\033[?1049l")
 
 
-def test_nothing_that_listens_is_told_with_what_to_do(tmp_path):
+def test_missing_server_is_reported_with_advice(tmp_path):
     done = status(f"unix:{tmp_path}/nobody")
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr == (

@@ -164,7 +164,7 @@ def environment(tmp_path, **more):
 
 
 @pytest.mark.virtual_time(False)  # other processes
-def test_a_server_is_asked_by_its_number(tmp_path):
+def test_console_attaches_to_a_server_by_its_process_id(tmp_path):
     server = subprocess.Popen(
         [sys.executable, "-m", "syncless", "examples.hello:app", "--bind", "127.0.0.1:0"],
         cwd=ROOT,
@@ -256,7 +256,7 @@ def test_clear_errors(tmp_path):
     assert "usage" in attach(tmp_path, "--help").stdout
 
 
-def test_a_place_that_cannot_be_used_is_told(tmp_path, capsys, monkeypatch):
+def test_console_that_cannot_be_opened_is_reported(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("SYNCLESS_CONSOLE", str(tmp_path / "missing" / "console"))
     assert console.listen_if_asked() is None
     assert "cannot open the console" in capsys.readouterr().err

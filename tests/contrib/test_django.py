@@ -142,7 +142,7 @@ def test_workers(project, tmp_path):
     assert server.end(signal.SIGTERM) == 0
 
 
-def test_port_that_is_taken_is_told(project, tmp_path):
+def test_port_in_use_is_reported(project, tmp_path):
     first = project("--noreload")
     second = Command(tmp_path, [sys.executable, "manage.py", "runsyncless", str(first.port), "--noreload"])
     second.says("Error: That port is already in use.")

@@ -56,7 +56,7 @@ class Gunicorn(Command):
         return int(self.says(r"Listening at: https?://127.0.0.1:(\d+)")[1])
 
     def booted(self, number=1):
-        """Once so many workers have begun in all."""
+        """Waits until this many workers have begun in all."""
         self.says("Booting worker with pid", number)
         return self
 

@@ -55,13 +55,13 @@ class Task:
     def __init__(self, number, life):
         self.number, self.life = number, life
         self.state = "new"  # ready, waiting, done
-        self.result = None  # what its wait returns
-        self.thrown = []  # what its waits raise, one each
+        self.result = None  # the result of its wait
+        self.thrown = []  # exceptions of its waits, one each
         self.raises = False  # the present one does
         self.timer = None  # bounds its wait
         self.queue = None  # where it stands until its wait ends
         self.offer = None  # in a channel's queue: (send or receive, its value)
-        self.given = None  # what it has received and not taken yet: (channel, value)
+        self.given = None  # received and not taken yet: (channel, value)
         self.joiners = []
 
 
@@ -87,7 +87,7 @@ class Model:
             self.ready.append(task)
 
     def run(self):
-        """The first two, and whom they spawn."""
+        """The first two tasklets, and those that they spawn."""
         for number in range(2):
             self.spawn(number)
         while self.ready or self.timers:
@@ -131,7 +131,7 @@ class Model:
             self.wake(joiner, True)
 
     def wake(self, task, result=None, thrown=None):
-        """Ends its wait, if it is in one; what is thrown is raised even if it is about to go on."""
+        """Ends its wait, if it is in one. The exception is raised even if the tasklet is about to go on."""
         if thrown is not None:
             task.thrown.append(thrown)
         if task.state == "waiting":

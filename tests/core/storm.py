@@ -157,7 +157,7 @@ class Storm:
             self.fault(f"worker {life.number} raised {error!r}")
 
     def compound(self, function, *args):
-        """It waits several times; what is raised may come along with other exceptions."""
+        """It waits several times; its exception may come along with others."""
         life = self.lives[current()]
         try:
             return function(*args)

@@ -1,4 +1,4 @@
-"""Files that must lie beneath a directory: whatever the path and the links in it say, no other is opened."""
+"""Files that must lie beneath a directory: no path and no link opens any other file."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""syncless.debug: what tasklets wait for, and who holds the loop."""
+"""syncless.debug: waits of tasklets, and code that holds the loop."""
 
 import io
 import logging
@@ -64,7 +64,7 @@ def hold_until_told(told):
 def test_the_watchdog_reports_code_that_holds_the_loop():
     seen = []
     with debug.Watchdog(50, lambda *told: seen.append(told)) as watchdog:
-        sleep(0.1)  # who sleeps holds nothing
+        sleep(0.1)  # a sleeping tasklet holds no lock
         quiet = len(seen)
         tasklet = spawn(hold_until_told, lambda: any("hold_until_told" in stack for _, stack in seen))
         tasklet.join()
@@ -81,7 +81,7 @@ def test_the_watchdog_reports_code_that_holds_the_loop():
         debug.Watchdog(0)
 
 
-def test_the_watchdog_tells_soon():
+def test_watchdog_reports_soon():
     """At most half its limit later."""
     limit, told = 0.05, []
     with debug.Watchdog(limit * 1000, lambda seconds, stack: told.append(seconds)):
@@ -210,7 +210,7 @@ def test_deadlocks_are_reported_with_names(caplog, monkeypatch):
 
         debug.report_deadlocks(way_out)
         syncless.join_all(tasklets)
-        syncless.run_in_thread(time.sleep, 0.02)  # whoever waits for a thread waits for something
+        syncless.run_in_thread(time.sleep, 0.02)  # a tasklet that waits for a thread can still go on
         sleep(0.01)
         debug.report_deadlocks(None)
         assert syncless.current_loop().when_idle is None

@@ -1,5 +1,5 @@
-"""read and write of pipes, terminals and other descriptors: what would wait parks, and nobody else
-notices."""
+"""read and write of pipes, terminals and other descriptors: calls that would wait park, and other processes
+do not notice."""
 
 import fcntl
 import io
@@ -58,7 +58,7 @@ def test_writing_parks_until_there_is_room_and_writes_all(pipe):
     assert got == data and tasklet.result(1) == len(data)
 
 
-def test_a_reader_that_is_gone(pipe):
+def test_write_to_a_vanished_reader_returns_what_was_written(pipe):
     left, right = pipe
     tasklet = while_parked(descriptors.write, right, bytes(1 << 20))
     os.close(left)
@@ -85,7 +85,7 @@ def test_the_mode_of_a_shared_pipe_is_left_alone(pipe):
     assert syncless.run_in_thread(child.communicate)[0] == b"b'for it'\n"
 
 
-def test_a_descriptor_that_never_blocks_says_so(pipe):
+def test_nonblocking_descriptor_raises_blocking_io_error(pipe):
     left, right = pipe
     os.set_blocking(left, False)
     os.set_blocking(right, False)
@@ -100,7 +100,7 @@ def test_a_descriptor_that_never_blocks_says_so(pipe):
         assert fileio.file_readinto(file, bytearray(5)) is None and fileio.file_readall(file) is None
 
 
-def test_regular_files_as_ever(tmp_path):
+def test_regular_files_are_read_and_written_at_once(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(bytes(100_000))
     with open(path, "r+b", buffering=0) as file:
@@ -142,7 +142,7 @@ def test_closed_and_foreign_files(tmp_path):
 
 
 @pytest.mark.virtual_time(False)  # the kernel has a thread for what is written to a terminal
-def test_where_the_kernel_knows_no_such_flag():
+def test_eventfd_and_terminal_park_without_the_flag_of_the_kernel():
     """An eventfd, and a terminal: they are asked for readiness first."""
     import pty
 

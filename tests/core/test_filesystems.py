@@ -50,7 +50,7 @@ def test_a_quick_file_system_is_trusted_after_its_trial(tmp_path):
 
 
 class Takes:
-    """A function whose calls take so many seconds; tells in which thread it was called."""
+    """A function whose calls take `seconds`; returns the thread in which it was called."""
 
     __name__ = __qualname__ = "takes"
 
@@ -126,7 +126,7 @@ def test_modes(tmp_path):
     assert filesystems.set_mode("adaptive") == "pool"
 
 
-def test_where_nothing_can_be_parked_the_function_itself_is_called():
+def test_function_is_called_directly_in_a_thread_without_a_loop():
     found = []
     thread = threading.Thread(target=lambda: found.append(here(FileFunction(whereabouts), "/tmp/x")))
     thread.start()
@@ -171,7 +171,7 @@ def test_two_paths(tmp_path):
         rename(names[0], str(tmp_path / "none" / "b"))
 
 
-def test_what_is_no_file_needs_no_thread():
+def test_pipes_and_sockets_need_no_thread():
     left, right = os.pipe()
     assert not is_file(left) and not is_slow(left)
     assert here(FileFunction(whereabouts), left) and here(DescriptorFunction(whereabouts), left)
@@ -225,7 +225,7 @@ def test_reading_and_writing_in_each_mode(tmp_path, mode):
     os.close(fd)
 
 
-def test_a_full_disk():
+def test_full_disk_raises_in_the_writer():
     fd = os.open("/dev/full", os.O_WRONLY)
     with pytest.raises(OSError, match="No space left"):
         descriptors.write(fd, bytes(100_000))
@@ -257,7 +257,7 @@ def test_a_child_has_threads_of_its_own(tmp_path):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def test_directories_that_are_forgotten(tmp_path):
+def test_chdir_forgets_the_directories_of_relative_names(tmp_path):
     """A relative name means another file after chdir."""
     function = FileFunction(whereabouts)
     while not here(function, "file"):

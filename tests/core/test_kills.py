@@ -383,7 +383,7 @@ def test_getter_killed_or_late_in_the_turn_of_the_put_gets_nothing(late, reports
 
 
 @pytest.mark.parametrize("make", [Channel, channel])
-def test_tasklet_killed_in_the_turn_of_its_partner_meets_nobody(make):
+def test_tasklet_killed_in_the_turn_of_its_partner_is_not_met(make):
     pipe = make()
     got = []
     victim, other = (

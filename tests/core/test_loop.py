@@ -39,7 +39,7 @@ def test_yielding_does_not_starve_timers_or_descriptors(in_backend):
 
         def busy():
             while not stop:
-                time.sleep(0.0001)  # what a turn takes
+                time.sleep(0.0001)  # the time of a turn
                 sleep(0)
 
         busy_ones = [spawn(busy) for _ in range(3)]
@@ -67,7 +67,7 @@ def test_an_always_ready_socket_does_not_starve_others():
 
         def firehose():
             while True:
-                time.sleep(0.0001)  # what a turn takes
+                time.sleep(0.0001)  # the time of a turn
                 a.sendall(b"x" * 1000)
 
         def reader():
@@ -148,7 +148,7 @@ def test_a_thread_that_ends_leaves_nothing_open():
         return {number: file for number, file in found.items() if not file.startswith("/proc/")}
 
     run_in_threads(1)
-    gc.collect()  # what earlier tests left behind is not to be closed meanwhile
+    gc.collect()  # the garbage of earlier tests must not be closed meanwhile
     before = descriptors()
     run_in_threads(20)
     assert descriptors() == before
@@ -217,7 +217,7 @@ def test_calls_given_while_threads_fall_idle(monkeypatch, size):
     assert not pool._idle and not pool._backlog
 
 
-def test_a_thread_that_the_system_refuses(monkeypatch):
+def test_thread_that_the_system_refuses_raises(monkeypatch):
     def refuse(*args):
         raise RuntimeError("can't start new thread")
 

@@ -117,7 +117,7 @@ def test_order_and_times_are_those_of_the_model(part):
     told = json.loads(done.stdout)
     assert told["different"] == {}
     assert told["used"] > 0.99 * PART and told["events"] > 15 * PART
-    assert told["given back"]  # what was given to one that was killed before it took it
+    assert told["given back"]  # a value given to a tasklet that was killed before it took it
 
 
 if __name__ == "__main__":

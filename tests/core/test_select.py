@@ -278,7 +278,7 @@ def test_killed_select_gives_back_a_handed_over_value():
     second.kill(exception=syncless.TaskletExit)
 
 
-def test_a_queue_that_counts_what_is_to_be_done():
+def test_joinable_queue_counts_unfinished_items():
     queue = JoinableQueue(1)
     queue.put("old")
     assert select([putting(queue, "new")], timeout=0.01) == (None, None)

@@ -136,7 +136,7 @@ class Feeder:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_threads_that_end_while_they_are_handed_things(seed):
+def test_threads_may_end_while_they_are_handed_values(seed):
     """Joiners of their tasklets go on, and other tasklets get the values that were handed to them: nothing
     is lost, nothing doubled."""
     feeder, interval = Feeder(random.Random(seed)), sys.getswitchinterval()

@@ -59,7 +59,7 @@ def test_the_report_has_the_traceback(capfd, reports):
     )
 
 
-def test_a_handler_that_fails_harms_nobody():
+def test_failing_error_handler_harms_no_tasklet():
     def handler(where, error):
         raise RuntimeError("handler")
 

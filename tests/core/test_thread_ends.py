@@ -233,7 +233,7 @@ def test_the_main_tasklet_of_a_thread_ends_with_it():
     assert made[0].join(5) and made[0].result(5) is None
 
 
-def test_a_callback_that_waits_or_fails_does_not_hold_the_thread(reports):
+def test_thread_is_free_although_a_callback_waits_or_fails(reports):
     made, told = [], []
 
     def waits(tasklet):
@@ -330,7 +330,7 @@ def test_an_interrupt_in_a_thread_that_ends_takes_no_turns_from_others(kind, rep
 
 @pytest.mark.parametrize("kind", [Channel, channel])
 @pytest.mark.parametrize("stubborn", [False, True])
-def test_they_do_not_count_in_a_channel(kind, stubborn):
+def test_ended_tasklets_do_not_count_in_a_channel(kind, stubborn):
     pipe, other = kind(), kind()
 
     def keeps_waiting(wait):

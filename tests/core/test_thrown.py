@@ -104,7 +104,7 @@ def test_outer_timeout_leaves_nothing_of_the_inner_one():
     sleep(0.005)
 
 
-def test_a_block_that_ends_takes_back_its_timeout_only():
+def test_timeout_block_takes_back_only_its_own_timeout():
     """Also of several that raise the same exception."""
     error = Interrupted()
     with pytest.raises(Interrupted):
@@ -410,8 +410,8 @@ def test_an_exception_taken_back_is_not_raised():
     assert victim.join(5) and caught == [errors[1], errors[3]]
 
 
-def test_a_pool_tells_its_workers_once_to_end():
-    """Also if several of them fail in one turn: what they clean up is not interrupted."""
+def test_pool_ends_each_worker_once():
+    """Also if several of them fail in one turn: their clean-up is not interrupted."""
     fail, cleaned = Event(), []
 
     def work(number):

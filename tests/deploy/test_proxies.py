@@ -104,7 +104,7 @@ def test_command_of_the_recipe_is_understood(name):
     assert options.application == "myproject.web:app" and options.workers == 4 and options.trusted
 
 
-def test_reload_and_the_end_of_a_worker_lose_nothing_that_did_not_run(proxied):
+def test_reload_and_worker_end_lose_no_request_that_did_not_run(proxied):
     with proxied() as running:
         running.until(lambda: running.counts["answered"] > 200)
         for _ in range(3):

@@ -39,7 +39,7 @@ def test_request_beyond_the_limit_does_not_run_and_is_not_counted(units):
     assert turns.begin()
 
 
-def test_turns_go_to_those_that_wait_in_their_order(units, waiter, ran):
+def test_waiters_get_their_turns_in_order(units, waiter, ran):
     turns = units.Turns(1, 5)
     turns.begin()
     waiting = [waiter(name) for name in "abc"]
@@ -54,7 +54,7 @@ def test_turns_go_to_those_that_wait_in_their_order(units, waiter, ran):
     assert counts(turns) == (0, 0)
 
 
-def test_no_more_may_wait_than_the_limit_says(units, waiter):
+def test_at_most_the_limit_of_requests_waits(units, waiter):
     turns = units.Turns(1, 2)
     turns.begin()
     waiting = [waiter(name) for name in "abc"]
@@ -65,7 +65,7 @@ def test_no_more_may_wait_than_the_limit_says(units, waiter):
     assert counts(turns) == (1, 0)
 
 
-def test_one_that_leaves_the_queue_is_passed_over(units, waiter, ran):
+def test_waiter_that_leaves_the_queue_is_passed_over(units, waiter, ran):
     turns = units.Turns(1, 5)
     turns.begin()
     first, second = waiter("first"), waiter("second")
@@ -77,7 +77,7 @@ def test_one_that_leaves_the_queue_is_passed_over(units, waiter, ran):
     assert ran == ["second"] and counts(turns) == (1, 0)
 
 
-def test_one_that_leaves_with_its_turn_hands_it_over(units, waiter, ran):
+def test_waiter_that_leaves_at_its_turn_hands_it_over(units, waiter, ran):
     turns = units.Turns(1, 5)
     turns.begin()
     first, second = waiter("first"), waiter("second")
@@ -90,7 +90,7 @@ def test_one_that_leaves_with_its_turn_hands_it_over(units, waiter, ran):
     assert counts(turns) == (0, 0)
 
 
-def test_one_that_waits_for_too_long_is_told_and_counts_no_more(units, waiter, ran):
+def test_waiter_that_waits_too_long_expires_and_leaves_the_count(units, waiter, ran):
     turns = units.Turns(1, 5, seconds=0.01)
     turns.begin()
     late = waiter("late", turns.expire)

@@ -1,4 +1,4 @@
-"""http/buffers: what a buffer holds, where its memory comes from, and that all of it is counted."""
+"""http/buffers: the contents of a buffer, the source of its memory, and the count of all of it."""
 
 import pytest
 

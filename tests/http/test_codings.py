@@ -40,7 +40,7 @@ def test_accepted_codings(field, codings):
     "text/html; charset=utf-8|TEXT/CSS|application/json|application/problem+json|image/svg+xml"
     "|application/wasm|text/event-stream|font/ttf|application/javascript".split("|"),
 )
-def test_types_that_gain(media_type):
+def test_types_that_shrink_are_compressed(media_type):
     assert gains(media_type)
 
 
@@ -49,7 +49,7 @@ def test_types_that_gain(media_type):
     "image/png|video/mp4|application/zip|font/woff2|application/octet-stream|application/pdf||image/jpeg"
     "|application/gzip|multipart/byteranges; boundary=a".split("|"),
 )
-def test_types_that_do_not_gain(media_type):
+def test_types_that_do_not_shrink_are_left_alone(media_type):
     assert not gains(media_type)
 
 

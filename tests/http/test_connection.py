@@ -1,4 +1,4 @@
-"""A connection by itself: what it is made of, what it costs, and which phase may follow which."""
+"""A connection by itself: its parts, its cost, and the order of its phases."""
 
 import pytest
 

@@ -30,7 +30,7 @@ def test_answer_without_a_measure_is_not_in_the_latency():
 
 
 @pytest.mark.parametrize("code", [-1, 600, 10**6])
-def test_number_that_is_no_status_is_refused(code):
+def test_invalid_status_number_is_refused(code):
     with pytest.raises(ValueError):
         Counters(bytearray(CELLS * 8)).count(code)
 
@@ -57,7 +57,7 @@ def process(board, number, answers):
         counters.count(code, 1000)
 
 
-def test_what_a_process_has_counted_stays_when_it_ends():
+def test_counts_of_a_process_outlive_it():
     board = Scoreboard(3)
     process(board, 1, [200, 200])
     process(board, 3, [404])

@@ -1,4 +1,4 @@
-"""http/deadlines: who expires when. No test waits: the time of a look is given."""
+"""http/deadlines: when owners expire. No test waits: the time of a look is given."""
 
 import gc
 import weakref
@@ -122,7 +122,8 @@ def test_error_in_an_expiry_is_reported_and_others_expire(units, times, reports)
 
 
 def test_expiry_that_starts_a_later_deadline_does_not_delay_others(units, times):
-    """Both in one look of the timer: what an expiry starts must not hide what is due before it."""
+    """Both in one look of the timer: a deadline that an expiry starts must not hide one that is due
+    earlier."""
     seen = []
     patient = units.Owner(seen.append)
     hasty = units.Owner(lambda kind: times.start(hasty, 2))  # ten seconds

@@ -1,4 +1,4 @@
-"""http/responseheads: what is kept of response heads, and when it is the next response's."""
+"""http/responseheads: response heads are kept, and used again for the same status and headers."""
 
 import email.utils
 
@@ -27,7 +27,7 @@ def test_status_has_a_line_and_a_code(heads):
     "status",
     ["", "200", "20 OK", "2000 OK", "099 Low", "200 O\r\nK", "200 O\x7fK", "\N{SUPERSCRIPT TWO}00 OK"],
 )
-def test_status_that_is_none_is_refused(heads, status):
+def test_invalid_status_line_is_refused(heads, status):
     with pytest.raises(ValueError, match="three digits"):
         heads.status(status)
     assert heads.status("200 OK")[0] == 200

@@ -103,7 +103,7 @@ def test_slots_have_sockets_of_their_own_with_reuse_port(shared, tmp_path):
     assert len(one.all()) == 3
 
 
-def test_slot_that_is_no_more_leaves_the_sockets_that_others_have(shared, tmp_path):
+def test_removed_slot_leaves_shared_sockets_open(shared, tmp_path):
     one = shared(True, HERE, parse_bind(f"unix:{tmp_path}/a"))
     first, second = Slot(), Slot()
     one.of(first)

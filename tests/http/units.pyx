@@ -120,7 +120,7 @@ cdef class Bytes:
         self.buffers.release(&self.buffer)
 
     def pretend(self, unsigned size, unsigned room):
-        """The buffer says that so many bytes are used, and so many there; returns what it said before."""
+        """Makes the buffer say that `size` bytes are used of `room`; returns what it said before."""
         before = self.buffer.size, self.buffer.room
         self.buffer.size, self.buffer.room = size, room
         return before
@@ -211,7 +211,7 @@ cdef int give_up(Loop loop, object owner, int kind) except -1:
 
 
 cdef class Turns:
-    """Admission of Waiters, who wait for so many seconds at most."""
+    """Admission of Waiters, which wait for at most `seconds`."""
     cdef Deadlines deadlines
     cdef readonly Admission admission
 

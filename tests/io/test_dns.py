@@ -79,7 +79,7 @@ def test_answers_to_other_questions_are_not_believed(server):
     assert addresses("forged.example") == ["192.0.2.52"]
 
 
-def test_a_question_that_gets_lost_is_repeated(server):
+def test_lost_query_is_repeated(server):
     started = time.monotonic()
     assert addresses("late.example", standard.AF_INET, STREAM) == ["192.0.2.51"]
     assert time.monotonic() - started == pytest.approx(1, abs=1e-6) and server.seen["late.example."] == 2
@@ -98,7 +98,7 @@ def test_silence(server):
     assert time.monotonic() - started == pytest.approx(4, abs=1e-6)  # two names, each one second, twice
 
 
-def test_names_of_the_hosts_file_ask_nobody(server, files):
+def test_names_in_the_hosts_file_send_no_query(server, files):
     assert addresses("inhosts.example") == addresses("Alias1") == ["192.0.2.99"]
     assert addresses("localhost") == ["127.0.0.1", "::1"] and dns.gethostbyname("localhost") == "127.0.0.1"
     assert dns.gethostbyname_ex("twice.example") == (
@@ -114,7 +114,7 @@ def test_names_of_the_hosts_file_ask_nobody(server, files):
     assert fails("inhosts.example", standard.EAI_NONAME)
 
 
-def test_numbers_ask_nobody(files):
+def test_numeric_addresses_send_no_query(files):
     files.configure(1)  # where no name server is
     for number in ("192.0.2.1", "::1", "127.1", "0x7f000001", "fe80::1%lo", "<broadcast>", ""):
         try:
@@ -149,7 +149,7 @@ def test_equal_lookups_at_the_same_time_share_a_query(server):
     tasklets = [syncless.spawn(addresses, "slow.example") for _ in range(50)]
     first = tasklets[0]
     assert eventually(lambda: len(server.asked) == 2)
-    first.kill()  # who has asked for all goes: another one takes over
+    first.kill()  # the tasklet that asked for all ends: another one takes over
     assert eventually(lambda: len(server.asked) == 4)
     server.answers_slow.set()
     assert [tasklet.result() for tasklet in tasklets[1:]] == [["192.0.2.50"]] * 49
@@ -369,7 +369,7 @@ print(max(stalls) if stalls else 0.0)
 
 
 @pytest.mark.realtime("the pauses of a program are measured")
-def test_the_first_name_stops_nobody(server, files):
+def test_first_lookup_does_not_stop_other_tasklets(server, files):
     """dnspython takes a tenth of a second to import, here two seconds."""
     command = [sys.executable, "-c", FIRST, str(files.folder), str(server.port)]
     done = syncless.run_in_thread(

@@ -131,7 +131,7 @@ def ask_for_nothing(name, code=standard.EAI_NODATA):
 
 @contextlib.contextmanager
 def descriptors(left):
-    """Leaves the process so many descriptors."""
+    """Leaves the process this many descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = []
     try:

@@ -104,7 +104,7 @@ def test_names_are_asked_for_again_when_their_time_is_over(clock, asked, tmp_pat
     assert len(asked) == 2
 
 
-def test_a_name_that_no_server_answers_rests_for_a_second(clock, asked, tmp_path):
+def test_failed_lookup_is_remembered_for_a_second(clock, asked, tmp_path):
     made = Resolver(str(tmp_path / "hosts"), str(tmp_path / "nsswitch"), str(tmp_path / "resolv"), 53)
     for pause, questions in ((0, 1), (0.9, 1), (0.2, 2)):
         clock.now += pause

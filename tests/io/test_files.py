@@ -11,7 +11,7 @@ from syncless.io import files
 pytestmark = pytest.mark.virtual_time
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_written_data_is_read(tmp_path):
     path = tmp_path / "file"
     data = os.urandom(100_000)
     assert files.write_file(path, data) == 100_000 and files.read_file(path) == data

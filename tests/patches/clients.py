@@ -187,7 +187,7 @@ def main(name, port, order):
         importlib.import_module(module)
     patch_all()
     wait = connect(port)
-    wait(0)  # what is imported and compiled at the first call is no waiting
+    wait(0)  # imports and compilation at the first call are not waits
     results = []
     threads = [
         threading.Thread(target=lambda number=number: results.append(wait(number)))

@@ -231,7 +231,7 @@ def imported():
 
 def mapped():
     with open("there", "r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
-        memory.flush()  # what the processor reads and writes in the memory itself cannot be helped
+        memory.flush()  # memory access by the processor cannot park
     return "flushed"
 
 
@@ -332,7 +332,7 @@ TARGETS = {
     "flock, lockf": (locked, "locked"),
     "certificates": (certificates, [1, 1]),
     "programs and their working directories": (program, [0, 0, 0, 0]),
-    "what is not there": (missing, True),
+    "missing files": (missing, True),
 }
 """name -> what is done, and what it gives"""
 

@@ -19,7 +19,7 @@ that must come from the disk; the next time it may be in memory."""
 WAIT = float(os.environ.get("SYNCLESS_TEST_WAIT", WAITS[0]))
 """The length of the waits in this program, in seconds."""
 WORST = 0.05
-"""The longest that a ticker may stand still, in seconds: what docs/reference/patches.md promises."""
+"""The longest that a ticker may stand still, in seconds, as docs/reference/patches.md promises."""
 PERIOD = 0.005
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 
@@ -28,7 +28,7 @@ _calls = [time.perf_counter, os.pread, os.open]
 
 
 def environment(wait: float) -> dict[str, str]:
-    """For a program under test that is to wait for so many seconds."""
+    """For a program under test that is to wait for this many seconds."""
     return {**os.environ, "SYNCLESS_TEST_WAIT": str(wait)}
 
 

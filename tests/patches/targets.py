@@ -359,7 +359,7 @@ def full_backlog():
 
 
 def much(send):
-    """Fifty megabytes through a socket; whoever reads begins late and takes all of them."""
+    """Fifty megabytes through a socket; the reader begins late and takes all of them."""
     got = []
 
     def read():

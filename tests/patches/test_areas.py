@@ -120,7 +120,7 @@ def test_the_table_names_everything():
     assert not done.stderr and set(patches.__all__) >= {f"patch_{area}" for area in patches.AREAS}
 
 
-def test_this_process_is_not_patched():
+def test_process_is_not_patched():
     assert not any(patches.is_patched(area) for area in patches.AREAS)
     assert threading.get_ident() == threading.main_thread().ident and os.getpid()
 

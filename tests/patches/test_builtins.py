@@ -1,4 +1,4 @@
-"""Built-in functions and types stay what they are under the patch, to whoever looks at them."""
+"""Built-in functions and types look the same under the patch."""
 
 from tests.patches.programs import run_python
 

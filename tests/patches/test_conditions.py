@@ -246,7 +246,7 @@ print("done")
 """)
 
 
-def test_a_condition_lets_go_of_a_lock_held_twice():
+def test_condition_releases_a_lock_held_twice():
     run_program("""
 import threading
 from syncless.patches import patch_all
@@ -334,7 +334,7 @@ print("done")
 """)
 
 
-def test_what_is_thrown_while_a_condition_takes_its_lock_is_kept():
+def test_exception_thrown_while_a_condition_takes_its_lock_is_kept():
     run_program("""
 import threading, syncless
 from syncless.patches import patched

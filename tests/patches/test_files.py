@@ -7,7 +7,8 @@ from tests.patches.programs import check
 
 
 def test_two_tasklets_on_one_buffered_file():
-    """The second waits for the first, whatever the two do; who is inside itself is told so as ever."""
+    """The second waits for the first, for any two calls; a tasklet that is inside already gets the usual
+    error."""
     check("""
     import io, os, threading, time
     left, right = os.pipe()
@@ -97,7 +98,7 @@ def test_types_and_errors_are_the_same(tmp_path):
     )
 
 
-def test_a_position_is_the_descriptions(tmp_path):
+def test_file_position_belongs_to_the_open_file_description(tmp_path):
     check(
         """
     import os, sys
@@ -237,7 +238,7 @@ def test_sqlite_in_several_tasklets(tmp_path):
     )
 
 
-def test_a_file_that_is_closed_while_it_is_read():
+def test_file_may_be_closed_while_it_is_read():
     """The reader ends, with data or an error; nobody hangs."""
     check("""
     import os, syncless, time

@@ -48,7 +48,7 @@ def test_hub_in_the_thread_of_our_loop_is_told_once(library, program):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         _, errors = syncless.run_in_thread(process.communicate, timeout=20)
-    except subprocess.TimeoutExpired:  # what such a program does then is not ours to say
+    except subprocess.TimeoutExpired:  # the rest is up to the program
         process.kill()
         _, errors = process.communicate()
     assert errors.count(f"the hub of {library} begins to run") == 1 and "async_mode='threading'" in errors, (

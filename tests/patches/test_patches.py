@@ -1,4 +1,4 @@
-"""The patch layer itself: what it changes and gives back, in any order; and `python -m syncless run`."""
+"""The patch layer itself: it changes and restores names, in any order; and `python -m syncless run`."""
 
 import signal
 import subprocess
@@ -309,8 +309,8 @@ except BlockingIOError:
 
 
 def test_destructors_at_the_end_of_the_interpreter():
-    """Modules are torn down when nothing can run any more: what takes locks goes on, what would wait says so,
-    and the process ends."""
+    """Modules are torn down when nothing can run any more: calls that take locks go on, calls that would wait
+    raise, and the process ends."""
     done = run_unchecked("""
 from syncless.patches import patch_all
 patch_all()

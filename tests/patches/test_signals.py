@@ -1,4 +1,4 @@
-"""Signals under the patch: what a handler raises goes to the main tasklet, wherever the OS thread was;
+"""Signals under the patch: a handler's exception goes to the main tasklet, wherever the OS thread was;
 waiting for signals parks."""
 
 import subprocess

@@ -230,7 +230,7 @@ def test_rows_are_not_lost_when_the_wait_for_them_is_broken_off():
     """)
 
 
-def test_rows_that_nobody_fetches_are_forgotten_with_their_cursor():
+def test_unfetched_rows_are_forgotten_with_their_cursor():
     check("""
     import gc, sqlite3
     from syncless.patches.sqlite import rows

@@ -202,7 +202,7 @@ channel.receive()
     assert printed.startswith("Deadlock: the last runnable tasklet cannot be blocked.")
 
 
-def test_deadlock_that_nobody_catches_reaches_the_main_tasklet():
+def test_uncaught_deadlock_reaches_the_main_tasklet():
     printed = printed_by("""
 other = stackless.tasklet(stackless.channel().receive)()
 try:
@@ -313,7 +313,7 @@ def test_pickling_and_repr():
 @pytest.mark.parametrize("preference", [-1, 0, 1])
 @pytest.mark.parametrize("schedule_all", [False, True])
 def test_a_callback_serves_a_waiter(preference, schedule_all):
-    """It runs in no tasklet: it meets whoever is there, and goes on itself."""
+    """It runs in no tasklet: it meets the first waiter, and goes on itself."""
     values, log = stackless.channel(), []
     values.preference, values.schedule_all = preference, schedule_all
 

@@ -233,7 +233,7 @@ def test_sleeping_tasklet_goes_on_meanwhile():
     kill(victim)
 
 
-def test_a_limit_must_be_positive_and_threads_can_be_waited_for():
+def test_run_refuses_a_negative_limit_and_may_wait_for_threads():
     with pytest.raises(ValueError):
         stackless.run(-1)
     channel = stackless.channel()

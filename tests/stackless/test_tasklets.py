@@ -28,7 +28,7 @@ def noting(log):
     return note
 
 
-def test_they_take_turns_in_order():
+def test_tasklets_take_turns_in_order():
     log = []
     for name in "abc":
         stackless.tasklet(noting(log))(name, 2)
@@ -105,7 +105,7 @@ def test_run_rotates_the_queue_and_switch_pauses_its_caller():
     assert log[2:] == [True] and not other.alive
 
 
-def test_schedule_gives_back_what_it_is_given():
+def test_schedule_returns_its_argument():
     assert (
         stackless.schedule() is stackless.getcurrent()
         and stackless.schedule(5) == 5
@@ -124,7 +124,7 @@ def test_schedule_gives_back_what_it_is_given():
     assert not tasklet.alive and tasklet.tempval == "returned"
 
 
-def test_run_and_switch_return_what_others_left_for_their_caller():
+def test_run_and_switch_return_the_tempval_of_their_caller():
     main = stackless.main
     for leave in (stackless.tasklet.run, stackless.tasklet.switch):
         other = stackless.tasklet(lambda: (setattr(main, "tempval", "left"), main.insert())).bind(None, ())
@@ -208,7 +208,7 @@ def test_kill(pending):
         stackless.getcurrent().kill()
 
 
-def test_those_behind_a_killed_one_run_before_its_killer_goes_on():
+def test_tasklets_behind_a_killed_one_run_before_its_killer():
     log = []
     early, killed, _ = (stackless.tasklet(log.append)(name) for name in ("early", "killed", "late"))
     killed.kill()
@@ -352,7 +352,7 @@ def test_flags_and_traps():
     assert stackless.enable_softswitch(True) is False
 
 
-def test_what_greenlets_cannot_do():
+def test_features_that_greenlets_lack_are_refused():
     started = stackless.tasklet(stackless.schedule_remove)()
     stackless.run()
     assert not started.restorable and started.nesting_level == started.recursion_depth == 1
@@ -501,7 +501,7 @@ def test_tasklet_exit_is_built_in():
 # -- run() within run()
 
 
-def test_one_that_is_in_run_is_paused_and_can_be_woken():
+def test_tasklet_in_run_is_paused_and_can_be_woken():
     log = []
 
     def wakes(wake):
@@ -520,7 +520,7 @@ def test_one_that_is_in_run_is_paused_and_can_be_woken():
     assert log == ["went on", "woke it", "woke it", "went on"]
 
 
-def test_run_that_is_left_lets_those_within_it_go_on():
+def test_inner_runs_go_on_when_the_outer_run_ends():
     log = []
 
     def within():

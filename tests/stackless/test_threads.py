@@ -1,4 +1,4 @@
-"""Tasklets belong to threads: what others may do with them, and what is left when a thread has ended."""
+"""Tasklets belong to threads: operations by other threads, and the tasklets of an ended thread."""
 
 import contextlib
 import random
@@ -86,7 +86,7 @@ def test_it_is_interrupted_where_it_belongs(pending):
     assert len(log) == 1 and not tasklet.alive
 
 
-def test_one_that_runs_elsewhere_is_interrupted_when_it_waits():
+def test_tasklet_of_another_thread_is_interrupted_when_it_waits():
     log, thrown = [], threading.Event()
 
     def runs():
@@ -130,7 +130,7 @@ def test_it_is_taken_out_of_the_run_queue_there():
     assert log == [0, 2, log[2]] and isinstance(log[2], stackless.TaskletExit)
 
 
-def test_a_new_one_can_be_given_to_another_thread():
+def test_new_tasklet_can_be_moved_to_another_thread():
     log = []
     mine = threading.get_ident()
     with another_thread(stackless.getmain) as (thread, _):
@@ -212,7 +212,7 @@ def test_run_of_a_tasklet_of_another_thread_makes_it_the_next_one_there():
     assert log == [2, 0, 1, 3]
 
 
-def test_a_main_tasklet_that_nobody_can_insert_goes_on():
+def test_main_tasklet_goes_on_if_no_tasklet_can_insert_it():
     assert stackless.schedule_remove("alone") == "alone"
     log = []
     stackless.tasklet(log.append)("other")
@@ -247,7 +247,7 @@ def lives():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_threads_do_what_they_like_with_one_anothers(seed):
+def test_threads_may_operate_on_tasklets_of_other_threads(seed):
     """Also while those threads end. Errors of use are all that may come of it; the engine reports none of its
     own."""
     shared, threads, unexpected = [], [], []

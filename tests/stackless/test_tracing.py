@@ -64,7 +64,7 @@ def test_each_has_its_own():
         )
 
 
-def test_one_that_sets_it_for_itself_keeps_it_over_its_switches():
+def test_tasklet_keeps_its_trace_function_over_switches():
     record, seen = Recorder(inner), []
 
     def careful():
@@ -84,7 +84,7 @@ def test_one_that_sets_it_for_itself_keeps_it_over_its_switches():
     assert record.count(tasklet, "line") == 4 == len([event for _, event in record.seen if event == "line"])
 
 
-def test_from_outside_while_it_waits():
+def test_trace_function_can_be_set_while_the_tasklet_waits():
     """Lines of the frame in which it waits are reported if its f_trace is set, as sys.settrace() has it."""
     channel = stackless.channel()
 
@@ -124,7 +124,7 @@ def test_the_main_tasklet_keeps_its_own():
     assert {tasklet for tasklet, _ in record.seen} == {stackless.main}
 
 
-def test_a_schedule_callback_that_traces_newcomers():
+def test_schedule_callback_may_trace_new_tasklets():
     """As debuggers do it."""
     record = Recorder(inner)
 
@@ -152,7 +152,7 @@ def test_it_is_forgotten_with_the_tasklet():
     assert record.count(spawned, "call") == 1
 
 
-def test_what_is_no_function_is_refused():
+def test_object_that_is_not_callable_is_refused():
     tasklet = stackless.tasklet(outer)
     with pytest.raises(TypeError, match="must be callable, not int"):
         tasklet.trace_function = 5
@@ -191,7 +191,7 @@ def test_of_another_thread():
         tasklet.trace_function = record  # its thread has ended
 
 
-def test_one_that_runs_in_another_thread_is_refused():
+def test_tasklet_that_runs_in_another_thread_is_refused():
     there, go = [], threading.Event()
 
     def thread():

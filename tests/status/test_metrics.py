@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: what they count, where they are, and that they never go back."""
+"""Metrics for Prometheus: their counts, their addresses, and that counters never go back."""
 
 import os
 import signal

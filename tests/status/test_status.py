@@ -157,7 +157,7 @@ def test_events_bring_the_status_each_second(seen, workers):
     assert json.loads(event)["syncless"]
 
 
-def test_client_that_does_not_read_its_events_harms_nobody(seen):
+def test_client_that_does_not_read_its_events_harms_no_other(seen):
     running = seen()
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(running.path)
@@ -166,7 +166,7 @@ def test_client_that_does_not_read_its_events_harms_nobody(seen):
             assert running.status()["ready"]
 
 
-def test_clients_that_only_connect_keep_nobody_out(seen):
+def test_clients_that_only_connect_keep_no_others_out(seen):
     """They are more than there may be: the oldest make room."""
     running = seen()
     idle = []
@@ -209,12 +209,12 @@ def test_page_is_one_file_that_takes_nothing_from_elsewhere(seen):
     assert not re.search(rb"(src|href)\s*=\s*[\"']?(https?:)?//", body)
 
 
-def test_root_is_json_for_those_who_accept_it(seen):
+def test_root_is_json_for_clients_that_accept_it(seen):
     status, _, body = seen().ask("/", Accept="application/json")
     assert status == 200 and json.loads(body)["syncless"]
 
 
-def test_what_there_is_not_is_told(seen):
+def test_unknown_paths_and_methods_are_refused(seen):
     running = seen()
     status, _, body = running.ask("/nothing")
     assert status == 404 and b"/status.json" in body

@@ -77,7 +77,7 @@ class Program:
         return (self.folder / "errors").read_text()
 
     def pids(self, number):
-        """The processes that answer, once there are so many. A request holds its worker's loop, so that
+        """The processes that answer, once there are `number`. A request holds its worker's loop, so that
         another worker takes the next."""
         seen = set()
 
@@ -112,7 +112,7 @@ class Program:
         return status.rpartition(") ")[2][0] == "S"
 
     def sleeps_again(self, times):
-        """Waits until it has slept so many times more; a master that stops looks around each 0.1 s."""
+        """Waits until it has slept that many times more; a master that stops looks around each 0.1 s."""
 
         def slept():
             status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()

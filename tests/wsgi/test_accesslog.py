@@ -198,7 +198,7 @@ def test_json(start):
     }
 
 
-def test_a_mapping_is_json_of_ones_own(start):
+def test_mapping_makes_custom_json(start):
     entry = json.loads(
         logged(
             start,
@@ -326,7 +326,7 @@ def test_sigusr1_reopens_the_logs(tmp_path):
     assert process.returncode == 0 and (tmp_path / "old").read_text() == "/before\n"
 
 
-def test_a_pipe_that_nobody_reads_stops_no_request(start):
+def test_pipe_without_a_reader_stops_no_request(start):
     """Its lines wait, and beyond a bound they are dropped and counted."""
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as stream:
@@ -388,7 +388,7 @@ def test_dropped_lines_are_told_with_their_number(start, capfd):
     assert f"the access log was too slow; {requests - written} lines are dropped" in capfd.readouterr().err
 
 
-def test_what_is_held_back_is_bounded():
+def test_memory_for_unwritten_lines_is_bounded():
     log = make_log("%{User-Agent}i")
     line = len(log.measure({"HTTP_USER_AGENT": "x" * 10_000}, "200 OK", 0, 1))
     assert len(log.measure({"HTTP_USER_AGENT": "x" * 10_000}, "200 OK", 0, 2000)) <= (1 << 23) + line

@@ -17,7 +17,7 @@ def run(*arguments, **options):
     )
 
 
-def test_what_can_be_served_and_what_cannot():
+def test_applications_are_recognised_and_other_objects_refused():
     def app(environ, start_response):
         return []
 
@@ -43,7 +43,7 @@ def test_what_can_be_served_and_what_cannot():
         ("wsgiref.simple_server:demo_app(x)", "literals only"),
     ],
 )
-def test_names_that_lead_nowhere(name, message):
+def test_unknown_application_names_are_reported(name, message):
     with pytest.raises(ApplicationNotFound, match=message):
         as_wsgi(name)
     done = run(name)

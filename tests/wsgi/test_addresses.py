@@ -57,7 +57,7 @@ def test_addresses_as_text(text, expected):
 @pytest.mark.parametrize(
     "text", ["", "a", "a:b", "a:70000", "a:-1", "unix:", "unix:@", "fd:", "fd:x", "a:\u0663"]
 )
-def test_what_is_no_address_is_refused(text):
+def test_invalid_address_is_refused(text):
     with pytest.raises(ValueError, match=r"write|needs"):
         parse_bind(text)
 
@@ -132,7 +132,7 @@ def test_mode_and_owner_of_a_unix_socket(start, tmp_path):
     assert owner_ids(f"{me}:") == (os.getuid(), -1) and owner_ids(":0") == (-1, 0)
 
 
-def test_what_a_killed_server_left_is_removed_and_a_living_one_is_not_disturbed(start, tmp_path):
+def test_stale_socket_file_is_removed_and_a_live_server_is_not_disturbed(start, tmp_path):
     path = f"{tmp_path}/s"
     stale = blocking.socket(blocking.AF_UNIX)
     stale.bind(path)
@@ -158,7 +158,7 @@ def test_inherited_sockets(start):
         server.stop()
 
 
-def test_a_descriptor_that_is_no_listener(start):
+def test_descriptor_that_does_not_listen_is_refused(start):
     with pytest.raises(OSError, match="cannot listen on fd:999"):
         start(hello, bind="fd:999")
     with blocking.socket() as sock, pytest.raises(OSError, match="not a listening stream socket"):

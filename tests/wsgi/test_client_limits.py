@@ -23,7 +23,7 @@ def answered(start, server, sent=b""):
     return client if client.response() else None
 
 
-def test_client_address_has_so_many_connections_at_a_time(start):
+def test_connections_of_one_client_address_are_limited(start):
     server = start(hello, client_connections=3)
     clients = [answered(start, server) for _ in range(3)]
     assert all(clients) and answered(start, server) is None
@@ -63,7 +63,7 @@ def test_announced_client_is_counted_and_its_proxy_is_not(start):
 
 
 class Reader:
-    """A client with a small buffer that reads at most so many bytes at a time, and pauses in between."""
+    """A client with a small buffer that reads a few bytes at a time, and pauses in between."""
 
     def __init__(self, server):
         self.sock = socket.socket()
@@ -103,7 +103,7 @@ def in_parts(environ, start_response):
 
 
 @pytest.mark.parametrize("app", [whole, in_parts])
-def test_client_that_takes_its_answer_too_slowly_is_cut_off(start, app):
+def test_client_that_reads_too_slowly_is_disconnected(start, app):
     """It takes some bytes all the time, so it is never silent for write_seconds."""
     server = start(app, write_rate=50_000_000, write_grace_seconds=0.2)
     reader = Reader(server)
@@ -112,7 +112,7 @@ def test_client_that_takes_its_answer_too_slowly_is_cut_off(start, app):
 
 
 @pytest.mark.parametrize("app", [whole, in_parts])
-def test_client_that_takes_nothing_is_cut_off_by_the_rate(start, app):
+def test_client_that_reads_nothing_is_disconnected_by_the_rate(start, app):
     server = start(app, write_rate=1000, write_grace_seconds=0.2)
     reader = Reader(server)
     reader.sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")

@@ -44,7 +44,7 @@ def test_silent_connection_is_closed_without_a_word(start):
     assert client.at_end() and not client.reset
 
 
-def test_a_head_that_drips_is_cut_by_the_total_deadline(start):
+def test_dripping_head_ends_at_the_total_deadline(start):
     client = start.client(start(hello, head_seconds=0.1))
     started = time.monotonic()
     client.send(b"GET / HTTP/1.1\r\nHost: a\r\n")
@@ -71,7 +71,7 @@ def test_a_second_head_has_a_deadline_of_its_own(start):
 
 
 @pytest.mark.parametrize("path", [b"/", b"/stream"])
-def test_a_client_that_does_not_read_is_cut(start, path):
+def test_client_that_does_not_read_is_disconnected(start, path):
     server = start(big, write_seconds=0.05)
     client = start.client(server)
     client.send(b"GET %s HTTP/1.1\r\nHost: a\r\n\r\n" % path)
@@ -130,7 +130,7 @@ def test_the_client_vanishes_while_the_application_sleeps(start):
     assert eventually(lambda: server.census()["connections"] == 0)
 
 
-def test_a_client_that_has_shut_down_its_side_is_still_answered(start):
+def test_half_closed_client_gets_its_answer(start):
     client = start.client(start(hello))
     client.send(GET * 3)
     client.sock.shutdown(socket.SHUT_WR)
@@ -229,7 +229,7 @@ print(log.getvalue().count("cannot accept"), "Too many open files" in log.getval
     assert done.stdout == "True\nTrue\n1 True\n", done.stderr
 
 
-def test_a_log_on_a_full_disk_disturbs_nobody(start, capfd):
+def test_log_on_a_full_disk_disturbs_no_request(start, capfd):
     if not os.path.exists("/dev/full"):
         pytest.skip("this system has no /dev/full")
     server = start(hello, access_log="/dev/full")
@@ -294,7 +294,7 @@ def test_a_request_that_comes_while_the_last_response_is_still_being_sent(start)
     assert len(client.response()[2]) == len(client.response()[2]) == 10_000_000
 
 
-def test_a_client_that_pipelines_and_does_not_read_is_cut_when_it_wants_to_close(start):
+def test_pipelining_client_that_does_not_read_is_disconnected_at_close(start):
     server = start(big, write_seconds=0.05)
     client = start.client(server)
     client.send(GET + b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")

@@ -239,7 +239,7 @@ def test_head_is_replaced_until_it_is_sent(ask, errors):
         ([("X", "a\r\nb")], [TEXT]),
     ],
 )
-def test_mistakes_of_the_application_are_what_they_are_without(start, errors, headers, result):
+def test_application_errors_are_the_same_without_compression(start, errors, headers, result):
     def app(environ, start_response):
         start_response("200 OK", headers)
         return result

@@ -51,7 +51,7 @@ def test_a_path_is_decoded_once(path, expected):
     assert environ(f"GET {path} HTTP/1.0\r\n\r\n")["PATH_INFO"] == expected
 
 
-def test_names_that_would_pass_for_others_are_left_out():
+def test_fields_that_could_pass_for_others_are_left_out():
     found = environ(
         "GET / HTTP/1.1\r\nHost: h\r\n"
         "User_Agent: evil\r\nUser-Agent: good\r\nProxy: evil\r\nContent_Length: 5\r\n\r\n"

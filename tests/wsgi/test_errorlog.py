@@ -85,7 +85,7 @@ def unread():
 
 @pytest.mark.parametrize("path", ["/", "/tasklet"])
 @pytest.mark.parametrize("workers", [0, 2])
-def test_server_goes_on_when_nobody_reads_stderr(unread, workers, path):
+def test_server_goes_on_with_an_unread_stderr(unread, workers, path):
     """And loses no line, if it is read later."""
     server = unread(workers)
     for number in range(300):
@@ -110,7 +110,7 @@ def test_too_many_lines_for_a_reader_that_stands_still_are_counted(unread):
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
-def test_server_stops_although_nobody_reads_stderr(unread, workers):
+def test_server_stops_with_an_unread_stderr(unread, workers):
     server = unread(workers, 0.5)
     for number in range(200):
         assert server.get(f"/?{number}") == 500

@@ -338,6 +338,6 @@ def test_text_of_other_threads_has_no_request():
     assert "request_id" not in json.loads(stream.getvalue())
 
 
-def test_format_that_there_is_not_is_refused(start):
+def test_unknown_log_format_is_refused(start):
     with pytest.raises(ValueError, match="must be 'text' or 'json', not 'xml'"):
         start(failing, error_log_format="xml")

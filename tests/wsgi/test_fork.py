@@ -124,7 +124,7 @@ def test_a_kept_connection_goes_on_after_a_fork(forking):
     assert list(children().values()) == [0] * 3
 
 
-def test_a_child_that_goes_on_holds_no_connection(forking):
+def test_forked_child_that_goes_on_holds_no_connection(forking):
     port, _children = forking
     with socket.create_connection(("127.0.0.1", port), timeout=20) as other:
         other.sendall(get("/children"))

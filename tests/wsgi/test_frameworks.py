@@ -75,11 +75,11 @@ def site(request):
     yield running
     errors = running.stop()
     assert running.process.returncode == 0
-    assert "AssertionError" not in errors, errors  # what wsgiref.validate finds
+    assert "AssertionError" not in errors, errors  # errors that wsgiref.validate finds
 
 
 def multipart(size):
-    """The parts of an upload with a file of so many megabytes, and the file's digest."""
+    """The parts of an upload with a file of that many megabytes, and the file's digest."""
     digest = hashlib.sha256()
     head = (
         b'--cut\r\nContent-Disposition: form-data; name="field"\r\n\r\nvalue\r\n'
@@ -199,7 +199,7 @@ def test_errors_stay_on_the_server(site):
             site.ask("GET", "/late")
 
 
-def test_an_upload_that_is_refused_does_not_hang_its_client(site):
+def test_refused_upload_does_not_hang_its_client(site):
     """The answer to a POST that nobody reads comes, whatever is still on its way."""
     try:
         status = site.ask("POST", "/no/such/page", MEGABYTE * 20)[0]

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 ROOT = __file__.rsplit("/tests/", 1)[0]
 
 
-@pytest.mark.realtime("what happens within so many seconds is random")
+@pytest.mark.realtime("the number of requests in this time is random")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_two_seconds_of_fuzzing(seed):
     assert Fuzzer(seed).run(2, say=lambda text: None) > 50
@@ -42,8 +42,8 @@ def test_the_fuzzer_notices_what_is_left_behind(reports):
         syncless.spawn(fuzzer.run, 0.01, lambda text: None).result()
 
 
-@pytest.mark.realtime("what happens within so many seconds is random")
-def test_a_few_seconds_of_soaking():
+@pytest.mark.realtime("the number of requests in this time is random")
+def test_soak_test_passes_for_a_few_seconds():
     pytest.importorskip("trustme", reason="trustme makes the certificates of the soak: pip install trustme")
     done = syncless.run_in_thread(
         lambda: subprocess.run(

@@ -229,7 +229,7 @@ def test_an_unread_body_is_drained_or_the_connection_closed(start):
     assert other.response()[2] == b"ok" and other.at_end()
 
 
-def test_the_client_leaves_in_the_middle(start):
+def test_body_of_a_vanished_client_raises_client_gone(start):
     seen = []
 
     def app(environ, start_response):

@@ -110,7 +110,7 @@ def test_a_refused_head_request_has_no_body(start):
     assert first.response()[0] == 200
 
 
-def test_no_more_run_than_may(start):
+def test_at_most_the_limit_of_requests_runs(start):
     running = most = 0
 
     def app(environ, start_response):
@@ -161,7 +161,7 @@ def test_pipelined_requests_in_the_queue(start):
 
 
 @pytest.mark.parametrize("reset", [False, True])
-def test_clients_that_leave_the_queue(start, reset):
+def test_clients_that_leave_the_queue_pass_their_turn_on(start, reset):
     """Their turn goes to the next; nothing is left behind (the fixture counts)."""
     go_on = syncless.Event()
     server = start(
@@ -286,7 +286,7 @@ def drip(client, data, seconds):
         ({"body_total_seconds": 0}, False),
     ],
 )
-def test_bodies_that_drip(start, limits, cut):
+def test_dripping_bodies_end_at_their_deadline(start, limits, cut):
     client = start.client(start(echo, **limits))
     client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 60\r\n\r\n")
     dripping = syncless.spawn(drip, client, b"x" * 60, 0.005)
@@ -314,8 +314,8 @@ def test_the_pace_counts_only_while_the_application_waits(start):
 # -- requests that take too long -------------------------------------------------------------------
 
 
-def test_a_deadline_for_each_request(start):
-    """It is raised where the request waits; what catches it can still answer."""
+def test_each_request_has_a_deadline(start):
+    """It is raised where the request waits; code that catches it can still answer."""
     seen = []
 
     def app(environ, start_response):
@@ -412,7 +412,7 @@ def test_the_application_can_ask_whether_its_client_is_still_there(start):
     server = start(app)
     for leaves in (False, True):
         client = start.client(server)
-        client.send(GET + GET)  # what is still to be read does not hide the end
+        client.send(GET + GET)  # unread bytes do not hide the end
         syncless.sleep(0.01)
         if leaves:
             client.close()

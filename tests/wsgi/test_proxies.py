@@ -56,7 +56,7 @@ def test_trusted_peer_is_believed_only_the_address_by_default(start):
     assert asked(client)["REMOTE_ADDR"] == "127.0.0.1"
 
 
-def test_a_trusted_peer_is_believed_what_it_sets_and_no_more(start):
+def test_only_the_fields_that_a_trusted_peer_sets_are_believed(start):
     client = start.client(
         start(tell, trusted="127.0.0.1", trusted_fields=["X-Forwarded-For", "x-forwarded-proto"])
     )
@@ -80,7 +80,7 @@ def test_a_trusted_peer_is_believed_what_it_sets_and_no_more(start):
     ("chain", "client"),
     [
         ("1.1.1.1", "1.1.1.1"),
-        ("6.6.6.6, 1.1.1.1", "1.1.1.1"),  # what the client itself has written stands before
+        ("6.6.6.6, 1.1.1.1", "1.1.1.1"),  # values that the client wrote itself come first
         ("1.1.1.1, 10.0.0.2", "1.1.1.1"),  # a trusted proxy in between
         ("6.6.6.6, 1.1.1.1, 10.0.0.3, 10.0.0.2", "1.1.1.1"),
         ("10.0.0.3, 10.0.0.2", "10.0.0.3"),  # all of them ours
@@ -91,7 +91,7 @@ def test_a_trusted_peer_is_believed_what_it_sets_and_no_more(start):
         ("[::FFFF:1.1.1.1]:80", "1.1.1.1"),
         ("1.1.1.1, ::ffff:10.0.0.2", "1.1.1.1"),
         ("unknown", "10.0.0.1"),
-        ("1.1.1.1, unknown", "10.0.0.1"),  # what lies behind an unknown one is nobody's word
+        ("1.1.1.1, unknown", "10.0.0.1"),  # values before an unknown proxy cannot be trusted
         ("", "10.0.0.1"),
         (", ,", "10.0.0.1"),
         ("1.1.1.1\u00e9", "10.0.0.1"),
@@ -152,7 +152,7 @@ def test_the_forwarded_field():
     assert after('for=1.1.1.1;proto=gopher;host="a b"') == ("1.1.1.1", "http", None)
 
 
-def test_what_cannot_be_trusted_is_refused():
+def test_invalid_trusted_peers_are_refused():
     with pytest.raises(ValueError, match="cannot be trusted"):
         Server(tell, trusted="example.org")
     with pytest.raises(ValueError, match="no field that a proxy"):
@@ -221,7 +221,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_a_header_at_every_split(name):
+def test_proxy_header_may_be_split_anywhere(name):
     data, source = GOOD[name]
     for size in range(len(data)):
         assert parse_proxy_header(data[:size]) is None
@@ -229,7 +229,7 @@ def test_a_header_at_every_split(name):
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_no_header_is_refused_as_soon_as_that_is_known(name):
+def test_invalid_proxy_header_is_refused_at_its_first_wrong_byte(name):
     with pytest.raises(ValueError):
         parse_proxy_header(BAD[name])
     assert len(BAD["never ending line"]) > LONGEST_LINE
@@ -253,13 +253,13 @@ def test_announced_connections(start, name):
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_trusted_peer_that_announces_nothing_is_cut_off(start, name):
+def test_trusted_peer_without_a_proxy_header_is_disconnected(start, name):
     client = start.client(start(tell, trusted="127.0.0.1", proxy_protocol=True))
     client.send(BAD[name])
     assert client.at_end()
 
 
-def test_a_half_sent_header_is_cut_off_in_time(start):
+def test_half_sent_proxy_header_times_out(start):
     client = start.client(start(tell, trusted="127.0.0.1", proxy_protocol=True, greeting_seconds=0.05))
     client.send(b"PROXY TCP4 ")
     assert client.at_end()
@@ -272,7 +272,7 @@ def test_others_may_not_announce(start):
     assert client.response()[0] == 400
 
 
-def test_a_header_before_tls(start, tmp_path):
+def test_proxy_header_precedes_tls(start, tmp_path):
     trustme = pytest.importorskip(
         "trustme", reason="trustme makes the certificate of this test: pip install trustme"
     )

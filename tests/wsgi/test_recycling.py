@@ -53,7 +53,7 @@ class Pipelined:
         """Of each, the processes that have answered there, in order."""
 
     def ask(self, number):
-        """Until so many have been answered."""
+        """Waits until this many have been answered."""
         while sum(map(len, self.connections)) < number:
             self.connections.append(self._ask_once(number - sum(map(len, self.connections))))
 
@@ -157,7 +157,7 @@ def test_recycling_by_age_and_by_memory(program):
     assert eventually(lambda: running.get()[1] != first)
 
 
-def test_a_loop_that_stands_still_is_told_with_its_stack_and_killed(program):
+def test_worker_with_a_stalled_loop_is_killed_and_its_stack_logged(program):
     running = program("--no-patch", "--workers", "1", "-l", "worker_stuck_seconds=0.6")
     (first,) = running.pids(1)
     with pytest.raises((http.client.HTTPException, OSError)):

@@ -262,7 +262,7 @@ def test_streaming_is_not_delayed(start):
     assert client.response()[2] == b"firstsecond"
 
 
-def test_a_slow_application_holds_up_nobody(start):
+def test_slow_application_holds_up_no_other_request(start):
     def app(environ, start_response):
         if environ["PATH_INFO"] == "/slow":
             syncless.sleep(1)

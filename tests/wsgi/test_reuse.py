@@ -40,7 +40,7 @@ SPOILERS = {
 
 
 @pytest.mark.parametrize("name", SPOILERS)
-def test_what_an_application_does_to_its_environ_stays_its_own(start, name):
+def test_changes_to_an_environ_do_not_reach_other_requests(start, name):
     seen, inputs = [], []
 
     def app(environ, start_response):
@@ -202,7 +202,7 @@ def test_other_heads_get_other_environs(start):
                 assert [client.response()[2] for _ in range(times)] == [expected] * times
 
 
-def test_a_closed_connection_leaves_nothing_to_the_next_with_its_number(start):
+def test_closed_connection_leaves_nothing_to_the_next_one_with_its_descriptor(start):
     waiting, go_on, ports = [], syncless.Event(), []
 
     def app(environ, start_response):
@@ -228,7 +228,7 @@ def test_a_closed_connection_leaves_nothing_to_the_next_with_its_number(start):
         assert other.get("/")[2].decode() == str(other.sock.getsockname()[1])
 
 
-def test_what_is_kept_of_a_request_goes_with_the_server():
+def test_kept_requests_end_with_the_server():
     class App:
         def __call__(self, environ, start_response):
             return answer(start_response)
@@ -246,7 +246,7 @@ def test_what_is_kept_of_a_request_goes_with_the_server():
     assert gone() is None
 
 
-def test_what_a_client_sent_is_not_kept_when_it_has_gone(start):
+def test_memory_of_a_vanished_client_is_released(start):
     """Not in the environs that were kept for it, either: a password may be in them."""
 
     def kept():
@@ -280,7 +280,7 @@ REQUESTS = [
 )
 @pytest.mark.parametrize("status", ["200 OK", "204 No Content", "304 Not Modified"])
 @pytest.mark.parametrize("parts", [[b"ok"], [b"o", b"k"], []])
-def test_a_head_of_the_same_objects_is_framed_for_each_request(start, status, extra, parts):
+def test_head_of_the_same_objects_is_framed_for_each_request(start, status, extra, parts):
     """It does not matter which answer the head is remembered from."""
     headers = [("Content-Type", "text/plain"), *extra]
     if ("Content-Length", "2") in extra:

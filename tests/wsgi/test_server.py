@@ -71,7 +71,7 @@ def test_several_binds_and_unix_sockets(start, tmp_path):
         assert client.get()[2] == HELLO
 
 
-def test_a_port_in_use(start):
+def test_port_in_use_is_refused(start):
     server = start(plain(HELLO))
     with pytest.raises(OSError, match=f"cannot listen on http://127.0.0.1:{server.port}/: .*another program"):
         start(plain(HELLO), port=server.port)

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.virtual_time
         ("200 OK", [("Content-Length", "99999999999999999999")]),
     ],
 )
-def test_what_must_not_go_out_is_an_error_of_the_application(start, errors, status, headers):
+def test_invalid_response_is_an_error_of_the_application(start, errors, status, headers):
     def app(environ, start_response):
         start_response(status, headers)
         return [HELLO]
@@ -126,7 +126,7 @@ def test_start_response_inside_a_generator(start):
     assert start.client(start(app)).get()[2] == b"late"
 
 
-def test_keeping_start_response_and_write_harms_nobody(start):
+def test_start_response_and_write_may_be_kept(start):
     kept = []
 
     def app(environ, start_response):

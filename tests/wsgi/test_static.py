@@ -1,4 +1,4 @@
-"""Static files: what is sent, to whom, in which part (RFC 9110, 13 and 14), and what never is."""
+"""Static files: which are sent, whole or in part (RFC 9110, 13 and 14), and which never are."""
 
 import errno
 import io

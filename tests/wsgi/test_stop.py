@@ -202,7 +202,7 @@ def test_a_signal_stops_gracefully(program, start, number):
 
 
 @pytest.mark.virtual_time(False)  # another process
-def test_a_second_signal_means_now(program, start):
+def test_second_signal_stops_at_once(program, start):
     begin, begun = program
     process, address = begin()
     client = start.client(type("There", (), {"address": address}))

@@ -150,7 +150,7 @@ def test_an_error_in_mid_stream_is_no_clean_end(https, authority):
         in_thread(client)
 
 
-def test_a_slow_handshake_blocks_nobody_and_is_cut(https, authority):
+def test_slow_handshake_blocks_no_other_client_and_times_out(https, authority):
     server = https(hello, greeting_seconds=1.5, defer_accept=False)
     slow = [blocking.create_connection(server.address, timeout=5) for _ in range(50)]
     for sock in slow[::2]:
@@ -228,7 +228,7 @@ def test_tls_on_one_address_and_plain_on_another(start, authority):
     "junk", [b"\x16", b"\x16\x03\x01\x00\x05hello", b"\x16\x03\x01\x02\x00" + bytes(600), b"\x16" * 5000]
 )
 @pytest.mark.parametrize("reset", [False, True])
-def test_junk_instead_of_a_handshake(https, start, authority, junk, reset):
+def test_junk_instead_of_a_handshake_closes_the_connection(https, start, authority, junk, reset):
     server = https(hello, greeting_seconds=2)
     client = start.client(server)
     client.send(junk)
@@ -239,7 +239,7 @@ def test_junk_instead_of_a_handshake(https, start, authority, junk, reset):
     test_requests_over_one_connection(lambda app: server, authority)
 
 
-def test_junk_after_the_handshake(https, authority):
+def test_junk_after_the_handshake_closes_the_connection(https, authority):
     server = https(hello)
 
     def client():
@@ -254,7 +254,7 @@ def test_junk_after_the_handshake(https, authority):
     in_thread(client)
 
 
-def test_a_client_that_does_not_read_is_cut(https, authority):
+def test_client_that_does_not_read_is_disconnected(https, authority):
     blob = b"x" * 20_000_000
 
     def app(environ, start_response):

@@ -115,7 +115,7 @@ def test_every_split_of_the_frames(start):
 
 
 @pytest.mark.virtual_time(False)  # it computes for longer than a client waits
-def test_a_message_of_many_frames_takes_the_room_of_one(start):
+def test_message_of_many_frames_takes_the_memory_of_one(start):
     """Text and binary, in frames of a byte and without any."""
     size = 10_000
     peaks = []
@@ -141,7 +141,7 @@ def test_a_message_of_many_frames_takes_the_room_of_one(start):
     assert max(peaks) < 40 * size
 
 
-def test_frames_that_come_with_the_handshake(start):
+def test_frames_after_the_handshake_in_one_packet_are_read(start):
     client = start.client(start(echo))
     client.send((HANDSHAKE + "\r\n").encode() + frame(1, b"early"))
     assert client.response()[0] == 101
@@ -186,7 +186,7 @@ def test_an_application_may_refuse(start):
     )  # the connection goes on
 
 
-def test_a_framework_that_answers_after_all(start):
+def test_response_of_a_framework_after_its_websocket_is_dropped(start):
     """Flask's view must return something; it is dropped, and so is a late start_response()."""
 
     def app(environ, start_response):
@@ -233,7 +233,7 @@ def test_errors_of_the_application(start):
     assert raw.client.at_end() and "boom" in log.getvalue()
 
 
-def test_the_client_leaves_without_a_word(start):
+def test_websocket_without_a_close_frame_ends_with_1006(start):
     seen = []
 
     def app(environ, start_response):
@@ -369,7 +369,7 @@ def test_the_websockets_library(start, compression):
     in_thread(visit)
 
 
-def test_a_small_message_that_decompresses_to_a_large_one(start):
+def test_decompressed_message_is_bounded(start):
     server = start(echo, websocket_bytes=100_000)
 
     def visit():

@@ -271,7 +271,7 @@ def test_unix_sockets_and_logs(program, tmp_path):
     assert not (tmp_path / "s").exists() and (tmp_path / "old").read_text().count("\n") == 20
 
 
-def test_a_socket_for_each_worker(program):
+def test_each_worker_has_its_own_socket(program):
     """SO_REUSEPORT: both accept, and a worker's successor has its socket."""
     running = program("--workers", "2", "--reuse-port")
 
