@@ -7,7 +7,7 @@
  * A thread that waits with a deadline is in `waiters`, and tries its call again and again for SLICE ns. The one with the earliest deadline
  * may move the clock there if everybody waits: it looks at all threads (/proc/self/task), tries its own call once more and looks again.
  * Every other thread must sleep both times without a switch in between, or be a waiter whose call has failed since the first look.
- * So at some moment between the two nothing ran and nothing was ready, and but for other processes and the kernel that stays so. What the
+ * So at some moment between the two nothing ran and nothing was ready, and but for other processes and the kernel that stays so. The
  * kernel may still have packets on their way: with an internet socket the last try takes GRACE ns, and ksoftirqd must sleep, too.
  *
  * Nagle's algorithm waits for an acknowledgement that the kernel delays by its own clock: it is switched off.
