@@ -30,7 +30,7 @@ SERVERS = (
     "waitress",
     "cheroot",
 )
-"""Whom users of Python may run instead."""
+"""Servers that users of Python may run instead."""
 READ_ONCE = ("syncless, blocking", "uwsgi, blocking", "uwsgi, 2 threads")
 """Servers of the experiment calllater without the second reading."""
 HELLO = ("syncless", "floor", "node", "go nethttp", "go fasthttp", "bjoern", "meinheld", "gevent")

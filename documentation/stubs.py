@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 ROOT = pathlib.Path(__file__).parent.parent
-MODULES = ("syncless", "syncless.stackless", "syncless.wsgi")
+MODULES = ("syncless", "syncless.asyncio", "syncless.stackless", "syncless.wsgi")
 Node = ast.ClassDef | ast.FunctionDef
 
 

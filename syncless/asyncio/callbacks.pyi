@@ -5,20 +5,30 @@ from typing import Any, Literal
 from syncless.asyncio.rounds import Handle, TimerHandle
 
 class Callbacks:
+    """The base of EventLoop."""
     blocking: Literal["park", "block"]
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> Handle: ...
+    ) -> Handle:
+        """Calls callback(*args) in the loop's next round, in the given context or a copy of the present one.
+        Returns a handle."""
     def call_soon_threadsafe(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> Handle: ...
+    ) -> Handle:
+        """As call_soon(), from any thread or signal handler."""
     def call_later(
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> TimerHandle: ...
+    ) -> TimerHandle:
+        """Calls callback(*args) after `delay` seconds. Returns a handle."""
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> TimerHandle: ...
-    def time(self) -> float: ...
-    def set_debug(self, enabled: bool) -> None: ...
-    def run_forever(self) -> None: ...
-    def stop(self) -> None: ...
+    ) -> TimerHandle:
+        """Calls callback(*args) when loop.time() is `when`, in seconds. Returns a handle."""
+    def time(self) -> float:
+        """Seconds of the monotonic clock."""
+    def set_debug(self, enabled: bool) -> None:
+        """In debug mode each call is checked, and handles know where they were made."""
+    def run_forever(self) -> None:
+        """Runs the loop until stop(). The calling tasklet waits; all others go on."""
+    def stop(self) -> None:
+        """run_forever() returns when the callbacks that are due now have been called."""

@@ -138,8 +138,8 @@ cdef class Callbacks:
 
     @property
     def blocking(self):
-        """What becomes of the other callbacks when one of them calls something that waits: "park" (they go
-        on) or "block" (they wait, too, as in any other asyncio loop; tasklets go on)."""
+        """The other callbacks while one of them waits in a call: "park" (they go on) or "block" (they wait,
+        too, as in any other asyncio loop; tasklets go on)."""
         return "block" if self.rounds.blocks else "park"
 
     @blocking.setter

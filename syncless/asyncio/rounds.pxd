@@ -51,7 +51,7 @@ cdef class Rounds:
     cdef Caller spare
     cdef LinkedList timers
     cdef tuple hooks                # for asynchronous generators
-    cdef object failure             # what ended the run, or None
+    cdef object failure             # the exception that ended the run, or None
     cdef bint stopping
     cdef bint closed
     cdef bint debug

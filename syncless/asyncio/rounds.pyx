@@ -55,7 +55,7 @@ cdef object call_site = format_helpers.extract_stack
 
 
 cdef class Handle:
-    """What call_soon() and its kin return, as asyncio.Handle."""
+    """The result of call_soon() and its kin, as asyncio.Handle."""
 
     def cancel(self):
         """The callback is not called, if it has not been."""
@@ -129,7 +129,7 @@ cdef void timer_fires(void* owner) noexcept:
 
 
 cdef class TimerHandle(Handle):
-    """What call_later() and call_at() return, as asyncio.TimerHandle."""
+    """The result of call_later() and call_at(), as asyncio.TimerHandle."""
 
     def __cinit__(self):
         timer_init(&self.timer, timer_fires, <void*> self)

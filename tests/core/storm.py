@@ -174,7 +174,7 @@ class Storm:
                     self.note(life, one, True)
             raise
 
-    # -- what workers do
+    # -- actions of workers
 
     def live(self, life):
         for _ in range(STEPS):

@@ -117,7 +117,7 @@ class Storm:
         self.steady_done, self.censuses, self.errors = [], [], []
         self.ready, self.over = threading.Barrier(THREADS), Event()
 
-    # -- what a tasklet does -----------------------------------------------------------------------
+    # -- actions of tasklets -----------------------------------------------------------------------
 
     def hold(self, name, guard):
         with guard:

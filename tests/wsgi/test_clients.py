@@ -240,7 +240,7 @@ def test_log_on_a_full_disk_disturbs_no_request(start, capfd):
     assert capfd.readouterr().err.count("cannot be written") == 1
 
 
-def test_an_error_log_on_a_full_disk_disturbs_nobody(start):
+def test_error_log_on_a_full_disk_disturbs_no_request(start):
     class Full(io.StringIO):
         def write(self, text):
             raise OSError(28, "No space left on device")

@@ -119,7 +119,7 @@ def test_nothing_is_remembered_if_so_asked(start):
     assert all(environ_ids([client], seen) for _ in range(3)) and server.census()["remembered"] == 0
 
 
-def test_an_environ_that_somebody_keeps_is_not_given_away(start):
+def test_environ_that_the_application_keeps_is_not_reused(start):
     kept = []
     keepers = [
         lambda environ: environ,

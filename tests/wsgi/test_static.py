@@ -373,7 +373,7 @@ def test_media_types(name, kind):
     assert media_type(name) == kind
 
 
-# -- what may go wrong ------------------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------------
 
 
 def test_time_for_caches(start, site):
