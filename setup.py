@@ -111,12 +111,10 @@ NATIVE = {
     "syncless.http.application": [],  # the seam between HTTP and applications
     "syncless.http.upgrade": [],  # a connection for another protocol
     "syncless.http.phases": [],  # of a connection, and which may follow which
-    "syncless.http.incoming": [],  # the next request of a stream
     "syncless.http.refusal": [],  # answers to invalid requests
     "syncless.http.connection": [],  # the life of a connection
     "syncless.http.room": [],  # which connections are closed for others
     "syncless.http.acceptor": [],  # new connections
-    "syncless.wsgi.environ": [],  # head -> environ
     "syncless.wsgi.input": [],  # wsgi.input
     "syncless.wsgi.request": [],  # calls the application
     "syncless.wsgi.application": [],  # a request for each head

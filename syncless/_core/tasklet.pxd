@@ -1,7 +1,11 @@
-from cpython.object cimport PyObject
+from cpython.contextvars cimport PyContext_New
+from cpython.object cimport PyObject, PyObject_Size
 
 from syncless._core.scheduler cimport BaseTasklet, Scheduler
 from syncless._core.wait.waitqueue cimport WaitQueue
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject* o)
 
 
 cdef class Tasklet(BaseTasklet):
@@ -36,6 +40,14 @@ cdef inline int begin_anew(Tasklet one) except -1:
         one._name = None
     if one.switch_hook is not None:
         one.switch_hook = None
+    return 0
+
+
+cdef inline int renew_context(Tasklet one) except -1:
+    """It gets an empty context: its own, if no variable is set there and nobody else has it."""
+    cdef object context = one.context
+    if context is None or Py_REFCNT(<PyObject*> context) > 2 or PyObject_Size(context) != 0:
+        one.context = PyContext_New()
     return 0
 
 

@@ -1,7 +1,18 @@
+from cpython.object cimport PyObject
+
 from syncless.http.exchange cimport Exchange
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.peer cimport Origin
 from syncless.http.scanner cimport head
+
+cdef extern from *:
+    """
+    static int syncless_has_weakrefs(PyObject *o) { return *PyObject_GET_WEAKREFS_LISTPTR(o) != NULL; }
+    """
+    bint has_weakrefs "syncless_has_weakrefs" (PyObject* o) nogil
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject* o)
 
 
 cdef class Application:
@@ -9,3 +20,15 @@ cdef class Application:
 
     cdef Exchange exchange(self, const Origin* origin, const char* data, head* found)
     cdef int take_back(self, Exchange exchange, int fd) except -1
+
+
+cdef inline int give_back(Application application, Exchange request, int fd) except -1:
+    """The request has ended; `fd` is -1 if its connection has, too. It may be used again if the caller has
+    the only reference to it and no tasklet-local data hangs on it that the next request would find."""
+    if request.handler is not None:             # an application that keeps it keeps this exchange and peer
+        request.handler = None
+        return request.forget()
+    if Py_REFCNT(<PyObject*> request) == 1 and not has_weakrefs(<PyObject*> request):
+        request._exception = None               # its traceback would keep the request's objects alive
+        return application.take_back(request, fd)
+    return request.forget()

@@ -5,6 +5,7 @@ from syncless.http.deadlines cimport DeadlineNode
 from syncless.http.exchange cimport Exchange
 from syncless.http.linger cimport Linger
 from syncless.http.listener cimport Listener
+from syncless.http.phases cimport move_phase
 from syncless.http.stream cimport Stream
 
 
@@ -44,7 +45,9 @@ cdef class Connection(Watcher):     # there may be many idle ones: flags are byt
     cdef int close(self, Loop loop, bint reset) except -1
 
     # the parts of that
-    cdef int move_to(self, uint8_t phase) except -1
+    cdef inline int move_to(self, uint8_t phase) except -1:
+        return move_phase(&self.phase, phase)
+
     cdef bint admit(self) except -1
     cdef bint accept_proxy_header(self, header) except -1
     cdef int drop_exchange(self, Exchange exchange) except -1

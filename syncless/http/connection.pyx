@@ -10,39 +10,36 @@
 The transitions are a table in phases.pyx. A connection has a Stream (its bytes), a node among the
 listener's deadlines and, while one is queued or running, an Exchange, which waits for the client by its Peer.
 
-Reading happens when the loop says that there is something, into a receive buffer that all connections share;
-what is left over (a part of a head, a body, pipelined requests) is kept in the stream's inbox, no larger than
-that. So an idle connection is one small object. Requests of one connection are answered one after the other,
-in a loop, never by recursion. Responses are sent at the end of the turn: see flusher.pyx.
-
-A connection is registered with the poller only when it has to wait, so one that is answered and closed at
-once never is.
+Heads are read where they lie: in the receive buffer that all connections share, if they come in one piece.
+The rest (a part of a head, a body, pipelined requests) waits in the stream's inbox, no larger than
+that. So an idle connection is one small object. It is registered with the poller only when it has to wait.
+Requests of one connection are answered one after the other, in a loop, never by recursion. Responses are sent
+at the end of the turn: see flusher.pyx.
 """
 
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
-from libc.stdint cimport uint8_t, uint32_t
 
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.poll.poller cimport HANGUP, READ, WRITE
 from syncless._core.scheduler cimport Scheduler
-from syncless.http.buffers cimport Buffer
+from syncless.http.application cimport Application, give_back
 from syncless.http.deadlines cimport (
     HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE, DeadlineNode,
     next_of,
 )
 from syncless.http.exchange cimport Exchange
 from syncless.http.greeting cimport NOT_TLS, begin_tls, read_proxy_header
-from syncless.http.incoming cimport NEVER, NOT_YET, give_back, next_request
 from syncless.http.linger cimport ALL_FOR_NOW, THE_LAST, discard, may_linger, too_many_linger
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Origin
-from syncless.http.phases cimport CLOSED, GREETING, LINGERING, QUEUED, READING, RUNNING, move_phase
+from syncless.http.phases cimport CLOSED, GREETING, LINGERING, QUEUED, READING, RUNNING
 from syncless.http.refusal cimport write_refusal
+from syncless.http.scanner cimport head
 from syncless.http.stream cimport (
-    SENT_ALL, STALLED, Stream, close_stream, drop_unsent, free_stream, half_close, has_bytes,
-    has_input, has_unsent, keeps_up, send_pending, told_readable,
+    SENT_ALL, STALLED, Input, Stream, borrow_input, close_stream, drop_unsent, free_stream, half_close,
+    has_bytes, has_input, has_unsent, keeps_up, return_input, send_pending, told_readable,
 )
 from syncless.http.tls cimport FAILED, READY, WANTS_READ, WANTS_WRITE
 
@@ -63,8 +60,7 @@ cdef class Connection(Watcher):
     # -- its life --------------------------------------------------------------------------------------------
 
     cdef int live(self, Loop loop) except -1:
-        """Greet, read a head, run its request, then keep the connection or close it: as far as it gets
-        now."""
+        """Greet, read a head, run its request, keep the connection or close it: as far as it gets now."""
         cdef Listener listener = self.listener
         cdef int left = listener.limits.pipelined
         if self.phase == GREETING:
@@ -86,13 +82,10 @@ cdef class Connection(Watcher):
                 self.refuse_busy(loop)
         if self.phase == READING:
             return self.wait_for_client(loop)
-        if self.phase == LINGERING:
-            return self.read_away(loop)
-        return 0
+        return self.read_away(loop) if self.phase == LINGERING else 0
 
     cdef int on_ready(self, Loop loop, int bits) except -1:
-        """The loop: bytes have come, the client takes more, or has left. Tasklets that wait for it have been
-        woken."""
+        """Bytes have come, the client takes more, or has left. Tasklets that wait for it have been woken."""
         if bits & HANGUP:
             self.stream.peer_shutdown = True
         if self.phase == RUNNING and self.exchange.interruptible and self.exchange.left():
@@ -107,13 +100,10 @@ cdef class Connection(Watcher):
         return 0
 
     cdef int turn(self, Scheduler loop) except -1:
-        """Its turn: after accept(), after a long row of pipelined requests, or the queue's, which has stopped
-        its deadline then."""
+        """After accept(), or many pipelined requests; or the queue's turn, which has stopped its deadline."""
         if self.phase == QUEUED and self.deadline.kind == NO_DEADLINE:
             self.run_request(<Loop> loop)
-        if self.phase == QUEUED or self.phase == RUNNING:
-            return 0
-        return self.live(<Loop> loop)
+        return 0 if self.phase == QUEUED or self.phase == RUNNING else self.live(<Loop> loop)
 
     cdef int expired(self, Loop loop, int kind) except -1:
         """The time of its phase is over."""
@@ -137,18 +127,14 @@ cdef class Connection(Watcher):
     cdef int forked(self, Loop loop) except -1:
         """The child keeps no descriptor of it and sends nothing: the connection is the parent's, whose
         closing ends it. The part of a body that has come can still be read."""
-        cdef Buffer inbox = self.stream.inbox
-        cdef uint32_t start = self.stream.inbox_start
+        cdef Stream before = self.stream
         self.stream.gone = True
-        self.stream.inbox.data = NULL
+        self.stream.inbox.data = NULL           # else it would be released
         self.stream.inbox.size = self.stream.inbox.room = 0
         self.close(loop, False)
-        self.stream.inbox = inbox
-        self.stream.inbox_start = start
+        self.stream.inbox = before.inbox
+        self.stream.inbox_start = before.inbox_start
         return 0
-
-    cdef int move_to(self, uint8_t phase) except -1:
-        return move_phase(&self.phase, phase)
 
     # -- greeting --------------------------------------------------------------------------------------------
 
@@ -190,23 +176,39 @@ cdef class Connection(Watcher):
     # -- reading a request -----------------------------------------------------------------------------------
 
     cdef bint read_request(self, Loop loop) except -1:
-        """Whether a request is there, whose head is whole; else the client has to send more first, is refused
-        or has closed."""
+        """Whether a request is there, its head whole; else the client sends more, is refused or has left."""
+        cdef Listener listener = self.listener
         cdef Origin origin = Origin(
-            <PyObject*> self.listener, <PyObject*> self, &self.stream, <PyObject*> self.remote_addr,
+            <PyObject*> listener, <PyObject*> self, &self.stream, <PyObject*> self.remote_addr,
             self.remote_port, self.trusted)
-        cdef int outcome = NOT_YET
-        self.exchange = next_request(&origin, self.kept, &outcome)
-        if self.exchange is not None:
+        cdef Exchange exchange = None
+        cdef Input input
+        cdef head found
+        cdef Py_ssize_t got = 0
+        cdef long used = 0                      # bytes of the head; negative: the status of a refusal
+        input.size = 0
+        while used == 0:
+            got = borrow_input(&self.stream, listener.buffers, &input)
+            if got <= 0:
+                break
+            try:
+                used = listener.heads.scan(     # a connection that had a response is likely to be kept
+                    input.data, input.size, &listener.head_limits, self.stream.fd, self.kept, &found)
+                if used > 0:
+                    exchange = (<Application> listener.application).exchange(&origin, input.data, &found)
+            finally:
+                return_input(&self.stream, listener.buffers, &input, max(used, 0))
+        if exchange is not None:
+            self.exchange = exchange
             if self.phase == READING:
                 return True
-            self.drop_exchange(self.exchange)     # closed while Python code ran
-        elif outcome > 0:
-            self.refuse(loop, outcome)
-        elif outcome == NEVER:
+            self.drop_exchange(exchange)          # closed while Python code ran
+        elif used < 0:
+            self.refuse(loop, -used)
+        elif got == 0:
             self.close_when_sent(loop)
-        elif self.listener.buffers.held > self.listener.buffers.budget:
-            shed_slow_heads(self.listener)
+        elif listener.buffers.held > listener.buffers.budget:
+            shed_slow_heads(listener)
         return False
 
     # -- running it ------------------------------------------------------------------------------------------
@@ -244,7 +246,7 @@ cdef class Connection(Watcher):
             self.listener.paces.forget(self.stream.fd)
         if self.phase == QUEUED or self.phase == RUNNING:
             self.move_to(READING)
-        return give_back(self.listener, exchange, self.stream.fd)
+        return give_back(<Application> self.listener.application, exchange, self.stream.fd)
 
     cdef int refuse_busy(self, Loop loop) except -1:
         """The client is told to come back later."""
@@ -354,12 +356,8 @@ cdef class Connection(Watcher):
         return self.close(loop, False) if self.phase == LINGERING else 0
 
     cdef bint close_idle(self, Loop loop) except -1:
-        """Closes it between requests, unless bytes have come of which the loop has not told yet: they are
-        answered. Returns whether it is closed.
-
-        A proxy does not send a POST again when its connection is closed, so closing one whose request is
-        there would lose it.
-        """
+        """Closes it between requests, unless bytes have come of which the loop has not told yet: a proxy does
+        not send a POST again, so that one would be lost. Returns whether it is closed."""
         if has_bytes(&self.stream):
             told_readable(&self.stream)
             loop.push(self)
@@ -368,8 +366,7 @@ cdef class Connection(Watcher):
         return True
 
     cdef int close(self, Loop loop, bint reset) except -1:
-        """Closes now, once, and tells the listener. `reset`: the client must not take what it has for the
-        whole."""
+        """Closes now, once. `reset`: the client must not take what it has for the whole."""
         cdef Listener listener = self.listener
         if self.phase == CLOSED:
             return 0
@@ -388,8 +385,7 @@ cdef class Connection(Watcher):
 
 
 cdef int shed_slow_heads(Listener listener) except -1:
-    """Too much is buffered: the connections that have taken the longest for their request's head are cut
-    off."""
+    """Too much is buffered: cuts off the connections that have taken the longest for a request's head."""
     cdef DeadlineNode* node = listener.deadlines.first(HEAD_DEADLINE)
     cdef Connection connection
     while node != NULL and listener.buffers.held > listener.buffers.budget:

@@ -2,12 +2,12 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
 from syncless._core.loop cimport Loop
-from syncless._core.tasklet cimport Tasklet
+from syncless._core.tasklet cimport Tasklet, begin_anew, renew_context
 from syncless.http.body cimport Body
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Origin, Peer
-from syncless.http.response cimport Response
-from syncless.http.scanner cimport head
+from syncless.http.response cimport Response, begin_response
+from syncless.http.scanner cimport head, is_head_request
 
 
 cdef class Exchange(Tasklet):
@@ -28,7 +28,17 @@ cdef class Exchange(Tasklet):
     cdef dict variables(self)
     cdef int forget(self) except -1
 
-    cdef int begin(self, const Origin* origin, const char* data, head* found) except -1
+    cdef inline int begin(self, const Origin* origin, const char* data, head* found) except -1:
+        """It becomes the exchange for the head at `data`, in an object that may have been another before."""
+        begin_anew(self)
+        renew_context(self)
+        self.peer.begin(origin)
+        begin_response(self.response, is_head_request(data, found), found.minor == 0, found.keep_alive)
+        self.body.begin(self.peer, found.content_length, found.chunked, found.expect_continue)
+        self.too_large = found.content_length > self.listener.limits.body_bytes
+        self.upgraded = self.interruptible = False
+        self.own_id = 0
+        return 0
 
     cdef inline int end(self) except -1:
         """It is over, or will never run."""

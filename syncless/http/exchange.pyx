@@ -9,33 +9,26 @@ forget(). An error in mid-stream resets the connection: it must never look like 
 import os
 import re
 
-from cpython.contextvars cimport PyContext_New
-from cpython.object cimport PyObject, PyObject_Size
+from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t
 
-from syncless._core.clock cimport monotonic_ns
 from syncless._core.clock cimport monotonic_ns
 from syncless._core.cpython.compat cimport raised
 from syncless._core.forking cimport end_process
 from syncless._core.invariants cimport DEBUG_BUILD
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Scheduler
-from syncless._core.tasklet cimport Tasklet, begin_anew
+from syncless._core.tasklet cimport Tasklet
 from syncless._core.timeout cimport Alarm
 from syncless.http.body cimport Body
 from syncless.http.counters cimport CODES
 from syncless.http.listener cimport Listener
-from syncless.http.peer cimport Origin, Peer
-from syncless.http.response cimport Response, begin_response
-from syncless.http.scanner cimport head
+from syncless.http.peer cimport Peer
+from syncless.http.response cimport Response
 
 from syncless._core.exits import TaskletExit
 from syncless.http.errors import EXPLANATIONS, REASONS, BodyTooLarge, ClientError, ClientGone, RequestTimeout
-
-cdef extern from "Python.h":
-    Py_ssize_t Py_REFCNT(PyObject* o)
-
 
 # what a request's own id consists of: its process and its number there
 cdef str process_id
@@ -88,25 +81,6 @@ cdef class Exchange(Tasklet):
         return body
 
     # -- its life --------------------------------------------------------------------------------------------
-
-    cdef int begin(self, const Origin* origin, const char* data, head* found) except -1:
-        """It becomes the exchange for the head at `data`, in an object that may have been another before."""
-        cdef object context = self.context
-        if context is None or Py_REFCNT(<PyObject*> context) > 2 or PyObject_Size(context) != 0:
-            # the last request's, if it set no variable and nobody has it, is as good
-            self.context = PyContext_New()
-        begin_anew(self)
-        self.peer.begin(origin)
-        begin_response(
-            self.response,
-            found.method_size == 4 and data[found.method] == c"H" and data[found.method + 1] == c"E"
-            and data[found.method + 2] == c"A" and data[found.method + 3] == c"D",
-            found.minor == 0, found.keep_alive)
-        self.body.begin(self.peer, found.content_length, found.chunked, found.expect_continue)
-        self.too_large = found.content_length > self.listener.limits.body_bytes
-        self.upgraded = self.interruptible = False
-        self.own_id = 0
-        return 0
 
     cdef PyObject* execute(self, Scheduler loop) noexcept:
         cdef int outcome

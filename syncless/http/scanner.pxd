@@ -1,4 +1,5 @@
 from libc.stdint cimport int64_t, uint16_t, uint32_t
+from libc.string cimport memcmp
 
 cdef extern from "head.h" nogil:
     enum:
@@ -30,3 +31,6 @@ cdef int known_name(const char* name, size_t size) noexcept nogil
 cdef bint is_token(const char* name, size_t size) noexcept nogil
 cdef bint is_value(const char* value, size_t size) noexcept nogil
 cdef const char* name_of(int known) noexcept nogil
+
+cdef inline bint is_head_request(const char* data, const head* found) noexcept nogil:
+    return found.method_size == 4 and memcmp(data + found.method, b"HEAD", 4) == 0

@@ -28,10 +28,17 @@ cdef struct Stream:             # embedded in its owner, which calls close_strea
     uint8_t gone                # nothing more can be sent
     uint8_t torn                # the client must not take what it has for the whole: reset when it is closed
 
+cdef struct Input:              # what borrow_input() gives
+    char* data
+    Py_ssize_t size
+    bint shared                 # they lie in the receive buffer that all share, else in the inbox
+
 cdef Py_ssize_t receive(Stream* stream, Buffers buffers, char* into, size_t room) except -2
 cdef Py_ssize_t receive_raw(Stream* stream, char* into, size_t room) noexcept
 cdef Py_ssize_t receive_more(Stream* stream, Buffers buffers) except -2
 cdef Py_ssize_t receive_little(Stream* stream, Buffers buffers) except -2
+cdef Py_ssize_t borrow_input(Stream* stream, Buffers buffers, Input* input) except -2
+cdef int return_input(Stream* stream, Buffers buffers, Input* input, Py_ssize_t used) except -1
 cdef bint has_bytes(Stream* stream) noexcept
 cdef bytes first_bytes(Stream* stream, Py_ssize_t most)
 cdef int compact(Stream* stream, Buffers buffers) except -1

@@ -145,6 +145,40 @@ cdef Py_ssize_t receive_little(Stream* stream, Buffers buffers) except -2:
     return n
 
 
+cdef Py_ssize_t borrow_input(Stream* stream, Buffers buffers, Input* input) except -2:
+    """All bytes that have come and are not used yet, where they lie: in the inbox, or else, received now, in
+    the buffer that all streams share. The result is receive()'s; if it is positive, return_input() must
+    follow. `input.size` is 0 at first; called again, it receives more than that."""
+    cdef Py_ssize_t waiting = stream.inbox.size - stream.inbox_start
+    cdef Py_ssize_t n = 0
+    input.shared = waiting == 0 and is_receivable(stream) and buffers.scratch != NULL
+    if input.shared:
+        input.data = buffers.scratch
+        buffers.scratch = NULL
+        try:
+            n = input.size = receive(stream, buffers, input.data, SCRATCH)
+        finally:
+            if n <= 0:
+                buffers.scratch = input.data
+        return n
+    if waiting == input.size:
+        n = receive_little(stream, buffers)
+        if n <= 0:
+            return n
+    input.data = stream.inbox.data + stream.inbox_start
+    input.size = stream.inbox.size - stream.inbox_start
+    return input.size
+
+
+cdef int return_input(Stream* stream, Buffers buffers, Input* input, Py_ssize_t used) except -1:
+    """The first `used` bytes are used up; the others wait in the inbox."""
+    if not input.shared:
+        consume_inbox(stream, buffers, used)
+        return 0
+    buffers.scratch = input.data
+    return buffers.hold(&stream.inbox, input.data + used, input.size - used) if used < input.size else 0
+
+
 cdef bint has_bytes(Stream* stream) noexcept:
     """Whether the socket has bytes that have not been received."""
     cdef char byte
