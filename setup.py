@@ -7,6 +7,7 @@ time only; a failing native build fails loudly, because a syncless without its e
 ``SYNCLESS_BUILD=debug`` with assertions.
 """
 
+import multiprocessing
 import os
 import sys
 
@@ -176,6 +177,8 @@ def extension(name: str, sources: list[str]) -> Extension:
         extra_link_args=[flag for flag in flags if flag.startswith("-fsanitize")],
     )
 
+
+multiprocessing.set_start_method("fork", force=True)  # Cython's helpers must not run this file again
 
 setup(
     ext_modules=cythonize(

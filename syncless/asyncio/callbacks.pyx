@@ -72,11 +72,11 @@ cdef class Callbacks:
 
     # -- when a descriptor is ready --------------------------------------------------------------------------
 
-    def _add_reader(self, fd, callback, *args):
-        return self._follow(fd, READ, callback, args)
+    def _add_reader(self, fd, callback, *args, context=None):
+        return self._follow(fd, READ, callback, args, context)
 
-    def _add_writer(self, fd, callback, *args):
-        return self._follow(fd, WRITE, callback, args)
+    def _add_writer(self, fd, callback, *args, context=None):
+        return self._follow(fd, WRITE, callback, args, context)
 
     def _remove_reader(self, fd):
         return not self.rounds.closed and self.descriptors.leave(number_of(fd), READ)
@@ -84,10 +84,10 @@ cdef class Callbacks:
     def _remove_writer(self, fd):
         return not self.rounds.closed and self.descriptors.leave(number_of(fd), WRITE)
 
-    def _follow(self, fd, int bit, callback, tuple args):
+    def _follow(self, fd, int bit, callback, tuple args, context):
         cdef ReadyHandle handle = ReadyHandle.__new__(ReadyHandle)
         handle.bit = bit
-        handle.fill(self.rounds, callback, args, None)
+        handle.fill(self.rounds, callback, args, context)
         if self.rounds.debug:
             handle.look_at("add_reader" if bit == READ else "add_writer")
         number = number_of(fd)

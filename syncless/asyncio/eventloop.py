@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import inspect
 import selectors
 import signal
 import socket
@@ -106,7 +107,7 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
 
     def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
         """callback(*args) is called in the loop when the signal comes. In the main thread only."""
-        if coroutines.iscoroutine(callback) or coroutines.iscoroutinefunction(callback):
+        if coroutines.iscoroutine(callback) or inspect.iscoroutinefunction(callback):
             raise TypeError("coroutines cannot be used with add_signal_handler()")
         self._check_signal(sig)
         self._check_closed()

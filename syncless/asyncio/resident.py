@@ -7,6 +7,7 @@ coroutine without a loop of its own.
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -102,7 +103,12 @@ def await_(awaitable: Awaitable[T], timeout: float | None = None) -> T:
     return future.result()
 
 
-class EventLoopPolicy(asyncio.DefaultEventLoopPolicy):
+with warnings.catch_warnings():  # policies are deprecated since Python 3.14, and have no successor
+    warnings.simplefilter("ignore", DeprecationWarning)
+    _Policy = asyncio.DefaultEventLoopPolicy
+
+
+class EventLoopPolicy(_Policy):
     """New loops are EventLoops, and a thread that has set no loop has its resident one."""
 
     _loop_factory = EventLoop
@@ -115,4 +121,6 @@ class EventLoopPolicy(asyncio.DefaultEventLoopPolicy):
 def install() -> None:
     """From now on asyncio's loops are EventLoops: asyncio.run() uses one, and get_event_loop() gives each
     thread one that is always running."""
-    asyncio.set_event_loop_policy(EventLoopPolicy())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        asyncio.set_event_loop_policy(EventLoopPolicy())

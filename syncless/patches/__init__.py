@@ -13,48 +13,51 @@ Nothing of the standard library is copied. A few primitives are replaced, and th
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 
-from syncless.patches import (
-    clock,
-    cpu,
-    drivers,
-    eventloops,
-    filelocks,
-    files,
-    kdf,
-    multiprocess,
-    polling,
-    processes,
-    signals,
-    sockets,
-    sqlite,
-    terminal,
-    threads,
-    tls,
-)
-from syncless.patches.registry import Change, Patcher, Registry
+from syncless._core.cpython.layouts import NEWEST, UnknownLayout
+from syncless.patches.registry import Change, Patcher, Registry, Unavailable
+
+
+def _function(module: str, name: str = "patch") -> Callable[[Patcher], None]:
+    """The function of an area. On a Python with unknown insides, a module that cannot be imported takes its
+    own areas away and no others."""
+    try:
+        function: Callable[[Patcher], None] = getattr(import_module(f"syncless.patches.{module}"), name)
+    except Exception as error:
+        if not _may_be_left_out(error):
+            raise
+        return Unavailable(error)
+    return function
+
+
+def _may_be_left_out(error: Exception) -> bool:
+    return isinstance(error, UnknownLayout) or sys.version_info[:2] > NEWEST
+
 
 AREAS: dict[str, Callable[[Patcher], None]] = {
-    "time": clock.patch,
-    "socket": sockets.patch,
-    "dns": sockets.patch_names,
-    "ssl": tls.patch,
-    "select": polling.patch,
-    "asyncio": eventloops.patch,
-    "thread": threads.patch,
-    "queue": threads.patch_queue,
-    "subprocess": processes.patch,
-    "signal": signals.patch,
-    "files": files.patch,
-    "filelocks": filelocks.patch,
-    "input": terminal.patch,
-    "sqlite3": sqlite.patch,
-    "multiprocessing": multiprocess.patch,
-    "drivers": drivers.patch,
-    "kdf": kdf.patch,
-    "cpu": cpu.patch,
+    "time": _function("clock"),
+    "socket": _function("sockets"),
+    "dns": _function("sockets", "patch_names"),
+    "ssl": _function("tls"),
+    "select": _function("polling"),
+    "asyncio": _function("eventloops"),
+    "thread": _function("threads"),
+    "queue": _function("threads", "patch_queue"),
+    "subprocess": _function("processes"),
+    "signal": _function("signals"),
+    "files": _function("files"),
+    "filelocks": _function("filelocks"),
+    "input": _function("terminal"),
+    "sqlite3": _function("sqlite"),
+    "multiprocessing": _function("multiprocess"),
+    "drivers": _function("drivers"),
+    "kdf": _function("kdf"),
+    "cpu": _function("cpu"),
 }
 """The areas that can be patched, in the order of patch_all()."""
 
@@ -68,13 +71,26 @@ def patch_all(**choice: bool) -> list[str]:
     """Patches all areas but those turned off by name (``thread=False``). ``cpu=True`` turns on that area,
     which is off by default.
 
-    Returns the areas that were not patched yet. Idempotent. TypeError for an unknown area.
+    Returns the areas that were not patched yet. Idempotent. TypeError for an unknown area. An area that this
+    syncless cannot patch, because the Python is newer, is left out with a RuntimeWarning; `patch_<area>()`
+    raises the reason.
     """
     for name in choice:
         if name not in AREAS:
             raise TypeError(_unknown(name))
     wanted = {area: patch for area, patch in AREAS.items() if choice.get(area, area not in OFF)}
-    return _registry.apply(wanted)
+    return _registry.apply(wanted, _leave_out)
+
+
+def _leave_out(area: str, error: Exception) -> bool:
+    if not _may_be_left_out(error):
+        return False
+    warnings.warn(
+        f"patch_all() leaves out the area {area!r}, whose calls block the whole thread: {error}",
+        RuntimeWarning,
+        stacklevel=4,
+    )
+    return True
 
 
 def _unknown(area: str) -> str:

@@ -1,4 +1,5 @@
 """asyncio: the interpreter notes one running loop per OS thread; under the patch each tasklet has its own.
+Since Python 3.14 the same is true of the current task, which was noted per loop before.
 
 So several tasklets can be in asyncio.run() at the same time, as several threads can. The calls in which a
 loop waits are patched by polling.py.
@@ -14,7 +15,9 @@ from syncless._core.current import current
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
 from syncless.tools.otherhubs import watch_hubs
-from syncless.tools.runningloop import note_of_running_loop
+from syncless.tools.runningloop import note_of_running_loop, swap_current_task
+
+_TASK_OF_THREAD = sys.version_info >= (3, 14)
 
 _forks = 0
 """Number of forks between the first process and this one."""
@@ -29,7 +32,8 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class _Running:
-    """Takes away the note of a tasklet's loop, and its hooks for asynchronous generators, while others run.
+    """Takes away the notes of a tasklet's loop and its task, and its hooks for asynchronous generators, while
+    others run.
 
     The child of a fork runs no loop of its parent, so the note is not restored there.
     """
@@ -37,6 +41,7 @@ class _Running:
     def __init__(self, loop: Any, note: Any):
         self.loop = loop
         self.note = note
+        self.task: Any = None
         self.hooks: Any = (None, None)
         self.forks = _forks
 
@@ -44,9 +49,14 @@ class _Running:
         if leaving:
             self.hooks = sys.get_asyncgen_hooks()
             sys.set_asyncgen_hooks(None, None)
+            if _TASK_OF_THREAD:
+                self.task = swap_current_task(self.loop, None)
             self.note(None)
         elif self.forks == _forks:
             self.note(self.loop)
+            if self.task is not None:
+                swap_current_task(self.loop, self.task)
+                self.task = None
             sys.set_asyncgen_hooks(*self.hooks)
 
 

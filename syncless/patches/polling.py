@@ -138,7 +138,7 @@ def poll_poll(self: Any, timeout: float | None = None, /) -> Any:
 def patch(patcher: Patcher) -> None:
     patcher.rebind(select, "select", cooperative_select, "stops the thread")
     if _epoll is not None:
-        patcher.member(_epoll, "poll", epoll_poll, "stops the thread")
+        patcher.member_in_place(_epoll, "poll", epoll_poll, "stops the thread")
     if _poll_type is not None:
         patcher.member_in_place(_poll_type, "poll", poll_poll, "stops the thread")
     keeps = staticmethod(cooperative_select)

@@ -125,7 +125,7 @@ def _may_vfork(programs: Any, directory: Any) -> bool:
 def fork_exec(*args: Any) -> int:
     """_posixsubprocess.fork_exec, by fork() where vfork() would wait for a disk."""
     if may_use_threads() and len(args) > 5 and not _may_vfork(args[1], args[4]):
-        if sys.version_info >= (3, 11):
+        if (3, 11) <= sys.version_info < (3, 14):
             args = (*args[:-1], False)  # allow_vfork
         elif args[-1] is None:
             args = (*args[:-1], _nothing)  # preexec_fn, which only fork() allows

@@ -35,6 +35,16 @@ class Change(NamedTuple):
     why: str
 
 
+class Unavailable:
+    """In the place of the function of an area that cannot be patched on this Python."""
+
+    def __init__(self, error: Exception):
+        self.error = error
+
+    def __call__(self, patcher: Patcher) -> None:
+        raise self.error
+
+
 class Registry:
     """The changes that are in force, by area."""
 
@@ -49,9 +59,13 @@ class Registry:
     def changes(self) -> list[Change]:
         return [change for patcher in self._patchers.values() for change in patcher.made]
 
-    def apply(self, areas: Mapping[str, Callable[[Patcher], None]]) -> list[str]:
-        """Makes the changes of all these areas or, if one fails, of none. Returns the areas that were not in
-        force yet.
+    def apply(
+        self,
+        areas: Mapping[str, Callable[[Patcher], None]],
+        leave_out: Callable[[str, Exception], bool] = lambda area, error: False,
+    ) -> list[str]:
+        """Makes the changes of all these areas or, if one fails, of none; unless leave_out() says of it that
+        the others are to be made. Returns the areas that were not in force yet.
 
         RuntimeError outside of the main thread.
         """
@@ -63,8 +77,13 @@ class Registry:
                     "and each thread started from then on is a tasklet of it"
                 )
             try:
-                for area, patcher in new.items():
-                    areas[area](patcher)
+                for area, patcher in list(new.items()):
+                    try:
+                        areas[area](patcher)
+                    except Exception as error:
+                        if not leave_out(area, error):
+                            raise
+                        new.pop(area).undo()
             except BaseException:
                 for patcher in reversed(new.values()):
                     patcher.undo()

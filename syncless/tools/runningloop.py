@@ -27,7 +27,7 @@ def swap_current_task(loop: Any, task: Any) -> Any:
     if hasattr(tasks, "_swap_current_task"):  # since Python 3.12
         try:
             return tasks._swap_current_task(loop, task)
-        except KeyError:  # 3.12, if there was none
+        except (KeyError, RuntimeError):  # 3.12: there was none; since 3.14: the loop is not the running one
             return None
     before = tasks._current_tasks.pop(loop, None)
     if task is not None:

@@ -27,6 +27,7 @@ cdef extern from *:
         unsigned int created : 1, readable : 1, writable : 1, appending : 1;
     } SynclessFileIO;
 
+    #if PY_VERSION_HEX < 0x030E0000
     typedef struct {                        /* lockobject of _threadmodule.c, up to 3.13 */
         PyObject_HEAD
         PyThread_type_lock lock;
@@ -44,6 +45,21 @@ cdef extern from *:
         unsigned long count;
         PyObject *weakrefs;
     } SynclessRLock;
+    #else
+    typedef struct {                        /* lockobject, since 3.14 */
+        PyObject_HEAD
+        PyMutex mutex;
+        uint16_t mark;                      /* ours, as above */
+        uint32_t holder;
+    } SynclessLock;
+
+    typedef struct {                        /* rlockobject, since 3.14 */
+        PyObject_HEAD
+        PyMutex mutex;
+        unsigned long long owner;           /* 0: none */
+        size_t again;                       /* acquisitions after the first */
+    } SynclessRLock;
+    #endif
 
     typedef struct {                        /* pollObject of selectmodule.c */
         PyObject_HEAD
@@ -62,17 +78,12 @@ cdef extern from *:
         int fd
         unsigned int readable, writable
 
-    ctypedef void* PyThread_type_lock
     ctypedef struct SynclessLock:
-        PyThread_type_lock lock
-        char locked
         uint16_t mark
         uint32_t holder
 
     ctypedef struct SynclessRLock:
-        PyThread_type_lock lock
-        unsigned long owner
-        unsigned long count
+        pass
 
     ctypedef struct SynclessPoll:
         PyObject* watched

@@ -1,0 +1,3 @@
+NEWEST: tuple[int, int]
+
+class UnknownLayout(ImportError): ...

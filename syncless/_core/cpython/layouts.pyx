@@ -3,75 +3,103 @@
 Fact: the fields of sockets, locks and files are in no public header. Danger: another layout would let us read
 and write foreign memory. Decision: layouts.pxd is the one place that declares them, and a module that reads
 one calls require() first, which compares the fields of a fresh object with what its methods say. An unknown
-layout is an ImportError. Price: a few microseconds per import. Guarded by tests/core/test_layouts.py.
+layout is an UnknownLayout that names the Python and the field, and patch_all() goes on without what needs it.
+Price: a few microseconds per import. Guarded by tests/core/test_layouts.py.
 """
 
 import _io
 import _socket
 import _thread
 import os
+import platform
 import select
 
 from cpython.dict cimport PyDict_CheckExact
 from cpython.object cimport PyObject
+
+from syncless._core.cpython cimport locks
 
 cdef extern from "Python.h":
     unsigned long PyThread_get_thread_ident()
 
 cdef Py_ssize_t buffered_owner_at = 0
 
+NEWEST = (3, 15)                        # of the Pythons that are known
+
+
+class UnknownLayout(ImportError):
+    """This Python has a field of one of its objects at an unknown place."""
+
 
 cdef int require(str kind) except -1:
-    """ImportError unless the layout of that kind of object is the one that layouts.pxd declares."""
-    if not PROBES[kind]():
-        raise ImportError(
-            f"this Python's {kind} have an unknown layout; syncless supports CPython 3.10 to 3.13")
+    """UnknownLayout unless the layout of that kind of object is the one that layouts.pxd declares."""
+    field = PROBES[kind]()
+    if field is not None:
+        python = f"{platform.python_implementation()} {platform.python_version()}"
+        raise UnknownLayout(
+            f"{python} has the {field} of its {kind} at an unknown place. syncless knows "
+            f"CPython 3.10 to {NEWEST[0]}.{NEWEST[1]}; a newer syncless may know this one")
     return 0
 
 
-def _knows_sockets():
+# Each returns the name of the first field that is not where it should be, or None.
+
+
+def _probe_sockets():
     probe = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
     try:
         probe.settimeout(1.5)
-        fields = (<socket> probe).sock_fd, (<socket> probe).sock_family, (<socket> probe).sock_timeout
-        return fields == (probe.fileno(), probe.family, 1500000000)
+        if probe.fileno() != (<socket> probe).sock_fd:
+            return "descriptor"
+        if probe.family != (<socket> probe).sock_family:
+            return "family"
+        return None if (<socket> probe).sock_timeout == 1500000000 else "timeout"
     finally:
         probe.close()
 
 
-def _knows_files():
+def _probe_files():
     with _io.FileIO(os.devnull) as probe:
         file = <SynclessFileIO*> <PyObject*> probe
-        return (file.fd, file.readable, file.writable) == (probe.fileno(), 1, 0)
+        if file.fd != probe.fileno():
+            return "descriptor"
+        return None if (file.readable, file.writable) == (1, 0) else "mode"
 
 
-def _knows_locks():
+def _probe_locks():
     lock = _thread.allocate_lock()
+    if type(lock).__basicsize__ < sizeof(PyObject) + 1:
+        return "mutex"
     for held in (False, True):
-        if bool((<SynclessLock*> <PyObject*> lock).locked) is not held:
-            return False
+        if locks.lock_is_held(lock) is not held:
+            return "mutex"
         lock.acquire(False)
     rlock = _thread.RLock()
+    if type(rlock).__basicsize__ < sizeof(SynclessRLock):
+        return "owner"
     rlock.acquire()
     rlock.acquire()
-    fields = (<SynclessRLock*> <PyObject*> rlock).owner, (<SynclessRLock*> <PyObject*> rlock).count
-    return fields == (_thread.get_ident(), 2)
+    if locks.rlock_owner(rlock) != <unsigned long> _thread.get_ident():
+        return "owner"
+    return None if locks.rlock_count(rlock) == 2 else "count"
 
 
-def _knows_polls():
+def _probe_polls():
     cdef PyObject* watched
     if not hasattr(select, "poll"):
-        return True                     # nothing will be read
+        return None                     # nothing will be read
     probe = select.poll()
     probe.register(5, 3)
     probe.register(4, 1)
     if type(probe).__basicsize__ < 4 * sizeof(void*):
-        return False
+        return "dict"
     watched = (<SynclessPoll*> <PyObject*> probe).watched
-    return watched != NULL and PyDict_CheckExact(<object> watched) and <object> watched == {5: 3, 4: 1}
+    if watched == NULL or not PyDict_CheckExact(<object> watched) or <object> watched != {5: 3, 4: 1}:
+        return "dict"
+    return None
 
 
-def _knows_buffered_files():
+def _probe_buffered_files():
     """Reads one byte through a buffered file, and looks meanwhile where it has noted this thread."""
     global buffered_owner_at
     size = _io.BufferedReader.__basicsize__
@@ -95,13 +123,13 @@ def _knows_buffered_files():
         if (<unsigned long*> (<char*> <PyObject*> file + <Py_ssize_t> offset))[0] == 0:
             buffered_owner_at = offset
     file.detach()
-    return buffered_owner_at != 0
+    return None if buffered_owner_at else "owner"
 
 
 cdef dict PROBES = {
-    "socket objects": _knows_sockets,
-    "io.FileIO objects": _knows_files,
-    "locks": _knows_locks,
-    "poll objects": _knows_polls,
-    "buffered files": _knows_buffered_files,
+    "socket objects": _probe_sockets,
+    "io.FileIO objects": _probe_files,
+    "locks": _probe_locks,
+    "poll objects": _probe_polls,
+    "buffered files": _probe_buffered_files,
 }

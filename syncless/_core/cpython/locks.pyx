@@ -9,9 +9,7 @@ import _thread
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t
 
-from syncless._core.cpython.layouts cimport SynclessLock, SynclessRLock, require
-
-require("locks")
+from syncless._core.cpython.layouts cimport SynclessLock
 
 cdef object lock_type = _thread.LockType
 cdef object rlock_type = _thread.RLock
@@ -29,16 +27,11 @@ cdef bint is_rlock(object lock) noexcept:
     return type(lock) is rlock_type
 
 
-cdef bint lock_is_free(object lock) noexcept:
-    """Whether nobody holds what is a Lock."""
-    return not (<SynclessLock*> <PyObject*> lock).locked
-
-
 cdef uint32_t holder_of_lock(object self) noexcept:
     """The last 32 bits of the serial number of the tasklet that holds what is a Lock; 0 if that is not
     known."""
     cdef SynclessLock* lock = <SynclessLock*> <PyObject*> self
-    return lock.holder if has_room and lock.locked and lock.mark == NOTED else 0
+    return lock.holder if has_room and lock_is_held(self) and lock.mark == NOTED else 0
 
 
 cdef void note_holder(object self, uint32_t serial) noexcept:
@@ -57,5 +50,4 @@ cdef void forget_holder(object self) noexcept:
 
 cdef unsigned long owner_of_rlock(object self) noexcept:
     """The get_ident() of the tasklet that holds an RLock; 0 if none does."""
-    cdef SynclessRLock* lock = <SynclessRLock*> <PyObject*> self
-    return lock.owner if lock.count else 0
+    return rlock_owner(self) if rlock_count(self) else 0

@@ -18,7 +18,7 @@ from queue import Empty, Full
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
-from syncless._core.cpython.locks cimport is_lock, is_rlock, lock_is_free
+from syncless._core.cpython.locks cimport is_lock, is_rlock, lock_is_held
 from syncless._core.current cimport next_thrown, take_turns
 from syncless.patches.native.locks cimport (
     give_lock, new_held_lock, owns_rlock, take_lock, take_rlock, take_turns_at_times,
@@ -54,7 +54,7 @@ cdef int notify(object waiters, Py_ssize_t n) except -1:
         waiter = waiters.popleft()
         if not is_lock(waiter):
             waiter.release()
-        elif lock_is_free(waiter):
+        elif not lock_is_held(waiter):
             continue                            # an interrupted notify() of the library's has come that far
         else:
             give_lock(waiter)
@@ -129,7 +129,7 @@ def condition_exit(self, *args):
 
 
 cdef int must_own(object lock, str what) except -1:
-    if lock_is_free(lock) if is_lock(lock) else not owns_rlock(lock):
+    if not (lock_is_held(lock) if is_lock(lock) else owns_rlock(lock)):
         raise RuntimeError(f"cannot {what} on un-acquired lock")
     return 0
 
@@ -192,7 +192,7 @@ def condition_notify_all(self):
 
 cdef bint is_free(object lock) noexcept:
     """Whether it is a Lock that is not held."""
-    return is_lock(lock) and lock_is_free(lock)
+    return is_lock(lock) and not lock_is_held(lock)
 
 
 # -- Event ---------------------------------------------------------------------------------------

@@ -16,8 +16,11 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uintptr_t
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
-from syncless._core.cpython.layouts cimport PyThread_type_lock, SynclessLock, SynclessRLock
-from syncless._core.cpython.locks cimport forget_holder, note_holder
+from syncless._core.cpython.layouts cimport require
+from syncless._core.cpython.locks cimport (
+    forget_holder, lock_free, lock_is_held, lock_taken, note_holder, rlock_count, rlock_free, rlock_note,
+    rlock_owner, rlock_taken,
+)
 from syncless._core.current cimport may_park, take_turns
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport WOKEN, BaseTasklet
@@ -26,9 +29,9 @@ from syncless._core.waits cimport wait_in
 from syncless.patches.native.waiters cimport Waiters, join_waiters, leave_waiters, wake_first
 
 cdef extern from "pythread.h":
-    int PyThread_acquire_lock(PyThread_type_lock lock, int wait)
-    void PyThread_release_lock(PyThread_type_lock lock)
     unsigned long PyThread_get_thread_ident()
+
+require("locks")
 
 cdef object lock_type = _thread.LockType
 cdef object rlock_type = _thread.RLock
@@ -103,11 +106,9 @@ cdef bint acquire_in_turn(object self, attempt_t attempt, int64_t deadline) exce
 
 
 cdef bint try_lock(object self) noexcept:
-    cdef SynclessLock* lock = <SynclessLock*> <PyObject*> self
     cdef Loop loop
-    if not PyThread_acquire_lock(lock.lock, 0):
+    if not lock_taken(self):
         return False
-    lock.locked = 1
     loop = peek_loop()
     if loop is not None and loop.current is not None:
         note_holder(self, <uint32_t> loop.current.serial)
@@ -136,12 +137,10 @@ cdef bint take_lock(object self, int64_t deadline) except -1:
 
 cdef int give_lock(object self) except -1:
     """release() of a Lock."""
-    cdef SynclessLock* lock = <SynclessLock*> <PyObject*> self
-    if not lock.locked:
+    if not lock_is_held(self):
         raise RuntimeError("release unlocked lock")
     forget_holder(self)
-    lock.locked = 0
-    PyThread_release_lock(lock.lock)
+    lock_free(self)
     return wake_first(self)
 
 
@@ -182,30 +181,27 @@ def lock_exit(self, *exc_info):
 # -- RLock ---------------------------------------------------------------------------------------
 
 
-cdef SynclessRLock* rlock_of(object self) except NULL:
+cdef int must_be_rlock(object self) except -1:
     if not isinstance(self, rlock_type):
         raise TypeError(
             f"descriptor for '_thread.RLock' objects doesn't apply to a '{type(self).__name__}' object")
-    return <SynclessRLock*> <PyObject*> self
+    return 0
 
 
 cdef bint try_rlock(object self) noexcept:
-    cdef SynclessRLock* lock = <SynclessRLock*> <PyObject*> self
-    cdef unsigned long me = ident()
-    if lock.count > 0 and lock.owner == me:
-        lock.count += 1
+    cdef unsigned long me = ident(), count = rlock_count(self)
+    if count > 0 and rlock_owner(self) == me:
+        rlock_note(self, me, count + 1)
         return True
-    if not PyThread_acquire_lock(lock.lock, 0):
+    if not rlock_taken(self):
         return False
-    lock.owner = me
-    lock.count = 1
+    rlock_note(self, me, 1)
     return True
 
 
 cdef bint owns_rlock(object self) noexcept:
     """Whether the calling tasklet holds this RLock."""
-    cdef SynclessRLock* lock = <SynclessRLock*> <PyObject*> self
-    return lock.count > 0 and lock.owner == ident()
+    return rlock_count(self) > 0 and rlock_owner(self) == ident()
 
 
 cdef bint take_rlock(object self, int64_t deadline) except -1:
@@ -216,11 +212,18 @@ cdef bint take_rlock(object self, int64_t deadline) except -1:
         else original_rlock_acquire(self, True, seconds_to(deadline)))
 
 
+cdef int give_rlock(object self) except -1:
+    """Releases an RLock, however often it was acquired."""
+    rlock_note(self, 0, 0)
+    rlock_free(self)
+    return wake_first(self)
+
+
 def rlock_acquire(self, blocking=True, timeout=-1):
     """acquire(blocking=True, timeout=-1) -> bool; the tasklet that has it may acquire it again"""
     cdef int64_t deadline = (NEVER if blocking is True and timeout == -1
         else check_timeout(bool(blocking), timeout))
-    rlock_of(self)
+    must_be_rlock(self)
     take_turns_at_times()
     if not blocking or timeout == 0:
         if try_rlock(self):
@@ -232,14 +235,13 @@ def rlock_acquire(self, blocking=True, timeout=-1):
 
 def rlock_release(self):
     """release()"""
-    cdef SynclessRLock* lock = rlock_of(self)
-    if lock.count == 0 or lock.owner != ident():
+    must_be_rlock(self)
+    if not owns_rlock(self):
         raise RuntimeError("cannot release un-acquired lock")
-    lock.count -= 1
-    if lock.count == 0:
-        lock.owner = 0
-        PyThread_release_lock(lock.lock)
-        wake_first(self)
+    if rlock_count(self) == 1:
+        give_rlock(self)
+    else:
+        rlock_note(self, rlock_owner(self), rlock_count(self) - 1)
 
 
 def rlock_exit(self, *exc_info):
@@ -249,31 +251,28 @@ def rlock_exit(self, *exc_info):
 
 def rlock_is_owned(self):
     """For threading.Condition."""
-    rlock_of(self)
+    must_be_rlock(self)
     return owns_rlock(self)
 
 
 def rlock_recursion_count(self):
     """For the interpreter's own tests."""
-    cdef SynclessRLock* lock = rlock_of(self)
-    return lock.count if lock.owner == ident() else 0
+    must_be_rlock(self)
+    return rlock_count(self) if rlock_owner(self) == ident() else 0
 
 
 def rlock_release_save(self):
     """For threading.Condition."""
-    cdef SynclessRLock* lock = rlock_of(self)
-    if lock.count == 0:
+    must_be_rlock(self)
+    if rlock_count(self) == 0:
         raise RuntimeError("cannot release un-acquired lock")
-    state = (lock.count, lock.owner)
-    lock.count = 0
-    lock.owner = 0
-    PyThread_release_lock(lock.lock)
-    wake_first(self)
+    state = (rlock_count(self), rlock_owner(self))
+    give_rlock(self)
     return state
 
 
 def rlock_acquire_restore(self, state):
     """For threading.Condition."""
-    cdef SynclessRLock* lock = rlock_of(self)
     rlock_acquire(self)
-    lock.count, lock.owner = state
+    count, owner = state
+    rlock_note(self, owner, count)

@@ -1,0 +1,70 @@
+"""On a Python whose insides are unknown, patch_all() leaves out the areas that need them, with a warning.
+Each program lies about one thing."""
+
+import json
+import textwrap
+
+import pytest
+
+from tests.core.test_layouts import LIES, refusal, run
+
+LEFT_OUT = {
+    "socket objects": {"socket", "ssl", "dns"},
+    "io.FileIO objects": {"files"},
+    "locks": {"thread", "queue", "multiprocessing"},
+    "poll objects": {"select"},
+    "buffered files": {"files"},
+}
+
+PATCH_ALL = """
+import json, sys, warnings
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    from syncless.patches import AREAS, OFF, is_patched, patch_all, patch_{area}, unpatch
+    {before}
+    patched = patch_all()
+    assert patched == [area for area in AREAS if is_patched(area)]
+try:
+    patch_{area}()
+except Exception as error:
+    pass
+else:
+    raise AssertionError("an area that is asked for by name must not fail silently")
+unpatch()
+assert not any(is_patched(area) for area in AREAS)
+left_out = [area for area in AREAS if area not in OFF and area not in patched]
+print(json.dumps([left_out, [(str(each.message), each.filename) for each in told]]))
+"""
+
+
+def left_out_and_warnings(program):
+    done = run(program)
+    assert done.returncode == 0, done.stderr
+    left_out, warnings = json.loads(done.stdout)
+    assert all(where == "<string>" for _, where in warnings), warnings  # the program that patches
+    return left_out, [text for text, _ in warnings]
+
+
+@pytest.mark.parametrize("kind", LEFT_OUT)
+def test_areas_that_need_an_unknown_layout_are_left_out(kind):
+    lie = textwrap.dedent(LIES[kind]).rpartition("import ")[0]
+    first = min(LEFT_OUT[kind])
+    left_out, warnings = left_out_and_warnings(lie + PATCH_ALL.format(area=first, before=""))
+    assert set(left_out) == LEFT_OUT[kind]
+    assert [text.split("'")[1] for text in warnings] == left_out
+    assert all(refusal(kind) in text for text in warnings)
+
+
+def test_area_that_fails_on_a_newer_python_is_undone_and_left_out():
+    before = "import threading; own = threading.Event.set; del threading._DummyThread"
+    program = "from syncless._core.cpython import layouts; layouts.NEWEST = (3, 9)\n" + PATCH_ALL.format(
+        area="thread", before=before
+    )
+    left_out, warnings = left_out_and_warnings(program + "assert threading.Event.set is own\n")
+    assert left_out == ["thread"] and "'thread'" in warnings[0]
+
+
+def test_area_that_fails_on_a_known_python_is_an_error():
+    before = "import threading; del threading._DummyThread"
+    done = run(PATCH_ALL.format(area="thread", before=before))
+    assert done.returncode == 1 and "AttributeError" in done.stderr
