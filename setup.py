@@ -74,7 +74,7 @@ NATIVE = {
     "syncless.patches.native.threadends": [],  # the end of an OS thread wakes its joiners
     "syncless._core.wait.deadlocks": [],  # circles of tasklets that wait for one another
     "syncless.stackless._thread": [],  # a Stackless program's run queue
-    "syncless.stackless._flags": [],  # flags of a tasklet, and its context
+    "syncless.stackless._state": [],  # the state of a tasklet, its flags and its context
     "syncless.stackless._bomb": [],  # exceptions of a Stackless program
     "syncless.stackless._tracing": [],  # trace and profile functions of a tasklet's own
     "syncless.stackless._tasklet": [],

@@ -305,16 +305,11 @@ def test_lines_of_c_are_at_most_110_columns():
         assert not wide, f"{path.relative_to(ROOT)}: {wide}"
 
 
-# may have more lines than others until they are divided
-LONG = {"stackless/_tasklet.pyx": 430}
-
-
 def test_files_stay_small():
     for path in PACKAGE.rglob("*"):
         if path.suffix in (".py", ".pyx", ".pxd", ".c", ".h"):
             lines = path.read_text().count("\n")
-            most = LONG.get(str(path.relative_to(PACKAGE)), 400)
-            assert lines <= most, f"{path.relative_to(ROOT)} has {lines} lines: perhaps it is two concepts"
+            assert lines <= 400, f"{path.relative_to(ROOT)} has {lines} lines: perhaps it is two concepts"
 
 
 def test_every_limit_is_documented():

@@ -7,8 +7,6 @@ from syncless.stackless._tracing cimport TracedTasklet
 
 cdef class tasklet(TracedTasklet):
     cdef public object tempval
-    cdef bint ready_to_run          # it has its arguments
-    cdef bint inserted              # it is new, and in the run queue
     cdef bint spawned               # by syncless.spawn: errors are reported, and result() has them
 
     cdef object bound_function(self)
@@ -16,9 +14,4 @@ cdef class tasklet(TracedTasklet):
     cdef int enter(self, Scheduler loop) except -1
     cdef int make_ready(self) except -1
     cdef int run_next(self, Thread state, bint stays) except -1
-    cdef bint is_alive(self) noexcept
-    cdef bint has_no_thread(self) noexcept
-    cdef bint is_blocked(self) noexcept
-    cdef bint is_scheduled(self) noexcept
-    cdef object neighbour(self, int step)
     cdef int check(self, str verb) except -1

@@ -26,28 +26,6 @@ class tasklet(TracedTasklet):
         `kwargs` it is alive, and paused. bind(None) unbinds. Returns the tasklet."""
     def setup(self, *args: Any, **kwargs: Any) -> tasklet:
         """Binds the arguments and inserts the tasklet. Returns it. RuntimeError if it is alive."""
-    @property
-    def alive(self) -> bool:
-        """Whether it can still run."""
-    @property
-    def blocked(self) -> bool:
-        """Whether it waits for a channel, for input or output, or for a time."""
-    @property
-    def scheduled(self) -> bool:
-        """Whether it is in the run queue, or blocked."""
-    @property
-    def paused(self) -> bool:
-        """Whether it is alive, and neither in the run queue nor blocked. A tasklet in run() is paused."""
-    @property
-    def is_current(self) -> bool: ...
-    @property
-    def thread_id(self) -> int:
-        """Of the thread to which it belongs; -1 if that has ended."""
-    @property
-    def next(self) -> tasklet | None:
-        """Behind it in the run queue or the channel's queue; None if it is in neither."""
-    @property
-    def prev(self) -> tasklet | None: ...
     def insert(self) -> tasklet:
         """Puts it at the end of its thread's run queue. One that sleeps is woken. RuntimeError if it is dead
         or blocked. Returns the tasklet."""

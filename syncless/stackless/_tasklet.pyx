@@ -11,11 +11,10 @@ from syncless._core.readyqueue cimport remove_item
 from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Scheduler, keep_pending
 from syncless._core.tasklet cimport Tasklet, refuse_spawn
 from syncless._core.threadloop cimport get_loop, loop_of
-from syncless._core.wait.waitqueue cimport is_queued
 from syncless.stackless._arguments cimport at_most, required
 from syncless.stackless._bomb cimport exception_of, tell_uncaught
 from syncless.stackless._thread cimport (
-    IN_RUN, PAUSED, Thread, forget_last_stopped, here, number_of_thread, pause, run_now, run_queue, running,
+    IN_RUN, PAUSED, Thread, forget_last_stopped, here, number_of_thread, pause, run_now, running,
 )
 from syncless.stackless._tracing cimport TracedTasklet
 
@@ -138,69 +137,6 @@ cdef class tasklet(TracedTasklet):
             tell_uncaught(<Loop> loop, self, raised)
         return 0
 
-    # -- its state
-
-    cdef bint is_alive(self) noexcept:
-        if self.state == NEW:
-            return self.ready_to_run and not self.loop.closed
-        return self.state != DONE
-
-    cdef bint is_blocked(self) noexcept:
-        return self.state == PARKED and self.why != PAUSED and self.why != IN_RUN
-
-    cdef bint is_scheduled(self) noexcept:
-        return self.inserted if self.state == NEW else self.state in (READY, RUNNING) or self.is_blocked()
-
-    @property
-    def alive(self):
-        """Whether it can still run."""
-        return self.is_alive()
-
-    @property
-    def blocked(self):
-        """Whether it waits for a channel, for input or output, or for a time."""
-        return self.is_blocked()
-
-    @property
-    def scheduled(self):
-        """Whether it is in the run queue, or blocked."""
-        return self.is_scheduled()
-
-    @property
-    def paused(self):
-        """Whether it is alive, and neither in the run queue nor blocked. A tasklet in run() is paused."""
-        return self.is_alive() and not self.is_scheduled()
-
-    @property
-    def is_current(self):
-        return self.loop is not None and self.loop.current is self
-
-    @property
-    def thread_id(self):
-        """Of the thread to which it belongs; -1 if that has ended."""
-        if self.loop is None:                       # of a class that does not call tasklet.__init__()
-            self.loop = here().loop
-        return -1 if self.loop.closed else (<Loop> self.loop).thread_id
-
-    @property
-    def next(self):
-        """Behind it in the run queue or the channel's queue; None if it is in neither."""
-        return self.neighbour(1)
-
-    @property
-    def prev(self):
-        return self.neighbour(-1)
-
-    cdef object neighbour(self, int step):
-        cdef list ring
-        if is_queued(self):
-            beside = self.place.after if step > 0 else self.place.before
-            return <object> beside.owner if beside != NULL else None
-        if self.loop is None or not self.is_scheduled() or self.is_blocked():
-            return None
-        ring = run_queue(<Loop> self.loop)
-        return ring[(ring.index(self) + step + len(ring)) % len(ring)] if self in ring else None
-
     # -- running it
 
     cdef int check(self, str verb) except -1:
@@ -308,10 +244,6 @@ cdef class tasklet(TracedTasklet):
             self.function = self.args = self.kwargs = None
             return
         self.throw(exception, None, None, pending)
-
-    cdef bint has_no_thread(self) noexcept:
-        """Its thread has ended, and it had not."""
-        return self.loop.closed and self.function is not None and (self.state == DONE or self.ready_to_run)
 
     @cython.embedsignature(False)
     def raise_exception(self, exc_class=ABSENT, *args):

@@ -13,11 +13,11 @@ from syncless._core.cpython.counting cimport FLAG_PER_GREENLET
 from syncless._core.loop cimport Loop
 from syncless._core.observers cimport Observer
 from syncless._core.threadloop cimport peek_loop
-from syncless.stackless._flags cimport FlaggedTasklet
+from syncless.stackless._state cimport StatefulTasklet
 from syncless.stackless._thread cimport Thread, threads
 
 
-cdef class TracedTasklet(FlaggedTasklet):
+cdef class TracedTasklet(StatefulTasklet):
     """A base class of Stackless's tasklets: trace and profile functions of their own."""
 
     @property

@@ -4,11 +4,33 @@ from typing import Any, TypeVar
 
 from syncless._core.tasklet import Tasklet
 
-_Self = TypeVar("_Self", bound="FlaggedTasklet")
+_Self = TypeVar("_Self", bound="StatefulTasklet")
 
-class FlaggedTasklet(Tasklet[Any]):
-    """The base class of Stackless's tasklets: flags, and a context of their own."""
+class StatefulTasklet(Tasklet[Any]):
+    """The base class of Stackless's tasklets: their state, flags, and a context of their own."""
 
+    @property
+    def alive(self) -> bool:
+        """Whether it can still run."""
+    @property
+    def blocked(self) -> bool:
+        """Whether it waits for a channel, for input or output, or for a time."""
+    @property
+    def scheduled(self) -> bool:
+        """Whether it is in the run queue, or blocked."""
+    @property
+    def paused(self) -> bool:
+        """Whether it is alive, and neither in the run queue nor blocked. A tasklet in run() is paused."""
+    @property
+    def is_current(self) -> bool: ...
+    @property
+    def thread_id(self) -> int:
+        """Of the thread to which it belongs; -1 if that has ended."""
+    @property
+    def next(self) -> StatefulTasklet | None:
+        """Behind it in the run queue or the channel's queue; None if it is in neither."""
+    @property
+    def prev(self) -> StatefulTasklet | None: ...
     block_trap: bool
     atomic: bool
     ignore_nesting: bool

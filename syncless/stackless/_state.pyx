@@ -1,0 +1,140 @@
+# cython: binding=False, always_allow_keywords=False, embedsignature=True, embedsignature.format=clinic
+"""The state of a tasklet: whether it lives and where it stands, its flags, its context and its C stack."""
+
+from syncless._core.loop cimport Loop
+from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING
+from syncless._core.tasklet cimport Tasklet
+from syncless._core.wait.waitqueue cimport is_queued
+from syncless.stackless._thread cimport IN_RUN, PAUSED, here, run_queue
+
+
+cdef class StatefulTasklet(Tasklet):
+    """The base class of Stackless's tasklets: their state, flags, and a context of their own."""
+
+    def __cinit__(self, *args, **kwargs):
+        self.ignore_nesting = False
+
+    # -- its life and its place
+
+    cdef bint is_alive(self) noexcept:
+        if self.state == NEW:
+            return self.ready_to_run and not self.loop.closed
+        return self.state != DONE
+
+    cdef bint is_blocked(self) noexcept:
+        return self.state == PARKED and self.why != PAUSED and self.why != IN_RUN
+
+    cdef bint is_scheduled(self) noexcept:
+        return self.inserted if self.state == NEW else self.state in (READY, RUNNING) or self.is_blocked()
+
+    cdef bint has_no_thread(self) noexcept:
+        """Its thread has ended, and it had not."""
+        return self.loop.closed and self.function is not None and (self.state == DONE or self.ready_to_run)
+
+    @property
+    def alive(self):
+        """Whether it can still run."""
+        return self.is_alive()
+
+    @property
+    def blocked(self):
+        """Whether it waits for a channel, for input or output, or for a time."""
+        return self.is_blocked()
+
+    @property
+    def scheduled(self):
+        """Whether it is in the run queue, or blocked."""
+        return self.is_scheduled()
+
+    @property
+    def paused(self):
+        """Whether it is alive, and neither in the run queue nor blocked. A tasklet in run() is paused."""
+        return self.is_alive() and not self.is_scheduled()
+
+    @property
+    def is_current(self):
+        return self.loop is not None and self.loop.current is self
+
+    @property
+    def thread_id(self):
+        """Of the thread to which it belongs; -1 if that has ended."""
+        if self.loop is None:                       # of a class that does not call tasklet.__init__()
+            self.loop = here().loop
+        return -1 if self.loop.closed else (<Loop> self.loop).thread_id
+
+    @property
+    def next(self):
+        """Behind it in the run queue or the channel's queue; None if it is in neither."""
+        return self.neighbour(1)
+
+    @property
+    def prev(self):
+        return self.neighbour(-1)
+
+    cdef object neighbour(self, int step):
+        cdef list ring
+        if is_queued(self):
+            beside = self.place.after if step > 0 else self.place.before
+            return <object> beside.owner if beside != NULL else None
+        if self.loop is None or not self.is_scheduled() or self.is_blocked():
+            return None
+        ring = run_queue(<Loop> self.loop)
+        return ring[(ring.index(self) + step + len(ring)) % len(ring)] if self in ring else None
+
+    # -- its flags
+
+    cdef int flags(self) noexcept:
+        """As a number, for pickling."""
+        return self.atomic | self.ignore_nesting << 1 | self.block_trap << 2
+
+    cdef int set_flags(self, int flags) except -1:
+        self.atomic, self.ignore_nesting, self.block_trap = flags & 1, flags >> 1 & 1, flags >> 2 & 1
+        return 0
+
+    def set_atomic(self, flag):
+        """A section in which it must not be preempted. Returns the flag's last value."""
+        if not isinstance(flag, int):
+            raise TypeError("set_atomic needs exactly one bool or integer")
+        before, self.atomic = self.atomic, bool(flag)
+        return before
+
+    def set_ignore_nesting(self, flag):
+        if not isinstance(flag, int):
+            raise TypeError("set_ignore_nesting needs exactly one bool or integer")
+        before, self.ignore_nesting = self.ignore_nesting, bool(flag)
+        return before
+
+    # -- its context and its C stack
+
+    @property
+    def context_id(self):
+        return id(self.context)
+
+    def set_context(self, context):
+        """The contextvars.Context in which it will run. RuntimeError if it runs already. Returns the
+        tasklet."""
+        if self.state not in (NEW, DONE):
+            raise RuntimeError("the context of a tasklet that has started cannot be changed")
+        self.context = context
+        return self
+
+    def context_run(self, function, /, *args, **kwargs):
+        """function(*args, **kwargs) in its context."""
+        if self.state == RUNNING or self.context is None:
+            return function(*args, **kwargs)
+        return self.context.run(function, *args, **kwargs)
+
+    @property
+    def restorable(self):
+        """It can be pickled: it has not started, or has ended."""
+        return self.carrier == NULL and self.state in (NEW, DONE)
+
+    @property
+    def recursion_depth(self):
+        """1 of one that has started, or 0."""
+        return int(self.state not in (NEW, DONE))
+
+    @property
+    def nesting_level(self):
+        """1 of one that has started and does not run now, because it has its frames on a C stack, or 0."""
+        return int(self.carrier != NULL)
