@@ -9,6 +9,7 @@ time only; a failing native build fails loudly, because a syncless without its e
 
 import multiprocessing
 import os
+import runpy
 import sys
 
 import greenlet
@@ -180,7 +181,10 @@ def extension(name: str, sources: list[str]) -> Extension:
 
 multiprocessing.set_start_method("fork", force=True)  # Cython's helpers must not run this file again
 
+description = runpy.run_path(os.path.join(os.path.dirname(__file__), "documentation", "description.py"))
+
 setup(
+    **description["of_package"](),
     ext_modules=cythonize(
         [extension(name, sources) for name, sources in NATIVE.items()],
         compiler_directives=DIRECTIVES,

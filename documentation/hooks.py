@@ -12,6 +12,7 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
+from documentation import description
 from documentation.reference import GENERATED
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -46,6 +47,12 @@ def page_of(path: str) -> str | None:
 def targets(path: str, text: str) -> list[str]:
     """The files that a page links, as paths in the repository."""
     return [os.path.normpath(os.path.join(os.path.dirname(path), match[1])) for match in LINK.finditer(text)]
+
+
+def on_config(config: Any) -> Any:
+    config.site_url = description.SITE
+    config.repo_url = description.REPOSITORY or None
+    return config
 
 
 def on_files(files: Files, config: Any) -> Files:
