@@ -82,6 +82,7 @@ NATIVE = {
     "syncless.stackless._channel": [],
     "syncless.stackless._preempt": [],  # run(timeout)
     "syncless.stackless._schedule": [],
+    "syncless.asyncio.handles": [],  # calls that a program has asked for
     "syncless.asyncio.rounds": [],  # callbacks are called, each where it may park
     "syncless.asyncio.descriptors": [],  # descriptors of add_reader()
     "syncless.asyncio.callbacks": [],  # call_soon() and its kin

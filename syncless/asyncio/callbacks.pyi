@@ -2,7 +2,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any, Literal
 
-from syncless.asyncio.rounds import Handle, TimerHandle
+from syncless.asyncio.handles import Handle, TimerHandle
 
 class Callbacks:
     """The base of EventLoop."""

@@ -10,9 +10,10 @@ from selectors import _fileobj_to_fd as number_of
 from syncless._core.clock cimport monotonic_ns
 from syncless._core.loop cimport Loop
 from syncless._core.poll.poller cimport READ, WRITE
-from syncless._core.threadloop cimport get_loop
+from syncless._core.threadloop cimport get_loop, peek_loop
 from syncless.asyncio.descriptors cimport Descriptors, ReadyHandle
-from syncless.asyncio.rounds cimport Handle, Rounds, TimerHandle
+from syncless.asyncio.handles cimport Handle, TimerHandle
+from syncless.asyncio.rounds cimport Rounds
 
 
 cdef class Callbacks:
@@ -128,6 +129,15 @@ cdef class Callbacks:
     def stop(self):
         """run_forever() returns when the callbacks that are due now have been called."""
         self.rounds.stop()
+
+    def _is_this_threads(self):
+        """Whether it runs on the calling thread's engine."""
+        return self.rounds.engine is not None and self.rounds.engine is peek_loop()
+
+    def _forked(self):
+        """In the child of a fork: the loop does not run, and may be run anew."""
+        self.rounds.forked()
+        self._thread_id = None
 
     def _ended(self):
         """close(): nothing is called any more."""

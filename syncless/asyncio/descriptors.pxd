@@ -1,7 +1,8 @@
 """The table of contents of descriptors.pyx."""
 
 from syncless._core.loop cimport Loop, Watcher
-from syncless.asyncio.rounds cimport Handle, Rounds
+from syncless.asyncio.handles cimport Handle
+from syncless.asyncio.rounds cimport Rounds
 
 cdef class Descriptors
 cdef class ReadyHandle

@@ -1,4 +1,5 @@
-from syncless.asyncio.rounds import Handle, Rounds
+from syncless.asyncio.handles import Handle
+from syncless.asyncio.rounds import Rounds
 
 class ReadyHandle(Handle): ...
 class Descriptor: ...

@@ -10,7 +10,8 @@ from cython cimport final
 from syncless._core.loop cimport Loop
 from syncless._core.poll.now cimport is_ready
 from syncless._core.poll.poller cimport READ, WRITE
-from syncless.asyncio.rounds cimport Handle, Rounds
+from syncless.asyncio.handles cimport Handle
+from syncless.asyncio.rounds cimport Rounds
 
 
 @final

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import inspect
+import os
 import selectors
 import signal
 import socket
@@ -32,6 +33,9 @@ _getaddrinfo, _getnameinfo = socket.getaddrinfo, socket.getnameinfo
 
 _running: WeakKeyDictionary[Loop, list[EventLoop]] = WeakKeyDictionary()
 """The engine's loop of a thread -> the loops that run on it, the last one last."""
+
+
+os.register_at_fork(after_in_child=_running.clear)  # they run in the parent only
 
 
 class _NoSelector(selectors.BaseSelector):

@@ -7,6 +7,7 @@ coroutine without a loop of its own.
 from __future__ import annotations
 
 import asyncio
+import os
 import warnings
 from collections.abc import Awaitable
 from typing import Any, TypeVar
@@ -30,6 +31,9 @@ class ResidentLoop(EventLoop):
 
     def __init__(self) -> None:
         super().__init__()
+        self._begin()
+
+    def _begin(self) -> None:
         self._released: Event | None = None
         """Set when the tasklet in run_forever() is to go on."""
         self._tasklet = spawn(self._live)
@@ -44,6 +48,11 @@ class ResidentLoop(EventLoop):
 
     def __del__(self) -> None:
         pass  # it runs until its thread ends: that is no mistake of the program
+
+    def is_running(self) -> bool:
+        """Whether this is a callback of the loop, or another thread asks. Any other tasklet may wait in
+        run_until_complete() and run_forever(), as if the loop did not run."""
+        return super().is_running() and (asyncio._get_running_loop() is self or not self._is_this_threads())
 
     def run_until_complete(self, future: Awaitable[T]) -> T:  # type: ignore[override]
         """Waits for the future or coroutine, as await_() does: the loop runs already."""
@@ -68,6 +77,20 @@ class ResidentLoop(EventLoop):
         if not self.is_closed():
             super().stop()
             self._tasklet.join()
+
+
+def _after_fork_in_child() -> None:
+    """The tasklets that run them did not come along. This thread's loop goes on in a new one, since a program
+    may have kept it, such as an application that was imported before its workers were forked."""
+    here = _resident.get(current_loop()) if _resident else None
+    _resident.clear()
+    if here is not None and not here.is_closed():
+        here._forked()
+        here._begin()
+        _resident[current_loop()] = here
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def resident_loop() -> ResidentLoop:
@@ -105,10 +128,10 @@ def await_(awaitable: Awaitable[T], timeout: float | None = None) -> T:
 
 with warnings.catch_warnings():  # policies are deprecated since Python 3.14, and have no successor
     warnings.simplefilter("ignore", DeprecationWarning)
-    _Policy = asyncio.DefaultEventLoopPolicy
+    DefaultPolicy = asyncio.DefaultEventLoopPolicy
 
 
-class EventLoopPolicy(_Policy):
+class EventLoopPolicy(DefaultPolicy):
     """New loops are EventLoops, and a thread that has set no loop has its resident one."""
 
     _loop_factory = EventLoop

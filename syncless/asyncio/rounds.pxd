@@ -2,46 +2,24 @@
 
 from libc.stdint cimport int64_t
 
-from syncless._core.linked cimport LinkedList, Node
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport BaseTasklet
 from syncless._core.tasklet cimport Tasklet
-from syncless._core.timers cimport Timer
+from syncless.asyncio.handles cimport Calls, Handle
 
 cdef class Rounds
-
-
-cdef class Handle:
-    cdef Rounds rounds
-    cdef object callback            # None once it is cancelled
-    cdef tuple args
-    cdef object context             # contextvars.Context in which it is called
-    cdef Handle after               # the next in the queue
-    cdef bint is_cancelled
-    cdef object source_traceback    # where it was made, in debug mode
-    cdef object __weakref__
-
-    cdef int fill(self, Rounds rounds, object callback, tuple args, object context) except -1
-    cdef int done(self) except -1
-
-
-cdef class TimerHandle(Handle):
-    cdef Timer timer
-    cdef double moment              # s, on the clock of loop.time()
-    cdef Node place                 # in the list of timers
 
 
 cdef class Caller(Tasklet):
     cdef Rounds rounds
     cdef Handle handle              # the one that it calls
     cdef object task                # the current task while others run in its place
+    cdef int forks                  # of the process, when it was made
     cdef int64_t left               # ns; when it last gave way to others
     cdef int64_t away               # ns for which others have run in its place
 
 
-cdef class Rounds:
-    cdef object loop                # asyncio's
-    cdef Loop engine                # while it runs
+cdef class Rounds(Calls):
     cdef BaseTasklet host           # the tasklet that waits for the end of the run
     cdef Handle first               # callbacks that are due, in the order of their coming
     cdef Handle last
@@ -49,26 +27,20 @@ cdef class Rounds:
     cdef Py_ssize_t batch           # how many of them were due when this round began, and have not run
     cdef Caller caller              # the tasklet that calls the next callback, or is going to
     cdef Caller spare
-    cdef LinkedList timers
     cdef tuple hooks                # for asynchronous generators
     cdef object failure             # the exception that ended the run, or None
+    cdef int forks                  # of the process, when the run began
     cdef bint stopping
-    cdef bint closed
-    cdef bint debug
     cdef bint blocks                # a callback that waits holds up the others
 
-    cdef int append(self, Handle handle) except -1
     cdef int call_next(self) except -1
     cdef int run_round(self, Caller me) except -1
-    cdef int call(self, Handle handle) except -1
     cdef int call_and_watch(self, Caller me, Handle handle) except -1
     cdef int failed(self, Handle handle, object error) except -1
     cdef int enter(self, object task) except -1
     cdef int leave(self) except -1
-    cdef int add_timer(self, TimerHandle handle) except -1
-    cdef int set_timer(self, TimerHandle handle) except -1
     cdef int begin_run(self, Loop engine) except -1
     cdef int wait_for_end(self) except -1
     cdef int end_run(self, object failure) except -1
+    cdef int forked(self) except -1
     cdef int stop(self) except -1
-    cdef int close(self) except -1

@@ -13,10 +13,11 @@ asynchronous generators. They are made when a caller begins or goes on, and take
 (Caller.__call__), so tasklets that are no callbacks see none of them.
 """
 
+import os
 import sys
-from asyncio import events, format_helpers
+from asyncio import events
 
-from cpython.contextvars cimport PyContext_CopyCurrent, PyContext_Enter, PyContext_Exit, PyContext_New
+from cpython.contextvars cimport PyContext_Enter, PyContext_Exit, PyContext_New
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from cython cimport final
@@ -24,15 +25,15 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.compat cimport raised
-from syncless._core.linked cimport Node, append as list_append, remove as list_remove
+from syncless._core.linked cimport Node
 from syncless._core.loop cimport Loop
 from syncless._core.pollclock cimport is_poll_due
 from syncless._core.scheduler cimport NEW, PARKED, Scheduler
 from syncless._core.tasklet cimport begin_anew
-from syncless._core.timers cimport timer_init
+from syncless.asyncio.handles cimport Calls, Handle, TimerHandle
 
 from syncless._core.exits import TaskletExit
-from syncless.asyncio.reports import describe, tell_failure, tell_slow
+from syncless.asyncio.reports import tell_failure, tell_slow
 from syncless.tools.runningloop import note_of_running_loop, swap_current_task
 
 cdef extern from "Python.h":
@@ -43,112 +44,20 @@ cdef extern from "Python.h":
     void PyErr_Clear()
 
 cdef const char* RUNS = "callbacks of its asyncio loop"
-cdef double LATEST = 9e9            # s; timers beyond it would not fit into 64 bits of nanoseconds
+
+cdef int forks = 0                  # between the first process and this one
+
+
+def _after_fork_in_child():
+    global forks
+    forks += 1
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 cdef object note_running = note_of_running_loop(events)
 cdef object swap_task = swap_current_task
 cdef object set_hooks = sys.set_asyncgen_hooks
-cdef object call_site = format_helpers.extract_stack
-
-
-# -- handles -------------------------------------------------------------------------------------------------
-
-
-cdef class Handle:
-    """The result of call_soon() and its kin, as asyncio.Handle."""
-
-    def cancel(self):
-        """The callback is not called, if it has not been."""
-        if not self.is_cancelled:
-            self.is_cancelled = True
-            if self.rounds.debug:
-                self.source_traceback = None
-            self.callback = self.args = None
-
-    def cancelled(self):
-        """Whether cancel() was called."""
-        return self.is_cancelled
-
-    def get_context(self):
-        """The context in which the callback is called."""
-        return self.context
-
-    cdef int done(self) except -1:
-        """The call is over."""
-        return 0
-
-    @property
-    def _callback(self):
-        return self.callback
-
-    @property
-    def _args(self):
-        return self.args
-
-    @property
-    def _loop(self):
-        return self.rounds.loop
-
-    @property
-    def _cancelled(self):
-        return self.is_cancelled
-
-    @property
-    def _source_traceback(self):
-        return self.source_traceback
-
-    cdef int fill(self, Rounds rounds, object callback, tuple args, object context) except -1:
-        if rounds.closed:
-            raise RuntimeError("Event loop is closed")
-        self.rounds = rounds
-        self.callback = callback
-        self.args = args
-        self.context = PyContext_CopyCurrent() if context is None else context
-        return 0
-
-    def look_at(self, method):
-        """In debug mode: is it a function, and where was it made?"""
-        self.rounds.loop._check_callback(self.callback, method)
-        try:
-            self.source_traceback = call_site(sys._getframe(0))
-        except ValueError:                          # no Python code runs: a task's step was called from here
-            pass
-
-    def _run(self):
-        self.rounds.call(self)
-
-    def __repr__(self):
-        return describe(self)
-
-
-cdef void timer_fires(void* owner) noexcept:
-    cdef TimerHandle handle = <TimerHandle> owner
-    list_remove(&handle.rounds.timers, &handle.place)
-    handle.rounds.append(handle)
-    Py_DECREF(handle)
-
-
-cdef class TimerHandle(Handle):
-    """The result of call_later() and call_at(), as asyncio.TimerHandle."""
-
-    def __cinit__(self):
-        timer_init(&self.timer, timer_fires, <void*> self)
-
-    def when(self):
-        """The time at which the callback is due, in seconds on the clock of loop.time()."""
-        return self.moment
-
-    def cancel(self):
-        """The callback is not called, if it has not been."""
-        if self.place.owner != NULL:
-            list_remove(&self.rounds.timers, &self.place)
-            if self.rounds.engine is not None:
-                self.rounds.engine.timers.remove(&self.timer)
-            Py_DECREF(self)
-        Handle.cancel(self)
-
-    def __lt__(self, TimerHandle other):
-        return self.moment < other.moment
 
 
 # -- callers -------------------------------------------------------------------------------------------------
@@ -187,17 +96,14 @@ cdef class Caller(Tasklet):
                 rounds.caller = None
                 if rounds.count:
                     rounds.call_next()
-        else:
+        elif self.forks == forks:                   # in the child of a fork no loop of the parent runs
             rounds.enter(self.task)
             self.task = None
             self.away += monotonic_ns() - self.left
 
 
-cdef class Rounds:
-    """The callbacks of one loop."""
-
-    def __init__(self, loop):
-        self.loop = loop
+cdef class Rounds(Calls):
+    """The callbacks of one loop that are due, and their callers."""
 
     # -- callbacks that are due ------------------------------------------------------------------------------
 
@@ -216,7 +122,7 @@ cdef class Rounds:
     cdef int call_next(self) except -1:
         """A caller gets in line for its turn, if the loop runs."""
         cdef Caller caller
-        if self.engine is None:
+        if self.engine is None or self.forks != forks:
             return 0
         caller = self.spare
         if caller is None:
@@ -225,6 +131,7 @@ cdef class Rounds:
         else:
             self.spare = None
             begin_anew(caller)
+        caller.forks = forks
         caller.state = NEW
         self.caller = caller
         self.engine.adopt(caller)
@@ -259,7 +166,7 @@ cdef class Rounds:
                     self.call(handle)
                 me.handle = None
             handle.done()
-            if self.caller is not me:
+            if self.caller is not me or me.forks != forks:
                 self.leave()
                 return 0
             if is_poll_due(&self.engine.clock):
@@ -324,26 +231,13 @@ cdef class Rounds:
         note_running(None)
         return 0
 
-    # -- timers ----------------------------------------------------------------------------------------------
-
-    cdef int add_timer(self, TimerHandle handle) except -1:
-        """It is called at its moment, if the loop runs then, else when it runs again."""
-        Py_INCREF(handle)                           # until it fires or is cancelled
-        list_append(&self.timers, &handle.place, <PyObject*> handle)
-        if self.engine is not None:
-            self.set_timer(handle)
-        return 0
-
-    cdef int set_timer(self, TimerHandle handle) except -1:
-        return self.engine.timers.add(
-            &handle.timer, <int64_t> (min(max(handle.moment, 0.0), LATEST) * 1e9))
-
     # -- running ---------------------------------------------------------------------------------------------
 
     cdef int begin_run(self, Loop engine) except -1:
         """Callbacks are called from now on, while the current tasklet waits in wait_for_end()."""
         cdef Node* one = self.timers.first
         self.engine = engine
+        self.forks = forks
         self.host = engine.current
         self.failure = None
         self.batch = 0
@@ -377,6 +271,14 @@ cdef class Rounds:
         self.host = None
         return 0
 
+    cdef int forked(self) except -1:
+        """In the child of a fork: the run is the parent's. What is due or set here may be called by a new
+        run."""
+        self.engine = self.caller = self.spare = self.host = None
+        self.batch = 0
+        self.stopping = False
+        return 0
+
     cdef int stop(self) except -1:
         """The run ends with the present round, or the next one if none is under way."""
         self.stopping = True
@@ -386,14 +288,11 @@ cdef class Rounds:
 
     cdef int close(self) except -1:
         """Nothing that is due or set is called any more."""
-        self.closed = True
         while self.first is not None:
             self.first = self.first.after
         self.last = None
         self.count = self.batch = 0
-        while self.timers.first != NULL:
-            (<TimerHandle> self.timers.first.owner).cancel()
-        return 0
+        return Calls.close(self)
 
 
 ctypedef int (*RunRound)(Rounds self, Caller me) noexcept

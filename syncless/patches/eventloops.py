@@ -1,12 +1,14 @@
-"""asyncio: the interpreter notes one running loop per OS thread; under the patch each tasklet has its own.
-Since Python 3.14 the same is true of the current task, which was noted per loop before.
+"""asyncio: its loops are ours, unless the program has chosen others.
 
-So several tasklets can be in asyncio.run() at the same time, as several threads can. The calls in which a
-loop waits are patched by polling.py.
+The interpreter notes one running loop per OS thread; under the patch each tasklet has its own. Since Python
+3.14 the same is true of the current task, which was noted per loop before. So several tasklets can be in
+asyncio.run() at the same time, as several threads can, also with other loops, whose waits are patched by
+polling.py.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from typing import Any
@@ -76,6 +78,41 @@ def _note_per_tasklet(patcher: Patcher, events: Any) -> None:
         set_running_loop(running)
 
 
+def _install_loop(patcher: Patcher, asyncio: Any) -> None:
+    """asyncio takes long to import, and our loop imports it: so this waits until the program does."""
+    resident: Any = importlib.import_module("syncless.asyncio.resident")
+    chosen = asyncio.events._event_loop_policy
+    if chosen is not None and type(chosen) is not resident.DefaultPolicy:
+        return
+    policy = resident.EventLoopPolicy()
+
+    def restore() -> None:
+        if asyncio.events._event_loop_policy is policy:
+            asyncio.events._event_loop_policy = chosen
+
+    asyncio.events._event_loop_policy = policy
+    patcher.note(
+        "asyncio.events._event_loop_policy", policy, "makes loops that a call which blocks stops", restore
+    )
+
+
+def _run_in_real_threads(patcher: Patcher, base_events: Any) -> None:
+    """What it needs of concurrent.futures has been imported by then."""
+    executor_type: Any = importlib.import_module("syncless.tools.realthreads").RealThreadPoolExecutor
+    loop_type = base_events.BaseEventLoop
+    original = loop_type.run_in_executor
+
+    def run_in_executor(self: Any, executor: Any, func: Any, *args: Any) -> Any:
+        """BaseEventLoop.run_in_executor"""
+        if executor is None and self._default_executor is None and not self._executor_shutdown_called:
+            self._default_executor = executor_type(thread_name_prefix="asyncio")
+        return original(self, executor, func, *args)
+
+    patcher.member(loop_type, "run_in_executor", run_in_executor, "calls in tasklets what may wait in C")
+
+
 def patch(patcher: Patcher) -> None:
     watch_hubs()
     when_imported(patcher, "asyncio.events", _note_per_tasklet)
+    when_imported(patcher, "asyncio.base_events", _run_in_real_threads)
+    when_imported(patcher, "asyncio", _install_loop)

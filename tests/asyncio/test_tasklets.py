@@ -206,12 +206,22 @@ def test_resident_loop_runs_as_scripts_run_a_loop(resident):
     assert resident.run_until_complete(double(4)) == 8
     resident.call_later(0.001, resident.stop)
     resident.run_forever()
-    assert resident.is_running()
     resident.close()
-    assert resident.is_closed() and not resident.is_running()
+    assert resident.is_closed()
     another = resident_loop()
     assert another is not resident
     another.close()
+
+
+def test_resident_loop_says_that_it_runs_where_a_wait_for_it_is_a_mistake(resident):
+    async def ask():
+        return resident.is_running()
+
+    assert not resident.is_running()  # libraries ask before they call run_until_complete()
+    assert resident.run_until_complete(ask())
+    assert syncless.run_in_thread(resident.is_running)
+    resident.close()
+    assert not syncless.run_in_thread(resident.is_running)
 
 
 def test_each_thread_has_a_resident_loop(resident):
@@ -369,6 +379,58 @@ async def main():
 print(run(main()))
 """)
         == "5\n"
+    )
+
+
+def test_child_of_a_fork_may_use_the_resident_loop_of_its_parent():
+    """As an application does that was imported before its workers were forked."""
+    assert (
+        run_python("""
+import asyncio, os
+import syncless
+from syncless.asyncio import await_, install
+
+async def answer(number):
+    await asyncio.sleep(0.001)
+    return number
+
+install()
+loop = asyncio.get_event_loop()
+assert await_(answer(1)) == 1
+timer = syncless.Event()
+loop.call_later(0.001, timer.set)
+child = os.fork()
+if child == 0:
+    assert timer.wait(10) and asyncio.get_event_loop() is loop
+    os._exit(await_(answer(5)))
+assert timer.wait(10) and await_(answer(2)) == 2
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""")
+        == "5\n"
+    )
+
+
+def test_child_forked_by_a_callback_leaves_the_callbacks_of_its_parent_alone():
+    assert (
+        run_python("""
+import asyncio, os
+from syncless.asyncio import EventLoop
+
+children = []
+def fork():
+    children.append(os.fork())
+    if not children[0]:
+        loop.call_soon(os._exit, 3)
+
+loop = EventLoop()
+loop.call_soon(fork)
+loop.call_soon(lambda: children[0] or os._exit(4))
+loop.call_soon(loop.stop)
+loop.run_forever()
+loop.close()
+print(os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]))
+""")
+        == "0\n"
     )
 
 

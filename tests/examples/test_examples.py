@@ -107,6 +107,15 @@ def test_django():
         assert status == 200 and json.loads(body) == {"bytes": 100_000}
 
 
+def test_timer_of_an_earlier_request():
+    with serving("later") as running:
+        assert ask(running, "GET", "/both") == (200, "one two")
+        assert ask(running, "GET", "/") == (200, "0 timers of earlier requests have run\n")
+        assert running.process.stdout.readline() == "a second elapsed\n"
+        assert ask(running, "GET", "/") == (200, "1 timers of earlier requests have run\n")
+    ended_well(running)
+
+
 def test_handler_class():
     with serving("handler_app") as running:
         assert ask(running, "GET", "/any/path?q=1") == (200, "You asked for /any/path?q=1\n")

@@ -1,6 +1,152 @@
-"""asyncio under the patch: whose loop runs is a tasklet's own affair."""
+"""asyncio under the patch: its loops are ours, and which loop runs is a tasklet's own affair."""
 
-from tests.patches.programs import run_python
+import pytest
+
+from tests.patches.programs import check, run_python
+
+
+def test_patch_installs_our_loop_and_takes_it_back():
+    check("""
+        import asyncio
+        from syncless.asyncio import EventLoop
+        async def kind():
+            return type(asyncio.get_running_loop())
+        assert asyncio.run(kind()) is EventLoop
+        new = asyncio.new_event_loop()
+        assert type(new) is EventLoop
+        new.close()
+        resident = asyncio.get_event_loop()
+        assert resident.run_until_complete(kind()) is type(resident)
+        resident.close()
+        unpatch("asyncio")
+        assert not issubclass(asyncio.run(kind()), EventLoop)
+        patch_all()
+        assert asyncio.run(kind()) is EventLoop
+    """)
+
+
+def test_area_can_be_left_out():
+    check(
+        """
+        import asyncio
+        from syncless.asyncio import EventLoop
+        loop = asyncio.new_event_loop()
+        assert not isinstance(loop, EventLoop)
+        loop.close()
+        """,
+        patch="patch_all(asyncio=False)",
+    )
+
+
+@pytest.mark.parametrize("chosen_first", [True, False], ids=["before the patch", "after the patch"])
+def test_loop_that_the_program_chooses_stays(chosen_first):
+    choose = """
+import asyncio
+class Chosen(asyncio.DefaultEventLoopPolicy):
+    pass
+asyncio.set_event_loop_policy(Chosen())
+"""
+    program = """
+assert type(asyncio.get_event_loop_policy()) is Chosen
+async def answer():
+    return await asyncio.to_thread(len, "seven")
+assert asyncio.run(answer()) == 5
+unpatch()
+assert type(asyncio.get_event_loop_policy()) is Chosen
+"""
+    if chosen_first:
+        check(program, patch=choose + "patch_all()")
+    else:
+        check(choose + program)
+
+
+def test_request_sets_a_timer_and_awaits_a_coroutine():
+    """And another one waits meanwhile."""
+    check("""
+        import asyncio, threading, urllib.request
+        from syncless.asyncio import await_
+        from syncless.wsgi import Server
+        elapsed = threading.Event()
+        async def wait():
+            await asyncio.sleep(0.001)
+            return b"waited"
+        def app(environ, start_response):
+            start_response("200 OK", [])
+            if environ["PATH_INFO"] == "/timer":
+                asyncio.get_event_loop().call_later(0.001, elapsed.set)
+                return [b"set"]
+            if environ["PATH_INFO"] == "/elapsed":
+                elapsed.wait(20)
+                return [b"elapsed" if elapsed.is_set() else b"no timer"]
+            return [await_(wait())]
+        with Server(app, "127.0.0.1", 0) as server:
+            def ask(path):
+                with urllib.request.urlopen(server.url + path) as response:
+                    return response.read()
+            answers = []
+            asking = threading.Thread(target=lambda: answers.append(ask("elapsed")))
+            asking.start()
+            assert [ask("waits"), ask("timer")] == [b"waited", b"set"]
+            asking.join()
+            assert answers == [b"elapsed"]
+        asyncio.get_event_loop().close()
+    """)
+
+
+def test_default_executor_of_any_loop_is_real_threads():
+    check("""
+        import asyncio, ctypes, os, threading
+        read = ctypes.CDLL(None).read
+        pipe, end = os.pipe()
+        def wait_in_c():
+            return read(pipe, ctypes.create_string_buffer(1), 1), threading.get_native_id()
+        async def main():
+            waiting = [asyncio.ensure_future(asyncio.to_thread(wait_in_c)) for _ in range(4)]
+            await asyncio.sleep(0.001)
+            os.write(end, b"1234")
+            return await asyncio.gather(*waiting)
+        for make in (asyncio.new_event_loop, asyncio.SelectorEventLoop):
+            loop = make()
+            answers = loop.run_until_complete(main())
+            assert {count for count, _ in answers} == {1}
+            assert threading.get_native_id() not in {thread for _, thread in answers}
+            loop.run_until_complete(loop.shutdown_default_executor())
+            loop.close()
+    """)
+
+
+OTHERS = {
+    "uvloop": "import uvloop as library\nrun = library.run",
+    "trio": "import trio as library\nrun = lambda main: library.run(lambda: main)",
+    "anyio": "import anyio as library\nrun = lambda main: library.run(lambda: main)",
+    "anyio on trio": "import anyio as library, trio\n"
+    "run = lambda main: library.run(lambda: main, backend='trio')",
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_other_loops_run_in_tasklets_and_threads(other):
+    for module in other.split(" on "):
+        pytest.importorskip(module, reason=f"runs loops of {module}: pip install {module}")
+    check(
+        OTHERS[other]
+        + """
+import asyncio, threading, syncless
+sleep = asyncio.sleep if library.__name__ == "uvloop" else library.sleep
+async def main(number):
+    await sleep(0.01)
+    return number
+answers = [run(main(1))]
+threads = [threading.Thread(target=lambda: answers.append(run(main(2)))) for _ in range(3)]
+for thread in threads:
+    thread.start()
+answers.append(syncless.spawn(lambda: run(main(3))).result())
+for thread in threads:
+    thread.join()
+answers.append(syncless.run_in_thread(lambda: run(main(4))))
+assert sorted(answers) == [1, 2, 2, 2, 3, 4], answers
+"""
+    )
 
 
 def test_child_forked_from_a_running_loop_may_run_one():
