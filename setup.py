@@ -118,6 +118,11 @@ NATIVE = {
     "syncless.http.connection": [],  # the life of a connection
     "syncless.http.room": [],  # which connections are closed for others
     "syncless.http.acceptor": [],  # new connections
+    "syncless.asgi.scope": [],  # head -> scope
+    "syncless.asgi.steps": [],  # the first step of a task
+    "syncless.asgi.operations": [],  # receive() and send()
+    "syncless.asgi.request": [],  # calls the application
+    "syncless.asgi.application": [],  # a request for each head
     "syncless.wsgi.input": [],  # wsgi.input
     "syncless.wsgi.request": [],  # calls the application
     "syncless.wsgi.application": [],  # a request for each head

@@ -38,7 +38,15 @@ LAYERS = {
     "syncless.stackless": {"syncless._core"},
     "syncless.asyncio": {"syncless._core", "syncless.io", "syncless.tools"},
     "syncless.http": {"syncless._core", "syncless.io", "syncless.tools", "syncless.console", "syncless"},
-    "syncless.wsgi": {"syncless._core", "syncless.io", "syncless.tools", "syncless.http", "syncless"},
+    "syncless.asgi": {"syncless._core", "syncless.tools", "syncless.asyncio", "syncless.http"},
+    "syncless.wsgi": {
+        "syncless._core",
+        "syncless.io",
+        "syncless.tools",
+        "syncless.http",
+        "syncless.asgi",
+        "syncless",
+    },
     "syncless.cli": {"syncless.http", "syncless.wsgi", "syncless.patches", "syncless.console", "syncless"},
     "syncless.contrib": {
         "syncless.console",

@@ -19,7 +19,7 @@ cdef class Response:
     cdef bint http_1_0
     cdef bint keep_alive            # the connection can go on afterwards
     # its head
-    cdef object status              # a str; None: there is no head yet
+    cdef object status              # a str or a number; None: there is no head yet
     cdef object headers             # the list given with it, where the access log wants some of it
     cdef int code
     cdef Buffer head                # but for the fields that frame the body
@@ -43,6 +43,7 @@ cdef class Response:
             self.listener.buffers.release(&self.head)
 
     cdef int set_head(self, object status, list headers) except -1
+    cdef int set_fields(self, int status, object fields) except -1
     cdef int commit(self, Peer peer, int64_t known_length) except -1
     cdef int frame(self, Peer peer, int64_t known_length) except -1
     cdef int put(self, Peer peer, object data, bint last) except -1
@@ -50,8 +51,12 @@ cdef class Response:
     cdef int end(self, Peer peer) except -1
 
     cdef int write_head(self, object status, list headers) except -1
+    cdef int begin_head(self, object status) except -1
     cdef int add_header(self, object header_name, object header_value) except -1
-    cdef bint take_part_in_framing(self, int known, object value) except -1
+    cdef int add_field(
+        self, object header_name, const char* name, Py_ssize_t name_size,
+        object header_value, const char* value, Py_ssize_t value_size) except -1
+    cdef bint take_part_in_framing(self, int known, const char* value, Py_ssize_t size) except -1
     cdef int add_dates(self) except -1
 
 

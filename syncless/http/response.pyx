@@ -65,6 +65,17 @@ cdef int64_t decimal(const char* text, Py_ssize_t size) noexcept:
     return number
 
 
+cdef list as_pairs(object fields):
+    """The headers as a list of tuples of bytes."""
+    cdef list pairs = []
+    for field in fields:
+        name, value = field
+        if not PyBytes_CheckExact(name) or not PyBytes_CheckExact(value):
+            raise TypeError(f"header names and values must be bytes, not {field!r}")
+        pairs.append((name, value))
+    return pairs
+
+
 cdef class Response:
     """Answers one request after the other, for an Exchange."""
 
@@ -89,18 +100,9 @@ cdef class Response:
         return 0
 
     cdef int write_head(self, object status, list headers) except -1:
-        cdef Listener listener = self.listener
-        cdef ResponseHeads heads = listener.response_heads
+        cdef ResponseHeads heads = self.listener.response_heads
         cdef Py_ssize_t i
-        self.head.size = 0
-        self.last_head = None
-        self.length = -1
-        self.closes = False
-        if self.code < 200:
-            raise ValueError(f"an application cannot answer with the interim status {status!r}")
-        self.has_date = self.has_server = False
-        listener.buffers.append(
-            &self.head, PyBytes_AS_STRING(heads.status_line), PyBytes_GET_SIZE(heads.status_line))
+        self.begin_head(status)
         for i in range(PyList_GET_SIZE(headers)):
             item = <object> PyList_GET_ITEM(headers, i)
             if type(item) is not tuple or PyTuple_GET_SIZE(item) != 2:
@@ -114,18 +116,64 @@ cdef class Response:
         self.status = status
         return heads.remember(status, headers, &self.head, self.length, self.closes)
 
+    cdef int begin_head(self, object status) except -1:
+        """Writes the status line."""
+        cdef ResponseHeads heads = self.listener.response_heads
+        self.head.size = 0
+        self.last_head = None
+        self.length = -1
+        self.closes = False
+        if self.code < 200:
+            raise ValueError(f"an application cannot answer with the interim status {status!r}")
+        self.has_date = self.has_server = False
+        return self.listener.buffers.append(
+            &self.head, PyBytes_AS_STRING(heads.status_line), PyBytes_GET_SIZE(heads.status_line))
+
+    cdef int set_fields(self, int status, object fields) except -1:
+        """As set_head(), with the status as a number and the headers as pairs of bytes."""
+        cdef ResponseHeads heads = self.listener.response_heads
+        cdef list pairs
+        self.status = None
+        pairs = as_pairs(fields)
+        if self.listener.access_log is not None and self.listener.access_log.wants_headers:
+            self.headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs]
+        self.code = heads.status_code(status)
+        if heads.is_same(status, pairs):
+            self.last_head = heads.head
+            self.length = heads.length
+            self.closes = heads.closes
+        else:
+            self.begin_head(status)
+            for name, value in pairs:
+                self.add_field(
+                    name, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name),
+                    value, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
+            self.add_dates()
+            heads.remember(status, pairs, &self.head, self.length, self.closes)
+        self.status = str(status) if self.listener.access_log is not None else status
+        return 0
+
     cdef int add_header(self, object header_name, object header_value) except -1:
-        cdef const char* name = <const char*> PyUnicode_DATA(header_name)
-        cdef const char* value = <const char*> PyUnicode_DATA(header_value)
-        cdef Py_ssize_t name_size = PyUnicode_GET_LENGTH(header_name)
-        cdef Py_ssize_t value_size = PyUnicode_GET_LENGTH(header_value)
-        cdef int known = known_name(name, name_size) if PyUnicode_KIND(header_name) == 1 else HEAD_UNKNOWN
-        cdef char* at
-        if known == HEAD_UNKNOWN and (PyUnicode_KIND(header_name) != 1 or not is_token(name, name_size)):
+        if PyUnicode_KIND(header_name) != 1:
             raise ValueError(f"not a header name: {header_name!r}")
-        if PyUnicode_KIND(header_value) != 1 or not is_value(value, value_size):
+        if PyUnicode_KIND(header_value) != 1:
             raise ValueError(f"header {header_name} has forbidden characters: {header_value!r}")
-        if known != HEAD_UNKNOWN and self.take_part_in_framing(known, header_value):
+        return self.add_field(
+            header_name, <const char*> PyUnicode_DATA(header_name), PyUnicode_GET_LENGTH(header_name),
+            header_value, <const char*> PyUnicode_DATA(header_value), PyUnicode_GET_LENGTH(header_value))
+
+    cdef int add_field(
+        self, object header_name, const char* name, Py_ssize_t name_size,
+        object header_value, const char* value, Py_ssize_t value_size,
+    ) except -1:
+        """A field whose name and value are these latin-1 bytes; the objects are for messages."""
+        cdef int known = known_name(name, name_size)
+        cdef char* at
+        if known == HEAD_UNKNOWN and not is_token(name, name_size):
+            raise ValueError(f"not a header name: {header_name!r}")
+        if not is_value(value, value_size):
+            raise ValueError(f"header {header_name} has forbidden characters: {header_value!r}")
+        if known != HEAD_UNKNOWN and self.take_part_in_framing(known, value, value_size):
             return 0
         self.listener.buffers.reserve(&self.head, name_size + value_size + 4)
         at = self.head.data + self.head.size
@@ -138,20 +186,22 @@ cdef class Response:
         self.head.size += name_size + value_size + 4
         return 0
 
-    cdef bint take_part_in_framing(self, int known, object value) except -1:
+    cdef bint take_part_in_framing(self, int known, const char* value, Py_ssize_t size) except -1:
         """A header that says how the message is framed, or one that the server itself would add. Whether it
         must not be sent as it is."""
         cdef int64_t declared
         if known == CONTENT_LENGTH:
-            declared = decimal(<const char*> PyUnicode_DATA(value), PyUnicode_GET_LENGTH(value))
+            declared = decimal(value, size)
             if declared < 0 or (self.length >= 0 and self.length != declared):
-                raise ValueError(f"Content-Length must be a number of bytes, given once, not {value!r}")
+                text = value[:size].decode("latin-1")
+                raise ValueError(f"Content-Length must be a number of bytes, given once, not {text!r}")
             if self.length >= 0 or self.code == 205:
                 return True
             self.length = declared
             return self.code == 204                 # RFC 9110, 8.6
         if known == CONNECTION:
-            self.closes |= "close" in [option.strip(" \t").lower() for option in value.split(",")]
+            options = value[:size].lower().split(b",")
+            self.closes |= b"close" in [option.strip(b" \t") for option in options]
             return True
         if known == DATE:
             self.has_date = True

@@ -27,4 +27,5 @@ cdef class ResponseHeads:
     cdef int status_code(self, object status) except -1
     cdef bytes dates(self)
     cdef bint is_last(self, object status, list headers) except -1
+    cdef bint is_same(self, int status, list headers) except -1
     cdef int remember(self, object status, list headers, Buffer* head, int64_t length, bint closes) except -1

@@ -7,6 +7,7 @@ Knows nothing of requests. Next to read: response.pyx, which writes heads.
 """
 
 import time
+from http.client import responses
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -35,6 +36,8 @@ def http_date(double when) -> str:
 
 
 cdef bytes status_line_of(object status):
+    if isinstance(status, int):
+        status = f"{status} {responses.get(status, 'Unknown')}"
     raw = status.encode("latin-1", "replace")
     if len(raw) < 4 or not raw[:3].isdigit() or raw[3:4] != b" " or raw[:1] < b"1":
         return None
@@ -68,7 +71,7 @@ cdef class ResponseHeads:
             line = status_line_of(status)
             if line is None:
                 raise ValueError(f"status must be three digits, a space and a reason, not {status!r}")
-            known = line, int(status[:3])
+            known = line, int(line[9:12])
             if len(self.status_lines) < STATUS_LINES:
                 self.status_lines[status] = known
         self.read_status = status
@@ -90,6 +93,18 @@ cdef class ResponseHeads:
             return False
         for i in range(PyList_GET_SIZE(headers)):
             if PyList_GET_ITEM(headers, i) != PyTuple_GET_ITEM(self.headers, i):
+                return False
+        return True
+
+    cdef bint is_same(self, int status, list headers) except -1:
+        """By value: tuples of bytes."""
+        cdef Py_ssize_t i
+        if self.headers is None or not isinstance(self.status, int) or self.status != status:
+            return False
+        if PyList_GET_SIZE(headers) != PyTuple_GET_SIZE(self.headers) or self.dates() is not self.head_dates:
+            return False
+        for i in range(PyList_GET_SIZE(headers)):
+            if <object> PyList_GET_ITEM(headers, i) != <object> PyTuple_GET_ITEM(self.headers, i):
                 return False
         return True
 

@@ -147,13 +147,18 @@ class Server:
 
     @staticmethod
     def adapt(application: Any) -> Any:
-        """The object that answers requests, made from the application that the user gives. TypeError if it is
-        nothing that can be served."""
+        """The object that answers requests, from the application that the user gives. TypeError."""
         raise NotImplementedError
 
     def application_at(self, address: Any) -> Application:
         """Answers the requests of a listener, whose socket has this address (getsockname())."""
         raise NotImplementedError
+
+    def begin_application(self) -> None:
+        """Before the first connection is accepted. ApplicationFailed."""
+
+    def end_application(self, seconds: float) -> None:
+        """After the last response. What the application still does has so many seconds."""
 
     @staticmethod
     def around(application: Any, before: Hook | None, after: Hook | None) -> Any:
@@ -169,8 +174,7 @@ class Server:
     # -- starting -----------------------------------------------------------------------------------------
 
     def start(self: Self, bound: Callable[[], None] | None = None) -> Self:
-        """Binds, calls ``bound``, and begins to accept. OSError, with the address in it, if that is not
-        possible."""
+        """Binds, calls ``bound``, and begins to accept. OSError with the address in it."""
         if self._places or self._stopping:
             raise RuntimeError("this server has been started already")
         watch_hubs()
@@ -180,6 +184,7 @@ class Server:
             opened = self.sockets.open()
             if bound is not None:
                 bound()
+            self.begin_application()
         except BaseException:
             self.sockets.begin_no_more(opened)
             self.sockets.close(opened)
@@ -235,7 +240,6 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port of the first address."""
         return int(self.address[1])
 
     @property
@@ -259,8 +263,7 @@ class Server:
         return sum(listener.requests for listener in self.listeners)
 
     def census(self) -> dict[str, int]:
-        """Counts of the things that the server owns now: connections, running requests, deadlines,
-        buffers."""
+        """Counts of what the server owns now: connections, running requests, deadlines, buffers."""
         total: dict[str, int] = {}
         for listener in self.listeners:
             for key, value in listener.census().items():
@@ -269,7 +272,7 @@ class Server:
 
     def limit_requests(self, most: int, reached: Callable[[], None]) -> None:
         """Calls ``reached`` when the last of so many requests begins. From then on each response closes its
-        connection, so what else has been pipelined there is the client's to send again."""
+        connection: the client sends again what it has pipelined behind."""
 
         def used_up() -> None:
             for listener in self.listeners:
@@ -305,6 +308,7 @@ class Server:
         if self._process != os.getpid():
             self._leave_to_parent()
             return
+        seconds = self.limits.stop_seconds if grace is None else grace
         places, self._places = self._places, []
         self._stopping = [place.listener for place in places]
         for listener in self._stopping:
@@ -318,8 +322,9 @@ class Server:
             place.acceptor.close()
         self.sockets.close(opened)
         try:
-            self._wait_closed(self.limits.stop_seconds if grace is None else grace, False)
+            self._wait_closed(seconds, False)
             self._wait_closed(2.0, True)
+            self.end_application(0.0 if self._hurried else seconds)
         finally:
             for listener in self._stopping:
                 listener.close()
@@ -332,8 +337,7 @@ class Server:
         self._hurried = True
 
     def _leave_to_parent(self) -> None:
-        """In a child after fork, whose connections are closed already: listening sockets, their files and the
-        logs are the parent's."""
+        """In a child after fork: listening sockets, their files and the logs are the parent's."""
         for place in self._places:
             place.acceptor.close()
             place.sock.close()
@@ -344,8 +348,7 @@ class Server:
 
     def _wait_closed(self, seconds: float, interrupt: bool) -> None:
         interrupted = interrupt
-        waited = 0.0
-        pause = 0.001
+        waited, pause = 0.0, 0.001
         while True:
             if interrupt or waited >= min(seconds, self.limits.stop_idle_seconds):
                 for listener in self._stopping:
@@ -374,10 +377,9 @@ class Server:
         status_urls: Sequence[str] = (),
         **moments: Callable[[], None] | None,
     ) -> None:
-        """Starts, and serves until a signal says stop: what `serve` does in one process. A worker leaves
-        SIGINT to its master. ``moments``: functions to call when it has ``bound`` its sockets, has
-        ``started``, is ``told`` to stop, and begins ``stopping``, ``delay`` seconds later. ``status_urls``
-        are told with its own."""
+        """Starts, and serves until a signal says stop: what `serve` does in one process. ``moments``:
+        functions to call when it has ``bound`` its sockets, has ``started``, is ``told`` to stop, and begins
+        ``stopping``, ``delay`` seconds later. See program/running.py."""
         run(self, quiet=quiet, worker=worker, delay=delay, status_urls=status_urls, **moments)
 
     def __enter__(self: Self) -> Self:

@@ -7,7 +7,6 @@ its attributes.
 
 from __future__ import annotations
 
-import inspect
 import io
 import sys
 from collections.abc import Callable, Iterable
@@ -15,6 +14,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import quote
 
+from syncless.asgi.adapt import is_asgi
 from syncless.http.program.loading import load
 
 WSGIApplication = Callable[..., Iterable[bytes]]
@@ -25,10 +25,10 @@ def as_wsgi(application: Any) -> WSGIApplication:
     `load` for a name."""
     if isinstance(application, str):
         application = load(application)
-    if _is_asgi(application):
+    if is_asgi(application):
         raise TypeError(
-            f"{application!r} is an ASGI application, and syncless serves WSGI; run it with an ASGI server, "
-            "or wrap it: a2wsgi.ASGIMiddleware(app)"
+            f"{application!r} is an ASGI application, and a WSGI one is needed here; wrap it: "
+            "a2wsgi.ASGIMiddleware(app)"
         )
     if isinstance(application, type):
         if issubclass(application, BaseHTTPRequestHandler):
@@ -46,12 +46,6 @@ def as_wsgi(application: Any) -> WSGIApplication:
         f"cannot serve {application!r}: it is not a WSGI callable, web.py application, "
         "CherryPy application or root, BaseHTTPRequestHandler class or 'module:attribute'"
     )
-
-
-def _is_asgi(thing: Any) -> bool:
-    """Whether calling it makes a coroutine, as ASGI 3 demands."""
-    call = getattr(type(thing), "__call__", None)  # noqa: B004
-    return inspect.iscoroutinefunction(thing) or inspect.iscoroutinefunction(call)
 
 
 def _is_cherrypy_root(thing: Any) -> bool:

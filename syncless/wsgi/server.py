@@ -14,11 +14,11 @@ from syncless.http.options import ServerOptions
 from syncless.http.program.blocking import Patch
 from syncless.http.program.hooks import Hook
 from syncless.http.program.serving import serve_until_stopped
-from syncless.wsgi.adapt import as_wsgi
 from syncless.wsgi.application import WSGIApplication
 from syncless.wsgi.client import client_gone
 from syncless.wsgi.compress import Compressed
 from syncless.wsgi.filewrapper import FileWrapper
+from syncless.wsgi.kinds import Declared, as_served
 from syncless.wsgi.pages import page
 from syncless.wsgi.requesthooks import Hooked
 from syncless.wsgi.static import BesideFiles
@@ -33,14 +33,35 @@ elif TYPE_CHECKING:
 class Server(server.Server):
     """A web server in this thread's loop; several may run in one process.
 
-    ``application`` is what `as_wsgi` accepts. ``start()`` binds and begins to serve while other tasklets
+    ``application`` is what `serve` accepts. ``start()`` binds and begins to serve while other tasklets
     go on, ``stop()`` ends gracefully, ``with Server(app) as server:`` does both. All arguments are those
     of `serve`.
     """
 
+    def __init__(
+        self,
+        application: Any,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        *,
+        interface: str = "auto",
+        **options: Unpack[ServerOptions],
+    ):
+        super().__init__(Declared.of(application, interface), host, port, **options)
+
     @staticmethod
     def adapt(application: Any) -> Any:
-        return as_wsgi(application)
+        return as_served(application)
+
+    def begin_application(self) -> None:
+        start = getattr(self.application, "begin_in", None)
+        if start is not None:
+            start(self)
+
+    def end_application(self, seconds: float) -> None:
+        end = getattr(self.application, "end_in", None)
+        if end is not None:
+            end(self, seconds)
 
     @staticmethod
     def around(application: Any, before: Hook | None, after: Hook | None) -> Any:
@@ -52,6 +73,8 @@ class Server(server.Server):
 
     def application_at(self, address: Any) -> Application:
         call = self.application
+        if hasattr(call, "application_at"):
+            return call.application_at(address, self)  # type: ignore[no-any-return]
         if self.static is not None:
             call = BesideFiles(call, self.static)
         if self.compression is not None:

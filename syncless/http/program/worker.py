@@ -89,12 +89,7 @@ class Work:
             if self.reporting is not None:
                 self.reporting.begin(server)
         except (ApplicationNotFound, ApplicationFailed, HookFailed, OSError, TypeError, ValueError) as error:
-            reason = (
-                f"{self.application} raised an error:\n{error}"
-                if isinstance(error, ApplicationFailed)
-                else str(error)
-            )
-            os.write(pipe, CANNOT_START + reason.encode(errors="backslashreplace")[:LONGEST_REASON])
+            os.write(pipe, CANNOT_START + _reason(self.application, error))
             return 2
         try:
             if self.speaks:
@@ -106,6 +101,9 @@ class Work:
                     started=lambda: self._begin(server, pipe),
                     stopping=lambda: self.preparation.hooks.call_at_end("pre_stop"),
                 )
+        except ApplicationFailed as error:  # its lifespan did not begin
+            os.write(pipe, CANNOT_START + _reason(self.application, error))
+            return 2
         finally:
             if self.reporting is not None:
                 self.reporting.end()
@@ -158,6 +156,12 @@ class Work:
                 sleep(pause)
             else:
                 full.wait(pause)
+
+
+def _reason(application: Any, error: Exception) -> bytes:
+    """Why it cannot start, as its master hears it."""
+    told = f"{application} raised an error:\n" if isinstance(error, ApplicationFailed) else ""
+    return f"{told}{error}".encode(errors="backslashreplace")[:LONGEST_REASON]
 
 
 def most_requests(limits: Limits) -> int:

@@ -1,0 +1,35 @@
+"""Which applications speak ASGI."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+
+def is_asgi(thing: Any) -> bool:
+    """Whether calling it makes a coroutine, as ASGI 3 demands. A functools.partial is looked through."""
+    while hasattr(thing, "func") and hasattr(thing, "keywords"):
+        thing = thing.func
+    call = getattr(type(thing), "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(thing) or inspect.iscoroutinefunction(call)
+
+
+def is_asgi2(thing: Any) -> bool:
+    """Whether it is a double callable of ASGI 2: application(scope) gives a coroutine function that takes
+    receive and send."""
+    if inspect.isclass(thing):
+        return inspect.iscoroutinefunction(getattr(thing, "__call__", None))  # noqa: B004
+    return False
+
+
+def as_asgi(application: Any) -> Any:
+    """The application, if it can be called as ASGI 3; TypeError for what cannot."""
+    if is_asgi2(application):
+        raise TypeError(
+            f"{application!r} is an ASGI 2 application, called in two steps; syncless speaks ASGI 3: give an "
+            "instance that is called with (scope, receive, send), or wrap it: "
+            "asgiref.compatibility.guarantee_single_callable(app)"
+        )
+    if not callable(application):
+        raise TypeError(f"cannot serve {application!r} as ASGI: it cannot be called")
+    return application

@@ -1,0 +1,18 @@
+from collections.abc import Callable
+from typing import Any
+
+from syncless.http.application import Application
+
+class ASGIApplication(Application):
+    def __init__(
+        self,
+        call: Any,
+        template: dict[str, Any],
+        most: int = 0,
+        *,
+        tasks: Any,
+        loop: Any,
+        state: dict[str, Any] | None = None,
+        forward: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None: ...
+    def close(self) -> None: ...

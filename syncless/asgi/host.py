@@ -1,0 +1,67 @@
+"""An ASGI application in one process: its loop, its lifespan, and its requests on each address."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from syncless.asgi.application import ASGIApplication
+from syncless.asgi.lifespan import Lifespan
+from syncless.asgi.tasks import Tasks
+from syncless.asyncio.eventloop import running_loop
+from syncless.asyncio.resident import await_, resident_loop
+from syncless.http.application import Application
+from syncless.http.server import Server
+
+VERSIONS = {"version": "3.0", "spec_version": "2.4"}
+EXTENSIONS: dict[str, Any] = {}
+
+
+class Host:
+    """Stands for the application in a Server."""
+
+    def __init__(self, application: Any, prefix: str = ""):
+        self.call = application
+        self.prefix = prefix
+        self._loop: Any = None
+        self._lifespan: Lifespan | None = None
+        self._state: dict[str, Any] | None = None
+        self._tasks: Tasks | None = None
+
+    def begin_in(self, server: Server) -> None:
+        """Before the first request. ApplicationFailed if the application says that it cannot start."""
+        self._loop = running_loop() or resident_loop()
+        self._tasks = Tasks()
+        await_(self._start())
+
+    async def _start(self) -> None:
+        lifespan = Lifespan(self.call)
+        if await lifespan.startup():
+            self._lifespan, self._state = lifespan, lifespan.state
+
+    def end_in(self, server: Server, seconds: float) -> None:
+        """After the last response: background work gets so many seconds."""
+        if self._tasks is not None and not self._tasks.wait(seconds):
+            self._tasks.cancel()
+            self._tasks.wait(1.0)
+        lifespan, self._lifespan = self._lifespan, None
+        if lifespan is not None:
+            await_(lifespan.shutdown())
+
+    def application_at(self, address: Any, server: Server) -> Application:
+        template = {
+            "asgi": VERSIONS,
+            "scheme": "http",
+            "server": address[:2] if isinstance(address, tuple) else (os.fsdecode(address), None),
+            "root_path": self.prefix,
+            "extensions": EXTENSIONS,
+        }
+        return ASGIApplication(
+            self.call,
+            template,
+            server.limits.remembered,
+            tasks=self._tasks,
+            loop=self._loop,
+            state=self._state,
+            forward=server.forwarding,
+        )

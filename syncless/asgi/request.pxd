@@ -1,0 +1,46 @@
+from syncless.asgi.operations cimport Conversation
+from syncless.asyncio.rounds cimport Rounds
+
+
+cdef enum Stage:            # of the response, as the application tells of it
+    NOT_STARTED
+    STARTED                 # http.response.start
+    TRAILING                # the body has ended, trailers follow
+    ENDED
+
+
+cdef class Request(Conversation):
+    cdef object call                # the application
+    cdef object tasks               # Tasks: those that go on after their response
+    cdef Rounds rounds              # of the asyncio loop
+    cdef dict scope
+    cdef object receive             # what the application gets; each knows the request while it lasts
+    cdef object send
+    cdef object task                # the application's
+    cdef object other_task          # the current task, while others run in its place
+    cdef Stage stage
+    cdef bint trailers              # the application has announced them
+    cdef bint body_given            # the last http.request has been given
+    cdef bint told                  # http.disconnect is due
+    cdef bint waits                 # for its response, which is given from elsewhere
+    cdef list ears                  # futures of receive() that wait for the client to leave
+    cdef object reading             # the future of receive() that waits for the body
+    cdef object turns               # Lock of those that send and wait, or None
+
+    cdef int fill(self, dict scope) except -1
+    cdef int renew(self) except -1
+    cdef int answer(self) except -1
+    cdef int wait_for_answer(self) except -1
+    cdef int leave_task(self) except -1
+    cdef int fail_unfinished(self) except -1
+    cdef int go_on(self) except -1
+
+    cdef object hear_body(self)
+    cdef object wait_for_end(self)
+    cdef bytes piece_now(self)
+    cdef int client_left(self) except -1
+
+    cdef int start_response(self, dict message) except -1
+    cdef object say_body(self, dict message)
+    cdef object later(self, object function, tuple args)
+    cdef int end_body(self, bint more) except -1

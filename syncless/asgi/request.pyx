@@ -1,0 +1,327 @@
+"""Request: the exchange in which an ASGI application answers.
+
+Calls the application with its scope as a task of the thread's asyncio loop, and makes the task's first step
+at once (steps.pyx). An application that answers in it costs no turn of the loop. Else the request waits, and
+the loop makes the further steps, until the response is complete: what the task does after that is its own
+affair (tasks.py). receive() and send() wait by futures, so their cancellation is asyncio's; a wait for the
+client is that of a tasklet (call_in_tasklet).
+
+exchange.pyx decides what becomes of the request when the application fails.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+
+from syncless._core.clock cimport NEVER
+from syncless._core.loop cimport Loop
+from syncless._core.scheduler cimport PARKED
+from syncless._core.threadloop cimport get_loop
+from syncless.asgi.operations cimport Conversation, Receive, Send
+from syncless.asgi.steps cimport begin_task
+from syncless.asyncio.callbacks cimport Callbacks
+from syncless.http.exchange cimport Exchange
+from syncless.http.listener cimport Listener
+from syncless.http.stream cimport is_receivable, receive_more
+
+from syncless._core.wait.sync import Lock
+from syncless.asgi.operations import given
+from syncless.asgi.scope import variables_of
+from syncless.asyncio.tasklets import call_in_tasklet
+from syncless.http.errors import ClientGone
+from syncless.http.notices import visible
+from syncless.tools.runningloop import swap_current_task
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject* o)
+
+cdef enum:
+    PIECE = 65536           # bytes of a request body that one message has at most
+    SMALL = 16384           # bytes of a response body that are put into the connection's buffer
+    OUT_MOST = 49152        # bytes in it with which nothing more is, until the client takes some
+
+ctypedef int (*Unchecked)(Request request) noexcept       # negative: an exception is set
+cdef Unchecked unchecked_answer = <Unchecked> Request.answer
+
+cdef const char* ANSWERS = "ASGI application"
+cdef object swap_task = swap_current_task
+
+
+@cython.final
+cdef class Request(Conversation):
+    """Request(listener, call, tasks, loop): `call` is the application, `tasks` a Tasks."""
+
+    def __init__(self, Listener listener not None, call, tasks, Callbacks loop not None):
+        Exchange.__init__(self, listener)
+        self.call = call
+        self.tasks = tasks
+        self.rounds = loop.rounds
+        self.new_body()
+        self.renew()
+
+    cdef int renew(self) except -1:
+        self.receive, self.send = Receive(), Send()
+        return 0
+
+    # -- what it is made of ----------------------------------------------------------------------------------
+
+    cdef int fill(self, dict scope) except -1:
+        self.scope = scope
+        self.stage = NOT_STARTED
+        self.trailers = self.body_given = self.told = self.waits = False
+        return 0
+
+    cdef int forget(self) except -1:
+        self.scope = None
+        return 0
+
+    cdef dict variables(self):
+        return None if self.scope is None else variables_of(self.scope)
+
+    cdef str label(self):
+        if self.scope is None:
+            return "request"
+        return visible(f"{self.scope.get('method', 'GET')} {self.scope['path']}")
+
+    # -- its life --------------------------------------------------------------------------------------------
+
+    cdef int respond(self) noexcept:
+        cdef int outcome = unchecked_answer(self)
+        (<Receive> self.receive).request = (<Send> self.send).request = None
+        return outcome
+
+    cdef int answer(self) except -1:
+        """Calls the application and waits for its response."""
+        if Py_REFCNT(<PyObject*> self.receive) > 1 or Py_REFCNT(<PyObject*> self.send) > 1:
+            self.renew()                            # somebody keeps the last request's
+        (<Receive> self.receive).request = (<Send> self.send).request = self
+        self.rounds.enter(None)
+        self.switch_hook = self
+        try:
+            self.task = begin_task(self.rounds, self.call(self.scope, self.receive, self.send))
+        finally:
+            self.switch_hook = None
+            self.rounds.leave()
+        if not self.task.done():
+            try:
+                self.wait_for_answer()
+            finally:
+                self.leave_task()
+        task, self.task = self.task, None
+        if task.done():
+            task.result()
+            if not self.response.complete:
+                self.fail_unfinished()
+        return 0
+
+    def __call__(self, leaving):
+        """The switch hook: others run in the place of the task's first step, or it goes on."""
+        if leaving:
+            self.other_task = swap_task(self.rounds.loop, None)
+            self.rounds.leave()
+            if self.peer.pending():
+                self.peer.send_soon()
+        else:
+            self.rounds.enter(self.other_task)
+            self.other_task = None
+
+    cdef int wait_for_answer(self) except -1:
+        """The task goes on in the loop. Parks until it has answered or ended."""
+        cdef Loop engine = get_loop()
+        if self.peer.pending():
+            self.peer.send_soon()
+        self.task.add_done_callback(self._woken)
+        while not (self.response.complete or self.task.done()):
+            if not self.told and not self.interruptible:
+                self.interruptible = True
+                self.peer.hear_end()
+                if self.left():
+                    self.client_left()
+            self.waits = True
+            try:
+                engine.park(ANSWERS, self.task, NEVER)
+            except ClientGone:
+                self.client_left()
+            except BaseException:
+                self.task.cancel()
+                raise
+            finally:
+                self.waits = False
+        return 0
+
+    def _woken(self, task):
+        self.go_on()
+
+    cdef int go_on(self) except -1:
+        """It need not wait for its response any more."""
+        cdef Loop engine = self.listener.loop
+        if self.waits and self.state == PARKED and self.why == ANSWERS:
+            self.waits = False
+            engine.wake(self, None)
+        return 0
+
+    cdef int leave_task(self) except -1:
+        """The request ends here. Its task may go on; nothing of the client concerns it any more."""
+        self.interruptible = False
+        self.client_left()
+        if self.reading is not None:
+            self.reading.cancel()
+            self.reading = None
+        if not self.task.done():
+            self.tasks.keep(self.task, self.name, self.listener.error_log)
+        return 0
+
+    cdef int fail_unfinished(self) except -1:
+        if self.peer.is_gone():
+            raise ClientGone("the client has left")
+        if self.stage == NOT_STARTED:
+            raise RuntimeError("the application returned without a response (http.response.start)")
+        raise RuntimeError(
+            "the application returned before its response was complete: the last http.response.body must "
+            "have more_body false")
+
+    # -- receive() -------------------------------------------------------------------------------------------
+
+    cdef object hear(self):
+        """The iterator that gives the next message."""
+        if self.told or self.response.complete:
+            return given({"type": "http.disconnect"})
+        if self.body_given:
+            return self.wait_for_end()
+        return self.hear_body()
+
+    cdef object hear_body(self):
+        """The next piece of the request body."""
+        cdef bytes piece
+        if self.body.finished:
+            self.body_given = True
+            return given({"type": "http.request", "body": b"", "more_body": False})
+        if self.peer.is_gone():
+            return given({"type": "http.disconnect"})
+        piece = self.piece_now()
+        if piece is not None:
+            self.body_given = self.body.finished
+            return given({"type": "http.request", "body": piece, "more_body": not self.body_given})
+        if self.reading is not None and not self.reading.done():
+            raise RuntimeError("another task waits in receive() already")
+        self.reading = call_in_tasklet(self.rounds.loop, self._read)
+        return self.reading.__await__()
+
+    cdef bytes piece_now(self):
+        """Bytes of the body that have come; None if it has to wait for them, or might."""
+        cdef bytes piece
+        cdef char* data
+        cdef Py_ssize_t n
+        if self.body.chunked or self.body.expects_continue or self.body.broken:
+            return None
+        if self.peer.stream.inbox.size == 0:
+            if (not is_receivable(self.peer.stream)
+                    or receive_more(self.peer.stream, self.listener.buffers) <= 0):
+                return None
+        n = min(self.body.window(&data), <Py_ssize_t> PIECE)
+        piece = PyBytes_FromStringAndSize(data, n)
+        self.body.advance(n)
+        return piece
+
+    def _read(self):
+        """In a tasklet of its own: waits for bytes of the body."""
+        cdef bytes whole = PyBytes_FromStringAndSize(NULL, PIECE)
+        cdef Py_ssize_t n
+        try:
+            n = self.body.read_into(PyBytes_AS_STRING(whole), PIECE)
+        except ClientGone:
+            self.told = True
+            return {"type": "http.disconnect"}
+        self.body_given = self.body.finished
+        return {"type": "http.request", "body": whole[:n], "more_body": not self.body_given}
+
+    cdef object wait_for_end(self):
+        """There is nothing more to tell than that the client has left."""
+        future = self.rounds.loop.create_future()
+        if self.ears is None:
+            self.ears = []
+        self.ears.append(future)
+        return future.__await__()
+
+    cdef int client_left(self) except -1:
+        """The client has left, or its request has ended: all who listen hear of it."""
+        self.told = True
+        ears, self.ears = self.ears, None
+        for future in ears or ():
+            if not future.done():
+                future.set_result({"type": "http.disconnect"})
+        return 0
+
+    # -- send() ----------------------------------------------------------------------------------------------
+
+    cdef object say(self, object message):
+        """None, or the future that it waits for."""
+        if type(message) is not dict:
+            raise TypeError(f"a message must be a dict, not {type(message).__name__}")
+        kind = (<dict> message).get("type")
+        if self.stage == ENDED:
+            raise RuntimeError(f"the message {kind!r} came after the response was complete")
+        if self.peer.is_gone():
+            raise ClientGone("the client has left")
+        if kind == "http.response.start":
+            self.start_response(<dict> message)
+            return None
+        if kind == "http.response.body":
+            return self.say_body(<dict> message)
+        raise RuntimeError(f"there is no message {kind!r} that an application can send here")
+
+    cdef int start_response(self, dict message) except -1:
+        if self.stage != NOT_STARTED:
+            raise RuntimeError("http.response.start was sent twice")
+        try:
+            status = message["status"]
+        except KeyError:
+            raise RuntimeError("http.response.start needs a 'status'") from None
+        self.response.set_fields(status, message.get("headers", ()))
+        self.trailers = message.get("trailers", False)
+        self.stage = STARTED
+        return 0
+
+    cdef object say_body(self, dict message):
+        cdef bint more = message.get("more_body", False)
+        data = message.get("body", b"")
+        cdef Py_ssize_t size
+        if self.stage != STARTED:
+            raise RuntimeError("http.response.body was sent before http.response.start")
+        if not PyBytes_CheckExact(data):
+            if not isinstance(data, (bytes, bytearray, memoryview)):
+                raise TypeError(f"the 'body' of http.response.body must be bytes, not {type(data).__name__}")
+            data = bytes(data)
+        size = PyBytes_GET_SIZE(data)
+        if not self.response.committed:
+            if not (more or self.body.finished or self.body.drainable(self.listener.limits.drain_bytes)):
+                self.response.keep_alive = False    # the head says so
+            self.response.commit(self.peer, -1 if more or self.trailers else size)
+        if (size > SMALL or self.peer.pending() > OUT_MOST or self.peer.has_body()
+                or (self.turns is not None and self.turns.locked())):
+            return self.later(self._put, (data, more))
+        self.response.put(self.peer, data, True)
+        self.end_body(more)
+        return None
+
+    cdef int end_body(self, bint more) except -1:
+        """A part of the body is on its way. `more`: others follow."""
+        if more:
+            return self.peer.send_soon()
+        self.stage = ENDED
+        self.response.end(self.peer)
+        return self.go_on()
+
+    cdef object later(self, object function, tuple args):
+        """A future for the end of a call that may wait for the client."""
+        if self.turns is None:
+            self.turns = Lock()
+        return call_in_tasklet(self.rounds.loop, function, *args)
+
+    def _put(self, bytes data, bint more):
+        """In a tasklet of its own: puts a part of the body, and waits until the client has taken enough."""
+        with self.turns:
+            if self.peer.is_gone():
+                raise ClientGone("the client has left")
+            self.response.put(self.peer, data, not more)
+            self.end_body(more)
