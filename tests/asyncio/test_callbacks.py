@@ -13,8 +13,9 @@ from syncless import sleep, spawn
 from syncless.asyncio import EventLoop
 from tests.asyncio.loops import event_loop, run
 
+pytestmark = pytest.mark.virtual_time
 
-@pytest.mark.virtual_time
+
 def test_call_that_blocks_holds_up_its_own_task_only():
     async def blocks(number):
         sleep(0.2)
@@ -33,7 +34,6 @@ def test_call_that_blocks_holds_up_its_own_task_only():
     assert seconds == pytest.approx(0.3, abs=0.1)  # one after the other they take 30 s
 
 
-@pytest.mark.virtual_time
 def test_tasks_go_on_while_another_one_blocks():
     async def ticker(ticks):
         while True:
@@ -164,7 +164,6 @@ def test_callback_that_parks_may_go_on_after_the_loop_has_stopped():
     assert asyncio._get_running_loop() is None
 
 
-@pytest.mark.virtual_time
 def test_timers_fire_in_the_order_of_time():
     order = []
     timers = syncless.current_loop().census()["timers"]
@@ -410,7 +409,6 @@ def test_debug_mode_checks_the_thread_and_remembers_where_a_call_was_made():
     assert "Non-thread-safe operation" in refused[0]
 
 
-@pytest.mark.virtual_time
 def test_slow_callback_is_told_by_the_time_in_which_it_held_up_others(caplog):
     def waits():
         sleep(2)

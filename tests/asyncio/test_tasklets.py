@@ -15,6 +15,8 @@ from syncless.asyncio.resident import resident_loop
 from tests.asyncio.loops import run
 from tests.patches.programs import run_python
 
+pytestmark = pytest.mark.virtual_time
+
 variable = contextvars.ContextVar("variable", default="none")
 
 

@@ -7,6 +7,16 @@ import sys
 
 import pytest
 
+LOCK = """
+        import _thread
+        class Lie:
+            __slots__ = ("a", "b", "c")
+            def acquire(self, *args):
+                return True
+            release = __enter__ = __exit__ = acquire
+        _thread.{name} = Lie
+        import syncless.patches.native.locks
+    """
 LIES = {
     "socket objects": """
         import _socket
@@ -25,26 +35,8 @@ LIES = {
         _io.FileIO = Lie
         import syncless._core.calls.fileio
     """,
-    "locks": """
-        import _thread
-        class Lie:
-            __slots__ = ("a", "b", "c")
-            def acquire(self, *args):
-                return True
-            release = __enter__ = __exit__ = acquire
-        _thread.allocate_lock = Lie
-        import syncless.patches.native.locks
-    """,
-    "locks (reentrant)": """
-        import _thread
-        class Lie:
-            __slots__ = ("a", "b", "c")
-            def acquire(self, *args):
-                return True
-            release = __enter__ = __exit__ = acquire
-        _thread.RLock = Lie
-        import syncless.patches.native.locks
-    """,
+    "locks": LOCK.format(name="allocate_lock"),
+    "locks (reentrant)": LOCK.format(name="RLock"),
     "poll objects (small)": """
         import select
         class Lie:

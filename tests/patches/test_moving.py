@@ -10,11 +10,18 @@ import sys
 import pytest
 
 PAGE = pathlib.Path(__file__).parent.parent.parent / "docs" / "moving" / "gevent.md"
-ROWS = [
-    [re.findall("`([^`]*)`", cell) for cell in line.split("|")[1:-1]]
-    for line in PAGE.read_text().splitlines()
-    if line.startswith("| `")
-]
+
+
+def rows_of(page):
+    """The code in each cell of the page's tables."""
+    return [
+        [re.findall("`([^`]*)`", cell) for cell in line.split("|")[1:-1]]
+        for line in page.read_text().splitlines()
+        if line.startswith("| `")
+    ]
+
+
+ROWS = rows_of(PAGE)
 PROGRAM = """
 import concurrent.futures, signal, socket, socketserver, subprocess, sys, threading, time
 {imports}
@@ -89,12 +96,7 @@ def test_the_column_of_eventlet():
 
 # -- eventlet.md: the results are the same in both columns ---------------------------------------------------
 
-EVENTLET = PAGE.parent / "eventlet.md"
-PAIRS = [
-    [re.findall("`([^`]*)`", cell) for cell in line.split("|")[1:-1]]
-    for line in EVENTLET.read_text().splitlines()
-    if line.startswith("| `")
-]
+PAIRS = rows_of(PAGE.parent / "eventlet.md")
 RESULTS = """
 import signal, socket, socketserver, sys, threading, time
 {imports}

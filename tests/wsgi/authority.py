@@ -52,3 +52,10 @@ def connect(server, context, name="localhost"):
     except BaseException:
         sock.close()
         raise
+
+
+def answer_of(server, context, request):
+    """All bytes that the server sends for it until it closes."""
+    with connect(server, context) as sock:
+        sock.sendall(request)
+        return b"".join(iter(lambda: sock.recv(65536), b""))

@@ -520,19 +520,11 @@ def test_large_file_is_brought_into_memory_by_a_thread(start, site, monkeypatch,
 
 
 def test_files_through_tls(https, site, authority):
+    from tests.wsgi.authority import answer_of
+
     server = https(app, static={"/static": site})
-
-    def visit():
-        from tests.wsgi.authority import connect
-
-        with connect(server, authority.context) as sock:
-            sock.sendall(b"GET /static/large.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-            answer = b""
-            while data := sock.recv(65536):
-                answer += data
-        return answer
-
-    answer = syncless.run_in_thread(visit)
+    request = b"GET /static/large.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    answer = syncless.run_in_thread(answer_of, server, authority.context, request)
     assert answer.partition(b"\r\n\r\n")[2] == LARGE
 
 

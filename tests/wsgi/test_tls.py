@@ -15,7 +15,7 @@ import pytest
 
 import syncless
 from tests.waiting import eventually
-from tests.wsgi.authority import connect, hello, in_thread
+from tests.wsgi.authority import answer_of, connect, hello, in_thread
 
 pytestmark = pytest.mark.virtual_time
 
@@ -106,30 +106,15 @@ def test_every_split_of_the_handshake_and_request(https, authority):
 
 def test_the_end_is_told_by_close_notify(https, authority):
     server = https(hello)
-
-    def client():
-        with connect(server, authority.context) as sock:
-            sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-            data = b""
-            while piece := sock.recv(1000):  # SSLEOFError if the end were not told
-                data += piece
-            return data
-
-    assert in_thread(client).endswith(b"https on TLSv1.3")
+    request = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    answer = in_thread(answer_of, server, authority.context, request)  # SSLEOFError if the end were not told
+    assert answer.endswith(b"https on TLSv1.3")
 
 
 def test_an_idle_connection_is_closed_with_close_notify(https, authority):
     server = https(hello, idle_seconds=0.5)
-
-    def client():
-        with connect(server, authority.context) as sock:
-            sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-            data = b""
-            while piece := sock.recv(1000):
-                data += piece
-            return data
-
-    assert in_thread(client).endswith(b"https on TLSv1.3")
+    answer = in_thread(answer_of, server, authority.context, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert answer.endswith(b"https on TLSv1.3")
 
 
 def test_an_error_in_mid_stream_is_no_clean_end(https, authority):
