@@ -306,9 +306,9 @@ def test_design_lists_each_file_once():
     assert not gone, "docs/design.md lists files that do not exist"
 
 
-def test_lines_of_c_are_at_most_110_columns():
+def test_lines_of_c_and_pages_are_at_most_110_columns():
     """ruff and cython-lint see to those of Python and Cython."""
-    for path in [*PACKAGE.rglob("*.[ch]"), *PACKAGE.rglob("*.pxd")]:
+    for path in [*PACKAGE.rglob("*.[ch]"), *PACKAGE.rglob("*.pxd"), *PACKAGE.rglob("*.html")]:
         wide = [number for number, line in enumerate(path.read_text().splitlines(), 1) if len(line) > 110]
         assert not wide, f"{path.relative_to(ROOT)}: {wide}"
 
