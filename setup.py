@@ -157,6 +157,11 @@ DIRECTIVES = {
     "embedsignature": False,  # functions have __signature__; classes begin their text with it, and "--"
 }
 
+if sys.platform == "win32":
+    sys.exit("syncless needs a POSIX system: on Windows, install it in WSL (https://learn.microsoft.com/windows/wsl)")
+if "t" in sys.abiflags:
+    sys.exit("syncless needs the GIL: use the usual build of CPython, not the free-threaded one")
+
 kind = os.environ.get("SYNCLESS_BUILD", "release")
 if kind not in FLAGS:
     sys.exit(f"SYNCLESS_BUILD={kind!r}: choose one of {', '.join(FLAGS)}")

@@ -5,6 +5,12 @@ import importlib.util
 import os
 import sys
 
+if "t" in sys.abiflags:
+    raise ImportError(
+        "syncless needs the GIL, and this Python is a free-threaded build, whatever PYTHON_GIL says: "
+        f"use the usual build of CPython {sys.version_info[0]}.{sys.version_info[1]}"
+    )
+
 if importlib.util.find_spec("syncless._core.poll.poller") is None:
     folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     raise ImportError(

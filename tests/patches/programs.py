@@ -4,6 +4,8 @@ import subprocess
 import sys
 import textwrap
 
+MAY_FORK = "ignore:This process:DeprecationWarning"  # programs fork on purpose while there are other threads
+
 
 def run_unchecked(program, *arguments, **options):
     """The ended process; arguments are the interpreter's."""
@@ -14,8 +16,7 @@ def run_unchecked(program, *arguments, **options):
 
 def run_python(program, **options):
     """The output of a program that must succeed and print no errors."""
-    told = "ignore:This process:DeprecationWarning"  # programs fork on purpose while there are other threads
-    command = [sys.executable, "-X", "faulthandler", "-W", told, "-c", program]
+    command = [sys.executable, "-X", "faulthandler", "-W", MAY_FORK, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, **options)
     assert done.returncode == 0 and not done.stderr, done.stderr
     return done.stdout
@@ -25,7 +26,7 @@ def run_patched(program, *arguments, patch="patch_all()", timeout=60):
     """The ended process of a program that runs after the patch, without warnings; arguments are its own."""
     whole = f"from syncless.patches import patch_all, patched, unpatch\n{patch}\n" + program
     return subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", whole, *map(str, arguments)],
+        [sys.executable, "-X", "dev", "-W", "error", "-W", MAY_FORK, "-c", whole, *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=timeout,

@@ -31,19 +31,35 @@ cdef extern from *:
         return PyInterpreterState_Get() == PyInterpreterState_Main();
     }
 
-    /* Another number after each change of the dict (PEP 509). Python 3.14 has none: there each call gives
-       another. */
-    static inline uint64_t syncless_dict_version(PyObject *dict) {
     #if PY_VERSION_HEX < 0x030E0000
+    /* Another number after each change of the dict (PEP 509). */
+    static inline uint64_t syncless_dict_version(PyObject *dict) {
     #pragma GCC diagnostic push
     #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
         return ((PyDictObject *)dict)->ma_version_tag;
     #pragma GCC diagnostic pop
-    #else
-        static uint64_t always_another;
-        return ++always_another;
-    #endif
     }
+    #else
+    /* Since Python 3.14 dicts have no version. The first change of a dict after this question makes the
+       number another one, and so does a change of any other dict that was asked about. */
+    static uint64_t syncless_changes;
+    static int syncless_watcher = -1;
+    static int syncless_on_change(PyDict_WatchEvent event, PyObject *dict, PyObject *key, PyObject *new) {
+        if (event != PyDict_EVENT_DEALLOCATED) {
+            syncless_changes++;
+            PyDict_Unwatch(syncless_watcher, dict);
+        }
+        return 0;
+    }
+    static inline uint64_t syncless_dict_version(PyObject *dict) {
+        if (syncless_watcher < 0 && (syncless_watcher = PyDict_AddWatcher(syncless_on_change)) < 0) {
+            PyErr_Clear();                      /* others have taken all eight: nothing can be known */
+            return ++syncless_changes;
+        }
+        PyDict_Watch(syncless_watcher, dict);
+        return syncless_changes;
+    }
+    #endif
     """
     bint Py_IsFinalizing()
     object raised "syncless_raised" ()
