@@ -20,7 +20,8 @@ def sleep(seconds: Any, /) -> None:
                 seconds = getattr(seconds, convert)()
                 break
         if not isinstance(seconds, (int, float)):
-            raise TypeError(f"'{type(seconds).__name__}' object cannot be interpreted as an integer")
+            _sleep(seconds)  # a TypeError in the interpreter's words
+            return
     if isinstance(seconds, float) and math.isnan(seconds):
         raise ValueError("Invalid value NaN (not a number)")
     if seconds < 0:
