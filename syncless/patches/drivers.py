@@ -1,11 +1,12 @@
 """Libraries that have a hook or a choice for how to wait: database drivers that wait in C, where no patch
-reaches (psycopg2 and psycopg 3), and python-engineio.
+reaches (psycopg2 and psycopg 3), python-engineio, and eventlet.
 
 The hooks are set when the library is imported, or now if it has been. psycopg2 has a file of its own.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from syncless.patches import psycopg2
@@ -29,7 +30,22 @@ def _engineio(patcher: Patcher, base_server: Any) -> None:
     patcher.member(server, "async_modes", async_modes, "prefers gevent and eventlet where they are installed")
 
 
+def _eventlet(patcher: Patcher, hubs: Any) -> None:
+    """One of its hubs is an asyncio loop, whose selector is cooperative."""
+
+    def get_default_hub() -> Any:
+        return importlib.import_module("eventlet.hubs.asyncio")
+
+    patcher.member_of_module(hubs, "get_default_hub", get_default_hub, "takes a hub that holds the thread")
+
+
+def _eventlet_hub(patcher: Patcher, hub: Any) -> None:
+    patcher.member(hub.Hub, "waits_in_our_loop", True, "is taken for a hub that holds the thread")
+
+
 def patch(patcher: Patcher) -> None:
+    when_imported(patcher, "eventlet.hubs", _eventlet)
+    when_imported(patcher, "eventlet.hubs.asyncio", _eventlet_hub)
     when_imported(patcher, "psycopg2.extensions", psycopg2.patch)
     when_imported(patcher, "psycopg.waiting", _psycopg)
     when_imported(patcher, "engineio.base_server", _engineio)

@@ -2,7 +2,8 @@
 ours.
 
 Both hubs wait in C until their own greenlets are ready. While one runs, no tasklet of the thread does. Their
-import alone harms nobody. Both the server and the patch ask for the warning.
+import alone harms nobody, nor does a hub that waits in our loop (contrib/gevent.py). Both the server and the
+patch ask for the warning.
 """
 
 from __future__ import annotations
@@ -19,12 +20,19 @@ HUBS = {"gevent": ("gevent.hub", "Hub", "run"), "eventlet": ("eventlet.hubs.hub"
 _watched: set[str] = set()
 
 
+REMEDIES = {
+    "gevent": "Call syncless.contrib.gevent.install() before, and it waits in this loop; or use",
+    "eventlet": "Use",
+}
+
+
 def _warn(library: str) -> None:
     warnings.warn(
         f"the hub of {library} begins to run in the thread of syncless's loop. While it runs, no request is "
-        "answered, no other tasklet runs, and SIGTERM is not heard. Use threads, which are tasklets under "
-        f"the patch, instead of {library}: Flask-SocketIO and python-socketio by async_mode='threading', "
-        f"other libraries by a setting of their own, or uninstall {library}.",
+        f"answered, no other tasklet runs, and SIGTERM is not heard. {REMEDIES[library]} threads, which are "
+        f"tasklets under the patch, instead of {library}: Flask-SocketIO and python-socketio by "
+        "async_mode='threading', other libraries by a setting of their own, or uninstall "
+        f"{library}.",
         RuntimeWarning,
         stacklevel=3,
     )
@@ -36,7 +44,7 @@ def _watch(library: str, kind: str, method: str, module: Any) -> None:
 
     @functools.wraps(original)
     def watched(self: Any, *args: Any, **named: Any) -> Any:
-        if may_park():
+        if may_park() and not getattr(self, "waits_in_our_loop", False):
             setattr(hub, method, original)  # once is enough
             _warn(library)
         return original(self, *args, **named)

@@ -1,6 +1,7 @@
-"""gevent and eventlet beside syncless: their import is left alone; a hub of theirs in the thread of our loop
-is told."""
+"""gevent and eventlet beside syncless: their import is left alone; a hub of theirs that takes the thread of
+our loop for itself is told. eventlet's hub on asyncio, its default under the patch, waits in our loop."""
 
+import os
 import subprocess
 import sys
 import urllib.request
@@ -11,6 +12,7 @@ import syncless
 
 pytestmark = pytest.mark.slow
 
+ALONE = {**os.environ, "EVENTLET_HUB": "epolls"}
 START = {"gevent": "gevent.spawn(int).join()", "eventlet": "eventlet.spawn(int).wait()"}
 PROGRAMS = {
     "patched": """
@@ -45,7 +47,7 @@ def test_hub_in_the_thread_of_our_loop_is_told_once(library, program):
     pytest.importorskip(library, reason=f"runs the hub of {library}: pip install {library}")
     program = PROGRAMS[program].format(library=library, start=f"{START[library]}, {START[library]}")
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ALONE)
     try:
         _, errors = syncless.run_in_thread(process.communicate, timeout=20)
     except subprocess.TimeoutExpired:  # the rest is up to the program
@@ -103,7 +105,7 @@ def app(environ, start_response):
         *options,
     ]
     process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ALONE
     )
     try:
         address = process.stdout.readline().split(" on ")[1].split()[0]
@@ -117,3 +119,53 @@ def app(environ, start_response):
         process.kill()
         process.communicate()
     assert asking.result() == "no answer"
+
+
+BESIDE_EVENTLET = """
+from syncless.patches import patch_all
+{before}
+patch_all()
+import eventlet, eventlet.wsgi, syncless, urllib.request
+turns = []
+def takes_turns():
+    while True:
+        turns.append(1)
+        syncless.sleep(0.001)
+syncless.spawn(takes_turns)
+def square(number):
+    before = len(turns)
+    while len(turns) < before + 2:
+        eventlet.sleep(0.001)
+    return number * number
+assert list(eventlet.GreenPool(3).imap(square, range(4))) == [0, 1, 4, 9]
+asking = [syncless.spawn(lambda each: eventlet.spawn(square, each).wait(), each) for each in range(4)]
+assert [one.result() for one in asking] == [0, 1, 4, 9]
+
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [b"%d" % square(5)]
+listener = eventlet.listen(("127.0.0.1", 0))
+serving = syncless.spawn(eventlet.wsgi.server, listener, app, log_output=False)
+url = "http://127.0.0.1:%d/" % listener.getsockname()[1]
+asking = [syncless.spawn(lambda: urllib.request.urlopen(url, timeout=20).read()) for _ in range(5)]
+assert [one.result() for one in asking] == [b"25"] * 5
+left = syncless.spawn(eventlet.sleep, 1000)
+syncless.sleep(0.01)
+left.kill()
+assert left.done()
+print("to the end")
+"""
+
+
+@pytest.mark.parametrize("before", ["", "import eventlet.hubs.asyncio"])
+def test_hubs_of_eventlet_wait_in_our_loop_each_in_its_tasklet(before):
+    pytest.importorskip("eventlet", reason="runs hubs of eventlet: pip install eventlet")
+    command = [
+        sys.executable,
+        "-W",
+        "ignore::DeprecationWarning",
+        "-c",
+        BESIDE_EVENTLET.format(before=before),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "to the end\n" and "the hub of" not in done.stderr, done.stdout + done.stderr
