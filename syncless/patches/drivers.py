@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from greenlet import GreenletExit
+
 from syncless.patches import psycopg2
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
@@ -40,7 +42,9 @@ def _eventlet(patcher: Patcher, hubs: Any) -> None:
 
 
 def _eventlet_hub(patcher: Patcher, hub: Any) -> None:
+    system = (*hub.Hub.SYSTEM_EXCEPTIONS, GreenletExit)
     patcher.member(hub.Hub, "waits_in_our_loop", True, "is taken for a hub that holds the thread")
+    patcher.member(hub.Hub, "SYSTEM_EXCEPTIONS", system, "stays when its tasklet ends")
 
 
 def patch(patcher: Patcher) -> None:

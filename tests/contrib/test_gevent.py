@@ -89,14 +89,16 @@ def test_killed_tasklet_leaves_gevents_wait():
 
 def test_timeouts_of_both_kinds_end_waits_of_both_kinds():
     check("""
-        for sleep in gevent.sleep, syncless.sleep:
-            for timeout in gevent.Timeout, syncless.Timeout:
-                try:
-                    with timeout(0.01):
-                        sleep(1000)
-                except timeout:
-                    continue
-                raise AssertionError("not interrupted")
+        def ends(sleep, timeout):
+            me = syncless.current()
+            try:
+                with timeout(0.01):
+                    sleep(1000)
+            except timeout:
+                return syncless.current() is me
+        waiting = [syncless.spawn(ends, sleep, timeout)
+            for sleep in (gevent.sleep, syncless.sleep) for timeout in (gevent.Timeout, syncless.Timeout)]
+        assert [one.result(20) for one in waiting] == [True] * 4
         assert gevent.spawn(square, 2).get() == 4
     """)
 
