@@ -59,7 +59,8 @@ LAYERS = {
     },
     "syncless": {"syncless._core", "syncless.tools"},
 }
-PRODUCTS = {"celery": "celery", "django": "django", "gunicorn": "gunicorn", "gunicorn_requests": "gunicorn"}
+PRODUCTS = {name: name for name in ("celery", "django", "eventlet", "gevent", "gunicorn")}
+PRODUCTS["gunicorn_requests"] = "gunicorn"
 """Files of syncless.contrib, and what must be installed for them."""
 IMPORT = re.compile(r"^\s*(?:from\s+(syncless[\w.]*)\s+c?import|c?import\s+(syncless[\w.]*))", re.MULTILINE)
 
@@ -169,10 +170,11 @@ def test_one_room_knows_the_versions_of_the_interpreter():
 
 
 FRESH = """
-import os, sys
+import os, sys, warnings
 import asyncio, http.client, http.server, logging.config, multiprocessing, sqlite3, ssl, tempfile, unittest
 import syncless
 
+warnings.filterwarnings("ignore", "\\nEventlet is deprecated")
 for line in sys.stdin:
     if child := os.fork():
         print("status", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)

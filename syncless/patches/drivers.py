@@ -9,8 +9,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from greenlet import GreenletExit
-
 from syncless.patches import psycopg2
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
@@ -33,23 +31,14 @@ def _engineio(patcher: Patcher, base_server: Any) -> None:
 
 
 def _eventlet(patcher: Patcher, hubs: Any) -> None:
-    """One of its hubs is an asyncio loop, whose selector is cooperative."""
-
     def get_default_hub() -> Any:
-        return importlib.import_module("eventlet.hubs.asyncio")
+        return importlib.import_module("syncless.contrib.eventlet")
 
     patcher.member_of_module(hubs, "get_default_hub", get_default_hub, "takes a hub that holds the thread")
 
 
-def _eventlet_hub(patcher: Patcher, hub: Any) -> None:
-    system = (*hub.Hub.SYSTEM_EXCEPTIONS, GreenletExit)
-    patcher.member(hub.Hub, "waits_in_our_loop", True, "is taken for a hub that holds the thread")
-    patcher.member(hub.Hub, "SYSTEM_EXCEPTIONS", system, "stays when its tasklet ends")
-
-
 def patch(patcher: Patcher) -> None:
     when_imported(patcher, "eventlet.hubs", _eventlet)
-    when_imported(patcher, "eventlet.hubs.asyncio", _eventlet_hub)
     when_imported(patcher, "psycopg2.extensions", psycopg2.patch)
     when_imported(patcher, "psycopg.waiting", _psycopg)
     when_imported(patcher, "engineio.base_server", _engineio)

@@ -46,7 +46,7 @@ def test_tasklets_run_while_greenlets_wait_and_wait_for_greenlets(patch):
     check(
         """
         squares = gevent.joinall([gevent.spawn(square, each) for each in range(4)])
-        assert [one.value for one in squares] == [0, 1, 4, 9]
+        assert sorted(one.value for one in squares) == [0, 1, 4, 9]
         asking = [syncless.spawn(lambda each: gevent.spawn(square, each).get(), each) for each in range(4)]
         assert [one.result() for one in asking] == [0, 1, 4, 9]
         assert syncless.spawn(gevent.pool.Pool(2).map, square, range(4)).result() == [0, 1, 4, 9]

@@ -1,5 +1,5 @@
 """gevent and eventlet beside syncless: their import is left alone; a hub of theirs that takes the thread of
-our loop for itself is told. eventlet's hub on asyncio, its default under the patch, waits in our loop."""
+our loop for itself is told. eventlet's default under the patch waits in our loop."""
 
 import os
 import subprocess
@@ -161,7 +161,7 @@ print("to the end")
 """
 
 
-@pytest.mark.parametrize("before", ["", "import eventlet.hubs.asyncio"])
+@pytest.mark.parametrize("before", ["", "import eventlet.hubs"])
 def test_hubs_of_eventlet_wait_in_our_loop_each_in_its_tasklet(before):
     pytest.importorskip("eventlet", reason="runs hubs of eventlet: pip install eventlet")
     command = [
