@@ -240,6 +240,15 @@ def shutdown() -> None:
     _shutdown()
 
 
+_set_name: Any = getattr(_thread, "set_name", None)
+
+
+def set_name(name: str) -> None:
+    """_thread.set_name (Python 3.14): a thread that is a tasklet does not rename its OS thread."""
+    if this_tasklet().is_main:
+        _set_name(name)
+
+
 def get_main_thread_ident() -> int:
     """_thread._get_main_thread_ident (Python 3.13). It is asked after a fork, when the tasklet that forked is
     the main thread."""
@@ -289,6 +298,7 @@ def patch(patcher: Patcher) -> None:
     patcher.rebind(_thread, "start_new_thread", start_new_thread, "starts an OS thread")
     patcher.rebind(_thread, "start_new", start_new, "starts an OS thread")
     patcher.rebind(_thread, "_count", count, "counts OS threads")
+    patcher.rebind(_thread, "set_name", set_name, "names the OS thread")
     patcher.rebind(_thread, "_set_sentinel", set_sentinel, "waits for the end of an OS thread")
     patcher.rebind(_thread, "start_joinable_thread", start_joinable_thread, "starts an OS thread")
     patcher.rebind(_thread, "_ThreadHandle", ThreadHandle, "waits for the end of an OS thread")

@@ -1,6 +1,10 @@
 """OS threads of before the patch: tasklets join them, and the interpreter waits for them at its end."""
 
-from tests.patches.programs import run_python
+import _thread
+
+import pytest
+
+from tests.patches.programs import check, run_python
 
 
 def test_main_and_tasklets_join_a_thread_of_before():
@@ -154,4 +158,21 @@ else:
 print("joined")
 """)
         == "joined\n"
+    )
+
+
+@pytest.mark.skipif(not hasattr(_thread, "set_name"), reason="Python 3.14 names OS threads first")
+def test_thread_that_is_a_tasklet_does_not_rename_the_os_thread():
+    check(
+        """
+    import _thread, pathlib, threading
+    def name_of_this():
+        return pathlib.Path("/proc/self/comm").read_text().strip()
+    _thread.set_name("server")
+    names = []
+    thread = threading.Thread(target=lambda: names.append(name_of_this()), name="request")
+    thread.start()
+    thread.join()
+    assert names == [name_of_this()] == ["server"], names
+    """
     )
