@@ -3,18 +3,26 @@
 Everything else about the project (metadata, tool settings) is in ``pyproject.toml``. Cython runs at build
 time only; a failing native build fails loudly, because a syncless without its engine is no syncless.
 
+syncless_config.h says which facilities of the system the modules may use. ``SYNCLESS_PORTABLE=1`` builds as
+on a system without those of Linux.
+
 ``SYNCLESS_BUILD=asan`` builds with AddressSanitizer and UndefinedBehaviorSanitizer,
 ``SYNCLESS_BUILD=debug`` with assertions.
 """
 
 import multiprocessing
 import os
+import pathlib
 import runpy
+import subprocess
 import sys
+import tempfile
 
 import greenlet
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.modified import newer_group
 
 # module -> further C sources. The name says the .pyx; a .pxd of the same name is its table of contents.
 NATIVE = {
@@ -128,6 +136,37 @@ NATIVE = {
     "syncless.wsgi.application": [],  # a request for each head
 }
 
+# module -> the facility without which it is left out
+OPTIONAL = {"syncless._core.poll.epoll": "EPOLL"}
+
+# facility -> a program that uses it; SYNCLESS_<facility> is 1 in syncless_config.h if it compiles
+FACILITIES = {
+    "EPOLL": "#include <sys/epoll.h>\nint f(void) { return epoll_create1(EPOLL_CLOEXEC); }",
+    "ACCEPT4": "#include <sys/socket.h>\nint f(int s) { return accept4(s, NULL, NULL, SOCK_CLOEXEC); }",
+    "PREADV2": """#include <sys/uio.h>
+        int f(struct iovec *v) { return preadv2(0, v, 1, 0, RWF_NOWAIT); }
+        int g(struct iovec *v) { return pwritev2(1, v, 1, 0, RWF_NOWAIT); }""",
+    "OPENAT2": """#include <linux/openat2.h>
+        #include <sys/syscall.h>
+        struct open_how how;
+        int call = SYS_openat2;""",
+    "STATX": """#include <sys/stat.h>
+        #include <sys/sysmacros.h>
+        int f(struct statx *s) { return statx(0, "", 0, STATX_TYPE | STATX_SIZE, s); }""",
+    "SENDFILE": """#include <sys/sendfile.h>
+        ssize_t f(off_t *at) { return sendfile(1, 0, at, 1); }""",
+    "SIOCOUTQ": "#include <linux/sockios.h>\n#include <sys/ioctl.h>\nint request = SIOCOUTQ;",
+}
+LINUX = frozenset(FACILITIES)
+
+# header -> from where it is had
+HEADERS = {
+    "Python.h": "the headers of this Python (python3-dev on Debian, python3-devel on Fedora)",
+    "greenlet.h": "greenlet 3.1 or newer",
+}
+
+SECONDS_PER_MODULE = 2.0  # of one processor
+
 # build kind -> compiler flags
 FLAGS = {
     "release": [
@@ -158,7 +197,9 @@ DIRECTIVES = {
 }
 
 if sys.platform == "win32":
-    sys.exit("syncless needs a POSIX system: on Windows, install it in WSL (https://learn.microsoft.com/windows/wsl)")
+    sys.exit(
+        "syncless needs a POSIX system: on Windows, install it in WSL (https://learn.microsoft.com/windows/wsl)"
+    )
 if "t" in sys.abiflags:
     sys.exit("syncless needs the GIL: use the usual build of CPython, not the free-threaded one")
 
@@ -190,11 +231,70 @@ def extension(name: str, sources: list[str]) -> Extension:
     )
 
 
+class Build(build_ext):
+    """Asks the system for its facilities, and says what is done."""
+
+    def build_extensions(self):
+        for header, remedy in HEADERS.items():
+            if not self.compiles(f"#include <{header}>"):
+                sys.exit(f"syncless cannot be built: the compiler does not find {header}. Install {remedy}.")
+        has = {facility: self.has(facility) for facility in FACILITIES}
+        self.extensions[:] = [each for each in self.extensions if has.get(OPTIONAL.get(each.name), True)]
+        config = pathlib.Path(self.build_temp, "syncless_config.h")
+        text = "".join(f"#define SYNCLESS_{facility} {int(found)}\n" for facility, found in has.items())
+        if not config.exists() or config.read_text() != text:
+            config.parent.mkdir(parents=True, exist_ok=True)
+            config.write_text(text)
+        for each in self.extensions:
+            each.include_dirs.append(self.build_temp)
+            if any("syncless_config.h" in pathlib.Path(source).read_text() for source in each.sources):
+                each.depends.append(str(config))
+        self.announce_work()
+        super().build_extensions()
+
+    def has(self, facility: str) -> bool:
+        portable = os.environ.get("SYNCLESS_PORTABLE", "0") not in ("", "0")
+        return not (portable and facility in LINUX) and self.compiles(FACILITIES[facility])
+
+    def compiles(self, source: str) -> bool:
+        folders = [f"-I{folder}" for folder in (*self.include_dirs, os.path.dirname(greenlet.__file__))]
+        command = [*self.compiler.compiler_so, *folders, "-Werror=implicit-function-declaration"]
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "probe.c")
+            path.write_text(f"#define _GNU_SOURCE\n#include <stddef.h>\n#include <Python.h>\n{source}\n")
+            try:
+                done = subprocess.run(
+                    [*command, "-c", path, "-o", path.with_suffix(".o")], stderr=subprocess.DEVNULL
+                )
+            except FileNotFoundError:
+                sys.exit(
+                    f"syncless cannot be built: there is no compiler {command[0]}. Install one, such as gcc."
+                )
+        return done.returncode == 0
+
+    def announce_work(self):
+        cores = os.cpu_count() or 1
+        stale = [
+            each
+            for each in self.extensions
+            if self.force or newer_group([*each.sources, *each.depends], self.get_ext_fullpath(each.name))
+        ]
+        if stale:
+            seconds = SECONDS_PER_MODULE * len(stale) / min(cores, len(stale))
+            print(
+                f"syncless: compiling {len(stale)} of {len(self.extensions)} native modules "
+                f"on {cores} processors, in about {seconds:.0f} s",
+                file=sys.stderr,
+                flush=True,
+            )
+
+
 multiprocessing.set_start_method("fork", force=True)  # Cython's helpers must not run this file again
 
 description = runpy.run_path(os.path.join(os.path.dirname(__file__), "documentation", "description.py"))
 
 setup(
+    cmdclass={"build_ext": Build},
     **description["of_package"](),
     ext_modules=cythonize(
         [extension(name, sources) for name, sources in NATIVE.items()],

@@ -27,6 +27,6 @@ def test_import_refuses_a_free_threaded_build():
 def test_build_refuses_by_a_sentence(fact, sentence):
     if not (ROOT / "setup.py").exists():
         pytest.skip("the sources are not here")
-    before = "import runpy, sys, greenlet, multiprocessing.reduction, setuptools; from Cython import Build; "
-    done = run(f"{before}{fact}; runpy.run_path('setup.py')", cwd=ROOT)
+    imported = "runpy, subprocess, sys, tempfile, multiprocessing.reduction, setuptools.command.build_ext"
+    done = run(f"import {imported}, Cython.Build; {fact}; runpy.run_path('setup.py')", cwd=ROOT)
     assert done.returncode == 1 and sentence in done.stderr and "Traceback" not in done.stderr
