@@ -31,6 +31,8 @@ def create_app(name="nobody", loud=False):
 def folder(tmp_path):
     (tmp_path / "hello.py").write_text(HELLO)
     (tmp_path / "factory.py").write_text(FACTORY)
+    (tmp_path / "site.wsgi").write_text("from hello import app as application\n")
+    (tmp_path / "broken.wsgi").write_text("missing()\n")
     (tmp_path / "package" / "inner").mkdir(parents=True)
     (tmp_path / "package" / "__init__.py").write_text("")
     (tmp_path / "package" / "inner" / "__init__.py").write_text("word = b'relative'\n")
@@ -86,6 +88,8 @@ def refused(folder, *arguments):
         (["hello.py"], "found"),
         (["hello.py:app"], "found"),
         (["./hello.py:app"], "found"),
+        (["site.wsgi"], "found"),  # as for mod_wsgi; there is a module site
+        (["./site.wsgi:application"], "found"),
         (["package/inner/site.py:app"], "relative"),
         (["package/inner/site:app"], "relative"),
         (["package.inner.site:app"], "relative"),
@@ -97,6 +101,11 @@ def refused(folder, *arguments):
 )
 def test_names_are_understood(folder, arguments, expected):
     assert answer(folder, *arguments) == expected
+
+
+def test_file_of_another_suffix_that_raises_shows_its_own_traceback(folder):
+    said = refused(folder, "broken.wsgi")
+    assert "NameError: name 'missing' is not defined" in said and "loading.py" not in said
 
 
 def test_access_log_does_not_take_the_application_for_a_file(folder):

@@ -1,5 +1,8 @@
 """From the name of an application to the object: "package.module:attribute", "path/to/file.py:attribute",
-"module:factory()"."""
+"module:factory()".
+
+A file with another suffix, such as the site.wsgi of mod_wsgi, is loaded as the module site_wsgi.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ import importlib
 import os
 import sys
 import traceback
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType, TracebackType
 from typing import Any
 
@@ -38,7 +43,7 @@ def load(name: str) -> Any:
         raise ApplicationNotFound(
             f"incomplete name {name!r}; write module:attribute, for example myproject.web:app"
         )
-    if module_name.endswith(".py") or os.sep in module_name:
+    if module_name.endswith((".py", ".wsgi")) or os.sep in module_name:
         module_name = _module_of(module_name)
     module = _import(module_name)
     if not colon:
@@ -59,7 +64,10 @@ def _module_of(path: str) -> str:
             raise ApplicationNotFound(f"there is no file {path}")
         path = with_suffix
     folder, file = os.path.split(path)
-    parts = [file.removesuffix(".py")]
+    stem, suffix = os.path.splitext(file)
+    if suffix != ".py":
+        return _load_file(path, f"{stem}_{suffix[1:]}")
+    parts = [stem]
     while os.path.isfile(os.path.join(folder, "__init__.py")):
         folder, package = os.path.split(folder)
         parts.insert(0, package)
@@ -68,6 +76,20 @@ def _module_of(path: str) -> str:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     return ".".join(parts)
+
+
+def _load_file(path: str, name: str) -> str:
+    """Loads a file that is no module by its suffix, and returns the name by which it is imported."""
+    spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, path))
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    sys.path.insert(0, os.path.dirname(path))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise ApplicationFailed(own_traceback(error)) from None
+    return name
 
 
 def _import(name: str) -> ModuleType:
