@@ -272,8 +272,8 @@ cdef class Rounds(Calls):
         return 0
 
     cdef int forked(self) except -1:
-        """In the child of a fork: the run is the parent's. What is due or set here may be called by a new
-        run."""
+        """In the child of a fork: the run is the parent's. A new run may call callbacks that are due or set
+        here."""
         self.engine = self.caller = self.spare = self.host = None
         self.batch = 0
         self.stopping = False

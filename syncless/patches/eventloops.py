@@ -97,7 +97,7 @@ def _install_loop(patcher: Patcher, asyncio: Any) -> None:
 
 
 def _run_in_real_threads(patcher: Patcher, base_events: Any) -> None:
-    """What it needs of concurrent.futures has been imported by then."""
+    """The parts of concurrent.futures that it needs have been imported by then."""
     executor_type: Any = importlib.import_module("syncless.tools.realthreads").RealThreadPoolExecutor
     loop_type = base_events.BaseEventLoop
     original = loop_type.run_in_executor
