@@ -89,7 +89,7 @@ def _telling(name: str) -> Any:
     original = getattr(UvLoop, name)
 
     def make(self: Loop, *args: Any, **named: Any) -> Any:
-        self.call()  # what is made in this turn has been started when the host comes to run
+        self.call()  # greenlets made in this turn have been started when the host runs
         return original(self, *args, **named)
 
     return make
