@@ -8,7 +8,7 @@ BIND ?= 127.0.0.1:8000
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet
 NATIVE := $(shell find syncless -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h')
 
-.PHONY: help serve test test-pr lint bench bench-core clean docs docs-serve fidelity stackless-suite fuzz sanitize soak
+.PHONY: help serve test test-pr lint bench bench-core clean wheels docs docs-serve fidelity stackless-suite fuzz sanitize soak
 
 help:  ## this list
 	@awk -F ' *## *' '/^[a-z-]+:.*##/ { sub(/:.*/, "", $$1); printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +18,7 @@ $(BIN)/python:
 	$(INSTALL) --upgrade pip
 
 $(VENV)/.built: $(BIN)/python setup.py pyproject.toml $(NATIVE)
+	@echo "building syncless for $$($(BIN)/python -V): all of it takes about 200 s, divided by $$(nproc 2>/dev/null || echo '?') processors"
 	$(INSTALL) --editable .
 	@touch $@
 
@@ -83,6 +84,9 @@ stackless-suite: $(VENV)/.tested  ## a test-suite for Stackless, SUITE=folder of
 
 sanitize: $(VENV)/.tested  ## the tests of the native code under AddressSanitizer and UndefinedBehaviorSanitizer
 	PYTHON=$(abspath $(BIN)/python) ./tests/sanitize.sh $(ARGS)
+
+wheels: $(BIN)/python  ## wheels in dist/, each tried: for all Pythons with docker or podman, else for this one
+	./.ci/wheels $(BIN)/python
 
 clean:  ## remove what was built
 	rm -rf build dist *.egg-info $(VENV)
