@@ -131,6 +131,30 @@ NATIVE = {
     "syncless.asgi.operations": [],  # receive() and send()
     "syncless.asgi.request": [],  # calls the application
     "syncless.asgi.application": [],  # a request for each head
+    "syncless.native.handler": [],  # a native function, wherever it comes from
+    "syncless.native.threads": [
+        *(f"syncless/http/{name}.c" for name in ("names", "head", "chunks", "host")),
+        *(
+            f"syncless/native/{name}.c"
+            for name in (
+                "thread",
+                "connection",
+                "closing",
+                "incoming",
+                "answer",
+                "sending",
+                "handlers",
+                "routes",
+                "deadlines",
+                "letters",
+                "records",
+                "publish",
+            )
+        ),
+    ],  # threads that answer without the interpreter's lock
+    "syncless.native.publishing": [],  # bytes that are replaced while handlers read them
+    "syncless.native.shared": [],  # a connection that both have in turn
+    "syncless.native.mailbox": [],  # what they send to Python
     "syncless.wsgi.input": [],  # wsgi.input
     "syncless.wsgi.request": [],  # calls the application
     "syncless.wsgi.application": [],  # a request for each head
@@ -225,7 +249,12 @@ def extension(name: str, sources: list[str]) -> Extension:
     return Extension(
         name,
         [name.replace(".", "/") + ".pyx", *sources],
-        include_dirs=[os.path.dirname(greenlet.__file__), "syncless/http"],
+        include_dirs=[
+            os.path.dirname(greenlet.__file__),
+            "syncless/http",
+            "syncless/native",
+            "syncless/native/include",
+        ],
         extra_compile_args=flags + warnings,
         extra_link_args=[flag for flag in flags if flag.startswith("-fsanitize")],
     )

@@ -18,3 +18,6 @@ cdef class Acceptor(Watcher):
     cdef int accept(self, Loop loop) except -1
     cdef bint others_make_room(self, Loop loop) except -1
     cdef bint shortage(self, Loop loop, int error) except -1
+
+
+cdef int prepare(Listener listener) except -1

@@ -116,6 +116,13 @@ cdef int flush(Loop loop, object owner) except -1:
     return (<Connection> owner).flush(loop)
 
 
+cdef int prepare(Listener listener) except -1:
+    """Before it has its first connection."""
+    listener.deadlines.expire = expire
+    listener.flusher.flush = flush
+    return 0
+
+
 cdef class Acceptor(Watcher):
     """Accepts the connections of one listening socket, which its Server owns."""
 
@@ -128,8 +135,7 @@ cdef class Acceptor(Watcher):
         os.set_blocking(fd, False)
         listener.loop.fds.watch(fd, self)
         listener.acceptor = self
-        listener.deadlines.expire = expire
-        listener.flusher.flush = flush
+        prepare(listener)
 
     cdef int on_ready(self, Loop loop, int bits) except -1:
         return self.accept(loop)

@@ -1,5 +1,6 @@
 from cpython.object cimport PyObject
 
+from syncless._core.loop cimport Loop
 from syncless.http.exchange cimport Exchange
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.peer cimport Origin
@@ -20,6 +21,7 @@ cdef class Application:
 
     cdef Exchange exchange(self, const Origin* origin, const char* data, head* found)
     cdef int take_back(self, Exchange exchange, int fd) except -1
+    cdef int pass_on(self, Loop loop, const Origin* origin) except -1
 
 
 cdef inline int give_back(Application application, Exchange request, int fd) except -1:

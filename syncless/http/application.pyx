@@ -5,6 +5,7 @@ RequestHeads.scan() has found and gets the exchange in which the application ans
 makes of the head.
 """
 
+from syncless._core.loop cimport Loop
 from syncless.http.exchange cimport Exchange
 from syncless.http.peer cimport Origin
 from syncless.http.requestheads cimport RequestHeads
@@ -15,7 +16,9 @@ cdef class Application:
     """Application(most): remembers the heads of that many connections.
 
     exchange()   one for the head at `data`: no allocation may come between RequestHeads.scan() and the call,
-                 because it may run a finaliser that switches to another connection
+                 because it may run a finaliser that switches to another connection. None: this request is not
+                 the application's, nor is its connection from now on
+    pass_on()    such a connection is closed afterwards: what it has is somebody else's
     take_back()  an exchange has ended and nobody else has it: it may be used again, for the same head if it
                  comes from the same connection, whose descriptor is `fd`; -1: the connection is closed
     close()      the server has stopped: nothing is kept any more
@@ -28,6 +31,9 @@ cdef class Application:
         raise NotImplementedError
 
     cdef int take_back(self, Exchange exchange, int fd) except -1:
+        return 0
+
+    cdef int pass_on(self, Loop loop, const Origin* origin) except -1:
         return 0
 
     def close(self) -> None:

@@ -197,7 +197,7 @@ cdef class Connection(Watcher):
                 if used > 0:
                     exchange = (<Application> listener.application).exchange(&origin, input.data, &found)
             finally:
-                return_input(&self.stream, listener.buffers, &input, max(used, 0))
+                return_input(&self.stream, listener.buffers, &input, used if exchange is not None else 0)
         if exchange is not None:
             self.exchange = exchange
             if self.phase == READING:
@@ -205,6 +205,11 @@ cdef class Connection(Watcher):
             self.drop_exchange(exchange)          # closed while Python code ran
         elif used < 0:
             self.refuse(loop, -used)
+        elif used > 0 and has_unsent(&self.stream):
+            self.flush(loop)                    # comes back here when that is sent
+        elif used > 0:
+            (<Application> listener.application).pass_on(loop, &origin)
+            self.close(loop, False)
         elif got == 0:
             self.close_when_sent(loop)
         elif listener.buffers.held > listener.buffers.budget:
@@ -362,8 +367,7 @@ cdef class Connection(Watcher):
             told_readable(&self.stream)
             loop.push(self)
             return False
-        self.close(loop, False)
-        return True
+        return self.close(loop, False) == 0
 
     cdef int close(self, Loop loop, bint reset) except -1:
         """Closes now, once. `reset`: the client must not take what it has for the whole."""

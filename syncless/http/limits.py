@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 
 MAY_BE_ZERO = {
     "connections",
@@ -164,3 +165,11 @@ class Limits:
             raise ValueError(f"limit linger_bytes can be 4000000000 at most, not {self.linger_bytes}")
         if self.head_bytes > 60000:
             raise ValueError(f"limit head_bytes can be 60000 at most, not {self.head_bytes}")
+
+
+def limits_of(limits: Limits | None, overrides: Mapping[str, object]) -> Limits:
+    """TypeError for the name of an override that is no limit, and so no argument either."""
+    for name in overrides:
+        if not hasattr(Limits, name):
+            raise TypeError(f"unknown argument or limit {name!r}; the limits are the fields of Limits")
+    return replace(limits or Limits(), **overrides)  # type: ignore[arg-type]

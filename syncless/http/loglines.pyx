@@ -121,6 +121,12 @@ cdef class AccessLog:
             self.full.set()
         return 0
 
+    def log_line(
+        self, dict variables not None, str status not None, int64_t body_bytes, int64_t started
+    ) -> None:
+        """A response of another server in this process; `started`: ns, by the monotonic clock."""
+        self.log(variables, status, body_bytes, started, None, None)
+
     cdef int put_variable(self, dict variables, object key) except -1:
         cdef PyObject* value = PyDict_GetItemWithError(variables, key)
         return self.put_string(<object> value) if value != NULL else self.put_none()

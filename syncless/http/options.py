@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Callable, Iterable, Mapping
-from typing import TextIO, TypedDict
+from typing import Any, TextIO, TypedDict
 
 from syncless.http.addresses import Bind
 from syncless.http.certificates import Files
@@ -92,3 +92,5 @@ class ServerOptions(LimitOptions, total=False):
     compress: bool | str | Iterable[str]
     compress_minimum: int
     multiprocess: bool
+    native: Mapping[str, Any] | None
+    native_threads: int

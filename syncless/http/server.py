@@ -11,20 +11,19 @@ import os
 import ssl
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from socket import AF_UNIX, socket
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
 from syncless._core.current import sleep
 from syncless._core.wait.sync import Event
-from syncless.http.acceptor import Acceptor
 from syncless.http.addresses import Bind, parse_bind, show
+from syncless.http.alone import Alone, Beside, Gate
 from syncless.http.application import Application
 from syncless.http.certificates import Certificates, Files, TLSSettings, make_certificates
 from syncless.http.compression import Compression
 from syncless.http.counters import Counters
-from syncless.http.limits import Limits
+from syncless.http.limits import Limits, limits_of
 from syncless.http.listener import Listener
 from syncless.http.options import LimitOptions
 from syncless.http.program.hooks import Hook
@@ -47,11 +46,10 @@ Self = TypeVar("Self", bound="Server")
 
 class Place(NamedTuple):
     """A socket on which a server listens, and what serves there."""
-
     sock: socket
     tls: bool
     listener: Listener
-    acceptor: Acceptor
+    acceptor: Gate
 
 
 class Server:
@@ -95,10 +93,12 @@ class Server:
         compress: bool | str | Iterable[str] = False,
         compress_minimum: int = 1000,
         multiprocess: bool = False,
+        native: Mapping[str, Any] | None = None,
+        native_threads: int = 0,
         **overrides: Unpack[LimitOptions],
     ):
         self.application = self.adapt(application)
-        self.limits = _limits_of(limits, overrides)
+        self.limits = limits_of(limits, overrides)
         binds = [bind] if isinstance(bind, (str, Bind)) else list(bind or ())
         wanted = [parse_bind(text) if isinstance(text, str) else text for text in binds]
         wanted = wanted or [Bind(host=host, port=port)]
@@ -132,6 +132,7 @@ class Server:
         )
         self.sockets = Sockets(wanted, options, self.certificates is not None)
         self.logs = Logs(access_log, access_log_format, error_log, error_log_format)
+        self.beside: Beside = self.threads_of(native, native_threads, self.limits) if native else Alone()
         self.counters: Counters | None = None
         """Where its requests are counted, if anybody wants to know; set before it starts."""
         self.pages: dict[str, Any] = {}
@@ -171,6 +172,10 @@ class Server:
         its type."""
         raise NotImplementedError
 
+    @staticmethod
+    def threads_of(native: Mapping[str, Any], threads: int, limits: Limits) -> Beside:
+        return Alone()
+
     # -- starting -----------------------------------------------------------------------------------------
 
     def start(self: Self, bound: Callable[[], None] | None = None) -> Self:
@@ -192,7 +197,8 @@ class Server:
             raise
         for sock, tls in opened:
             listener = self._listener(sock, tls)
-            self._places.append(Place(sock, tls, listener, Acceptor(listener, sock.fileno())))
+            self._places.append(Place(sock, tls, listener, self.beside.gate(self, listener, sock, tls)))
+        self.beside.start()
         self._process = os.getpid()
         self._stopped.clear()
         self._hurried = False  # not in stop(), before which a second signal may come
@@ -200,7 +206,7 @@ class Server:
 
     def _listener(self, sock: socket, tls: bool) -> Listener:
         listener = Listener(
-            self.application_at(sock.getsockname()),
+            self.beside.share(self, self.application_at(sock.getsockname()), tls),
             self.limits,
             self.logs.access,
             self.logs.errors,
@@ -213,8 +219,7 @@ class Server:
         return listener
 
     def reopen_logs(self) -> None:
-        """Opens log files anew, by their paths: after they were renamed (logrotate). `serve` does it on
-        SIGUSR1."""
+        """Opens log files anew, by their paths: they were renamed (logrotate). `serve` does it on SIGUSR1."""
         self.logs.reopen()
 
     def reload_certificates(self) -> None:
@@ -264,7 +269,7 @@ class Server:
 
     def census(self) -> dict[str, int]:
         """Counts of what the server owns now: connections, running requests, deadlines, buffers."""
-        total: dict[str, int] = {}
+        total = self.beside.census()
         for listener in self.listeners:
             for key, value in listener.census().items():
                 total[key] = total.get(key, 0) + value
@@ -313,6 +318,7 @@ class Server:
         self._stopping = [place.listener for place in places]
         for listener in self._stopping:
             listener.stop()
+        self.beside.stop()
         opened: Opened = [(place.sock, place.tls) for place in places]
         self.sockets.begin_no_more(opened)
         if last_call:
@@ -326,6 +332,7 @@ class Server:
             self._wait_closed(2.0, True)
             self.end_application(0.0 if self._hurried else seconds)
         finally:
+            self.beside.close()
             for listener in self._stopping:
                 listener.close()
             self._stopping = []
@@ -342,6 +349,7 @@ class Server:
             place.acceptor.close()
             place.sock.close()
             place.listener.close()
+        self.beside.leave_to_parent()
         self._places = []
         self.logs.leave_to_parent()
         self._stopped.set()
@@ -353,9 +361,10 @@ class Server:
             if interrupt or waited >= min(seconds, self.limits.stop_idle_seconds):
                 for listener in self._stopping:
                     close_connections(listener, interrupt)
+                self.beside.close_connections(interrupt)
             interrupt = False  # a request is interrupted once
             if (
-                not any(listener.connections for listener in self._stopping)
+                not (self.beside.connections or any(listener.connections for listener in self._stopping))
                 or waited >= seconds
                 or (self._hurried and not interrupted)
             ):
@@ -389,11 +398,3 @@ class Server:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-
-def _limits_of(limits: Limits | None, overrides: Mapping[str, object]) -> Limits:
-    """TypeError for the name of an override that is no limit, and so no argument either."""
-    for name in overrides:
-        if not hasattr(Limits, name):
-            raise TypeError(f"unknown argument or limit {name!r}; the limits are the fields of Limits")
-    return replace(limits or Limits(), **overrides)  # type: ignore[arg-type]

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import syncless
 from syncless.http import server
 from syncless.http.application import Application
+from syncless.http.limits import Limits
 from syncless.http.options import ServerOptions
 from syncless.http.program.blocking import Patch
 from syncless.http.program.hooks import Hook
 from syncless.http.program.serving import serve_until_stopped
+from syncless.native.beside import NativeHandlers
 from syncless.wsgi.application import WSGIApplication
 from syncless.wsgi.client import client_gone
 from syncless.wsgi.compress import Compressed
@@ -70,6 +72,10 @@ class Server(server.Server):
     @staticmethod
     def page(answer: Callable[[str], tuple[bytes, str]]) -> Any:
         return page(answer)
+
+    @staticmethod
+    def threads_of(native: Mapping[str, Any], threads: int, limits: Limits) -> NativeHandlers:
+        return NativeHandlers(native, threads, limits)
 
     def application_at(self, address: Any) -> Application:
         call = self.application
@@ -175,6 +181,12 @@ def serve(
     - `logging`: a dict for `logging.config.dictConfig`. Errors go to the logger `syncless.error` if it has
       a handler.
     - `quiet`: print neither the addresses nor warnings that the application blocks.
+
+    Native handlers (see docs/howto/native.md):
+
+    - `native`: functions of Cython, C, Rust or Numba by their route, {"GET /users/{id}": module.user}; they
+      run in threads without the interpreter's lock. `native_threads`: number of these threads (0: one for
+      each core).
 
     Limits:
 

@@ -1,0 +1,219 @@
+"""Native handlers beside a Server: their threads accept on its plain sockets, and what they do not answer is
+the server's.
+
+Sockets that speak TLS stay with the server alone. Next to read: threads.pyx and mailbox.pyx.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from socket import socket
+from typing import Any
+
+from syncless._core.current import sleep
+from syncless._core.spawning import spawn
+from syncless._core.tasklet import Tasklet
+from syncless.http.acceptor import Acceptor
+from syncless.http.accesslog import REFUSED_BYTES, refused_request
+from syncless.http.alone import Gate
+from syncless.http.application import Application
+from syncless.http.counters import Counters
+from syncless.http.errors import REASONS
+from syncless.http.limits import Limits
+from syncless.http.listener import Listener
+from syncless.native.mailbox import Mailbox
+from syncless.native.publishing import reclaim
+from syncless.native.records import request_of
+from syncless.native.routing import parse_routes
+from syncless.native.shared import Shared
+from syncless.native.threads import Threads
+
+WATCH_SECONDS = 1.0
+"""Between two looks at the threads."""
+STUCK_SECONDS = 1.0
+"""For which a thread may be in one handler before that is logged."""
+END_SECONDS = 2.0
+"""For which a stopping server waits for threads that are in a handler."""
+
+
+class NativeHandlers:
+    """NativeHandlers(server, native, threads): of one server, from each start to its stop."""
+
+    def __init__(self, native: Mapping[str, Any], threads: int, limits: Limits):
+        self.routes = parse_routes(native)
+        self.thread_count = threads or len(os.sched_getaffinity(0))
+        self.limits = limits
+        self._threads: Threads | None = None
+
+    # -- starting and stopping ----------------------------------------------------------------------------
+
+    def share(self, server: Any, application: Application, tls: bool) -> Application:
+        """What answers on a socket: the application alone, if it speaks TLS."""
+        if tls:
+            return application
+        if server.proxy_protocol:
+            raise ValueError("native handlers and proxy_protocol exclude each other")
+        if self._threads is None:
+            self._server = server
+            logs = server.logs.access is not None
+            self._threads = Threads(self.routes, self.thread_count, self.limits, logs=logs)
+            self._mailbox = Mailbox(self._threads, self._notice, self._record)
+        return Shared(application, self._threads)
+
+    def gate(self, server: Any, listener: Listener, sock: socket, tls: bool) -> Gate:
+        """The threads accept on the socket, unless it speaks TLS."""
+        if tls or self._threads is None:
+            return Acceptor(listener, sock.fileno())
+        self._threads.listen(sock.fileno())
+        self._mailbox.listen(listener)
+        return NativeGate(self)
+
+    def start(self) -> None:
+        threads = self._threads
+        if threads is None:
+            return
+        if self._server.counters is not None:
+            threads.measure_times()
+        threads.start()
+        self._told: set[tuple[int, str]] = set()
+        self._watching: Tasklet[Any] = spawn(self._watch)
+        self._watching.name = "watchdog of native handlers"
+
+    @property
+    def connections(self) -> int:
+        return self._threads.connections if self._threads is not None else 0
+
+    def stop(self) -> None:
+        """From now on every response closes its connection."""
+        if self._threads is not None:
+            self._threads.stop()
+
+    def accept_rest(self) -> None:
+        """They accept what waits, and then no more."""
+        threads = self._threads
+        if threads is not None and not threads.deaf:
+            threads.deafen()
+            self._wait(lambda: threads.deaf)
+            self._mailbox.take_rest()
+
+    def close_connections(self, all_of_them: bool) -> None:
+        if self._threads is not None:
+            self._threads.close_connections(all_of_them)
+
+    def close(self) -> None:
+        """Ends the threads. One that is in a handler still is left behind."""
+        threads, self._threads = self._threads, None
+        if threads is None:
+            return
+        self._watching.kill()
+        threads.end()
+        self._wait(lambda: threads.ended)
+        if not threads.join():
+            self._server.logs.errors.warning(
+                "a thread of native handlers has not ended: " + "; ".join(self._stuck(threads, 0))
+            )
+        self._collect(threads)
+        self._mailbox.close()
+
+    def leave_to_parent(self) -> None:
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.leave_to_parent()
+
+    @staticmethod
+    def _wait(done: Any) -> None:
+        waited, pause = 0.0, 0.001
+        while not done() and waited < END_SECONDS:
+            sleep(pause)
+            waited += pause
+            pause = min(pause * 2, 0.05)
+
+    # -- what an operator sees ----------------------------------------------------------------------------
+
+    def census(self) -> dict[str, int]:
+        """Counts of the things that the threads own."""
+        return {"native connections": self.connections} if self._threads is not None else {}
+
+    def figures(self) -> dict[str, int]:
+        """As those of a Listener."""
+        return self._threads.figures() if self._threads is not None else {}
+
+    def count(self, counters: Counters) -> None:
+        """Adds to the counters what has been answered since the last time."""
+        if self._threads is not None:
+            self._threads.collect(counters)
+
+    def stuck(self, seconds: float = STUCK_SECONDS) -> list[str]:
+        """The threads that have been in one handler for so long, in words."""
+        return self._stuck(self._threads, seconds) if self._threads is not None else []
+
+    @staticmethod
+    def _stuck(threads: Threads, seconds: float) -> list[str]:
+        return [
+            f"native thread {index} has been in the handler of {route!r} for {took:.1f} s"
+            for index, took, route in threads.busy()
+            if took >= seconds and route is not None
+        ]
+
+    def _watch(self) -> None:
+        while True:
+            sleep(WATCH_SECONDS)
+            threads = self._threads
+            if threads is None:
+                return
+            reclaim()
+            self._mailbox.count_connections()
+            busy = {(i, route): took for i, took, route in threads.busy() if route and took >= STUCK_SECONDS}
+            for i, route in busy.keys() - self._told:
+                self._server.logs.errors.warning(
+                    f"native thread {i} has been in the handler of {route!r} for {busy[i, route]:.1f} s; all "
+                    "other connections of this thread wait"
+                )
+            self._told = set(busy)
+
+    def _collect(self, threads: Threads) -> None:
+        if self._server.counters is not None:
+            threads.collect(self._server.counters)
+
+    # -- what the threads tell ----------------------------------------------------------------------------
+
+    def _notice(self, error: int) -> None:
+        self._server.logs.errors.warning(
+            f"native handlers cannot accept connections: {os.strerror(error)}; closing idle ones. "
+            "Raise the limit (ulimit -n) or set Limits.connections"
+        )
+
+    def _record(
+        self, status: int, refused: int, address: str, port: int, body: int, ns: int, data: bytes
+    ) -> None:
+        log = self._server.logs.access
+        if log is None:
+            return
+        variables = (
+            refused_request(data[:REFUSED_BYTES], address) if refused else request_of(data, address, port)
+        )
+        if self._server.forwarding is not None and not refused:
+            self._server.forwarding(variables)
+        reason = f"{status} {REASONS.get(status, '')}"
+        log.log_line(variables, reason, body, time.monotonic_ns() - ns)
+
+
+class NativeGate:
+    """An Acceptor's stand-in for a socket on which native threads accept."""
+
+    def __init__(self, handlers: NativeHandlers):
+        self._handlers = handlers
+
+    def pause(self) -> None:
+        """Threads do not leave connections to other processes."""
+
+    def resume(self) -> None:
+        pass
+
+    def accept_rest(self) -> None:
+        self._handlers.accept_rest()
+
+    def close(self) -> None:
+        pass

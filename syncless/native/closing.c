@@ -1,0 +1,151 @@
+/* The end of a connection: when all is sent, when a deadline is over, or for another one. */
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "server.h"
+
+enum { WASTE = 32768, ROUNDS = 16 };    /* bytes that are thrown away at a time, and how often in a turn */
+
+void conn_close(struct thread *t, struct conn *c, int reset) {
+    int fd = c->fd;
+    if (c->phase == CLOSED)
+        return;
+    if (reset) {
+        struct linger hard = {1, 0};
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+    }
+    conn_release(t, c);
+    close(fd);
+}
+
+void conn_close_when_sent(struct thread *t, struct conn *c) {
+    const struct limits *limits = &t->server->limits;
+    c->closing = 1;
+    if (c->phase == CLOSED || has_unsent(c))
+        return;
+    if (c->ended || !conn_has_input(c)) {
+        conn_close(t, c, 0);
+        return;
+    }
+    /* closing with bytes unread would reset the connection, and perhaps destroy the answer; see
+       http/linger.pyx */
+    if (limits->linger_connections && first_of(t, LINGER_TIME) &&
+        t->counts.lingering * t->server->thread_count >= limits->linger_connections)
+        conn_close(t, first_of(t, LINGER_TIME), 0);
+    c->phase = LINGERING;
+    bump(&t->counts.lingering, 1);
+    conn_drop_input(t, c);
+    c->lingered = 0;
+    c->looks = 0;
+    c->heard = 1;
+    start_time(t, c, LINGER_TIME);
+    shutdown(c->fd, SHUT_WR);
+    conn_read_away(t, c);
+}
+
+void conn_read_away(struct thread *t, struct conn *c) {
+    char waste[WASTE];
+    int i;
+    for (i = 0; i < ROUNDS; i++) {
+        ssize_t n = conn_receive(t, c, waste, sizeof waste);
+        if (n < 0) {
+            conn_arm(t, c);
+            return;
+        }
+        c->lingered += n;
+        if (n == 0 || c->lingered > t->server->limits.linger_bytes) {
+            conn_close(t, c, 0);
+            return;
+        }
+    }
+    conn_push(t, c);
+}
+
+static int may_linger(struct thread *t, struct conn *c) {
+    const struct limits *limits = &t->server->limits;
+    int64_t look = time_length(t->server, LINGER_TIME);
+    c->looks++;
+    if (atomic_load(&t->server->stopping) || !c->heard || c->looks * look >= limits->linger_ns ||
+        c->looks == 255 || c->lingered < limits->body_rate * c->looks * (double)look / 1e9)
+        return 0;
+    c->heard = 0;
+    return 1;
+}
+
+/* Whether the client sends its body fast enough; looked at once in a while. */
+static int may_send_body(struct thread *t, struct conn *c) {
+    const struct limits *limits = &t->server->limits;
+    int64_t waited = t->now - c->body_since, bytes = (int64_t)c->in.size - c->in_start;
+    c->looks = c->heard ? 0 : c->looks + 1;
+    c->heard = 0;
+    if (c->looks * time_length(t->server, BODY_TIME) >= limits->body_ns || c->looks == 255)
+        return 0;
+    if (limits->body_total_ns && waited > limits->body_total_ns)
+        return 0;
+    return !limits->body_rate || waited <= limits->body_grace_ns ||
+           bytes >= limits->body_rate * (double)waited / 1e9;
+}
+
+static void refuse_late(struct thread *t, struct conn *c) {
+    refuse(t, c, 408, c->in.data + c->in_start, c->in.size - c->in_start);
+    if (send_out(t, c) == FAILED)
+        conn_close(t, c, 0);
+    else
+        conn_close_when_sent(t, c);
+}
+
+/* The time of its deadline is over. One that is left alone gets as much again. */
+void conn_expired(struct thread *t, struct conn *c) {
+    switch (c->time) {
+    case WRITE_TIME:
+        if (!may_wait(t, c))
+            conn_close(t, c, 1);
+        return;
+    case BODY_TIME:
+        if (!may_send_body(t, c))
+            refuse_late(t, c);
+        return;
+    case LINGER_TIME:
+        if (!may_linger(t, c))
+            conn_close(t, c, 0);
+        return;
+    case HEAD_TIME:
+        if (c->in.size > c->in_start) {
+            refuse_late(t, c);
+            return;
+        }
+    }
+    conn_close_idle(t, c);
+}
+
+/* Closes it between requests, unless bytes have come of which epoll has not told yet. Whether that is so. */
+int conn_close_idle(struct thread *t, struct conn *c) {
+    char byte;
+    if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
+        c->readable = 1;
+        conn_push(t, c);
+        return 0;
+    }
+    conn_close(t, c, 0);
+    return 1;
+}
+
+/* Closes a connection for another one; as http/room.pyx. */
+int conn_make_room(struct thread *t) {
+    static const int kinds[] = {IDLE_TIME, HEAD_TIME};
+    struct conn *c = first_of(t, LINGER_TIME), *next;
+    int i, asked;
+    if (c) {
+        conn_close(t, c, 0);
+        return 1;
+    }
+    for (i = 0; i < 2; i++)
+        for (c = first_of(t, kinds[i]), asked = 0; c && asked < 64; c = next, asked++) {
+            next = next_of(t, c, kinds[i]);
+            if (!c->readable && !has_unsent(c) && conn_close_idle(t, c))
+                return 1;
+        }
+    return 0;
+}

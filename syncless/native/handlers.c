@@ -1,0 +1,268 @@
+/* A handler's call, and the functions that it finds in the table of its request. See syncless/native.h. */
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "publish.h"
+#include "server.h"
+
+static struct call *call_of_request(const syncless_request *request) {
+    return (struct call *)((char *)request - offsetof(struct call, request));
+}
+
+static struct call *call_of(syncless_response *response) {
+    return (struct call *)((char *)response - offsetof(struct call, response));
+}
+
+/* -- reading -------------------------------------------------------------------------------------------- */
+
+static int parameter(const syncless_request *request, const char *name, size_t size, syncless_bytes *found) {
+    const struct call *call = call_of_request(request);
+    const struct route *route = call->match->route;
+    int i, number = 0;
+    for (i = 0; i < route->segment_count; i++) {
+        const struct segment *segment = &route->segments[i];
+        if (segment->kind == '=')
+            continue;
+        if (segment->size == size && !memcmp(segment->text, name, size)) {
+            found->data = request->path.data + call->match->parameters[number].start;
+            found->size = call->match->parameters[number].size;
+            return 1;
+        }
+        number++;
+    }
+    return 0;
+}
+
+static int field_at(const syncless_request *request, size_t index, syncless_bytes *name,
+                    syncless_bytes *value) {
+    const struct call *call = call_of_request(request);
+    const struct head_header *header;
+    if (index >= (size_t)request->field_count)
+        return 0;
+    header = &call->head->headers[index];
+    name->data = call->data + header->name;
+    name->size = header->name_size;
+    value->data = call->data + header->value;
+    value->size = header->value_size;
+    return 1;
+}
+
+static int same_letters(const char *a, const char *b, size_t size) {
+    size_t i;
+    for (i = 0; i < size; i++) {
+        char x = a[i], y = b[i];
+        if ((x >= 'A' && x <= 'Z' ? x + 32 : x) != (y >= 'A' && y <= 'Z' ? y + 32 : y))
+            return 0;
+    }
+    return 1;
+}
+
+static int field(const syncless_request *request, const char *name, size_t size, syncless_bytes *found) {
+    const struct call *call = call_of_request(request);
+    int i, known = head_known(name, size);
+    for (i = 0; i < request->field_count; i++) {
+        const struct head_header *header = &call->head->headers[i];
+        if (known == HEAD_UNKNOWN ? header->name_size == size &&
+                                        same_letters(call->data + header->name, name, size)
+                                  : header->known == known) {
+            found->data = call->data + header->value;
+            found->size = header->value_size;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* The address as Python shows it: IPv4 inside IPv6 as IPv4. Its length. */
+size_t show_address(const struct address *address, char *text, size_t room) {
+    const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+    text[0] = 0;
+    if (address->family == AF_INET)
+        inet_ntop(AF_INET, address->bytes, text, (socklen_t)room);
+    else if (address->family == AF_INET6 && !memcmp(address->bytes, mapped, 12))
+        inet_ntop(AF_INET, address->bytes + 12, text, (socklen_t)room);
+    else if (address->family == AF_INET6)
+        inet_ntop(AF_INET6, address->bytes, text, (socklen_t)room);
+    return strlen(text);
+}
+
+static int client(syncless_request *request, syncless_bytes *found) {
+    struct call *call = call_of_request(request);
+    char *text = arena_alloc(&call->thread->arena, INET6_ADDRSTRLEN);
+    if (!text)
+        return 0;
+    found->size = show_address(&call->conn->address, text, INET6_ADDRSTRLEN);
+    found->data = text;
+    return 1;
+}
+
+static int published(const syncless_request *request, const char *name, size_t size, syncless_bytes *found) {
+    return find_published(name, size, &found->data, &found->size);
+}
+
+static void *alloc(syncless_request *request, size_t size) {
+    return arena_alloc(&call_of_request(request)->thread->arena, size);
+}
+
+/* -- building ------------------------------------------------------------------------------------------- */
+
+static int is_ours(const char *name, size_t size) {
+    static const char *const ours[] = {
+        "connection", "content-length", "date", "keep-alive", "proxy-connection", "server", "te", "trailer",
+        "transfer-encoding", "upgrade", NULL};
+    int i;
+    for (i = 0; ours[i]; i++)
+        if (strlen(ours[i]) == size && same_letters(name, ours[i], size))
+            return 1;
+    return 0;
+}
+
+static int add_field(syncless_response *response, const char *name, size_t name_size, const char *value,
+                     size_t value_size) {
+    struct block *fields = &call_of(response)->fields;
+    if (!head_is_token(name, name_size) || !head_is_value(value, value_size) || is_ours(name, name_size) ||
+        block_reserve(fields, name_size + value_size + 4))
+        return -1;
+    block_append(fields, name, name_size);
+    block_append(fields, ": ", 2);
+    block_append(fields, value, value_size);
+    return block_append(fields, "\r\n", 2);
+}
+
+/* The body is what has been appended. */
+static int take_body(struct call *call) {
+    call->response.body.data = call->body.data;
+    call->response.body.size = call->body.size;
+    call->response.permanent = 0;
+    return 0;
+}
+
+static int append(syncless_response *response, const char *data, size_t size) {
+    struct call *call = call_of(response);
+    return block_append(&call->body, data, size) ? -1 : take_body(call);
+}
+
+static int append_format(syncless_response *response, const char *format, va_list values) {
+    struct call *call = call_of(response);
+    va_list again;
+    int size;
+    va_copy(again, values);
+    size = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    if (size < 0 || block_reserve(&call->body, (size_t)size + 1))
+        return -1;
+    vsnprintf(call->body.data + call->body.size, (size_t)size + 1, format, values);
+    call->body.size += size;
+    return take_body(call);
+}
+
+static int send_file(syncless_response *response, int fd, int64_t offset, int64_t size, int close_it) {
+    struct call *call = call_of(response);
+    if (fd < 0 || offset < 0 || size < 0 || call->file >= 0) {
+        if (fd >= 0 && close_it)
+            close(fd);
+        return -1;
+    }
+    call->file = fd;
+    call->file_offset = offset;
+    call->file_size = size;
+    call->close_file = close_it != 0;
+    return 0;
+}
+
+static int respond(syncless_response *response, int status, const char *type, size_t type_size,
+                   const char *body, size_t body_size, int permanent) {
+    response->status = status;
+    response->permanent = permanent;
+    response->type.data = type;
+    response->type.size = type_size;
+    response->body.data = body;
+    response->body.size = body_size;
+    return SYNCLESS_DONE;
+}
+
+const struct syncless_calls CALLS = {
+    SYNCLESS_NATIVE_ABI, sizeof(struct syncless_calls), parameter, field, field_at, client, published, alloc,
+    add_field, append, append_format, send_file, respond,
+};
+
+/* -- the call ------------------------------------------------------------------------------------------- */
+
+static void set_request(struct call *call, const char *data, const struct head *head, syncless_bytes path,
+                        syncless_bytes body) {
+    syncless_request *request = &call->request;
+    request->context = call->match->route->context;
+    request->method.data = data + head->method;
+    request->method.size = head->method_size;
+    request->path = path;
+    request->query.data = data + head->query;
+    request->query.size = head->query_size;
+    request->target.data = data + head->target;
+    request->target.size = head->target_size;
+    request->body = body;
+    request->minor = head->minor;
+    request->field_count = head->header_count;
+    memset(&call->response.status, 0, sizeof call->response - offsetof(syncless_response, status));
+    call->response.status = 200;
+}
+
+static int is_sound(const struct call *call) {
+    const syncless_response *response = &call->response;
+    return response->status >= 200 && response->status < CODES &&
+           head_is_value(response->type.data, response->type.size) &&
+           response->body.size < BLOCK_MOST;
+}
+
+/* Calls the handler and sends what it answers. > 0: the bytes of the request; PYTHON: it does not answer;
+   ENOUGH: the connection closes once all is sent; GONE: it is closed. `used`: bytes of the whole request. */
+long run_handler(struct thread *t, struct conn *c, const struct match *match, const char *data, size_t used,
+                 const struct head *head, syncless_bytes path, syncless_bytes body) {
+    struct call *call = &t->call;
+    int measured = t->server->counts_time || t->server->logs, result, closes, passed = 0;
+    int64_t before = measured ? clock_ns() : 0;
+    call->conn = c;
+    call->data = data;
+    call->head = head;
+    call->match = match;
+    call->file = -1;
+    set_request(call, data, head, path, body);
+    atomic_store_explicit(&t->busy_with, match->route, memory_order_relaxed);
+    result = match->route->handler(&call->request, &call->response);
+    atomic_store_explicit(&t->busy_with, NULL, memory_order_relaxed);
+    closes = !head->keep_alive || atomic_load_explicit(&t->server->stopping, memory_order_relaxed);
+    if (result == SYNCLESS_DONE && is_sound(call)) {
+        int status = call->response.status;
+        size_t size = call->file >= 0 ? (size_t)call->file_size : call->response.body.size;
+        int outcome = answer(t, c, call, closes);
+        count_request(t, status, measured ? clock_ns() - before : -1);
+        if (t->server->logs)
+            record(t, c, status, 0, head->method_size == 4 && data[head->method] == 'H' ? 0 : size,
+                   clock_ns() - before, closes, data, used);
+        if (outcome == FAILED)
+            conn_close(t, c, 1);
+    } else {
+        if (call->file >= 0 && call->close_file)
+            close(call->file);
+        passed = result == SYNCLESS_PASS;
+        if (!passed) {
+            count_request(t, 500, measured ? clock_ns() - before : -1);
+            refuse(t, c, 500, data + head->method, used - head->method);
+            closes = 1;
+        }
+    }
+    call->fields.size = 0;
+    block_reset(&call->body, RECEIVE);
+    arena_reset(&t->arena);
+    if (passed)
+        return PYTHON;
+    if (c->phase == CLOSED)
+        return GONE;
+    if (c->sent_before < 2)
+        c->sent_before++;
+    if (closes)
+        c->closing = 1;
+    return closes ? ENOUGH : (long)used;
+}

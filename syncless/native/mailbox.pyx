@@ -1,0 +1,136 @@
+"""Mailbox: takes what the threads of native handlers send to Python, in the server's loop.
+
+A connection comes with the bytes of a request that the application is to answer, and perhaps of more
+requests. It is a Connection like any other from then on, until a request for a native handler comes on it
+(neighbour.pyx).
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free
+from libc.string cimport memcpy
+from posix.unistd cimport read
+
+from syncless._core.loop cimport Loop, Watcher
+from syncless.http.acceptor cimport prepare
+from syncless.http.connection cimport Connection
+from syncless.http.deadlines cimport HEAD_DEADLINE
+from syncless.http.listener cimport Listener
+from syncless.http.phases cimport READING
+from syncless.native.threads cimport (
+    CONNECTION_LETTER, LOG_LETTER, Threads, address, letter, show,
+)
+
+from syncless._core.threadloop import current_loop
+
+cdef extern from "records.h" nogil:
+    struct record:
+        uint32_t size
+        uint16_t status
+        uint8_t refused, closes
+        address address
+        int64_t body, ns
+
+
+cdef int adopt(Loop loop, Threads threads, Listener listener, letter* sent) except -1:
+    """The connection is Python's, and its first request is, too."""
+    cdef Connection connection = Connection()
+    connection.listener = listener
+    connection.stream.fd = sent.fd
+    connection.stream.readable = True
+    connection.remote_addr = show(&sent.address)
+    connection.remote_port = sent.address.port if connection.remote_addr else -1
+    threads.pythons(sent.fd)
+    if listener.trusted is not None:
+        connection.trusted = listener.trusted(connection.remote_addr)
+    Py_INCREF(connection)                       # given back by close()
+    loop.fds.forget(sent.fd)
+    loop.fds.entry(sent.fd).watcher = <PyObject*> connection
+    listener.connections += 1
+    if not connection.admit():
+        return connection.close(loop, False)
+    connection.move_to(READING)
+    listener.deadlines.start(&connection.deadline, HEAD_DEADLINE, connection)
+    listener.buffers.hold(&connection.stream.inbox, sent.data, sent.size)
+    return loop.push(connection)              # an application that waits must not hold up the rest
+
+
+cdef class Mailbox(Watcher):
+    """Mailbox(threads, notice, record): `notice` is called with an error number when threads cannot accept,
+    `record` with what a line of the access log needs."""
+    cdef Threads threads
+    cdef object notice, record, loop
+    cdef list listeners
+    cdef bint closed
+
+    def __init__(self, Threads threads not None, notice, record):
+        cdef Loop loop = current_loop()
+        self.threads = threads
+        self.notice = notice
+        self.record = record
+        self.loop = loop
+        self.listeners = []
+        loop.fds.forget(threads.core.python.event)
+        loop.fds.watch(threads.core.python.event, self)
+
+    def listen(self, Listener listener not None) -> None:
+        """Connections of the next socket become this listener's."""
+        prepare(listener)
+        self.listeners.append(listener)
+
+    cdef int on_ready(self, Loop loop, int bits) except -1:
+        cdef uint64_t count
+        if self.closed:
+            return 0
+        read(self.threads.core.python.event, &count, sizeof(count))
+        return self.take(loop)
+
+    cdef int take(self, Loop loop) except -1:
+        cdef letter* sent = self.threads.take_letters()
+        cdef letter* following
+        while sent != NULL:
+            following = sent.next
+            try:
+                if sent.kind == CONNECTION_LETTER:
+                    adopt(loop, self.threads, <Listener> self.listeners[sent.address.listener], sent)
+                elif sent.kind == LOG_LETTER:
+                    self.log(sent)
+                else:
+                    self.notice(sent.fd)
+            except BaseException as error:
+                loop.report("taking a connection from native handlers", error)
+            free(sent)
+            sent = following
+        return 0
+
+    cdef int log(self, letter* sent) except -1:
+        """A block of records."""
+        cdef record one
+        cdef size_t at = 0
+        self.threads.core.log_held -= sent.size
+        while at < sent.size:
+            memcpy(&one, sent.data + at, sizeof(one))
+            at += sizeof(one)
+            self.record(
+                one.status, one.refused, show(&one.address), one.address.port, one.body, one.ns,
+                PyBytes_FromStringAndSize(sent.data + at, one.size))
+            at += one.size
+        return 0
+
+    def count_connections(self) -> None:
+        """Tells the threads how many connections Python has, for Limits.connections."""
+        self.threads.core.with_python = sum([listener.connections for listener in self.listeners])
+
+    def take_rest(self) -> None:
+        """What has been sent up to now."""
+        self.take(self.loop)
+
+    def close(self) -> None:
+        cdef Loop loop = self.loop
+        if not self.closed:
+            self.closed = True
+            self.take(loop)
+            (<Loop> loop).fds.entry(self.threads.core.python.event).watcher = NULL
+            loop.fds.disarm_after_wait(self.threads.core.python.event)

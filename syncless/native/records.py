@@ -1,0 +1,36 @@
+"""A request as CGI meta-variables (RFC 3875, 4.1), from the bytes of its head: for lines of the access
+log."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+PLAIN = ("CONTENT_TYPE", "CONTENT_LENGTH")
+
+
+def request_of(data: bytes, address: str, port: int) -> dict[str, Any]:
+    """``data`` has been read as a head before, but may be cut off."""
+    first, *lines = data.partition(b"\r\n\r\n")[0].lstrip(b"\r\n").decode("latin-1").split("\r\n")
+    method, target, protocol = first.split(" ", 2) if first.count(" ") >= 2 else (first, "", "")
+    path, _, query = target.partition("?")
+    if "://" in path:
+        path = "/" + path.split("://", 1)[1].partition("/")[2]
+    variables: dict[str, Any] = {
+        "REMOTE_ADDR": address,
+        "REMOTE_PORT": str(port),
+        "REQUEST_METHOD": method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": unquote_to_bytes(path.encode("latin-1")).decode("latin-1"),
+        "QUERY_STRING": query,
+        "SERVER_PROTOCOL": protocol,
+        "wsgi.url_scheme": "http",
+    }
+    for line in lines:
+        name, colon, value = line.partition(":")
+        key = name.upper().replace("-", "_")
+        if colon and "_" not in name:
+            key = key if key in PLAIN else f"HTTP_{key}"
+            value = value.strip(" \t")
+            variables[key] = f"{variables[key]},{value}" if key in variables else value
+    return variables

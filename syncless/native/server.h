@@ -1,0 +1,308 @@
+/* The threads that answer native handlers' requests, and what they share. The manual of the C files here.
+
+   One thread has one epoll, and each of its connections lives in it alone, so nothing on the way of a
+   request takes a lock: counts are each thread's own, the routes never change, and what passes between
+   threads goes through queues without locks. Nothing here knows Python. threads.pyx is the border: it makes
+   a server, takes the letters that threads send to Python, and gives connections back.
+
+       thread.c        a thread: its turn, accepting, what others send to it
+       connection.c    the life of a connection
+       closing.c       its end
+       incoming.c      the next request of a connection: head, route, body
+       answer.c        the head and the body of a response, refusals
+       sending.c       what is sent, at once or later
+       handlers.c      the functions that a handler calls
+       routes.c        which handler answers
+       deadlines.c     lists of connections by the start of their times
+       letters.c       queues between threads
+       records.c       what the access log is told
+       publish.c       bytes that Python code replaces while handlers read them */
+
+#ifndef SYNCLESS_SERVER_H
+#define SYNCLESS_SERVER_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "syncless/native.h"
+#include "head.h"
+#include "memory.h"
+#include "routes.h"
+
+enum {
+    CODES = 600,                /* a status is below; as in http/counters.pxd */
+    RECEIVE = 65536,            /* bytes that are received at a time */
+    COPIED = 16384,             /* bytes: a body up to this size is copied behind its head */
+    BODY_MOST = 1 << 20,        /* bytes of a body, framing included; larger ones are Python's */
+    MEMORY_MOST = 2048,         /* bytes of such a head */
+};
+
+/* The limits of limits.py that are kept here, in its units, times in ns. */
+struct limits {
+    int64_t body_bytes, buffered_bytes, linger_bytes;
+    int64_t head_ns, idle_ns, body_ns, body_total_ns, body_grace_ns, write_ns, write_grace_ns, linger_ns;
+    int64_t linger_idle_ns;
+    double body_rate, write_rate;
+    int chunk_line, trailer_bytes, pipelined, connections, remembered, linger_connections;
+};
+
+/* Deadlines: one list for each, in the order in which their times began. */
+enum { HEAD_TIME, IDLE_TIME, BODY_TIME, WRITE_TIME, LINGER_TIME, TIMES, NO_TIME = TIMES };
+
+struct link {
+    struct link *next, *previous;
+};
+
+enum { READING, LINGERING, CLOSED };            /* phases of a connection; see connection.c */
+
+struct address {
+    uint8_t bytes[16];          /* IPv4: the first four */
+    uint16_t port;
+    uint8_t family;             /* AF_INET, AF_INET6, or anything else for none */
+    uint8_t listener;           /* index of the socket that it was accepted on */
+};
+
+struct tail {                   /* what is sent behind `out` */
+    const char *data;           /* memory that is never freed */
+    size_t size;
+    int64_t offset, left;       /* of a file */
+    int fd;                     /* -1: none */
+    char close_it;
+};
+
+struct pace {                   /* how fast a client takes what is sent; as pace.pyx */
+    int64_t given, taken, progress, since, waited;
+};
+
+struct conn {                   /* there may be many idle ones */
+    struct link link;           /* in the list of its deadline; first, so that both have one address */
+    int64_t since;              /* ns: when that time began */
+    struct conn *ready_next;    /* in the thread's list of those that have a turn of their own, or are dead */
+    struct block in, out;       /* received and not used; to be sent */
+    uint32_t in_start, out_sent;
+    uint32_t need;              /* bytes that `in` must have before it is looked at again */
+    uint32_t sent_before;       /* requests, up to 2: whether it has been used before */
+    struct tail *tail;
+    struct chunks *chunks;      /* a chunked body that has not come as a whole */
+    struct pace *pace;          /* while the client makes us wait */
+    int64_t body_since;         /* ns: when waiting for a body began */
+    int64_t lingered;           /* bytes that were thrown away; of a body: what had come */
+    struct memory *memory;      /* its last head */
+    struct address address;
+    int fd;
+    uint8_t phase, time, looks;
+    uint8_t readable;           /* recv() may have something */
+    uint8_t peer_shutdown;      /* the client sends no more; recv() is worth trying until it says so */
+    uint8_t ended;              /* recv() has said so */
+    uint8_t armed;              /* known to epoll */
+    uint8_t stalled;            /* the client takes no more now */
+    uint8_t closing;            /* to be closed once all is sent */
+    uint8_t queued;             /* in the list of ready ones */
+    uint8_t continued;          /* has been told to send its body */
+    uint8_t heard;              /* it has sent since the last look */
+};
+
+struct counts {                 /* of one thread; read by others at any time */
+    _Atomic int64_t requests[CODES], refused[CODES], latency[17], latency_ns;
+    _Atomic int64_t connections, accepted, received, sent, begun, dropped, handed;
+    _Atomic int64_t reading, lingering, held;
+};
+
+struct call {                   /* a request and its response while the handler runs; see handlers.c */
+    syncless_request request;
+    syncless_response response;
+    struct thread *thread;
+    struct conn *conn;
+    const char *data;           /* the head */
+    const struct head *head;
+    const struct match *match;
+    struct block fields;        /* of the response, ready to be sent */
+    struct block body;          /* of appended pieces */
+    int file;                   /* -1: none */
+    char close_file;
+    int64_t file_offset, file_size;
+};
+
+/* What threads send one another: a connection, a block of the access log, or a notice. */
+enum { CONNECTION_LETTER, LOG_LETTER, NOTICE_LETTER };
+
+struct letter {
+    struct letter *next;
+    int kind;
+    int fd;                     /* of a connection; the error of a notice */
+    struct address address;
+    size_t size;
+    char data[];
+};
+
+struct letters {
+    _Atomic(struct letter *) first;
+    int event;                  /* eventfd that tells of the first one */
+};
+
+struct last_head {              /* a response head that is likely to be sent again */
+    int status, closes, minor;
+    size_t type_size, body_size, size;
+    char type[64];
+    char data[512];
+};
+
+struct memory {                 /* a head that a connection has sent, with what was found in it */
+    size_t size;
+    struct match match;
+    const char *bytes;          /* behind the fields */
+    struct head head;           /* with as many fields as it has: last */
+};
+
+struct thread {
+    struct server *server;
+    int index, epoll;
+    pthread_t id;
+    int64_t now;                /* ns, of this turn */
+    char *scratch;              /* RECEIVE bytes */
+    struct block out;           /* answers to the connection whose turn it is */
+    struct arena arena;
+    struct call call;
+    struct link lists[TIMES];
+    struct conn *ready, *ready_last, *dead;
+    struct head head;           /* of the request whose turn it is */
+    struct match match;
+    int memories;               /* heads that are remembered */
+    struct letters letters;
+    struct reader *reader;      /* publish.c */
+    struct last_head last;
+    struct block records;       /* of the access log */
+    int64_t records_since;
+    char dates[80];
+    size_t dates_size;
+    int64_t dated;              /* ns */
+    int64_t retry_at;           /* ns: when to accept again; 0: accepts */
+    int64_t complain_at;
+    int listening;              /* it accepts */
+    int swept;                  /* orders that have been carried out, see server.sweeps */
+    struct counts counts;
+    /* for the watchdog */
+    _Atomic int64_t busy_since; /* ns: since when it has been in a handler; 0: it is not */
+    _Atomic(const struct route *) busy_with;
+    _Atomic int ended, deaf;    /* its loop is over; it accepts no more */
+};
+
+typedef _Atomic uint8_t owned_t;
+
+struct text {
+    const char *data;
+    size_t size;
+};
+
+struct server {
+    struct routes *routes;
+    struct limits limits;
+    struct head_limits head_limits;
+    struct text reasons[CODES];         /* "HTTP/1.1 200 OK\r\n" */
+    struct text refusals[CODES];        /* the body of an answer of the server's own; size 0: none */
+    int *listeners;
+    int listener_count;
+    struct thread **threads;
+    int thread_count;
+    struct letters python;
+    _Atomic int64_t log_held;           /* bytes of the access log that Python has not taken yet */
+    int logs;                           /* there is an access log */
+    int64_t bounds[17];                 /* of the buckets of the latency; see http/counters.pyx */
+    int counts_time;                    /* requests are measured */
+    _Atomic int stopping;               /* every response closes its connection */
+    _Atomic int deaf;                   /* accept what waits, then no more */
+    _Atomic int sweeps;                 /* idle connections are closed, once for each number */
+    _Atomic int abort;                  /* all connections are closed */
+    _Atomic int quit;
+    _Atomic int64_t with_python;        /* connections that Python has */
+    owned_t *owned;                     /* by descriptor: whether a thread has it */
+    int owned_size;
+};
+
+/* Only its thread adds to a count, so nobody waits for anybody. */
+static inline void bump(_Atomic int64_t *count, int64_t by) {
+    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + by,
+                          memory_order_relaxed);
+}
+
+/* thread.c */
+int64_t clock_ns(void);
+struct thread *thread_new(struct server *server, int index);
+int thread_start(struct thread *t);
+void thread_turn(struct thread *t, int64_t timeout_ns);
+void thread_free(struct thread *t);
+int64_t server_connections(struct server *server);
+void own(struct server *server, int fd, int is_ours);
+void send_connection(struct thread *to, struct letter *letter);
+
+/* connection.c */
+struct conn *conn_open(struct thread *t, int fd, const struct address *address);
+void conn_live(struct thread *t, struct conn *c);
+void conn_event(struct thread *t, struct conn *c, unsigned events);
+void conn_push(struct thread *t, struct conn *c);
+void conn_hand_over(struct thread *t, struct conn *c, const char *data, size_t size);
+int conn_hold(struct thread *t, struct conn *c, const char *data, size_t size);
+ssize_t conn_receive(struct thread *t, struct conn *c, char *into, size_t room);
+int conn_has_input(const struct conn *c);
+void conn_drop_input(struct thread *t, struct conn *c);
+void conn_arm(struct thread *t, struct conn *c);
+void conn_release(struct thread *t, struct conn *c);
+
+/* closing.c */
+void conn_close(struct thread *t, struct conn *c, int reset);
+void conn_close_when_sent(struct thread *t, struct conn *c);
+int conn_close_idle(struct thread *t, struct conn *c);
+void conn_read_away(struct thread *t, struct conn *c);
+void conn_expired(struct thread *t, struct conn *c);
+int conn_make_room(struct thread *t);
+
+/* incoming.c: the requests in the bytes */
+enum { MORE = 0, PYTHON = -1, ENOUGH = -2, GONE = -3 };
+long serve_request(struct thread *t, struct conn *c, const char *data, size_t size);
+void forget_head(struct thread *t, struct conn *c);
+void drop_chunks(struct conn *c);
+
+/* answer.c */
+int answer(struct thread *t, struct conn *c, struct call *call, int closes);
+void refuse(struct thread *t, struct conn *c, int status, const char *data, size_t size);
+void count_request(struct thread *t, int status, int64_t ns);
+
+/* sending.c */
+enum { FAILED = -1, STALLED = 0, SENT = 1 };
+int send_out(struct thread *t, struct conn *c);
+int send_large(struct thread *t, struct conn *c, const char *body, size_t size, int permanent);
+int send_part(struct thread *t, struct conn *c, struct call *call);
+int send_more(struct thread *t, struct conn *c);
+int has_unsent(const struct conn *c);
+int too_slow(struct thread *t, struct conn *c);
+int may_wait(struct thread *t, struct conn *c);
+void drop_unsent(struct thread *t, struct conn *c);
+
+/* handlers.c */
+extern const struct syncless_calls CALLS;
+long run_handler(struct thread *t, struct conn *c, const struct match *match, const char *data, size_t used,
+                 const struct head *head, syncless_bytes path, syncless_bytes body);
+size_t show_address(const struct address *address, char *text, size_t room);
+
+/* deadlines.c */
+void start_time(struct thread *t, struct conn *c, int time);
+void stop_time(struct conn *c);
+struct conn *first_of(struct thread *t, int time);
+struct conn *next_of(struct thread *t, struct conn *c, int time);
+int64_t expire(struct thread *t);
+int64_t time_length(struct server *server, int time);
+
+/* letters.c */
+struct letter *letter_new(int kind, size_t size);
+void send_letter(struct letters *to, struct letter *letter);
+struct letter *take_letters(struct letters *from);
+
+/* records.c */
+void record(struct thread *t, struct conn *c, int status, int refused, int64_t body, int64_t ns,
+            int closes, const char *data, size_t size);
+void send_records(struct thread *t);
+
+#endif

@@ -1,0 +1,358 @@
+/* A thread that answers: its turns, accepting, and what others send to it. See server.h. */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "publish.h"
+#include "records.h"
+#include "server.h"
+
+enum { EVENTS = 256, ACCEPT_BATCH = 64, LAST_BATCHES = 1024 };
+#define RETRY_NS 50000000LL             /* where there is no room for a connection */
+#define COMPLAIN_NS 60000000000LL
+#define DAY_NS 86400000000000LL
+#define JUST_COME 1000000000LL          /* ns in which a new connection is not yet taken for an idle one */
+
+int64_t clock_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+/* For a child after a fork, which closes what its parent's threads have. */
+void own(struct server *server, int fd, int is_ours) {
+    if (fd < server->owned_size)
+        atomic_store_explicit(&server->owned[fd], is_ours, memory_order_relaxed);
+}
+
+int64_t server_connections(struct server *server) {
+    int64_t sum = atomic_load_explicit(&server->with_python, memory_order_relaxed);
+    int i;
+    for (i = 0; i < server->thread_count; i++)
+        sum += atomic_load_explicit(&server->threads[i]->counts.connections, memory_order_relaxed);
+    return sum;
+}
+
+/* -- accepting ------------------------------------------------------------------------------------------ */
+
+static void listen_to(struct thread *t, int on) {
+    int i;
+    if (t->listening == on)
+        return;
+    t->listening = on;
+    for (i = 0; i < t->server->listener_count; i++) {
+        struct epoll_event event = {.events = EPOLLIN | EPOLLEXCLUSIVE, .data.u64 = (uint64_t)i << 1 | 1};
+        epoll_ctl(t->epoll, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, t->server->listeners[i], &event);
+    }
+}
+
+static void read_address(const struct sockaddr_storage *from, struct address *address) {
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)from;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)from;
+    memset(address, 0, sizeof *address);
+    address->family = (uint8_t)from->ss_family;
+    if (from->ss_family == AF_INET) {
+        memcpy(address->bytes, &v4->sin_addr, 4);
+        address->port = ntohs(v4->sin_port);
+    } else if (from->ss_family == AF_INET6) {
+        memcpy(address->bytes, &v6->sin6_addr, 16);
+        address->port = ntohs(v6->sin6_port);
+    }
+}
+
+/* The connection counts as the thread's at once, so that no other thread sends it more than its share. */
+void send_connection(struct thread *to, struct letter *letter) {
+    atomic_fetch_add(&to->counts.connections, 1);
+    send_letter(&to->letters, letter);
+}
+
+/* The kernel wakes whichever thread it likes, mostly the same: a connection goes where the fewest are.
+   Returns whether another thread has it now. */
+static int give_away(struct thread *t, int fd, const struct address *address) {
+    struct server *server = t->server;
+    struct thread *fewest = t;
+    int64_t mine = t->counts.connections, least = mine;
+    struct letter *letter;
+    int i;
+    for (i = 0; i < server->thread_count; i++) {
+        int64_t count = atomic_load_explicit(&server->threads[i]->counts.connections, memory_order_relaxed);
+        if (count < least && !atomic_load_explicit(&server->threads[i]->ended, memory_order_relaxed)) {
+            least = count;
+            fewest = server->threads[i];
+        }
+    }
+    if (mine - least <= mine / 16)
+        return 0;
+    letter = letter_new(CONNECTION_LETTER, 0);
+    if (!letter)
+        return 0;
+    letter->fd = fd;
+    letter->address = *address;
+    send_connection(fewest, letter);
+    return 1;
+}
+
+/* No descriptors or memory, or too many connections. Whether to go on at once. */
+static int shortage(struct thread *t, int error) {
+    if (error && t->now >= t->complain_at) {
+        struct letter *letter = letter_new(NOTICE_LETTER, 0);
+        t->complain_at = t->now + COMPLAIN_NS;
+        if (letter) {
+            letter->fd = error;
+            send_letter(&t->server->python, letter);
+        }
+    }
+    if (conn_make_room(t) && (!error || error == EMFILE))
+        return 1;
+    t->retry_at = t->now + RETRY_NS;
+    listen_to(t, 0);
+    return 0;
+}
+
+/* Accepts what has come, up to a batch; how many there were. */
+static int accept_some(struct thread *t, int index) {
+    int listener = t->server->listeners[index], n, fd;
+    int most = t->server->deaf ? 0 : t->server->limits.connections;
+    for (n = 0; n < ACCEPT_BATCH; n++) {
+        struct sockaddr_storage from;
+        socklen_t size = sizeof from;
+        struct address address;
+        struct conn *c;
+        if (most && server_connections(t->server) >= most && !shortage(t, 0))
+            return n;
+        fd = accept4(listener, (struct sockaddr *)&from, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) {
+            if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO || errno == EPERM)
+                continue;
+            if (errno == EAGAIN || errno == EINVAL)
+                return n;
+            if (shortage(t, errno))
+                continue;
+            return n;
+        }
+        if (size < sizeof(sa_family_t))
+            from.ss_family = AF_UNIX;
+        read_address(&from, &address);
+        address.listener = (uint8_t)index;
+        atomic_fetch_add_explicit(&t->counts.accepted, 1, memory_order_relaxed);
+        if (t->server->thread_count > 1 && give_away(t, fd, &address))
+            continue;
+        atomic_fetch_add(&t->counts.connections, 1);
+        c = conn_open(t, fd, &address);
+        if (c)
+            conn_live(t, c);
+    }
+    return n;
+}
+
+/* -- what others send ----------------------------------------------------------------------------------- */
+
+static void take_back(struct thread *t, struct letter *letter) {
+    struct conn *c = conn_open(t, letter->fd, &letter->address);
+    if (c && letter->size) {
+        c->sent_before = 1;
+        if (conn_hold(t, c, letter->data, letter->size)) {
+            conn_close(t, c, 1);
+            return;
+        }
+    }
+    if (c)
+        conn_live(t, c);
+}
+
+static void read_letters(struct thread *t) {
+    struct letter *letter = take_letters(&t->letters), *next;
+    for (; letter; letter = next) {
+        next = letter->next;
+        take_back(t, letter);
+        free(letter);
+    }
+}
+
+static void close_all(struct thread *t) {
+    int time;
+    for (time = 0; time < TIMES; time++)
+        while (first_of(t, time))
+            conn_close(t, first_of(t, time), 1);
+}
+
+/* Those between two requests, but for new ones, whose first request may be on its way. */
+static void sweep(struct thread *t) {
+    static const int kinds[] = {IDLE_TIME, HEAD_TIME};
+    struct conn *c, *next;
+    int i;
+    for (i = 0; i < 2; i++)
+        for (c = first_of(t, kinds[i]); c; c = next) {
+            next = next_of(t, c, kinds[i]);
+            if (c->in.size == c->in_start && !has_unsent(c) && !c->queued &&
+                (c->sent_before || t->now - c->since >= JUST_COME))
+                conn_close_idle(t, c);
+        }
+}
+
+/* What the server as a whole is told to do. */
+static void obey(struct thread *t) {
+    struct server *server = t->server;
+    int sweeps = atomic_load(&server->sweeps), i;
+    if (atomic_load(&server->deaf) && !atomic_load_explicit(&t->deaf, memory_order_relaxed)) {
+        int rounds = 0;
+        for (i = 0; i < server->listener_count; i++)
+            while (accept_some(t, i) && rounds++ < LAST_BATCHES)
+                ;
+        listen_to(t, 0);
+        atomic_store(&t->deaf, 1);
+    }
+    if (sweeps != t->swept) {
+        t->swept = sweeps;
+        sweep(t);
+    }
+    if (atomic_load(&server->abort))
+        close_all(t);
+}
+
+/* -- its turns ------------------------------------------------------------------------------------------ */
+
+static void free_dead(struct thread *t) {
+    struct conn *c;
+    while ((c = t->dead)) {
+        t->dead = c->ready_next;
+        free(c);
+    }
+}
+
+static void run_ready(struct thread *t) {
+    struct conn *c = t->ready, *next;
+    t->ready = NULL;
+    for (; c; c = next) {
+        next = c->ready_next;
+        c->queued = 0;
+        if (c->phase == CLOSED)
+            free(c);
+        else
+            conn_live(t, c);
+    }
+}
+
+/* The sooner of two waits, of which -1 is for ever. */
+static int64_t sooner(int64_t a, int64_t b) {
+    return a < 0 ? b : b < 0 || a < b ? a : b;
+}
+
+/* Waits for events, `timeout` ns at most (-1: as long as it takes), and sees to them. */
+void thread_turn(struct thread *t, int64_t timeout) {
+    struct epoll_event events[EVENTS];
+    int i, n;
+    t->now = clock_ns();
+    timeout = t->ready ? 0 : sooner(timeout, sooner(expire(t), records_wait(t)));
+    if (t->retry_at)
+        timeout = sooner(timeout, t->retry_at > t->now ? t->retry_at - t->now : 0);
+    free_dead(t);
+    if (timeout > DAY_NS)
+        timeout = DAY_NS;
+    n = epoll_wait(t->epoll, events, EVENTS, timeout < 0 ? -1 : (int)((timeout + 999999) / 1000000));
+    t->now = clock_ns();
+    reader_begin(t->reader);
+    atomic_store_explicit(&t->busy_since, t->now, memory_order_relaxed);
+    for (i = 0; i < n; i++) {
+        if (events[i].data.u64 & 1) {
+            accept_some(t, (int)(events[i].data.u64 >> 1));
+        } else if (events[i].data.ptr == &t->letters) {
+            uint64_t count;
+            while (read(t->letters.event, &count, sizeof count) < 0 && errno == EINTR)
+                ;
+            read_letters(t);
+            obey(t);
+        } else {
+            conn_event(t, events[i].data.ptr, events[i].events);
+        }
+    }
+    run_ready(t);
+    if (t->retry_at && t->now >= t->retry_at && !atomic_load_explicit(&t->deaf, memory_order_relaxed)) {
+        t->retry_at = 0;
+        listen_to(t, 1);
+    }
+    atomic_store_explicit(&t->busy_since, 0, memory_order_relaxed);
+    reader_end(t->reader);
+}
+
+static void *run(void *argument) {
+    struct thread *t = argument;
+    pthread_setname_np(pthread_self(), "syncless native");
+    listen_to(t, 1);
+    while (!atomic_load(&t->server->quit))
+        thread_turn(t, -1);
+    t->now = clock_ns();
+    close_all(t);
+    send_records(t);
+    free_dead(t);
+    atomic_store(&t->ended, 1);
+    return NULL;
+}
+
+struct thread *thread_new(struct server *server, int index) {
+    struct thread *t = calloc(1, sizeof *t);
+    struct epoll_event event = {.events = EPOLLIN};
+    int i;
+    if (!t)
+        return NULL;
+    t->server = server;
+    t->index = index;
+    t->now = clock_ns();
+    t->epoll = epoll_create1(EPOLL_CLOEXEC);
+    t->letters.event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    t->scratch = malloc(RECEIVE);
+    t->reader = reader_new();
+    t->call.thread = t;
+    t->call.request.calls = t->call.response.calls = &CALLS;
+    for (i = 0; i < TIMES; i++)
+        t->lists[i].next = t->lists[i].previous = &t->lists[i];
+    event.data.ptr = &t->letters;
+    if (t->epoll < 0 || t->letters.event < 0 || !t->scratch || !t->reader ||
+        epoll_ctl(t->epoll, EPOLL_CTL_ADD, t->letters.event, &event) < 0) {
+        thread_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+/* Begins to run; 0, or an error number. Signals are Python's. */
+int thread_start(struct thread *t) {
+    sigset_t all, before;
+    int error;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(&t->id, NULL, run, t);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+/* It has ended, or has never begun. */
+void thread_free(struct thread *t) {
+    struct letter *letter, *next;
+    for (letter = take_letters(&t->letters); letter; letter = next) {
+        next = letter->next;
+        close(letter->fd);
+        free(letter);
+    }
+    free_dead(t);
+    run_ready(t);
+    reader_free(t->reader);
+    if (t->epoll >= 0)
+        close(t->epoll);
+    if (t->letters.event >= 0)
+        close(t->letters.event);
+    free(t->scratch);
+    free(t->arena.base);
+    block_free(&t->out);
+    block_free(&t->records);
+    block_free(&t->call.fields);
+    block_free(&t->call.body);
+    free(t);
+}

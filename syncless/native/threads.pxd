@@ -1,0 +1,122 @@
+from libc.stdint cimport int64_t, uint8_t, uint16_t
+
+from syncless.http.scanner cimport head, head_limits
+
+cdef extern from "routes.h" nogil:
+    struct bytes_view "syncless_bytes":
+        const char* data
+        size_t size
+    struct segment:
+        const char* text
+        size_t size
+        char kind
+    struct route:
+        const char* method
+        size_t method_size
+        const char* path
+        size_t path_size
+        const char* name
+        void* handler
+        void* context
+        int segment_count
+        segment segments[16]
+    struct match:
+        const route* route
+    struct routes:
+        int count
+    routes* routes_new(route* all, int count)
+    void routes_free(routes* table)
+    bint routes_find_head(const routes* table, const char* data, const head* found, char* decoded,
+        bytes_view* path, match* here)
+
+cdef extern from "server.h" nogil:
+    ctypedef uint8_t owned_t
+    enum:
+        CODES
+        CONNECTION_LETTER
+        LOG_LETTER
+        NOTICE_LETTER
+    struct text:
+        const char* data
+        size_t size
+    struct address:
+        uint8_t bytes[16]
+        uint16_t port
+        uint8_t family, listener
+    struct letter:
+        letter* next
+        int kind, fd
+        address address
+        size_t size
+        char data[1]
+    struct letters:
+        int event
+    struct limits:
+        int64_t body_bytes, buffered_bytes, linger_bytes
+        int64_t head_ns, idle_ns, body_ns, body_total_ns, body_grace_ns, write_ns, write_grace_ns, linger_ns
+        int64_t linger_idle_ns
+        double body_rate, write_rate
+        int chunk_line, trailer_bytes, pipelined, connections, remembered, linger_connections
+    struct counts:
+        int64_t requests[600]
+        int64_t refused[600]
+        int64_t latency[17]
+        int64_t latency_ns, connections, accepted, received, sent, dropped, handed, lingering, held
+    struct thread:
+        int index
+        int64_t now
+        letters letters
+        counts counts
+        int64_t busy_since
+        const route* busy_with
+        int ended, deaf
+        unsigned long id
+    struct server:
+        routes* routes
+        limits limits
+        head_limits head_limits
+        text reasons[600]
+        text refusals[600]
+        int* listeners
+        int listener_count
+        thread** threads
+        int thread_count
+        letters python
+        int64_t log_held
+        int64_t bounds[17]
+        int logs, counts_time, stopping, deaf, sweeps, abort, quit
+        int64_t with_python
+        owned_t* owned
+        int owned_size
+    int64_t clock_ns()
+    thread* thread_new(server* server, int index)
+    int thread_start(thread* t)
+    void thread_turn(thread* t, int64_t timeout)
+    void thread_free(thread* t)
+    void send_connection(thread* to, letter* letter)
+    letter* take_letters(letters* source)
+    letter* letter_new(int kind, size_t size)
+    size_t show_address(const address* address, char* text, size_t room)
+
+
+cdef class Threads:
+    cdef server core
+    cdef list kept              # what the routes and texts point to
+    cdef int started
+    cdef int64_t collected[1218]        # of the counts, what has been added to a Counters
+    cdef readonly list names    # of the routes
+    cdef bint wants(self, int fd, const char* data, const head* found) noexcept
+    cdef void pythons(self, int fd) noexcept
+    cdef int send(self, int index, int fd, str text, int port, const char* data, size_t size) except -1
+    cdef int wake_all(self) except -1
+    cdef letter* take_letters(self) noexcept
+    cdef int set_routes(self, list wanted) except -1
+    cdef int set_text(self, text* to, str words) except -1
+    cdef const char* keep(self, str words, size_t* size) except NULL
+
+
+cdef str show(const address* of)
+
+# publish.c, for the module that does not link it
+cdef int publish_view(const char* name, size_t name_size, const char* data, size_t size) noexcept
+cdef int reclaim_views() noexcept

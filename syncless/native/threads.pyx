@@ -1,0 +1,399 @@
+"""Threads: the border between Python and the threads that answer native handlers' requests.
+
+The threads are C and never take the interpreter's lock; server.h is their manual. This class makes them,
+gives them connections and tells them to stop. What they send to Python (connections, lines for the access
+log, notices) is read by mailbox.pyx. beside.py fits both into a Server.
+"""
+
+import errno
+import os
+import resource
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
+
+from syncless.http.counters cimport BOUNDS, BUCKETS, LATENCY, LATENCY_NS, REFUSED, REQUESTS, Counters
+from syncless.http.scanner cimport head
+from syncless.native.handler cimport Handler
+
+from syncless.native.settings import head_limit_values, limit_values, refusals, status_lines
+
+cdef extern from "publish.h" nogil:
+    int publish_bytes(const char* name, size_t name_size, const char* data, size_t size)
+    int reclaim_published()
+
+cdef extern from *:
+    """
+    #include <arpa/inet.h>
+    #include <pthread.h>
+    #include <sys/eventfd.h>
+    #include <unistd.h>
+    """
+    enum: AF_INET, AF_INET6, EFD_CLOEXEC, EFD_NONBLOCK
+    int inet_pton(int family, const char* text, void* into) nogil
+    int eventfd(unsigned initial, int flags) nogil
+    ssize_t write(int fd, const void* data, size_t size) nogil
+    int os_close "close" (int fd) nogil
+    int pthread_join(unsigned long thread, void** result) nogil
+    int pthread_detach(unsigned long thread) nogil
+
+cdef enum:
+    COUNTED = 2 * CODES + BUCKETS + 1
+    DECODED = 8192              # bytes of a path with escapes; a longer one is no native route
+    MOST_THREADS = 128
+    PYTHONS = 2                 # in server.owned: see pythons()
+
+
+cdef int CELL_OF[COUNTED]       # where each count is in a row of cells, see http/counters.pxd
+cdef int _i
+for _i in range(COUNTED):
+    CELL_OF[_i] = (
+        REQUESTS + _i if _i < CODES else REFUSED + _i - CODES if _i < 2 * CODES
+        else LATENCY_NS if _i == COUNTED - 1 else LATENCY + _i - 2 * CODES)
+
+
+cdef class Threads:
+    """Threads(routes, count, limits, logs=False): `routes` as routing.py gives them; not yet running.
+
+    ``logs``: requests are told for the access log.
+    """
+
+    def __cinit__(self):
+        self.core.python.event = -1
+
+    def __init__(self, list routes not None, int count, limits_, *, bint logs=False):
+        cdef int i
+        if not 1 <= count <= MOST_THREADS:
+            raise ValueError(f"native_threads must be between 1 and {MOST_THREADS}, not {count}")
+        self.kept = []
+        self.names = [route.text for route in routes]
+        self.core.limits = limit_values(limits_)
+        self.core.head_limits = head_limit_values(limits_)
+        for bucket in range(<int> BUCKETS):
+            self.core.bounds[bucket] = BOUNDS[bucket]
+        for code, line in status_lines().items():
+            self.set_text(&self.core.reasons[code], line)
+        for code, body in refusals().items():
+            self.set_text(&self.core.refusals[code], body)
+        self.set_routes(routes)
+        self.core.logs = logs
+        self.core.owned_size = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1] & 0x7fffffff, 1 << 20)
+        self.core.owned = <owned_t*> calloc(self.core.owned_size, 1)
+        self.core.threads = <thread**> calloc(count, sizeof(thread*))
+        self.core.python.event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+        if self.core.owned == NULL or self.core.threads == NULL:
+            raise MemoryError
+        if self.core.python.event < 0:
+            raise OSError(errno.EMFILE, "no descriptor is left for native handlers")
+        for i in range(count):
+            self.core.threads[i] = thread_new(&self.core, i)
+            if self.core.threads[i] == NULL:
+                raise OSError(errno.EMFILE, "no descriptor is left for the threads of native handlers")
+            self.core.thread_count = i + 1
+
+    def __dealloc__(self):
+        cdef int i
+        for i in range(self.core.thread_count):
+            thread_free(self.core.threads[i])
+        drop_letters(take_letters(&self.core.python))
+        if self.core.python.event >= 0:
+            os_close(self.core.python.event)
+        routes_free(self.core.routes)
+        free(self.core.threads)
+        free(self.core.listeners)
+        free(self.core.owned)
+
+    cdef int set_text(self, text* to, str words) except -1:
+        to.data = self.keep(words, &to.size)
+        return 0
+
+    cdef const char* keep(self, str words, size_t* size) except NULL:
+        cdef bytes raw = words.encode()
+        self.kept.append(raw)
+        size[0] = PyBytes_GET_SIZE(raw)
+        return PyBytes_AS_STRING(raw)
+
+    cdef int set_routes(self, list wanted) except -1:
+        cdef route* all_of_them = <route*> calloc(len(wanted) or 1, sizeof(route))
+        cdef route* one
+        cdef Handler handler
+        cdef size_t size
+        if all_of_them == NULL:
+            raise MemoryError
+        try:
+            for i, each in enumerate(wanted):
+                one = &all_of_them[<int> i]
+                handler = each.handler
+                self.kept.append(handler)
+                if each.method is not None:
+                    one.method = self.keep(each.method, &one.method_size)
+                one.path = self.keep(each.path, &one.path_size)
+                one.name = self.keep(each.text, &size)
+                one.handler = <void*> handler.call
+                one.context = handler.context
+                for kind, words in each.segments:
+                    one.segments[one.segment_count].kind = ord(kind)
+                    one.segments[one.segment_count].text = self.keep(
+                        words, &one.segments[one.segment_count].size)
+                    one.segment_count += 1
+            self.core.routes = routes_new(all_of_them, len(wanted))
+            if self.core.routes == NULL:
+                raise MemoryError
+        except BaseException:
+            free(all_of_them)
+            raise
+        return 0
+
+    # -- the connections of Python that are theirs -----------------------------------------------------------
+
+    cdef bint wants(self, int fd, const char* data, const head* found) noexcept:
+        """Whether the request is for a handler, and not one that a thread has just handed over."""
+        cdef char decoded[DECODED]
+        cdef match here
+        cdef bytes_view path
+        if fd >= self.core.owned_size or self.core.owned[fd] == PYTHONS:
+            if fd < self.core.owned_size:
+                self.core.owned[fd] = 0
+            return False
+        if found.escaped and found.path_size > DECODED:
+            return False
+        return routes_find_head(self.core.routes, data, found, decoded, &path, &here)
+
+    cdef void pythons(self, int fd) noexcept:
+        """The next request of the connection is for Python."""
+        if fd < self.core.owned_size:
+            self.core.owned[fd] = PYTHONS
+
+    cdef int send(self, int index, int fd, str text, int port, const char* data, size_t size) except -1:
+        """A connection for one of the threads."""
+        cdef letter* made = letter_new(CONNECTION_LETTER, size)
+        cdef bytes shown = text.encode()
+        if made == NULL:
+            raise MemoryError
+        made.fd = fd
+        if size:
+            memcpy(made.data, data, size)
+        if inet_pton(AF_INET, shown, made.address.bytes) == 1:
+            made.address.family = AF_INET
+        elif inet_pton(AF_INET6, shown, made.address.bytes) == 1:
+            made.address.family = AF_INET6
+        made.address.port = port if port > 0 else 0
+        send_connection(self.core.threads[index], made)
+        return 0
+
+    def give(self, int index, int fd, bytes data=b"") -> None:
+        """A connection for one of the threads; for tests."""
+        self.send(index, fd, "", -1, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+    cdef letter* take_letters(self) noexcept:
+        """What they have sent to Python."""
+        return take_letters(&self.core.python)
+
+    # -- running ---------------------------------------------------------------------------------------------
+
+    def listen(self, int fd) -> int:
+        """One more socket on which they accept, before they start; its index."""
+        cdef int* grown = <int*> calloc(self.core.listener_count + 1, sizeof(int))
+        if grown == NULL:
+            raise MemoryError
+        memcpy(grown, self.core.listeners, self.core.listener_count * sizeof(int))
+        free(self.core.listeners)
+        self.core.listeners = grown
+        grown[self.core.listener_count] = fd
+        self.core.listener_count += 1
+        return self.core.listener_count - 1
+
+    def measure_times(self) -> None:
+        """From now on the time that requests take is counted."""
+        self.core.counts_time = True
+
+    def start(self) -> None:
+        while self.started < self.core.thread_count:
+            if error := thread_start(self.core.threads[self.started]):
+                raise OSError(error, f"cannot start a thread for native handlers: {os.strerror(error)}")
+            self.started += 1
+
+    def turn(self, int index=0, double seconds=0) -> None:
+        """A turn of one of the threads in the calling one, instead of start(); for tests."""
+        cdef int64_t timeout = <int64_t> (seconds * 1e9)
+        with nogil:
+            thread_turn(self.core.threads[index], timeout)
+
+    cdef int wake_all(self) except -1:
+        cdef uint64_t one = 1
+        cdef int i
+        for i in range(self.core.thread_count):
+            write(self.core.threads[i].letters.event, &one, sizeof(one))
+        return 0
+
+    def stop(self) -> None:
+        """From now on every response closes its connection."""
+        self.core.stopping = True
+
+    def deafen(self) -> None:
+        """They accept what waits, and then no more; `deaf` says when that is so."""
+        self.core.deaf = True
+        self.wake_all()
+
+    @property
+    def deaf(self) -> bool:
+        cdef int i
+        for i in range(self.started):
+            if not self.core.threads[i].deaf and not self.core.threads[i].ended:
+                return False
+        return True
+
+    def close_connections(self, bint all_of_them) -> None:
+        """Soon: those between requests, or all of them."""
+        self.core.sweeps += 1
+        if all_of_them:
+            self.core.abort = True
+        self.wake_all()
+
+    def end(self) -> None:
+        """All connections are closed, and the threads told to end; `ended` says when they have."""
+        self.core.quit = True
+        self.wake_all()
+
+    @property
+    def ended(self) -> bool:
+        cdef int i
+        for i in range(self.started):
+            if not self.core.threads[i].ended:
+                return False
+        return True
+
+    def join(self) -> bool:
+        """Frees the threads. False if one has not ended, because it is in a handler: it keeps what it
+        needs."""
+        cdef int i
+        cdef bint all_ended = self.ended
+        if self.started and not all_ended:
+            Py_INCREF(self)                     # for ever
+        for i in range(self.started):
+            if all_ended:
+                pthread_join(self.core.threads[i].id, NULL)
+            else:
+                pthread_detach(self.core.threads[i].id)
+        self.started = 0
+        return all_ended
+
+    def leave_to_parent(self) -> None:
+        """In a child after a fork, where the threads are not: the child's copies of their connections are
+        closed."""
+        cdef int fd
+        for fd in range(self.core.owned_size):
+            if self.core.owned[fd] == 1:
+                os_close(fd)
+        if self.started:
+            Py_INCREF(self)
+        self.started = 0
+
+    # -- looking ---------------------------------------------------------------------------------------------
+
+    @property
+    def event(self) -> int:
+        """The descriptor that is readable when they have sent something to Python."""
+        return self.core.python.event
+
+    @property
+    def connections(self) -> int:
+        """How many they have now."""
+        cdef int i
+        cdef int64_t count = 0
+        for i in range(self.core.thread_count):
+            count += self.core.threads[i].counts.connections
+        return count
+
+    @property
+    def dropped(self) -> int:
+        """Lines of the access log that were not told, because Python did not take them."""
+        return sum([self.core.threads[i].counts.dropped for i in range(self.core.thread_count)])
+
+    @property
+    def handed_over(self) -> int:
+        """Connections that were given to Python."""
+        return sum([self.core.threads[i].counts.handed for i in range(self.core.thread_count)])
+
+    def connections_by_thread(self) -> list:
+        return [self.core.threads[i].counts.connections for i in range(self.core.thread_count)]
+
+    def figures(self) -> dict:
+        """As Listener.figures(), of the connections that they have."""
+        cdef int i
+        cdef counts* one
+        cdef int64_t connections = 0, lingering = 0, held = 0, accepted = 0, received = 0, sent = 0
+        for i in range(self.core.thread_count):
+            one = &self.core.threads[i].counts
+            connections += one.connections
+            lingering += one.lingering
+            held += one.held
+            accepted += one.accepted
+            received += one.received
+            sent += one.sent
+        return {
+            "connections": connections, "lingering": lingering, "idle": max(0, connections - lingering),
+            "buffered_bytes": held, "accepted": accepted, "received_bytes": received, "sent_bytes": sent,
+        }
+
+    def collect(self, Counters counters not None) -> None:
+        """Adds what they have counted since the last time."""
+        cdef int i, at
+        cdef int64_t count
+        for at in range(COUNTED):
+            count = 0
+            for i in range(self.core.thread_count):
+                count += counted(&self.core.threads[i].counts, at)
+            counters.cells[CELL_OF[at]] += count - self.collected[at]
+            self.collected[at] = count
+
+    def busy(self) -> list:
+        """(thread, seconds, route) of each thread that is at work now; the route is None between two
+        handlers."""
+        cdef int i
+        cdef int64_t since
+        cdef const route* at
+        cdef list found = []
+        for i in range(self.core.thread_count):
+            since = self.core.threads[i].busy_since
+            at = self.core.threads[i].busy_with
+            if since:
+                found.append((i, (clock_ns() - since) / 1e9, None if at == NULL else at.name.decode()))
+        return found
+
+
+cdef int64_t counted(const counts* of, int at) noexcept:
+    """The counts in the order of CELL_OF."""
+    if at < CODES:
+        return of.requests[at]
+    if at < 2 * CODES:
+        return of.refused[at - CODES]
+    return of.latency_ns if at == COUNTED - 1 else of.latency[at - 2 * CODES]
+
+
+cdef str show(const address* of):
+    """An address as text; "" for a UNIX socket."""
+    cdef char text[64]
+    show_address(of, text, 64)
+    return text.decode()
+
+
+cdef void drop_letters(letter* first) noexcept:
+    cdef letter* following
+    while first != NULL:
+        following = first.next
+        if first.kind == CONNECTION_LETTER:
+            os_close(first.fd)
+        free(first)
+        first = following
+
+
+cdef int publish_view(const char* name, size_t name_size, const char* data, size_t size) noexcept:
+    return publish_bytes(name, name_size, data, size)
+
+
+cdef int reclaim_views() noexcept:
+    return reclaim_published()

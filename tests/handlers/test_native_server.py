@@ -1,0 +1,260 @@
+"""Native handlers beside a Python application, on one port."""
+
+import ctypes
+import http.client
+import os
+import ssl
+import threading
+import time
+
+import pytest
+
+import syncless
+from syncless import native
+from syncless.wsgi import Server
+from tests.handlers.conftest import python
+from tests.waiting import eventually
+
+ROUTES = {
+    "/": "hello",
+    "/echo": "echo",
+    "/pass": "pass",
+    "/fails": "fails",
+    "GET /users/{id}": "show",
+    "/files/{path...}": "show",
+    "/build": "build",
+    "/forever": "forever",
+}
+
+
+def post(client, path, body, headers=""):
+    client.send(
+        f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body
+    )
+    return client.response()
+
+
+def test_both_kinds_alternate_on_one_connection(served):
+    server = served(ROUTES)
+    client = served.client(server)
+    for number in range(20):
+        assert client.get("/")[2] == b"Hello, World!"
+        assert client.get(f"/py/{number}")[2] == b"python GET /py/%d " % number
+        assert post(client, "/echo", b"x" * number)[2] == b"x" * number
+        assert post(client, "/py", b"y" * number)[2] == b"python POST /py " + b"y" * number
+
+
+def test_both_kinds_are_answered_in_order_when_they_are_pipelined(served):
+    client = served.client(served(ROUTES))
+    paths = ["/", "/a", "/b", "/", "/", "/c", "/pass", "/", "/d"] * 20
+    client.send(b"".join(b"GET %s HTTP/1.1\r\nHost: a\r\n\r\n" % path.encode() for path in paths))
+    for path in paths:
+        expected = b"Hello, World!" if path == "/" else b"python GET %s " % path.encode()
+        assert client.response()[2] == expected
+
+
+def test_handler_that_passes_leaves_request_and_body_to_python(served):
+    client = served.client(served(ROUTES))
+    for _ in range(3):
+        assert post(client, "/pass", b"body")[2] == b"python POST /pass body"
+        client.send(
+            b"POST /pass HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n"
+        )
+        assert client.response()[2] == b"python POST /pass body"
+
+
+def test_body_too_large_for_threads_is_left_to_python(served):
+    client = served.client(served(ROUTES))
+    large = os.urandom(3 << 20)
+    client.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(large))
+    sending = syncless.spawn(client.send, large)
+    assert client.response()[2] == b"python POST /echo " + large
+    sending.join()
+    assert post(client, "/echo", large[:500_000])[2] == large[:500_000]
+
+
+def test_connection_stays_with_python_while_its_requests_are_for_python(served):
+    server = served(ROUTES)
+    client = served.client(server)
+    for _ in range(10):
+        client.get("/py")
+    assert server.beside._threads.handed_over == 1
+
+
+def test_handler_sees_method_path_query_parameters_fields_and_body(served):
+    client = served.client(served(ROUTES))
+    told = client.get("/users/a%20b?c=%20d", "X-Asked: yes\r\nCookie: e\r\n")[2].decode().splitlines()
+    assert told == [
+        "method=GET",
+        "path=/users/a b",
+        "query=c=%20d",
+        "target=/users/a%20b?c=%20d",
+        "body=",
+        "{id}=a b",
+        "asked=yes",
+        "Host: test",
+        "X-Asked: yes",
+        "Cookie: e",
+        "client=127.0.0.1",
+    ]
+    assert "{path}=x/y/" in client.get("/files/x/y/")[2].decode().splitlines()
+
+
+def test_remembered_head_gives_the_same_and_another_one_does_not(served):
+    client = served.client(served(ROUTES))
+    for _ in range(3):
+        for name in ("one", "two"):
+            told = client.get(f"/users/{name}", f"X-Asked: {name}\r\n")[2].decode().splitlines()
+            assert f"{{id}}={name}" in told and f"asked={name}" in told
+            assert told == client.get(f"/users/{name}", f"X-Asked: {name}\r\n")[2].decode().splitlines()
+
+
+def test_routes_by_method_and_their_precedence(served):
+    routes = {"GET /a/{x}": "show", "GET /a/b": "hello", "POST /a/{x}": "echo", "/only": "hello"}
+    client = served.client(served(routes))
+    assert client.get("/a/b")[2] == b"Hello, World!"
+    assert b"path=/a/c" in client.get("/a/c")[2]
+    assert post(client, "/a/b", b"posted")[2] == b"posted"
+    assert client.get("/a/")[2] == b"python GET /a/ "
+    assert client.get("/only/")[2] == b"python GET /only/ "
+    assert client.get("/%6fnly")[2] == b"Hello, World!"
+    client.send(b"PUT /a/b HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert client.response()[2] == b"python PUT /a/b "
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("users", "a path, or a method and a path"),
+        ("GET users", "a path, or a method and a path"),
+        ("/a/b{c}", "a whole segment"),
+        ("/{a...}/b", "the last segment"),
+        ("/{a}/{a}", "two parameters"),
+    ],
+)
+def test_route_that_is_wrong_is_named(handlers, text, message):
+    with pytest.raises(ValueError, match=message):
+        Server(python, port=0, native={text: handlers("hello")})
+
+
+def test_two_routes_for_the_same_requests_are_refused(handlers):
+    with pytest.raises(ValueError, match="for the same requests"):
+        Server(python, port=0, native={"/{a}": handlers("hello"), "/{b}": handlers("hello")})
+
+
+def test_head_has_no_body_and_the_length_of_get(served):
+    client = served.client(served(ROUTES))
+    client.send(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\nHEAD /users/1 HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert client.response(head_only=True)[1]["content-length"] == "13"
+    assert client.response(head_only=True)[0] == 200
+    assert client.get("/")[2] == b"Hello, World!"
+
+
+@pytest.mark.parametrize("status", [200, 201, 204, 205, 299, 304, 404, 503, 599])
+def test_status_and_fields_of_a_handler(served, status):
+    client = served.client(served(ROUTES))
+    size = 0 if status in (204, 205, 304) else 30
+    for _ in range(2):
+        got, headers, body = client.get(f"/build?{status}&n={size}")
+        assert (got, headers["x-made"], len(body)) == (status, "yes", size)
+        assert ("content-length" in headers) == (status not in (204, 304))
+
+
+def test_http_1_0_is_kept_only_if_it_asks(served):
+    server = served(ROUTES)
+    client = served.client(server)
+    client.send(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    assert client.response()[1]["connection"] == "keep-alive"
+    client.send(b"GET / HTTP/1.0\r\n\r\n")
+    assert client.response()[1]["connection"] == "close"
+    assert client.at_end()
+
+
+def test_handler_that_fails_is_a_500_and_says_no_more(served):
+    client = served.client(served(ROUTES))
+    status, headers, body = client.get("/fails")
+    assert status == 500 and headers["connection"] == "close" and b"The application failed" in body
+    assert client.at_end()
+    assert served.client(served(ROUTES)).get("/build?99")[0] == 500
+
+
+@pytest.mark.parametrize("size", [10, 16384, 16385, 3_000_000])
+def test_bodies_of_any_size_to_a_slow_reader(served, size):
+    client = served.client(served(ROUTES))
+    for _ in range(2):
+        body = client.get(f"/build?200&n={size}")[2]
+        assert len(body) == size and body[:30] == bytes(ord("a") + i % 26 for i in range(min(30, size)))
+    assert client.get("/forever")[2] == b"x" * 4_000_000
+
+
+def test_file_is_sent(served, handlers, tmp_path):
+    content = os.urandom(700_000)
+    (tmp_path / "file").write_bytes(content)
+    path = ctypes.create_string_buffer(os.fsencode(tmp_path / "file"))
+    routes = {"/file": handlers("file", context=ctypes.addressof(path)), "/": "hello"}
+    client = served.client(served(routes))
+    assert client.get("/")[0] == 200  # it has been accepted
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        assert client.get("/file")[2] == content
+        assert client.get("/")[2] == b"Hello, World!"
+    client.send(b"HEAD /file HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert client.response(head_only=True)[1]["content-length"] == str(len(content))
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_handlers_answer_while_python_is_busy(served):
+    """The interpreter's lock is held all the while."""
+    server = served(ROUTES)
+    answered = []
+
+    def ask():
+        connection = http.client.HTTPConnection(*server.address, timeout=20)
+        for _ in range(3):
+            connection.request("GET", "/")
+            answered.append(connection.getresponse().read())
+        connection.close()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    end = time.monotonic() + 20
+    while len(answered) < 3 and time.monotonic() < end:
+        pass  # the loop never runs meanwhile
+    asking.join()
+    assert answered == [b"Hello, World!"] * 3
+
+
+def test_connections_are_spread_over_the_threads(served):
+    server = served(ROUTES, native_threads=3)
+    clients = [served.client(server) for _ in range(60)]
+    for client in clients:
+        assert client.get("/")[0] == 200
+    eventually(lambda: sum(server.beside._threads.connections_by_thread()) == 60)
+    assert min(server.beside._threads.connections_by_thread()) >= 12
+
+
+def test_published_bytes_are_found_and_replaced(served):
+    client = served.client(served({"/news": "news"}))
+    native.publish("news", None)
+    assert client.get("/news")[0] == 404
+    for number in range(50):
+        native.publish("news", b"number %d " % number * (number * 100))
+        assert client.get("/news")[2] == b"number %d " % number * (number * 100)
+    native.publish("news", None)
+    assert client.get("/news")[0] == 404
+
+
+def test_tls_is_the_python_servers(https, handlers):
+    server = https(python, native={"/": handlers("hello")})
+    assert syncless.run_in_thread(ask_tls, server.address) == b"python GET / "
+
+
+def ask_tls(address):
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    connection = http.client.HTTPSConnection(*address, context=context, timeout=20)
+    connection.request("GET", "/")
+    body = connection.getresponse().read()
+    connection.close()
+    return body
