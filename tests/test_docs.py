@@ -205,3 +205,4 @@ def test_site_builds_strictly_and_loads_nothing_from_other_hosts(tmp_path):
     loaded = re.compile(r"""<(?:link|script|img|iframe)\b[^>]*(?:href|src)="(?:https?:)?//[^"]*\"""")
     for page in pages:
         assert not loaded.findall(page.read_text()), page
+        assert "<p>```" not in page.read_text(), f"{page}: a block of code that MkDocs does not understand"

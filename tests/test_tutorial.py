@@ -17,7 +17,8 @@ from tests.waiting import eventually
 
 PAGE = pathlib.Path(__file__).parent.parent / "docs" / "tutorial" / "shop.md"
 BLOCK = re.compile(
-    r"^```(\w+)(?: title=\"([\w.]+)\")?( patch=\"true\")?\n(.*?)^```", re.MULTILINE | re.DOTALL
+    r"^```(\w+)(?: title=\"(?=.*?([\w.]+)\")(at the end of |above \[limits\] in )?[\w.]+\")?\n(.*?)^```",
+    re.MULTILINE | re.DOTALL,
 )
 
 
