@@ -54,6 +54,20 @@ def uninterrupted(function, *args):
         me.shielded = before
 
 
+def directly(function, *args, **kwargs):
+    """function(*args, **kwargs), in which no call parks or gives way: calls that wait hold up the thread. For
+    the few steps on which others count to be taken at once."""
+    cdef Loop loop = peek_loop()
+    cdef BaseTasklet me = None if loop is None else loop.current
+    if me is None:
+        return function(*args, **kwargs)
+    loop.current = None
+    try:
+        return function(*args, **kwargs)
+    finally:
+        loop.current = me
+
+
 cpdef object next_thrown():
     """The first exception that was thrown at the current tasklet and is not raised yet, which the caller
     raises; or None."""

@@ -8,6 +8,8 @@
 Callbacks run beside tasklets in one thread. One that blocks in a cooperative call holds up its own task only.
 """
 
+import asyncio  # noqa: F401  # before our modules: the patch imports them as soon as it has been executed
+
 from syncless.asyncio.eventloop import EventLoop, new_event_loop
 from syncless.asyncio.resident import EventLoopPolicy, await_, install
 from syncless.asyncio.tasklets import in_tasklet

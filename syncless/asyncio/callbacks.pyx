@@ -148,15 +148,18 @@ cdef class Callbacks:
 
     @property
     def blocking(self):
-        """The other callbacks while one of them waits in a call: "park" (they go on) or "block" (they wait,
-        too, as in any other asyncio loop; tasklets go on)."""
-        return "block" if self.rounds.blocks else "park"
+        """The other callbacks while one of them waits in a call: "park" (they go on), "warn" (they go on, and
+        each line of the program that waits so is logged once) or "block" (they wait, too, as in any other
+        asyncio loop; tasklets go on)."""
+        return "block" if self.rounds.blocks else "warn" if self.rounds.warns else "park"
 
     @blocking.setter
     def blocking(self, value):
-        if value not in ("park", "block"):
-            raise ValueError(f"blocking is 'park' or 'block', not {value!r}")
+        if value not in ("park", "warn", "block"):
+            raise ValueError(f"blocking is 'park', 'warn' or 'block', not {value!r}")
         self.rounds.blocks = value == "block"
+        self.rounds.warns = value == "warn"
+        self.rounds.told = set()
 
     def set_debug(self, enabled):
         """In debug mode each call is checked, and handles know where they were made."""

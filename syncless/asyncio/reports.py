@@ -3,8 +3,55 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+import sysconfig
 from asyncio import base_events, format_helpers
-from typing import Any
+from types import FrameType
+from typing import Any, NamedTuple
+
+_LIBRARIES = tuple(
+    os.path.join(folder, "")
+    for folder in {os.path.dirname(os.path.dirname(__file__)), *sysconfig.get_paths().values()}
+    if folder
+)
+"""Folders whose code is not the program's own."""
+
+
+class Site(NamedTuple):
+    """The line of the program that waits, and the function that it has called."""
+
+    file: str
+    line: int
+    function: str
+
+
+def waiting_site(why: str) -> Site | None:
+    """The running code, which is about to wait, as its author would look for it: the innermost line that is
+    no library's, and the function of the library that it calls. None for a library's own callback."""
+    frame: FrameType | None = sys._getframe(1)
+    inner = None
+    while frame is not None and _is_library(frame):
+        inner, frame = frame, frame.f_back
+    if frame is None:
+        return None
+    called = "" if inner is None else f"{inner.f_globals.get('__name__')}.{inner.f_code.co_name}"
+    if not called or called.startswith("syncless."):
+        called = f"a call ({why})"
+    return Site(frame.f_code.co_filename, frame.f_lineno, called)
+
+
+def _is_library(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    return file.startswith(("<frozen", *_LIBRARIES)) or "/site-packages/" in file or "/dist-packages/" in file
+
+
+def tell_wait(task: Any, site: Site, seconds: float) -> None:
+    """A callback or task has waited in calls that stop any other loop."""
+    base_events.logger.warning(  # type: ignore[attr-defined]
+        "waited %.3f s in %s at %s:%d; only this task was held up: %s",
+        *(seconds, site.function, site.file, site.line, task),
+    )
 
 
 def describe(handle: Any) -> str:

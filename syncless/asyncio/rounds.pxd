@@ -14,6 +14,8 @@ cdef class Caller(Tasklet):
     cdef Rounds rounds
     cdef Handle handle              # the one that it calls
     cdef object task                # the current task while others run in its place
+    cdef object site                # the line of the program that waits, if that is to be told
+    cdef dict waits                 # site -> task, and seconds for which it has waited there; or None
     cdef int forks                  # of the process, when it was made
     cdef int64_t left               # ns; when it last gave way to others
     cdef int64_t away               # ns for which others have run in its place
@@ -32,10 +34,13 @@ cdef class Rounds(Calls):
     cdef int forks                  # of the process, when the run began
     cdef bint stopping
     cdef bint blocks                # a callback that waits holds up the others
+    cdef bint warns                 # of each line that waits, once
+    cdef set told                   # those lines
 
     cdef int call_next(self) except -1
     cdef int run_round(self, Caller me) except -1
     cdef int call_and_watch(self, Caller me, Handle handle) except -1
+    cdef int tell_of(self, Caller me) except -1
     cdef int failed(self, Handle handle, object error) except -1
     cdef int enter(self, object task) except -1
     cdef int leave(self) except -1

@@ -8,6 +8,11 @@ callback that never waits costs no tasklet of its own. When a callback waits in 
 parks with it, another caller goes on with the next callback, and the first one ends when its callback does.
 So a blocking call in a coroutine holds up its own task only.
 
+Fact: a call that does not wait, such as recv() on a non-blocking socket, gives way now and then. Danger:
+transports count on nothing else of their loop running inside send(); two writes were mixed. Decision: a
+caller that gives way lets tasklets have a turn, but no other callback. Guarded by
+tests/asyncio/test_callbacks.py::test_callback_that_gives_way_stays_ahead_of_the_next.
+
 asyncio keeps notes per OS thread: which loop runs, which task is the current one, and the hooks for
 asynchronous generators. They are made when a caller begins or goes on, and taken away when it ends or parks
 (Caller.__call__), so tasklets that are no callbacks see none of them.
@@ -33,7 +38,7 @@ from syncless._core.tasklet cimport begin_anew
 from syncless.asyncio.handles cimport Calls, Handle, TimerHandle
 
 from syncless._core.exits import TaskletExit
-from syncless.asyncio.reports import tell_failure, tell_slow
+from syncless.asyncio.reports import tell_failure, tell_slow, tell_wait, waiting_site
 from syncless.tools.runningloop import note_of_running_loop, swap_current_task
 
 cdef extern from "Python.h":
@@ -90,16 +95,28 @@ cdef class Caller(Tasklet):
         cdef Rounds rounds = self.rounds
         if leaving:
             self.task = swap_task(rounds.loop, None)
+            if (rounds.warns or rounds.debug) and self.state == PARKED:
+                self.site = waiting_site(self.waiting_for)
             rounds.leave()
             self.left = monotonic_ns()
-            if rounds.caller is self and not rounds.blocks:
+            if rounds.caller is self and self.state == PARKED and not rounds.blocks:
                 rounds.caller = None
                 if rounds.count:
                     rounds.call_next()
         elif self.forks == forks:                   # in the child of a fork no loop of the parent runs
+            self.away += monotonic_ns() - self.left
+            if self.site is not None:
+                self._note_wait((monotonic_ns() - self.left) / 1e9)
             rounds.enter(self.task)
             self.task = None
-            self.away += monotonic_ns() - self.left
+
+    def _note_wait(self, double seconds):
+        """The program has waited so long at the site."""
+        if self.waits is None:
+            self.waits = {}
+        _, before = self.waits.get(self.site, (None, 0.0))
+        self.waits[self.site] = self.handle if self.task is None else self.task, before + seconds
+        self.site = None
 
 
 cdef class Rounds(Calls):
@@ -164,6 +181,8 @@ cdef class Rounds(Calls):
                     self.call_and_watch(me, handle)
                 else:
                     self.call(handle)
+                if me.waits is not None:
+                    self.tell_of(me)
                 me.handle = None
             handle.done()
             if self.caller is not me or me.forks != forks:
@@ -208,6 +227,18 @@ cdef class Rounds(Calls):
         callback = handle.callback
         self.call(handle)
         tell_slow(self.loop, handle, callback, (monotonic_ns() - began - me.away) / 1e9)
+        return 0
+
+    cdef int tell_of(self, Caller me) except -1:
+        """Tells of waits in calls that block any other loop: with "warn" once of each line, in debug mode of
+        each that took long."""
+        waits, me.waits = me.waits, None
+        for site, (task, seconds) in waits.items():
+            if self.warns and site not in self.told:
+                self.told.add(site)
+                tell_wait(task, site, seconds)
+            elif self.debug and seconds >= self.loop.slow_callback_duration:
+                tell_wait(task, site, seconds)
         return 0
 
     cdef int failed(self, Handle handle, object error) except -1:

@@ -13,7 +13,8 @@ import os
 import sys
 from typing import Any
 
-from syncless._core.current import current
+from syncless._core.current import current, directly
+from syncless.patches import childgreenlets
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
 from syncless.tools.otherhubs import watch_hubs
@@ -111,8 +112,27 @@ def _run_in_real_threads(patcher: Patcher, base_events: Any) -> None:
     patcher.member(loop_type, "run_in_executor", run_in_executor, "calls in tasklets what may wait in C")
 
 
+def _extract_stacks_directly(patcher: Patcher, traceback: Any) -> None:
+    """Fact: in debug mode each future and handle notes the stack on which it is made, with source lines.
+    Danger: under the patch files are read where others run meanwhile, and code that makes a future counts on
+    nothing else running: wake-ups were lost. Decision: for stacks, files are read directly. Price: a slow
+    disk holds up all. Guarded by
+    tests/patches/test_asyncio.py::test_making_a_future_in_debug_mode_does_not_wait.
+    """
+    original = traceback.StackSummary.extract
+
+    def extract(cls: type, *args: Any, **kwargs: Any) -> Any:
+        """StackSummary.extract"""
+        return directly(original.__func__, cls, *args, **kwargs)
+
+    why = "waits where a future is made in debug mode"
+    patcher.member(traceback.StackSummary, "extract", classmethod(extract), why)
+
+
 def patch(patcher: Patcher) -> None:
     watch_hubs()
+    when_imported(patcher, "traceback", _extract_stacks_directly)
     when_imported(patcher, "asyncio.events", _note_per_tasklet)
     when_imported(patcher, "asyncio.base_events", _run_in_real_threads)
     when_imported(patcher, "asyncio", _install_loop)
+    childgreenlets.patch(patcher)

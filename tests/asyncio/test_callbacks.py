@@ -93,6 +93,23 @@ def test_callbacks_are_called_in_order_also_when_one_parks():
     assert order == [1, "parks", 2, 3, 4, "goes on"]
 
 
+def test_callback_that_gives_way_stays_ahead_of_the_next():
+    """As a non-blocking recv() does now and then."""
+    order = []
+
+    def gives_way():
+        spawn(order.append, "a tasklet")
+        sleep(0)
+        order.append("goes on")
+
+    with event_loop() as loop:
+        loop.call_soon(gives_way)
+        loop.call_soon(order.append, 1)
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+    assert order == ["a tasklet", "goes on", 1]
+
+
 def test_callbacks_of_a_blocking_loop_wait_for_the_one_that_parks():
     order = []
 
@@ -107,7 +124,7 @@ def test_callbacks_of_a_blocking_loop_wait_for_the_one_that_parks():
         loop.call_soon(loop.stop)
         spawn(order.append, "a tasklet")
         loop.run_forever()
-        with pytest.raises(ValueError, match="'park' or 'block'"):
+        with pytest.raises(ValueError, match="'park', 'warn' or 'block'"):
             loop.blocking = "never"
     assert order == ["parks", "a tasklet", "goes on", 1] or order == ["a tasklet", "parks", "goes on", 1]
 

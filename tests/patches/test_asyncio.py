@@ -25,6 +25,43 @@ def test_patch_installs_our_loop_and_takes_it_back():
     """)
 
 
+def test_our_package_may_be_the_first_to_import_asyncio():
+    check("""
+        from syncless.asyncio import EventLoop
+        import asyncio
+        assert type(asyncio.get_event_loop_policy()).__module__ == "syncless.asyncio.resident"
+    """)
+
+
+def test_making_a_future_in_debug_mode_does_not_wait():
+    """It reads the source files on the stack, which may take a while."""
+    check("""
+        import asyncio, contextlib, linecache, queue, time
+        import syncless
+        def checkcache(filename=None):
+            with contextlib.suppress(queue.Empty):
+                queue.SimpleQueue().get(timeout=0.001)
+        async def nothing():
+            pass
+        async def main():
+            loop = asyncio.get_running_loop()
+            assert loop.get_debug()
+            start = lambda: tasks.append(loop.create_task(nothing()))
+            soon = lambda: loop.call_soon(len, "")
+            for make in (loop.create_future, asyncio.Future, soon, start):
+                turns = syncless.spawn(lambda: None)
+                linecache.checkcache = checkcache
+                make()
+                linecache.checkcache = original
+                assert not turns.ready(), "others had a turn meanwhile"
+                time.sleep(0)
+            await asyncio.gather(*tasks)
+        tasks = []
+        original = linecache.checkcache
+        asyncio.run(main())
+    """)
+
+
 def test_area_can_be_left_out():
     check(
         """
