@@ -120,6 +120,7 @@ NATIVE = {
     "syncless.http.response": [],  # head and body -> bytes
     "syncless.http.exchange": [],  # a request and its response
     "syncless.http.application": [],  # the seam between HTTP and applications
+    "syncless.http.mounted": [],  # several applications by their paths
     "syncless.http.upgrade": [],  # a connection for another protocol
     "syncless.http.phases": [],  # of a connection, and which may follow which
     "syncless.http.refusal": [],  # answers to invalid requests
@@ -130,6 +131,7 @@ NATIVE = {
     "syncless.asgi.steps": [],  # the first step of a task
     "syncless.asgi.operations": [],  # receive() and send()
     "syncless.asgi.request": [],  # calls the application
+    "syncless.asgi.websocket": [],  # an application that speaks on a WebSocket
     "syncless.asgi.application": [],  # a request for each head
     "syncless.native.handler": [],  # a native function, wherever it comes from
     "syncless.native.threads": [

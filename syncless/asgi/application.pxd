@@ -1,6 +1,9 @@
 from syncless.asgi.request cimport Request
 from syncless.asgi.scope cimport ScopeMaker
 from syncless.http.application cimport Application
+from syncless.http.exchange cimport Exchange
+from syncless.http.peer cimport Origin
+from syncless.http.scanner cimport head
 
 
 cdef class ASGIApplication(Application):
@@ -9,4 +12,8 @@ cdef class ASGIApplication(Application):
     cdef object loop                # asyncio's
     cdef object state               # None, or what its lifespan has left for all requests
     cdef ScopeMaker scopes
+    cdef object limits
+    cdef bint websockets            # whether the library for them is installed
     cdef Request spare              # the last request that has ended, to be used again
+
+    cdef Exchange websocket(self, dict scope, const Origin* origin, const char* data, head* found)

@@ -12,6 +12,7 @@ class ASGIApplication(Application):
         *,
         tasks: Any,
         loop: Any,
+        limits: Any,
         state: dict[str, Any] | None = None,
         forward: Callable[[dict[str, Any]], None] | None = None,
     ) -> None: ...

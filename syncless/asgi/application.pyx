@@ -4,36 +4,55 @@ from cpython.dict cimport PyDict_Copy
 
 from syncless.asgi.request cimport Request
 from syncless.asgi.scope cimport ScopeMaker
+from syncless.asgi.websocket cimport WebSocketRequest
 from syncless.http.application cimport Application
 from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Origin
 from syncless.http.scanner cimport head
+from syncless.http.upgrade cimport Upgrade
+
+from importlib.util import find_spec
 
 
 cdef class ASGIApplication(Application):
     """ASGIApplication(call, template, most): `template` is the part of the scope that all requests have."""
 
     def __init__(
-        self, call, dict template not None, int most=0, *, tasks, loop, dict state=None, forward=None,
+        self, call, dict template not None, int most=0, *, tasks, loop, limits, dict state=None, forward=None,
     ):
         Application.__init__(self, most)
         self.call = call
         self.tasks = tasks
         self.loop = loop
         self.state = state
+        self.limits = limits
+        self.websockets = find_spec("websockets") is not None
         self.scopes = ScopeMaker(template, self.heads, forward)
 
     cdef Exchange exchange(self, const Origin* origin, const char* data, head* found):
         cdef dict scope = self.scopes.make(origin, data, found)
-        cdef Request request = self.spare
+        cdef Request request
+        if self.state is not None:
+            scope["state"] = PyDict_Copy(<dict> self.state)
+        if found.websocket and found.minor and self.websockets:
+            return self.websocket(scope, origin, data, found)
+        request = self.spare
         self.spare = None
         if request is None:
             request = Request(<Listener> origin.listener, self.call, self.tasks, self.loop)
-        if self.state is not None:
-            scope["state"] = PyDict_Copy(<dict> self.state)
         request.fill(scope)
         request.begin(origin, data, found)
+        return request
+
+    cdef Exchange websocket(self, dict scope, const Origin* origin, const char* data, head* found):
+        """The client asks for a WebSocket."""
+        cdef WebSocketRequest request = WebSocketRequest(
+            <Listener> origin.listener, self.call, self.tasks, self.loop)
+        request.fill(scope)
+        request.begin(origin, data, found)
+        request.handler = Upgrade(request)
+        request.offer(self.limits)
         return request
 
     cdef int take_back(self, Exchange exchange, int fd) except -1:

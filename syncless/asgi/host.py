@@ -5,24 +5,26 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from syncless.asgi import extensions
 from syncless.asgi.application import ASGIApplication
 from syncless.asgi.lifespan import Lifespan
+from syncless.asgi.requesthooks import Hooked
+from syncless.asgi.static import BesideFiles
 from syncless.asgi.tasks import Tasks
 from syncless.asyncio.eventloop import running_loop
 from syncless.asyncio.resident import await_, resident_loop
 from syncless.http.application import Application
+from syncless.http.program.hooks import Hook
 from syncless.http.server import Server
 
 VERSIONS = {"version": "3.0", "spec_version": "2.4"}
-EXTENSIONS: dict[str, Any] = {}
 
 
 class Host:
     """Stands for the application in a Server."""
 
-    def __init__(self, application: Any, prefix: str = ""):
+    def __init__(self, application: Any):
         self.call = application
-        self.prefix = prefix
         self._loop: Any = None
         self._lifespan: Lifespan | None = None
         self._state: dict[str, Any] | None = None
@@ -30,6 +32,11 @@ class Host:
 
     def begin_in(self, server: Server) -> None:
         """Before the first request. ApplicationFailed if the application says that it cannot start."""
+        if server.compression is not None:
+            raise ValueError(
+                "compress works for WSGI applications; an ASGI application compresses by a middleware of its "
+                "framework, such as starlette.middleware.gzip.GZipMiddleware"
+            )
         self._loop = running_loop() or resident_loop()
         self._tasks = Tasks()
         await_(self._start())
@@ -48,20 +55,27 @@ class Host:
         if lifespan is not None:
             await_(lifespan.shutdown())
 
-    def application_at(self, address: Any, server: Server) -> Application:
+    def with_hooks(self, before: Hook | None, after: Hook | None) -> Host:
+        """The same with hooks around each request."""
+        return Host(Hooked(self.call, before, after))
+
+    def application_at(self, address: Any, server: Server, prefix: str, most: int) -> Application:
+        """What answers on a socket with this address, below this prefix. It remembers so many heads."""
+        call = self.call if server.static is None else BesideFiles(self.call, server.static)
         template = {
             "asgi": VERSIONS,
             "scheme": "http",
             "server": address[:2] if isinstance(address, tuple) else (os.fsdecode(address), None),
-            "root_path": self.prefix,
-            "extensions": EXTENSIONS,
+            "root_path": prefix,
+            "extensions": extensions.HTTP,
         }
         return ASGIApplication(
-            self.call,
+            call,
             template,
-            server.limits.remembered,
+            most,
             tasks=self._tasks,
             loop=self._loop,
+            limits=server.limits,
             state=self._state,
             forward=server.forwarding,
         )

@@ -20,6 +20,7 @@ cdef class Request(Conversation):
     cdef object other_task          # the current task, while others run in its place
     cdef Stage stage
     cdef bint trailers              # the application has announced them
+    cdef bytes trailer_lines        # those that it has given
     cdef bint body_given            # the last http.request has been given
     cdef bint told                  # http.disconnect is due
     cdef bint waits                 # for its response, which is given from elsewhere
@@ -43,4 +44,6 @@ cdef class Request(Conversation):
     cdef int start_response(self, dict message) except -1
     cdef object say_body(self, dict message)
     cdef object later(self, object function, tuple args)
+    cdef object say_trailers(self, dict message)
+    cdef int say_bytes(self, bytes data) except -1
     cdef int end_body(self, bint more) except -1

@@ -9,7 +9,8 @@ client is that of a tasklet (call_in_tasklet).
 exchange.pyx decides what becomes of the request when the application fails.
 """
 
-cimport cython
+import os
+
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 
@@ -22,9 +23,11 @@ from syncless.asgi.steps cimport begin_task
 from syncless.asyncio.callbacks cimport Callbacks
 from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
+from syncless.http.response cimport CHUNKED
 from syncless.http.stream cimport is_receivable, receive_more
 
 from syncless._core.wait.sync import Lock
+from syncless.asgi.extensions import early_hints, takes_trailers, trailer_lines
 from syncless.asgi.operations import given
 from syncless.asgi.scope import variables_of
 from syncless.asyncio.tasklets import call_in_tasklet
@@ -47,7 +50,6 @@ cdef const char* ANSWERS = "ASGI application"
 cdef object swap_task = swap_current_task
 
 
-@cython.final
 cdef class Request(Conversation):
     """Request(listener, call, tasks, loop): `call` is the application, `tasks` a Tasks."""
 
@@ -155,7 +157,7 @@ cdef class Request(Conversation):
     cdef int go_on(self) except -1:
         """It need not wait for its response any more."""
         cdef Loop engine = self.listener.loop
-        if self.waits and self.state == PARKED and self.why == ANSWERS:
+        if self.waits and self.state == PARKED:
             self.waits = False
             engine.wake(self, None)
         return 0
@@ -268,6 +270,15 @@ cdef class Request(Conversation):
             return None
         if kind == "http.response.body":
             return self.say_body(<dict> message)
+        if kind == "http.response.pathsend" and self.stage == STARTED:
+            return self.later(self._send_path, (message["path"],))
+        if kind == "http.response.trailers" and self.stage == TRAILING:
+            return self.say_trailers(<dict> message)
+        if kind == "http.response.early_hint":
+            if not self.response.committed and not self.response.http_1_0:
+                self.say_bytes(early_hints(message))
+                self.peer.send_soon()
+            return None
         raise RuntimeError(f"there is no message {kind!r} that an application can send here")
 
     cdef int start_response(self, dict message) except -1:
@@ -279,6 +290,7 @@ cdef class Request(Conversation):
             raise RuntimeError("http.response.start needs a 'status'") from None
         self.response.set_fields(status, message.get("headers", ()))
         self.trailers = message.get("trailers", False)
+        self.trailer_lines = b""
         self.stage = STARTED
         return 0
 
@@ -308,9 +320,36 @@ cdef class Request(Conversation):
         """A part of the body is on its way. `more`: others follow."""
         if more:
             return self.peer.send_soon()
+        if self.trailers:
+            self.stage = TRAILING
+            return self.peer.send_soon()
         self.stage = ENDED
         self.response.end(self.peer)
         return self.go_on()
+
+    cdef object say_trailers(self, dict message):
+        """Sent if the response is chunked and the client wants them."""
+        lines = trailer_lines(message)
+        if self.response.framing == CHUNKED and takes_trailers(self.scope["headers"]):
+            self.trailer_lines += lines
+        if message.get("more_trailers", False):
+            return None
+        self.stage = ENDED
+        if self.trailer_lines:
+            self.say_bytes(b"0\r\n" + self.trailer_lines + b"\r\n")
+            self.response.complete = True
+        else:
+            self.response.end(self.peer)
+        self.go_on()
+
+    cdef int say_bytes(self, bytes data) except -1:
+        return self.peer.append(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+    def _send_path(self, path):
+        """In a tasklet of its own: the body is a file."""
+        with self.turns, open(path, "rb", 0) as file:
+            self.response.put_file(self.peer, file.fileno(), 0, os.fstat(file.fileno()).st_size)
+            self.end_body(False)
 
     cdef object later(self, object function, tuple args):
         """A future for the end of a call that may wait for the client."""

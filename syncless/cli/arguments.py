@@ -7,7 +7,7 @@ import importlib.util
 import os
 from typing import Any
 
-import syncless
+from syncless.cli.applicationarguments import about_application
 from syncless.cli.argumenttypes import certificate, hook, is_address, limit, octal, static
 from syncless.cli.config import COMMAND_ONLY, TABLES, ConfigError, Options, from_platform, show
 from syncless.cli.foreign import hint
@@ -27,42 +27,13 @@ def make_parser() -> Parser:
         "       syncless run program.py [argument ...]\n"
         "       syncless console [PID]\n"
         "       syncless status [ADDRESS]",
-        description="Serves a WSGI callable, a web.py or CherryPy application, "
+        description="Serves a WSGI or ASGI application, a web.py or CherryPy application, "
         "or a BaseHTTPRequestHandler class.",
         epilog=EPILOG,
     )
     for title, add in GROUPS.items():
         add(parser.add_argument_group(title))
     return parser
-
-
-def _application(group: Group) -> None:
-    group.add_argument(
-        "application",
-        nargs="?",
-        help="module:attribute or path/to/file.py:attribute, for example myproject.web:app; the attribute "
-        "may be left out if it is application or app, and may be a call of a factory: 'web:create_app()'",
-    )
-    group.add_argument(
-        "--factory", action="store_true", help="the attribute is a function that returns the application"
-    )
-    group.add_argument(
-        "--chdir", metavar="DIR", help="change to the directory before importing the application"
-    )
-    group.add_argument(
-        "--check", action="store_true", help="import the application, check the options, and exit"
-    )
-    group.add_argument(
-        "--config",
-        metavar="FILE",
-        help="read options from this TOML file "
-        "(default: syncless.toml, or [tool.syncless] in pyproject.toml)",
-    )
-    group.add_argument(
-        "--print-config", action="store_true", help="print the options and where each comes from, and exit"
-    )
-    group.add_argument("--version", action="version", version=f"syncless {syncless.__version__}")
-    group.add_argument("-h", "--help", action="help", help="show this text and exit")
 
 
 def _addresses(group: Group) -> None:
@@ -311,7 +282,7 @@ def _limits(group: Group) -> None:
 
 
 GROUPS = {
-    "application": _application,
+    "application": about_application,
     "addresses": _addresses,
     "TLS": _tls,
     "static files": _static,
@@ -377,7 +348,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         shown = {dest: value for dest, value in values.items() if dest not in COMMAND_ONLY}
         print(show(shown, sources), end="")
         raise SystemExit(0)
-    if options.application is None:
+    if options.application is None and not options.mounts:
         parser.error("name the application to serve, for example myproject.web:app")
     if options.reload:
         if options.preload:
@@ -389,7 +360,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
             parser.error("--reload needs watchfiles: pip install 'syncless[reload]'")
         options.workers = options.workers or 1
     options.patch = options.patch and (dict(options.areas) or True)
-    if options.factory and not options.application.endswith(")"):
+    if options.factory and options.application and not options.application.endswith(")"):
         if ":" not in options.application:
             parser.error(f"--factory needs the function's name: {options.application}:create_app")
         options.application += "()"

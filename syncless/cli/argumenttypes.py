@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import difflib
 
 from syncless.http.addresses import parse_bind
 from syncless.wsgi import Limits
@@ -14,12 +13,8 @@ def limit(text: str) -> tuple[str, float]:
     """A --limit argument, NAME=VALUE."""
     name, equals, value = text.partition("=")
     kinds = {field.name: field.default for field in dataclasses.fields(Limits)}
-    if not equals:
-        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=VALUE, for example idle_seconds=75")
-    if name not in kinds:
-        near = difflib.get_close_matches(name, kinds, 1)
-        advice = f"did you mean {near[0]}?" if near else "--help lists all limits"
-        raise argparse.ArgumentTypeError(f"unknown limit {name!r}; {advice}")
+    if not equals or name not in kinds:
+        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=VALUE with one of {', '.join(kinds)}")
     try:
         number = float(value) if isinstance(kinds[name], float) else int(value)
     except ValueError:
@@ -58,6 +53,14 @@ def static(text: str) -> tuple[str, str]:
     if not prefix.startswith("/") or not directory:
         raise argparse.ArgumentTypeError(f"{text!r}: write /PREFIX=DIR")
     return prefix, directory
+
+
+def mount(text: str) -> tuple[str, str]:
+    """A --mount argument, PREFIX=APPLICATION."""
+    prefix, _, application = text.partition("=")
+    if not prefix.startswith("/") or not application:
+        raise argparse.ArgumentTypeError(f"{text!r}: write /PREFIX=MODULE:ATTRIBUTE")
+    return prefix, application
 
 
 def is_address(text: str) -> bool:

@@ -59,7 +59,11 @@ RESERVED = (
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 COMMAND_ONLY = {"help", "version", "config", "check", "print_config", "no_patch"}
 
-TABLES = {name: name for name in ("limits", "certificates", "hooks", "static")} | {"areas": "patch"}
+TABLES = (
+    {name: name for name in ("limits", "certificates", "hooks", "static")}
+    | {"mounts": "mount"}
+    | {"areas": "patch"}
+)
 """Option with several items -> the table of a file that has them."""
 
 Values = dict[str, Any]

@@ -52,7 +52,6 @@ INSTEAD = {
     "--ssl-keyfile": "--keyfile FILE",
     "--forwarded-allow-ips": "--trusted PEER",
     "--proxy-headers": "--trusted PEER",
-    "--interface": "leave it out: syncless serves WSGI",
     "--worker-tmp-dir": "leave it out",
 }
 """Option -> what to write. None of them is one of ours, see tests/cli/test_moving.py."""

@@ -29,9 +29,9 @@ from syncless.wsgi import (
     Limits,
     Server,
     WorkersFailed,
-    as_wsgi,
     serve,
 )
+from syncless.wsgi.kinds import Declared
 
 
 def serve_command(arguments: list[str]) -> int:
@@ -46,7 +46,10 @@ def serve_command(arguments: list[str]) -> int:
             sys.path.insert(0, os.getcwd())
         if here:
             patch_process(options.patch)
-        application = as_wsgi(options.application) if here or options.preload else options.application
+        application = application_of(options)
+        name = str(application)
+        if here or options.preload:
+            application = Server.adapt(application)
         settings = settings_of(options)
         if options.check:
             Server(application, **settings)
@@ -56,11 +59,11 @@ def serve_command(arguments: list[str]) -> int:
             StatusOptions.of(
                 options.status, options.metrics or options.metrics is not None, options.status_public
             )
-            print(f"syncless: {options.application} can be served")
+            print(f"syncless: {name} can be served")
             return 0
     except (ApplicationFailed, ApplicationNotFound, HookFailed, TypeError, ValueError, OSError) as error:
-        return _refuse(options.application, error)
-    set_title("master" if options.workers else "", options.application)
+        return _refuse(str(application_of(options)), error)
+    set_title("master" if options.workers else "", name)
     run = functools.partial(
         serve,
         application,
@@ -89,7 +92,7 @@ def serve_command(arguments: list[str]) -> int:
         print(f"syncless: {error}", file=sys.stderr)
         return 3
     except (ApplicationFailed, ApplicationNotFound, HookFailed, ValueError) as error:
-        return _refuse(options.application, error)
+        return _refuse(name, error)
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or error
         print(f"syncless: {what}", file=sys.stderr)
@@ -99,6 +102,13 @@ def serve_command(arguments: list[str]) -> int:
     finally:
         flush()
     return 0
+
+
+def application_of(options: argparse.Namespace) -> Any:
+    """The application's name, or those of several by their paths, and what it speaks."""
+    named = {"/": options.application} if options.application else {}
+    mounts = dict(options.mounts)
+    return Declared.of({**named, **mounts} if mounts else options.application, options.interface)
 
 
 def _refuse(application: str, error: Exception) -> int:

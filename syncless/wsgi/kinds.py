@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from syncless.asgi.adapt import as_asgi, is_asgi, is_asgi2
 from syncless.http.program.loading import load
 from syncless.wsgi.adapt import as_wsgi
+from syncless.wsgi.mounts import Mounts
 
 INTERFACES = ("auto", "asgi", "wsgi")
 
@@ -23,18 +25,24 @@ class Declared(NamedTuple):
         """The application itself where it is to be told by its looks. ValueError."""
         if interface not in INTERFACES:
             raise ValueError(f"interface must be one of {', '.join(INTERFACES)}, not {interface!r}")
-        return application if interface == "auto" else cls(application, interface)
+        if interface == "auto" and not isinstance(application, Mapping):
+            return application
+        return cls(application, interface)
 
     def __str__(self) -> str:
+        if isinstance(self.application, Mapping):
+            return ", ".join(f"{prefix}={application}" for prefix, application in self.application.items())
         return str(self.application)
 
 
 def as_served(application: Any) -> Any:
-    """The WSGI callable, or the Host of an ASGI application, that a Server serves. TypeError for what
-    cannot be served, and the errors of `load` for a name."""
+    """The WSGI callable, the Host of an ASGI application, or the Mounts that a Server serves. TypeError for
+    what cannot be served, and the errors of `load` for a name."""
     interface = "auto"
     if isinstance(application, Declared):
         application, interface = application
+    if isinstance(application, Mapping):
+        return Mounts({prefix: as_served(Declared.of(one, interface)) for prefix, one in application.items()})
     if isinstance(application, str):
         application = load(application)
     if hasattr(application, "begin_in"):

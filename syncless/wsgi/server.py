@@ -11,6 +11,7 @@ import syncless
 from syncless.http import server
 from syncless.http.application import Application
 from syncless.http.limits import Limits
+from syncless.http.mounted import MountedApplications
 from syncless.http.options import ServerOptions
 from syncless.http.program.blocking import Patch
 from syncless.http.program.hooks import Hook
@@ -21,6 +22,7 @@ from syncless.wsgi.client import client_gone
 from syncless.wsgi.compress import Compressed
 from syncless.wsgi.filewrapper import FileWrapper
 from syncless.wsgi.kinds import Declared, as_served
+from syncless.wsgi.mounts import Beneath, Mounts
 from syncless.wsgi.pages import page
 from syncless.wsgi.requesthooks import Hooked
 from syncless.wsgi.static import BesideFiles
@@ -67,6 +69,14 @@ class Server(server.Server):
 
     @staticmethod
     def around(application: Any, before: Hook | None, after: Hook | None) -> Any:
+        if isinstance(application, Mounts):
+            each = {
+                prefix or "/": Server.around(one, before, after)
+                for prefix, one in application.applications.items()
+            }
+            return Mounts(each)
+        if hasattr(application, "with_hooks"):
+            return application.with_hooks(before, after)
         return Hooked(application, before, after)
 
     @staticmethod
@@ -78,9 +88,23 @@ class Server(server.Server):
         return NativeHandlers(native, threads, limits)
 
     def application_at(self, address: Any) -> Application:
-        call = self.application
+        one = self.application
+        if isinstance(one, Mounts):
+            mounts = one.applications
+        elif self.pages and hasattr(one, "application_at"):
+            mounts = {"": one}
+        else:
+            return self._answering(one, address, "", self.limits.remembered)
+        each = {prefix: self._answering(one, address, prefix, 0) for prefix, one in mounts.items()}
+        pages = {path: self._answering(page, address, "", 0) for path, page in self.pages.items()}
+        return MountedApplications(each, pages, each.pop(""))
+
+    def _answering(self, call: Any, address: Any, prefix: str, most: int) -> Application:
+        """Answers what is below a prefix, and remembers so many heads."""
         if hasattr(call, "application_at"):
-            return call.application_at(address, self)  # type: ignore[no-any-return]
+            return call.application_at(address, self, prefix, most)  # type: ignore[no-any-return]
+        if prefix:
+            call = Beneath(call, prefix)
         if self.static is not None:
             call = BesideFiles(call, self.static)
         if self.compression is not None:
@@ -88,7 +112,7 @@ class Server(server.Server):
         return WSGIApplication(
             call,
             self._template(address),
-            self.limits.remembered,
+            most,
             forward=self.forwarding,
             websocket=websocket_offer(self.limits, self.logs.errors),
             pages=self.pages or None,
@@ -120,6 +144,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     *,
+    interface: str = "auto",
     patch: Patch = False,
     quiet: bool = False,
     workers: int = 0,
@@ -137,8 +162,10 @@ def serve(
 ) -> None:
     """Serves the application until SIGTERM or SIGINT (or until its tasklet is killed), then stops gracefully.
 
-    - `application`: a WSGI callable, a web.py application, a CherryPy application, root object or class, a
-      BaseHTTPRequestHandler subclass, or "module:attribute".
+    - `application`: a WSGI callable, an ASGI 3 application, a web.py application, a CherryPy application,
+      root object or class, a BaseHTTPRequestHandler subclass, or "module:attribute". A mapping of paths to
+      these serves several: {"/api": asgi_app, "/": wsgi_app}.
+    - `interface`: "asgi" or "wsgi" if its signature does not tell ("auto").
 
     Addresses:
 
@@ -218,7 +245,7 @@ def serve(
     """
     serve_until_stopped(
         Server,
-        application,
+        Declared.of(application, interface),
         host,
         port,
         patch=patch,

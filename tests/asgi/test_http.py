@@ -599,3 +599,80 @@ def test_https(https):
 
     assert syncless.run_in_thread(ask) == b"secret"
     assert seen[0][0] == "https" and seen[0][1]["tls_version"] == 0x0304
+
+
+# -- extensions ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 10, 1000000])
+def test_file_is_sent_by_its_path(start, tmp_path, size):
+    (tmp_path / "file").write_bytes(bytes(size))
+
+    async def answer(scope, receive, send):
+        assert "http.response.pathsend" in scope["extensions"]
+        await send(START)
+        await send({"type": "http.response.pathsend", "path": str(tmp_path / "file")})
+
+    client = start.client(start(http(answer)))
+    for _ in range(2):
+        _, headers, body = client.get()
+        assert headers["content-length"] == str(size) and body == bytes(size)
+
+
+def test_file_that_is_not_there_is_an_error_of_the_application(start, errors, tmp_path):
+    async def answer(scope, receive, send):
+        await send(START)
+        await send({"type": "http.response.pathsend", "path": str(tmp_path / "none")})
+
+    assert start.client(start(http(answer), error_log=errors)).get()[0] == 500
+    assert "FileNotFoundError" in errors.getvalue()
+
+
+def test_early_hints_come_before_the_response(start):
+    async def answer(scope, receive, send):
+        await send({"type": "http.response.early_hint", "links": [b"</a.css>; rel=preload", b"</b.js>"]})
+        await asyncio.sleep(0)
+        await send(START)
+        await send({"type": "http.response.early_hint", "links": [b"</c>"]})
+        await send({"type": "http.response.body", "body": b"hello"})
+
+    client = start.client(start(http(answer)))
+    client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert client.response()[:2] == (103, {"link": "</a.css>; rel=preload"})
+    assert client.response()[0] == 103
+    assert client.response()[2] == b"hello"
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_trailers_are_for_clients_that_want_them(start, wanted):
+    async def answer(scope, receive, send):
+        await send({**START, "trailers": True})
+        await send({"type": "http.response.body", "body": b"hello"})
+        await send({"type": "http.response.trailers", "headers": [(b"x-sum", b"1")], "more_trailers": True})
+        await send({"type": "http.response.trailers", "headers": [(b"x-more", b"2")]})
+
+    client = start.client(start(http(answer)))
+    client.send(b"GET / HTTP/1.1\r\nHost: x\r\nTE: %b\r\n\r\n" % (b"trailers" if wanted else b"gzip"))
+    while not client.buffer.endswith(b"\r\n\r\n") or b"hello" not in client.buffer:
+        assert client._more()
+    end = b"0\r\nx-sum: 1\r\nx-more: 2\r\n\r\n" if wanted else b"0\r\n\r\n"
+    assert client.buffer.endswith(b"5\r\nhello\r\n" + end)
+    client.buffer = b""
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "http.response.trailers", "headers": [(b"content-length", b"1")]},
+        {"type": "http.response.trailers", "headers": [(b"x", b"a\r\nb")]},
+    ],
+)
+def test_wrong_trailers_are_told(start, errors, message):
+    async def answer(scope, receive, send):
+        await send({**START, "trailers": True})
+        await send({"type": "http.response.body", "body": b"hello"})
+        await send(message)
+
+    client = start.client(start(http(answer), error_log=errors))
+    assert client.get()[2] is None
+    assert "a trailer cannot have the field" in errors.getvalue()

@@ -1,0 +1,52 @@
+"""The extensions of ASGI's HTTP protocol that are bytes beside the response: early hints and trailers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+HTTP: dict[str, Any] = {
+    "http.response.pathsend": {},
+    "http.response.early_hint": {},
+    "http.response.trailers": {},
+}
+"""As a scope names them."""
+
+NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
+FORBIDDEN = {
+    b"content-length",
+    b"transfer-encoding",
+    b"trailer",
+    b"host",
+    b"content-encoding",
+    b"content-type",
+}
+"""Fields that no trailer may have: they frame the message or say how to read it (RFC 9110, 6.5.1)."""
+
+
+def early_hints(message: dict[str, Any]) -> bytes:
+    """The 103 response (RFC 8297) of an http.response.early_hint. ValueError."""
+    lines = []
+    for link in message.get("links", ()):
+        if not isinstance(link, bytes) or not VALUE.fullmatch(link):
+            raise ValueError(f"each of the 'links' must be bytes that a Link field can have, not {link!r}")
+        lines.append(b"link: %b\r\n" % link)
+    return b"HTTP/1.1 103 Early Hints\r\n%b\r\n" % b"".join(lines)
+
+
+def trailer_lines(message: dict[str, Any]) -> bytes:
+    """The fields of an http.response.trailers. ValueError."""
+    lines = []
+    for name, value in message.get("headers", ()):
+        if not NAME.fullmatch(name) or not VALUE.fullmatch(value) or name.lower() in FORBIDDEN:
+            raise ValueError(f"a trailer cannot have the field {name!r}: {value!r}")
+        lines.append(b"%b: %b\r\n" % (name, value))
+    return b"".join(lines)
+
+
+def takes_trailers(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether the client of a request with these header fields keeps trailers (RFC 9110, 6.5.1)."""
+    values = b",".join(value for name, value in headers if name == b"te")
+    return b"trailers" in [word.strip() for word in values.lower().split(b",")]

@@ -1,0 +1,3 @@
+from syncless.asgi.request import Request
+
+class WebSocketRequest(Request): ...

@@ -1,0 +1,228 @@
+"""WebSocketRequest: the exchange in which an ASGI application speaks on a WebSocket, or refuses to.
+
+The application's task runs in the asyncio loop. Meanwhile the request's own tasklet reads: it takes messages
+off the connection before they are asked for, up to a bound, and wakes the receive() that waits for one. So a
+message costs no tasklet. What is sent goes into the connection's buffer and leaves with all others at the end
+of the turn; when the client is slow, send() waits.
+"""
+
+from collections import deque
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+
+from syncless._core.clock cimport NEVER
+from syncless._core.loop cimport Loop
+from syncless._core.threadloop cimport get_loop
+from syncless.asgi.request cimport Request
+
+from syncless.asgi.operations import given
+from syncless.asgi.scope import variables_of
+from syncless.http.errors import ClientGone
+from syncless.http.websocket import WebSocket, WebSocketClosed
+
+cdef enum:
+    MOST = 32               # messages that are taken off the connection before they are asked for
+    MOST_BYTES = 65536
+    OUT_MOST = 49152        # bytes in the connection's buffer with which nothing more is put into it
+
+cdef const char* SPEAKS = "ASGI application's WebSocket"
+
+
+class _Ended(BaseException):
+    """The application has ended: there is nothing to read for any more."""
+
+
+cdef class WebSocketRequest(Request):
+    """As Request, for one WebSocket."""
+
+    cdef int offer(self, object limits) except -1:
+        """The scope becomes that of a WebSocket."""
+        cdef dict scope = self.scope
+        self.websocket = WebSocket(self.handler, variables_of(scope), limits, False)
+        self.progress = CONNECTING
+        self.inbox = deque()
+        self.ended = _Ended()
+        del scope["method"]
+        scope["type"] = "websocket"
+        scope["scheme"] = "wss" if scope["scheme"] == "https" else "ws"
+        scope["subprotocols"] = self.websocket.subprotocols
+        tls = scope["extensions"].get("tls")
+        scope["extensions"] = {"websocket.http.response": {}}
+        if tls is not None:
+            scope["extensions"]["tls"] = tls
+        return 0
+
+    # -- its life --------------------------------------------------------------------------------------------
+
+    cdef int wait_for_answer(self) except -1:
+        """Reads messages until the application has ended."""
+        cdef Loop engine = get_loop()
+        self.task.add_done_callback(self._woken)
+        try:
+            while not (self.task.done() or self.response.complete):
+                if self.progress == OPEN and not self.silent and (
+                        len(self.inbox) < MOST and self.held < MOST_BYTES):
+                    self.reads = True
+                    try:
+                        self.keep(self.websocket.receive())
+                    finally:
+                        self.reads = False
+                    continue
+                if self.progress < OPEN and not self.interruptible and not self.told:
+                    self.interruptible = True
+                    self.peer.hear_end()
+                    if self.left():
+                        self.client_left()
+                self.waits = True
+                try:
+                    engine.park(SPEAKS, self.task, NEVER)
+                except ClientGone:
+                    self.client_left()
+                finally:
+                    self.waits = False
+        except BaseException as error:
+            if error is not self.ended:
+                self.task.cancel()
+                raise
+        self.take_back(self.ended)
+        return 0
+
+    def _woken(self, task):
+        if self.reads:
+            self.listener.loop.throw(self, self.ended)
+        else:
+            self.go_on()
+
+    cdef int keep(self, object message) except -1:
+        """A message has come; None: the WebSocket is closed."""
+        if message is None:
+            self.silent = True
+        else:
+            self.inbox.append(message)
+            self.held += len(message)
+        return self.wake_ears()
+
+    cdef int wake_ears(self) except -1:
+        """Those that wait in receive() look again."""
+        ears, self.ears = self.ears, None
+        for future in ears or ():
+            if not future.done():
+                future.set_result(None)
+        return 0
+
+    cdef int client_left(self) except -1:
+        self.told = self.silent = True
+        return self.wake_ears()
+
+    cdef int fail_unfinished(self) except -1:
+        if self.upgraded or self.progress == OVER:
+            return 0
+        if self.silent:
+            raise ClientGone("the client has left")
+        raise RuntimeError("the application returned without websocket.accept, websocket.close or a response")
+
+    # -- receive() -------------------------------------------------------------------------------------------
+
+    cdef object hear(self):
+        if self.progress == CONNECTING:
+            self.progress = OFFERED
+            return given({"type": "websocket.connect"})
+        return self._hear_message()
+
+    def _hear_message(self):
+        while not self.inbox:
+            if self.silent or self.progress == OVER or self.response.complete:
+                self.websocket.answer_close()
+                self.progress = OVER
+                return {
+                    "type": "websocket.disconnect",
+                    "code": self.websocket.close_code or 1006,
+                    "reason": self.websocket.close_reason,
+                }
+            future = self.rounds.loop.create_future()
+            if self.ears is None:
+                self.ears = []
+            self.ears.append(future)
+            yield from future
+        message = self.inbox.popleft()
+        self.held -= len(message)
+        if self.waits:
+            self.go_on()                            # there is room for more
+        if isinstance(message, str):
+            return {"type": "websocket.receive", "text": message}
+        return {"type": "websocket.receive", "bytes": message}
+
+    # -- send() ----------------------------------------------------------------------------------------------
+
+    cdef object say(self, object message):
+        if type(message) is not dict:
+            raise TypeError(f"a message must be a dict, not {type(message).__name__}")
+        kind = (<dict> message).get("type")
+        if self.progress == OPEN and kind == "websocket.send":
+            return self.say_message(<dict> message)
+        if self.progress <= OPEN and kind == "websocket.close":
+            return self.say_close(<dict> message)
+        if self.progress <= OFFERED and kind == "websocket.accept":
+            self.accept(<dict> message)
+            return None
+        if (self.progress <= OFFERED and kind == "websocket.http.response.start"
+                or self.progress == DENIED and kind == "websocket.http.response.body"):
+            return self.deny(kind, <dict> message)
+        if self.progress == OVER:
+            raise WebSocketClosed("the WebSocket is closed")
+        raise RuntimeError(
+            f"the message {kind!r} cannot be sent here: the WebSocket "
+            f"{('is not accepted', 'is not accepted', 'is open', 'is refused', 'is closed')[self.progress]}")
+
+    cdef int accept(self, dict message) except -1:
+        headers = []
+        for name, value in message.get("headers") or ():
+            if name.lower() == b"sec-websocket-protocol":
+                raise ValueError("websocket.accept: name the subprotocol as 'subprotocol', not in a header")
+            headers.append((name.decode("latin-1"), value.decode("latin-1")))
+        self.websocket.accept(message.get("subprotocol"), headers)
+        self.interruptible = False
+        self.progress = OPEN
+        return self.go_on()
+
+    cdef object say_message(self, dict message):
+        data = message.get("bytes")
+        if data is None:
+            data = message.get("text")
+        if not isinstance(data, (bytes, str)):
+            raise TypeError(f"websocket.send needs 'bytes' or 'text', not {type(data).__name__}")
+        if self.peer.is_gone() or self.websocket.closed:
+            raise WebSocketClosed("the client has left")
+        if self.peer.pending() > OUT_MOST or len(data) > OUT_MOST or self.websocket.sending:
+            return self.later(self.websocket.send, (data,))
+        frame = self.websocket.framed(data)
+        self.peer.append(PyBytes_AS_STRING(frame), PyBytes_GET_SIZE(frame))
+        self.response.body_sent += PyBytes_GET_SIZE(frame)
+        self.peer.send_soon()
+        return None
+
+    cdef object say_close(self, dict message):
+        code = message.get("code") or 1000
+        reason = message.get("reason") or ""
+        if self.progress < OPEN:
+            self.response.set_fields(403, [(b"content-length", b"0")])
+            self.response.keep_alive = False
+            self.response.end(self.peer)
+            self.progress = OVER
+            self.go_on()
+            return None
+        return self.later(self._close, (code, reason))
+
+    def _close(self, code, reason):
+        self.websocket.say_close(code, reason)
+        self.progress = OVER
+        self.wake_ears()
+
+    cdef object deny(self, str kind, dict message):
+        """The denial response."""
+        if kind == "websocket.http.response.start":
+            self.progress = DENIED
+            self.start_response(message)
+            self.response.keep_alive = False
+            return None
+        return self.say_body(message)

@@ -1,0 +1,52 @@
+"""The options that say what is served."""
+
+from __future__ import annotations
+
+import argparse
+
+import syncless
+from syncless.cli.argumenttypes import mount
+from syncless.wsgi.kinds import INTERFACES
+
+
+def about_application(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "application",
+        nargs="?",
+        help="module:attribute or path/to/file.py:attribute, for example myproject.web:app; the attribute "
+        "may be left out if it is application or app, and may be a call of a factory: 'web:create_app()'",
+    )
+    group.add_argument(
+        "--factory", action="store_true", help="the attribute is a function that returns the application"
+    )
+    group.add_argument(
+        "--interface",
+        choices=INTERFACES,
+        default="auto",
+        help="what the application speaks, if its signature does not tell (default auto)",
+    )
+    group.add_argument(
+        "--mount",
+        dest="mounts",
+        type=mount,
+        action="append",
+        metavar="/PATH=APP",
+        help="another application, of either kind, for the paths below this one; may be repeated",
+    )
+    group.add_argument(
+        "--chdir", metavar="DIR", help="change to the directory before importing the application"
+    )
+    group.add_argument(
+        "--check", action="store_true", help="import the application, check the options, and exit"
+    )
+    group.add_argument(
+        "--config",
+        metavar="FILE",
+        help="read options from this TOML file "
+        "(default: syncless.toml, or [tool.syncless] in pyproject.toml)",
+    )
+    group.add_argument(
+        "--print-config", action="store_true", help="print the options and where each comes from, and exit"
+    )
+    group.add_argument("--version", action="version", version=f"syncless {syncless.__version__}")
+    group.add_argument("-h", "--help", action="help", help="show this text and exit")

@@ -1,0 +1,121 @@
+"""The frames of a WebSocket: the websockets library reads and writes them, without a connection of its own.
+
+Takes bytes as they come, gives frames one at a time. Imported with the first WebSocket, because websockets is
+an optional library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any
+
+from websockets.datastructures import Headers
+from websockets.exceptions import PayloadTooBig, ProtocolError
+from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
+from websockets.frames import Close, Frame, Opcode
+from websockets.http11 import Request
+from websockets.server import ServerProtocol
+
+CONTINUATION, TEXT, BINARY = Opcode.CONT, Opcode.TEXT, Opcode.BINARY
+CLOSE, PING, PONG = Opcode.CLOSE, Opcode.PING, Opcode.PONG
+FIELDS = ("Upgrade", "Connection", "Sec-WebSocket-Key", "Sec-WebSocket-Version", "Sec-WebSocket-Extensions")
+"""Of a handshake; the subprotocol is the application's choice."""
+
+
+class Broken(Exception):
+    """The client breaks the protocol or a limit; `code` is for its close frame (RFC 6455, 7.4.1)."""
+
+    def __init__(self, code: int, reason: str):
+        super().__init__(reason)
+        self.code = code
+
+
+def handshake(fields: Mapping[str, str], compression: bool) -> tuple[list[tuple[str, str]], Sequence[Any]]:
+    """The fields of the 101 response to a request with these fields, by their CGI variables, and the
+    extensions agreed upon. ValueError if the handshake is malformed."""
+    offered = Headers()
+    for name in FIELDS:
+        value = fields.get("HTTP_" + name.upper().replace("-", "_"))
+        if value:
+            offered[name] = value
+    factories = [ServerPerMessageDeflateFactory()] if compression else None
+    protocol = ServerProtocol(extensions=factories)
+    response = protocol.accept(Request("/", offered))
+    if response.status_code != 101:
+        raise ValueError(str(protocol.handshake_exc or response.reason_phrase))
+    answer = [(name, value) for name, value in response.headers.raw_items() if name != "Date"]
+    return answer, protocol.extensions
+
+
+class Frames:
+    """Of one connection. `extensions` are those of its handshake."""
+
+    def __init__(self, extensions: Sequence[Any]):
+        self._extensions = extensions
+        self._bytes = bytearray()
+        self._start = 0
+        """Bytes of them that are used up."""
+        self._parser: Generator[None, None, Frame] | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Bytes have come."""
+        if self._start:
+            del self._bytes[: self._start]
+            self._start = 0
+        self._bytes += data
+
+    def next(self, most: int) -> Frame | None:
+        """The next frame, of at most so many bytes, which have been decompressed; None if it is not whole
+        yet. Broken."""
+        if self._parser is None:
+            if self._start == len(self._bytes):
+                return None
+            self._parser = Frame.parse(self._exactly, mask=True, max_size=most, extensions=self._extensions)
+        try:
+            next(self._parser)
+        except StopIteration as done:
+            self._parser = None
+            return done.value  # type: ignore[no-any-return]
+        except ProtocolError as error:
+            raise Broken(1002, str(error)) from None
+        except PayloadTooBig:
+            raise Broken(1009, f"a message is larger than {most} bytes") from None
+        return None
+
+    def _exactly(self, size: int) -> Generator[None, None, bytes]:
+        while len(self._bytes) - self._start < size:
+            yield
+        start = self._start
+        self._start = start + size
+        return bytes(self._bytes[start : start + size])
+
+    def message(self, data: str | bytes) -> bytes:
+        """A whole message as a frame."""
+        if isinstance(data, str):
+            return self.frame(TEXT, data.encode())
+        return self.frame(BINARY, data)
+
+    def frame(self, opcode: Opcode, data: bytes) -> bytes:
+        """ValueError if the data does not fit into a control frame."""
+        try:
+            return Frame(opcode, data).serialize(mask=False, extensions=self._extensions)
+        except ProtocolError as error:
+            raise ValueError(str(error)) from None
+
+    def close(self, code: int, reason: str) -> bytes:
+        """A close frame; ValueError for a code that none may have."""
+        try:
+            return self.frame(CLOSE, Close(code, reason).serialize())
+        except ProtocolError as error:
+            raise ValueError(f"{code} is no close code that can be sent (RFC 6455, 7.4): {error}") from None
+
+
+def read_close(data: bytes) -> tuple[int, str]:
+    """Code and reason of a close frame, code 1005 if it has none. Broken."""
+    try:
+        close = Close.parse(data)
+    except ProtocolError as error:
+        raise Broken(1002, str(error)) from None
+    except UnicodeDecodeError:
+        raise Broken(1007, "the reason of the close frame is not UTF-8") from None
+    return int(close.code), close.reason

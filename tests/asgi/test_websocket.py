@@ -1,0 +1,282 @@
+"""WebSockets for ASGI applications."""
+
+import asyncio
+import struct
+
+import pytest
+
+import syncless
+from tests.waiting import eventually
+from tests.wsgi.test_websocket import HANDSHAKE, Raw, closed_with, frame
+
+pytestmark = pytest.mark.virtual_time
+client_library = pytest.importorskip(
+    "websockets.sync.client", reason="the websockets library is needed: pip install websockets"
+)
+
+
+def speaking(speak):
+    async def app(scope, receive, send):
+        if scope["type"] != "websocket":
+            raise NotImplementedError(scope["type"])
+        await speak(scope, receive, send)
+
+    return app
+
+
+async def accepted(receive, send, **more):
+    assert await receive() == {"type": "websocket.connect"}
+    await send({"type": "websocket.accept", **more})
+
+
+async def echoing(scope, receive, send):
+    await accepted(receive, send)
+    while (message := await receive())["type"] == "websocket.receive":
+        message = dict(message, type="websocket.send")
+        await send(message)
+
+
+def test_echo(start):
+    raw = Raw(start, start(speaking(echoing)))
+    assert raw.status == 101
+    for opcode, payload in [(1, "h\u00e9llo".encode()), (2, b"\0\xff"), (2, bytes(100000)), (1, b"")]:
+        raw.send(opcode, payload)
+        assert raw.receive() == (opcode, payload)
+    raw.send(9, b"are you there")
+    assert raw.receive() == (10, b"are you there")
+    raw.send(8, struct.pack("!H", 1000))
+    assert closed_with(raw) == 1000 and raw.client.at_end()
+
+
+def test_messages_sent_at_once_are_answered_in_order(start):
+    raw = Raw(start, start(speaking(echoing)))
+    messages = [b"%d" % i for i in range(200)]
+    raw.client.send(b"".join(frame(1, message) for message in messages) + frame(8, struct.pack("!H", 1000)))
+    assert [raw.receive()[1] for _ in messages] == messages
+    assert closed_with(raw) == 1000
+
+
+def test_scope(start):
+    seen = []
+
+    async def speak(scope, receive, send):
+        seen.append(scope)
+        await accepted(receive, send, subprotocol="b", headers=[(b"x-own", b"1")])
+
+    raw = Raw(start, start(speaking(speak)), "Sec-WebSocket-Protocol: a, b\r\n")
+    assert raw.headers["sec-websocket-protocol"] == "b" and raw.headers["x-own"] == "1"
+    assert closed_with(raw) == 1000
+    scope = seen[0]
+    assert scope["type"] == "websocket" and scope["scheme"] == "ws" and "method" not in scope
+    assert scope["path"] == "/ws" and scope["subprotocols"] == ["a", "b"]
+    assert scope["extensions"] == {"websocket.http.response": {}}
+
+
+def test_client_that_closes_is_told(start):
+    seen = []
+
+    async def speak(scope, receive, send):
+        await accepted(receive, send)
+        seen.extend([await receive(), await receive()])
+        with pytest.raises(OSError, match="closed"):
+            await send({"type": "websocket.send", "text": "late"})
+
+    raw = Raw(start, start(speaking(speak)))
+    raw.send(8, struct.pack("!H", 4001) + b"bye")
+    eventually(lambda: len(seen) == 2)
+    assert seen == [{"type": "websocket.disconnect", "code": 4001, "reason": "bye"}] * 2
+
+
+def test_client_that_leaves_without_a_word_is_told(start):
+    seen = []
+
+    async def speak(scope, receive, send):
+        await accepted(receive, send)
+        seen.append(await receive())
+
+    raw = Raw(start, start(speaking(speak)))
+    raw.client.close()
+    eventually(lambda: seen)
+    assert seen[0]["code"] == 1006
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_application_that_closes(start, waits):
+    async def speak(scope, receive, send):
+        await accepted(receive, send)
+        if waits:
+            await asyncio.sleep(0.01)
+        await send({"type": "websocket.close", "code": 4002, "reason": "enough"})
+        assert (await receive())["type"] == "websocket.disconnect"
+
+    raw = Raw(start, start(speaking(speak)))
+    assert raw.receive() == (8, struct.pack("!H", 4002) + b"enough")
+
+
+def test_application_that_returns_closes(start):
+    async def speak(scope, receive, send):
+        await accepted(receive, send)
+        await asyncio.sleep(0.01)
+
+    assert closed_with(Raw(start, start(speaking(speak)))) == 1000
+
+
+def test_application_that_raises_closes_with_1011(start, errors):
+    async def speak(scope, receive, send):
+        await accepted(receive, send)
+        await receive()
+        raise ValueError("mine")
+
+    raw = Raw(start, start(speaking(speak), error_log=errors))
+    raw.send(1, b"x")
+    assert closed_with(raw) == 1011
+    assert "ValueError: mine" in errors.getvalue()
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_refusal_is_a_403(start, waits):
+    async def speak(scope, receive, send):
+        if waits:
+            await asyncio.sleep(0.01)
+        await send({"type": "websocket.close"})
+
+    assert Raw(start, start(speaking(speak))).status == 403
+
+
+def test_denial_response(start):
+    async def speak(scope, receive, send):
+        await receive()
+        await send({"type": "websocket.http.response.start", "status": 401, "headers": [(b"x-why", b"you")]})
+        await send({"type": "websocket.http.response.body", "body": b"not ", "more_body": True})
+        await send({"type": "websocket.http.response.body", "body": b"you"})
+
+    client = start.client(start(speaking(speak)))
+    client.send((HANDSHAKE + "\r\n").encode())
+    status, headers, body = client.response()
+    assert (status, headers["x-why"], body) == (401, "you", b"not you") and client.at_end()
+
+
+def test_neither_accepted_nor_refused_is_told(start, errors):
+    async def speak(scope, receive, send):
+        await receive()
+
+    assert Raw(start, start(speaking(speak), error_log=errors)).status == 500
+    assert "without websocket.accept" in errors.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ({"type": "websocket.send", "text": "early"}, "not accepted"),
+        ({"type": "http.response.start", "status": 200}, "http.response.start"),
+        ({"type": "websocket.accept", "headers": [(b"Sec-WebSocket-Protocol", b"x")]}, "'subprotocol'"),
+        ({"type": "websocket.accept", "subprotocol": "other"}, "does not offer"),
+    ],
+)
+def test_wrong_messages_are_told(start, errors, message, told):
+    async def speak(scope, receive, send):
+        await send(message)
+
+    assert Raw(start, start(speaking(speak), error_log=errors)).status == 500
+    assert told in errors.getvalue()
+
+
+def test_malformed_handshake_is_a_400(start):
+    client = start.client(start(speaking(echoing)))
+    client.send((HANDSHAKE.replace("dGhlIHNhbXBsZSBub25jZQ==", "short") + "\r\n").encode())
+    assert client.response()[0] == 400
+
+
+def test_message_that_is_too_large(start):
+    raw = Raw(start, start(speaking(echoing), websocket_bytes=10))
+    raw.send(2, bytes(11))
+    assert closed_with(raw) == 1009
+
+
+def test_client_that_does_not_read_holds_up_send(start):
+    sent = []
+
+    async def speak(scope, receive, send):
+        await accepted(receive, send)
+        for i in range(300):
+            await send({"type": "websocket.send", "bytes": bytes(100000)})
+            sent.append(i)
+
+    raw = Raw(start, start(speaking(speak)))
+    syncless.sleep(1)
+    assert 0 < len(sent) < 200
+    raw.client.close()
+
+
+def test_application_that_does_not_receive_holds_up_its_client(start):
+    async def speak(scope, receive, send):
+        await accepted(receive, send)
+        await asyncio.sleep(1)
+        for _ in range(300):
+            assert len((await receive())["bytes"]) == 100000
+        await send({"type": "websocket.send", "text": "done"})
+
+    raw = Raw(start, start(speaking(speak)))
+    messages = [frame(2, bytes(100000))] * 300
+
+    def give():
+        for message in messages:
+            raw.client.send(message)
+
+    giving = syncless.spawn(give)
+    assert not giving.join(0.5)
+    assert raw.receive() == (1, b"done")
+    giving.join()
+
+
+def test_cancelled_receive_loses_no_message(start):
+    async def speak(scope, receive, send):
+        await accepted(receive, send)
+        got = []
+        while len(got) < 3:
+            try:
+                got.append((await asyncio.wait_for(receive(), 0.01))["text"])
+            except asyncio.TimeoutError:
+                pass
+        await send({"type": "websocket.send", "text": ",".join(got)})
+
+    raw = Raw(start, start(speaking(speak)))
+    for text in (b"a", b"b", b"c"):
+        syncless.sleep(0.035)
+        raw.send(1, text)
+    assert raw.receive() == (1, b"a,b,c")
+
+
+def test_blocking_call_holds_up_its_own_websocket_only(start):
+    async def speak(scope, receive, send):
+        await accepted(receive, send)
+        message = await receive()
+        syncless.sleep(float(message["text"]))
+        await send({"type": "websocket.send", "text": "done"})
+
+    server = start(speaking(speak))
+    slow, quick = Raw(start, server), Raw(start, server)
+    slow.send(1, b"5")
+    quick.send(1, b"0")
+    assert quick.receive() == (1, b"done")
+    assert slow.receive() == (1, b"done")
+
+
+def test_stop_closes_with_1001(start):
+    server = start(speaking(echoing))
+    raw = Raw(start, server)
+    server.stop(0.1)
+    assert closed_with(raw) == 1001
+
+
+def test_deflate_with_a_real_client(start):
+    url = start(speaking(echoing)).url.replace("http", "ws")
+
+    def talk():
+        with client_library.connect(url, compression="deflate") as connection:
+            assert connection.protocol.extensions
+            for message in ("text" * 1000, b"\0" * 100000, "x"):
+                connection.send(message)
+                assert connection.recv() == message
+
+    syncless.run_in_thread(talk)
