@@ -19,6 +19,7 @@ from benchmark.experiments import EXPERIMENTS, Experiment, Scale
 from benchmark.measure import CORES, SERVER_CORE, machine
 from benchmark.models import MODELS, TASKS
 from benchmark.servers import PEERS, Absent, Running
+from benchmark.stackless import LIBRARIES as STACKLESS
 
 
 def say(text: str) -> None:
@@ -110,6 +111,7 @@ def run_calls(
 
 CALLS: dict[str, tuple[list[str], list[str]]] = {
     "engine": (LIBRARIES, ["time", "schedule", "memory 10k", "memory"]),
+    "stackless": (list(STACKLESS), ["time"]),
     "patched": (["unpatched", "syncless", "gevent"], ["time"]),
     "files": (["unpatched", "syncless", "gevent", "eventlet", "asyncio", "uvloop", "go"], ["time"]),
     "models": (list(MODELS), list(TASKS)),
@@ -137,7 +139,17 @@ QUICK = [
 
 def versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
-    for package in ("syncless", "greenlet", "gevent", "eventlet", "uvloop", "bjoern", "flask", "django"):
+    for package in (
+        "syncless",
+        "greenlet",
+        "gevent",
+        "eventlet",
+        "uvloop",
+        "bjoern",
+        "flask",
+        "django",
+        "goless",
+    ):
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

@@ -17,6 +17,8 @@ from benchmark.files import PAUSES
 from benchmark.models import MODELS, TASKS
 from benchmark.names import OPERATIONS as NAMES
 from benchmark.patched import OPERATIONS as CALLS
+from benchmark.stackless import OPERATIONS as STACKLESS
+from benchmark.stackless import PUBLISHED
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 PAGE = pathlib.Path(__file__).parent.parent / "docs" / "benchmarks.md"
@@ -32,7 +34,7 @@ CHAPTERS: tuple[tuple[str, list[str]], ...] = (
     ("A timer after the answer: uWSGI", ["calllater"]),
     ("Several cores: Go", ["cores-hello-1", "cores-hello-2", "cores-fib-1", "cores-fib-2"]),
     ("WSGI servers", [*WSGI, "idle", "accesslog", "halfsent", "sleep", "flask", "django"]),
-    ("The engine, and what the patch costs", ["engine", "names", "files", "patched"]),
+    ("The engine, and what the patch costs", ["engine", "stackless", "names", "files", "patched"]),
 )
 INTRODUCTION = """# Benchmarks
 
@@ -275,8 +277,29 @@ def names_table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def stackless_table(result: dict[str, Any]) -> str:
+    libraries = result["libraries"]
+    goless, gevent = (result["versions"][name] for name in ("goless", "gevent"))
+    measured = f"CPU ns, medians of {result['rounds']} rounds"
+    lines = [
+        "### Stackless's operations",
+        "",
+        f"{measured}. goless {goless} is Go's channels in Python, on Stackless's API or on gevent {gevent}.",
+        "",
+        "| | " + " | ".join(libraries) + " |",
+        "|---|" + "---|" * len(libraries),
+    ]
+    for name, (text, _) in STACKLESS.items():
+        found = [values.get(name) for values in libraries.values()]
+        shown = [f"{statistics.median(values):,.0f}" if values else "-" for values in found]
+        lines.append(f"| {text} | {' | '.join(shown)} |")
+    lines += [f"\n{library}: absent: {reason}" for library, reason in result["absent"].items()]
+    return "\n".join([*lines, "", PUBLISHED])
+
+
 def table(result: dict[str, Any]) -> str:
     special = {
+        "stackless": stackless_table,
         "models": models_table,
         "engine": engine_table,
         "patched": patched_table,

@@ -9,11 +9,15 @@ A test that hangs or ends its process counts as failed, and its module goes on b
 from __future__ import annotations
 
 import argparse
+import collections
 import concurrent.futures
 import json
+import os
 import pathlib
 import re
+import shlex
 import sys
+import tempfile
 from typing import NamedTuple
 
 from tests import watched
@@ -31,7 +35,18 @@ import syncless.stackless
 sys.modules["stackless"] = syncless.stackless
 if not hasattr(sys, "getcheckinterval"):  # it is gone since Python 3.9
     sys.getcheckinterval, sys.setcheckinterval = lambda: 100, lambda number: None
+if not hasattr(sys, "exc_clear"):  # it is gone since Python 3.0
+    sys.exc_clear = lambda: None
+syncless.stackless._test_nostacklesscall = lambda function, *args, **kwargs: function(*args, **kwargs)
+sys.executable = {python!r}
 """
+
+PYTHON = """#!/bin/sh
+# An interpreter in which `import stackless` means ours, even if it is told to leave out what is installed.
+while case "$1" in -[EsS]) true ;; *) false ;; esac; do shift; done
+PYTHONPATH={path} exec {python} "$@"
+"""
+"""Of the processes that tests start. Its path has a folder with a module `stackless`."""
 
 TREE = (
     IMPORT
@@ -39,7 +54,6 @@ TREE = (
 import test.support
 if not hasattr(test.support, "run_unittest"):  # it is gone since Python 3.11.5, and only named, never called
     test.support.run_unittest = None
-syncless.stackless._test_nostacklesscall = lambda function, *args, **kwargs: function(*args, **kwargs)
 syncless.stackless.test_cframe_nr = None
 sys.modules["_teststackless"] = type(sys)("_teststackless")  # C functions, which only tests of the C API use
 import support
@@ -129,6 +143,20 @@ def known_reason(suite: str, test: str) -> str | None:
     return next((why for name, why in known.items() if name.endswith(".") and test.startswith(name)), None)
 
 
+def make_interpreter(folder: pathlib.Path) -> str:
+    """Puts an interpreter of PYTHON into the folder. Returns its path."""
+    here = pathlib.Path(__file__).parent.parent
+    prelude = IMPORT.replace('{root!r}, {folder!r} + "/python"', "").replace(
+        "{python!r}", repr(sys.executable)
+    )
+    (folder / "stackless.py").write_text(prelude)
+    path = folder / "python"
+    variable = shlex.quote(os.pathsep.join(map(str, (folder, here))))
+    path.write_text(PYTHON.format(path=variable, python=shlex.quote(sys.executable)))
+    path.chmod(0o755)
+    return str(path)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.stackless_suite", description=__doc__.splitlines()[0]
@@ -151,15 +179,21 @@ def main() -> int:
 
     def run(each: tuple[pathlib.Path, str]) -> watched.Outcome:
         root, module = each
-        prelude = SUITES[suite].prelude.replace("{root!r}", repr(str(root)))
-        prelude = prelude.replace("{folder!r}", repr(str(folder)))
+        names = {"{root!r}": str(root), "{folder!r}": str(folder), "{python!r}": python}
+        prelude = SUITES[suite].prelude
+        for name, value in names.items():
+            prelude = prelude.replace(name, repr(value))
         return watched.run(module, prelude, (), options.test_seconds, options.seconds)
 
     print(f"| {suite} on Python {sys.version.split()[0]} | tests | passed | skipped | known | new failures |")
     print("|---|---|---|---|---|---|")
     new: dict[str, str] = {}
     tests = passed = skipped = known = 0
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+    with (
+        tempfile.TemporaryDirectory() as made,
+        concurrent.futures.ThreadPoolExecutor(options.jobs) as pool,
+    ):
+        python = make_interpreter(pathlib.Path(made))
         outcomes = []
         for (_, module), outcome in zip(files, pool.map(run, files), strict=True):
             outcomes.append(outcome)
@@ -181,6 +215,12 @@ def main() -> int:
     ended = {test for outcome in outcomes for test in outcome.passed}
     stale = ", ".join(sorted(ended & KNOWN[suite].keys()))
     print(f"| all | {tests} | {passed} | {skipped} | {known} | {len(new)} |")
+    reasons = collections.Counter(
+        known_reason(suite, test) for outcome in outcomes for test in outcome.failed
+    )
+    print("\n| tests | the reason why they cannot pass |\n|---|---|")
+    for reason, count in reasons.most_common():
+        print(f"| {count} | {reason or 'none is known'} |")
     if stale:
         print(f"\nThese are known to fail, and pass: {stale}")
     if options.verbose:

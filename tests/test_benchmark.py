@@ -4,12 +4,13 @@ import json
 import pathlib
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 
 import pytest
 
-from benchmark import picture, report
+from benchmark import picture, report, stackless
 from benchmark.__main__ import CALLS
 from benchmark.engine import LIBRARIES, OPERATIONS
 from benchmark.experiments import EXPERIMENTS
@@ -101,6 +102,16 @@ def test_engine_results_are_whole():
         assert all(len(values) == result["rounds"] for values in found.values())
 
 
+def test_stackless_results_are_whole_and_in_its_page():
+    result = json.loads((report.RESULTS / "stackless.json").read_text())
+    assert set(result["libraries"]) == set(stackless.LIBRARIES) and not result["absent"]
+    page = (report.PAGE.parent / "moving" / "stackless.md").read_text()
+    for name, (text, _) in stackless.OPERATIONS.items():
+        row = next(line for line in page.splitlines() if line.replace("`", "").startswith(f"| {text} |"))
+        shown = [f"{statistics.median(found[name]):,.0f}" for found in result["libraries"].values()]
+        assert [cell.strip() for cell in row.split("|")[2:-1]] == shown
+
+
 def test_models_are_whole():
     result = json.loads((report.RESULTS / "models.json").read_text())
     assert set(result["libraries"]) == set(MODELS) and not result["absent"]
@@ -121,7 +132,7 @@ def test_instructions_are_counted_and_repeat():
 
 
 def test_operations_of_stackless_are_measured():
-    command = [sys.executable, "-m", "benchmark.stackless", "syncless.stackless"]
+    command = [sys.executable, "-m", "benchmark.stackless", "syncless.stackless", "time", "20"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert {name for name, cost in json.loads(done.stdout).items() if cost > 0} == {
         "schedule",

@@ -7,6 +7,8 @@ from tests.stackless_suite import KNOWN, SUITES, known_reason
 
 SUITE = """
 import os
+import subprocess
+import sys
 import unittest
 import stackless
 
@@ -21,6 +23,10 @@ class Test(unittest.TestCase):
         self.skipTest("for a reason")
     def test_then_another_one_passes(self):
         pass
+    def test_starts_another_interpreter(self):
+        code = "import stackless; print(stackless.main is stackless.current, stackless.tasklet)"
+        command = [sys.executable, "-s", "-S", "-E", "-c", code]
+        self.assertIn(b"True <class 'syncless.", subprocess.check_output(command))
 """
 
 
@@ -45,7 +51,8 @@ def test_new_failures_are_named_and_counted(tmp_path):
     done = run(tmp_path, "-v")
     assert done.returncode == 1
     failed = "Test.test_ends_its_process, Test.test_fails"
-    assert f"| stackless_testsuite.test_some | 5 | 2 | 1 | 0 | {failed} |" in done.stdout, done.stdout
+    assert f"| stackless_testsuite.test_some | 6 | 3 | 1 | 0 | {failed} |" in done.stdout, done.stdout
+    assert "| 2 | none is known |" in done.stdout
     assert "on purpose" in done.stdout and "hangs, or ends its process" in done.stdout
 
 

@@ -3,8 +3,7 @@ from types import TracebackType
 from typing import Any
 
 class bomb:
-    """An exception as a value: a tasklet that receives it
-    from a channel raises it."""
+    """An exception as a value: a tasklet that receives it from a channel raises it."""
 
     type: Any
     value: Any

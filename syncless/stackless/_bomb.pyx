@@ -9,8 +9,8 @@ cdef object error_handler = None
 
 
 cdef class bomb:
-    """bomb(type=None, value=None, traceback=None)\n--\n\nAn exception as a value: a tasklet that receives it
-    from a channel raises it."""
+    """bomb(type=None, value=None, traceback=None)\n--\n\n\
+    An exception as a value: a tasklet that receives it from a channel raises it."""
 
     def __init__(self, type=None, value=None, traceback=None):
         self.type, self.value, self.traceback = type, value, traceback
@@ -55,7 +55,7 @@ cdef int tell_uncaught(Loop loop, BaseTasklet one, BaseException exception) exce
             if state is not None:
                 state.switch_trap -= 1
     target = loop.main
-    if state is not None and state.runners:
+    if state is not None and len(state.runners) > 1:
         target = <BaseTasklet> state.runners[len(state.runners) - 1]
     throw_first(loop, target, exception)
     return 0

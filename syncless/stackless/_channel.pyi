@@ -7,8 +7,8 @@ from syncless.stackless._tasklet import tasklet
 class channel:
     """A sender and a receiver meet in it. The first of the two waits for the other.
 
-    If a receiver is killed or interrupted before its turn, the next receiver gets its value. Until there is
-    one, the channel keeps the value, which counts in `balance` like a sender.
+    If a receiver is killed or interrupted before its turn, the next receiver gets its value. Until there
+    is one, the channel keeps the value, which counts in `balance` like a sender.
     """
 
     schedule_all: bool
@@ -24,8 +24,7 @@ class channel:
     def send_exception(self, exc: type[BaseException], *args: Any) -> None:
         """Raises exc(*args) in the receiver."""
     def send_throw(self, exc: Any = None, val: Any = None, tb: TracebackType | None = None) -> None:
-        """Raises the exception, as throw() does, in the
-        receiver."""
+        """Raises the exception, as throw() does, in the receiver."""
     def send_sequence(self, seq: Iterable[Any]) -> int:
         """Sends each item. Returns their number."""
     def __iter__(self) -> channel: ...

@@ -42,10 +42,11 @@ cdef object received(object value):
 
 
 cdef class channel(Meeting):
-    """channel()\n--\n\nA sender and a receiver meet in it. The first of the two waits for the other.
+    """channel()\n--\n\n\
+    A sender and a receiver meet in it. The first of the two waits for the other.
 
-    If a receiver is killed or interrupted before its turn, the next receiver gets its value. Until there is
-    one, the channel keeps the value, which counts in `balance` like a sender.
+    If a receiver is killed or interrupted before its turn, the next receiver gets its value. Until there
+    is one, the channel keeps the value, which counts in `balance` like a sender.
     """
     cdef WaitQueue senders          # both are in use only while a select() would either send or receive
     cdef WaitQueue receivers
@@ -212,7 +213,8 @@ cdef class channel(Meeting):
 
     @cython.embedsignature(False)
     def send_exception(self, exc=ABSENT, *args):
-        """send_exception($self, exc, *args)\n--\n\nRaises exc(*args) in the receiver."""
+        """send_exception($self, exc, *args)\n--\n\n\
+        Raises exc(*args) in the receiver."""
         if exc is ABSENT:
             required("send_exception", "exc")
         if not (isinstance(exc, type) and issubclass(exc, BaseException)):
@@ -221,8 +223,8 @@ cdef class channel(Meeting):
 
     @cython.embedsignature(False)
     def send_throw(self, exc=ABSENT, val=None, tb=None, *excess):
-        """send_throw($self, exc, val=None, tb=None)\n--\n\nRaises the exception, as throw() does, in the
-        receiver."""
+        """send_throw($self, exc, val=None, tb=None)\n--\n\n\
+        Raises the exception, as throw() does, in the receiver."""
         at_most("send_throw", 3, excess)
         if exc is ABSENT:
             required("send_throw", "exc")

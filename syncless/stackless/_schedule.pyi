@@ -3,12 +3,10 @@ from typing import Any
 from syncless.stackless._tasklet import tasklet
 
 def schedule(retval: Any = ...) -> Any:
-    """Lets the other ready tasklets run once. Returns `retval`, or the present
-    tasklet."""
+    """Lets the other ready tasklets run once. Returns `retval`, or the present tasklet."""
 
 def schedule_remove(retval: Any = ...) -> Any:
-    """As schedule(), but pauses the present tasklet until it is inserted
-    again."""
+    """As schedule(), but pauses the present tasklet until it is inserted again."""
 
 def run(
     timeout: int = 0,
@@ -17,9 +15,8 @@ def run(
     ignore_nesting: bool = False,
     totaltimeout: bool = False,
 ) -> tasklet | None:
-    """Runs the
-    others until none is ready and none waits for input, output or a time. Raises what no tasklet has
-    caught.
+    """Runs the others until none is ready and none waits for input, output or a time. Raises what no tasklet
+    has caught.
 
     `timeout`: a tasklet that runs more bytecodes than this in one turn is paused and returned; with `soft`
     run() ends at its next switch instead, and returns None. `totaltimeout`: in all their turns together.
@@ -41,11 +38,12 @@ def getcurrentid() -> int:
     """A number that identifies the running tasklet."""
 
 def get_thread_info(thread_id: int | None = None, flags: int = 0) -> tuple[Any, ...]:
-    """(main tasklet, current tasklet, run count) of a thread,
-    by default this one. RuntimeError, which is a ValueError, too, if there is no such thread.
+    """(main tasklet, current tasklet, run count) of a thread, by default this one. RuntimeError, which is a
+    ValueError, too, if there is no such thread.
 
-    `flags` with bit 30 adds three figures of Stackless's C stacks, of which there are none here: always 0, 0
-    and None. Bit 31 adds a list: the tasklet whose run() has a timeout, or None, and all that are in run().
+    `flags` with bit 30 adds three figures of Stackless's C stacks, of which there are none here: always 0,
+    0 and None. Bit 31 adds a list: the tasklet whose run() has a timeout, or None, and all that are in
+    run(). It stays up to date, and must not be changed.
     """
 
 def getthreads() -> list[int]:

@@ -17,8 +17,8 @@ cdef object ABSENT = object()
 
 @cython.embedsignature(False)
 def schedule(retval=ABSENT, *excess):
-    """schedule(retval=...)\n--\n\nLets the other ready tasklets run once. Returns `retval`, or the present
-    tasklet."""
+    """schedule(retval=...)\n--\n\n\
+    Lets the other ready tasklets run once. Returns `retval`, or the present tasklet."""
     cdef Thread state = here()
     at_most("schedule", 1, excess)
     cdef BaseTasklet me = running(state)
@@ -31,8 +31,8 @@ def schedule(retval=ABSENT, *excess):
 
 @cython.embedsignature(False)
 def schedule_remove(retval=ABSENT, *excess):
-    """schedule_remove(retval=...)\n--\n\nAs schedule(), but pauses the present tasklet until it is inserted
-    again."""
+    """schedule_remove(retval=...)\n--\n\n\
+    As schedule(), but pauses the present tasklet until it is inserted again."""
     cdef Thread state = here()
     at_most("schedule_remove", 1, excess)
     cdef BaseTasklet me = running(state)
@@ -56,9 +56,9 @@ cdef inline object held(BaseTasklet me, object retval):
 
 @cython.embedsignature(False)
 def run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltimeout=False, *excess):
-    """run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltimeout=False)\n--\n\nRuns the
-    others until none is ready and none waits for input, output or a time. Raises what no tasklet has
-    caught.
+    """run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltimeout=False)\n--\n\n\
+    Runs the others until none is ready and none waits for input, output or a time. Raises what no tasklet
+    has caught.
 
     `timeout`: a tasklet that runs more bytecodes than this in one turn is paused and returned; with `soft`
     run() ends at its next switch instead, and returns None. `totaltimeout`: in all their turns together.
@@ -70,10 +70,10 @@ def run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltim
     cdef BaseTasklet me = running(state)
     cdef BytecodeLimit limit = None
     at_most("run", 5, excess)
-    if timeout and state.limiter is None:
+    if timeout and state.runners[0] is None:
         limit = preemption(state, me, timeout, soft, totaltimeout)
         limit.start()                       # RuntimeError if a debugger traces
-        state.limiter = me
+        state.runners[0] = me
     state.runners.append(me)
     state.awaits_threads += bool(threadblock)
     try:
@@ -81,7 +81,7 @@ def run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltim
     finally:
         if limit is not None:
             limit.stop()
-            state.limiter = None
+            state.runners[0] = None
         state.awaits_threads -= bool(threadblock)
         leave_run(state, me)
         interrupted, state.interrupted = state.interrupted, None
@@ -114,11 +114,13 @@ class _ThreadNotFound(RuntimeError, ValueError):
 
 @cython.embedsignature(False)
 def get_thread_info(thread_id=None, flags=0, *excess):
-    """get_thread_info(thread_id=None, flags=0)\n--\n\n(main tasklet, current tasklet, run count) of a thread,
-    by default this one. RuntimeError, which is a ValueError, too, if there is no such thread.
+    """get_thread_info(thread_id=None, flags=0)\n--\n\n\
+    (main tasklet, current tasklet, run count) of a thread, by default this one. RuntimeError, which is a
+    ValueError, too, if there is no such thread.
 
-    `flags` with bit 30 adds three figures of Stackless's C stacks, of which there are none here: always 0, 0
-    and None. Bit 31 adds a list: the tasklet whose run() has a timeout, or None, and all that are in run().
+    `flags` with bit 30 adds three figures of Stackless's C stacks, of which there are none here: always 0,
+    0 and None. Bit 31 adds a list: the tasklet whose run() has a timeout, or None, and all that are in
+    run(). It stays up to date, and must not be changed.
     """
     cdef Thread state = here()
     at_most("get_thread_info", 2, excess)
@@ -131,7 +133,7 @@ def get_thread_info(thread_id=None, flags=0, *excess):
     if flags & 1 << 30:
         info += 0, 0, None
     if flags & 1 << 31:
-        info += [state.limiter, *state.runners],
+        info += state.runners,
     return info
 
 

@@ -5,8 +5,7 @@ from typing import Any
 from syncless.stackless._tracing import TracedTasklet
 
 class tasklet(TracedTasklet):
-    """A function that runs beside others. Call the tasklet
-    with arguments to insert it."""
+    """A function that runs beside others. Call the tasklet with arguments to insert it."""
 
     tempval: Any
     def __init__(
@@ -22,8 +21,8 @@ class tasklet(TracedTasklet):
         args: Iterable[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> tasklet:
-        """The function that it runs; with `args` or
-        `kwargs` it is alive, and paused. bind(None) unbinds. Returns the tasklet."""
+        """The function that it runs; with `args` or `kwargs` it is alive, and paused. bind(None) unbinds.
+        Returns the tasklet."""
     def setup(self, *args: Any, **kwargs: Any) -> tasklet:
         """Binds the arguments and inserts the tasklet. Returns it. RuntimeError if it is alive."""
     def insert(self) -> tasklet:
@@ -42,17 +41,15 @@ class tasklet(TracedTasklet):
     def kill(  # type: ignore[override]
         self, pending: Any = False, *, exception: Any = ..., block: bool = True, timeout: float | None = None
     ) -> bool | None:
-        """Raises TaskletExit in
-        it, now, or when its turn comes (`pending`). Nothing happens if it is dead."""
+        """Raises TaskletExit in it, now, or when its turn comes (`pending`). Nothing happens if it is
+        dead."""
     def raise_exception(self, exc_class: type[BaseException], *args: Any) -> None:
         """Raises exc_class(*args) in it, now."""
     def throw(
         self, exc: Any = None, val: Any = None, tb: TracebackType | None = None, pending: bool = False
     ) -> None:
-        """Raises the exception in it, now, or when
-        its turn comes (`pending`). RuntimeError if it is dead, except for TaskletExit. In one that runs in
-        another thread it is raised when it next waits."""
+        """Raises the exception in it, now, or when its turn comes (`pending`). RuntimeError if it is dead,
+        except for TaskletExit. In one that runs in another thread it is raised when it next waits."""
     def bind_thread(self, thread_id: int | None = None) -> None:
-        """Lets a tasklet that has not started belong to another
-        thread, by default this one. RuntimeError if it is in a run queue or has started; ValueError if
-        there is no such thread."""
+        """Lets a tasklet that has not started belong to another thread, by default this one. RuntimeError if
+        it is in a run queue or has started; ValueError if there is no such thread."""

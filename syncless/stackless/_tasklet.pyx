@@ -25,8 +25,8 @@ cdef str HAS_C_STATE = "tasklet has C state on its stack: a greenlet stays where
 
 
 cdef class tasklet(TracedTasklet):
-    """tasklet(func=None, args=None, kwargs=None)\n--\n\nA function that runs beside others. Call the tasklet
-    with arguments to insert it."""
+    """tasklet(func=None, args=None, kwargs=None)\n--\n\n\
+    A function that runs beside others. Call the tasklet with arguments to insert it."""
 
     def __init__(self, func=None, args=None, kwargs=None, *excess):
         at_most("tasklet", 3, excess)
@@ -42,8 +42,9 @@ cdef class tasklet(TracedTasklet):
 
     @cython.embedsignature(False)
     def bind(self, func=None, args=None, kwargs=None, *excess):
-        """bind($self, func=None, args=None, kwargs=None)\n--\n\nThe function that it runs; with `args` or
-        `kwargs` it is alive, and paused. bind(None) unbinds. Returns the tasklet."""
+        """bind($self, func=None, args=None, kwargs=None)\n--\n\n\
+        The function that it runs; with `args` or `kwargs` it is alive, and paused. bind(None) unbinds.
+        Returns the tasklet."""
         cdef bint gives = args is not None or kwargs is not None
         at_most("bind", 3, excess)
         if func is not None and not callable(func):
@@ -228,14 +229,17 @@ cdef class tasklet(TracedTasklet):
 
     @cython.embedsignature(False)
     def kill(self, pending=False, *excess, exception=TaskletExit, block=True, timeout=None):
-        """kill($self, pending=False, *, exception=..., block=True, timeout=None)\n--\n\nRaises TaskletExit in
-        it, now, or when its turn comes (`pending`). Nothing happens if it is dead."""
+        """kill($self, pending=False, *, exception=..., block=True, timeout=None)\n--\n\n\
+        Raises TaskletExit in it, now, or when its turn comes (`pending`). Nothing happens if it is
+        dead."""
         at_most("kill", 1, excess)
         if isinstance(pending, (type, BaseException)) or (
             (self.spawned or self.is_main) and not isinstance(pending, bool)
         ):
             exception, pending = pending, False                 # as syncless.Tasklet has it
         if self.spawned or self.is_main:
+            if not self.spawned and self.loop is not get_loop():
+                block = False                   # Stackless does not wait for another thread
             return Tasklet.kill(self, exception, block and not pending, timeout)
         if self.has_no_thread():
             _function, _args, _kwargs = self.function, self.args, self.kwargs   # dropped when all is done
@@ -247,7 +251,8 @@ cdef class tasklet(TracedTasklet):
 
     @cython.embedsignature(False)
     def raise_exception(self, exc_class=ABSENT, *args):
-        """raise_exception($self, exc_class, *args)\n--\n\nRaises exc_class(*args) in it, now."""
+        """raise_exception($self, exc_class, *args)\n--\n\n\
+        Raises exc_class(*args) in it, now."""
         if exc_class is ABSENT:
             required("raise_exception", "exc_class")
         if not (isinstance(exc_class, type) and issubclass(exc_class, BaseException)):
@@ -256,9 +261,9 @@ cdef class tasklet(TracedTasklet):
 
     @cython.embedsignature(False)
     def throw(self, exc=ABSENT, val=None, tb=None, pending=False, *excess):
-        """throw($self, exc, val=None, tb=None, pending=False)\n--\n\nRaises the exception in it, now, or when
-        its turn comes (`pending`). RuntimeError if it is dead, except for TaskletExit. In one that runs in
-        another thread it is raised when it next waits."""
+        """throw($self, exc, val=None, tb=None, pending=False)\n--\n\n\
+        Raises the exception in it, now, or when its turn comes (`pending`). RuntimeError if it is dead,
+        except for TaskletExit. In one that runs in another thread it is raised when it next waits."""
         cdef Thread state = here()
         cdef BaseException exception
         at_most("throw", 4, excess)
@@ -292,9 +297,9 @@ cdef class tasklet(TracedTasklet):
 
     @cython.embedsignature(False)
     def bind_thread(self, thread_id=None, *excess):
-        """bind_thread($self, thread_id=None)\n--\n\nLets a tasklet that has not started belong to another
-        thread, by default this one. RuntimeError if it is in a run queue or has started; ValueError if
-        there is no such thread."""
+        """bind_thread($self, thread_id=None)\n--\n\n\
+        Lets a tasklet that has not started belong to another thread, by default this one. RuntimeError if
+        it is in a run queue or has started; ValueError if there is no such thread."""
         cdef Loop loop = here().loop
         at_most("bind_thread", 1, excess)
         thread_id = number_of_thread(thread_id)
@@ -322,12 +327,15 @@ cdef class tasklet(TracedTasklet):
         if not self.restorable:
             raise TypeError(
                 "a tasklet that has started cannot be pickled: it is a greenlet, whose frames stay in place")
+        # as many items as in Stackless: a tasklet that has not started handles no exception
         return type(self), (), (
-            self.flags(), self.tempval, None if self.state == DONE else self.function,
-            self.args if self.ready_to_run else None, self.kwargs, getattr(self, "__dict__", None))
+            self.flags(), self.tempval, getattr(self, "__dict__", None),
+            (None if self.state == DONE else self.function, self.args if self.ready_to_run else None,
+                self.kwargs),
+            None, None, None, None)
 
     def __setstate__(self, state):
-        flags, tempval, function, args, kwargs, attributes = state
+        flags, tempval, attributes, (function, args, kwargs), *_ = state
         if function is not None:
             self.bind(function, args, kwargs)
         self.set_flags(flags)

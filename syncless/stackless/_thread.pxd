@@ -12,8 +12,8 @@ cdef const char* IN_RUN
 
 cdef class Thread:
     cdef Loop loop
-    cdef BaseTasklet limiter            # the one whose run() has a timeout, or None
-    cdef list runners                   # tasklets that are in run(), the innermost last
+    # first the tasklet whose run() has a timeout, or None; then those that are in run(), the innermost last
+    cdef list runners
     cdef Py_ssize_t blocked             # tasklets that wait for channels, in run(), or paused
     cdef BaseTasklet last_stopped       # by pause(); None if another one has ended since
     cdef int switch_trap

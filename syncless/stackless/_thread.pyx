@@ -45,7 +45,7 @@ cdef Thread found():
     if state is None or state.loop is not loop:
         state = threads[loop.thread_id] = Thread()
         state.loop = loop
-        state.runners = []
+        state.runners = [None]
         before = loop.when_idle
         loop.when_idle = when_idle if before is None else lambda loop: (before(loop), when_idle(loop))
         tell_of_switches(state)
@@ -172,7 +172,7 @@ cdef int end_run(Thread state, BaseTasklet runner) except -1:
 cdef int leave_run(Thread state, BaseTasklet runner) except -1:
     """Its run() is over, and with it those that were called within."""
     cdef BaseTasklet inner = None
-    if runner in state.runners:                     # or else an outer run() has ended
+    if runner in state.runners[1:]:                 # or else an outer run() has ended
         while inner is not runner:
             inner = <BaseTasklet> state.runners.pop()
             if inner.state == PARKED and inner.why == IN_RUN:
@@ -197,7 +197,7 @@ def when_idle(Loop loop):
     cdef Thread state = threads.get(loop.thread_id)
     if state is None or state.loop is not loop or loop.may_wake(state.blocked):
         return
-    if state.runners:
+    if len(state.runners) > 1:
         if state.awaits_threads and other_threads(loop):
             if any([(<BaseTasklet> each).why == IN_CHANNEL for each in loop.tasklets()]):
                 return                          # they may be met

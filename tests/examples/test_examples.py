@@ -3,6 +3,7 @@
 import http.client
 import importlib.util
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 
 import pytest
 
+from tests.cli.terminal import Terminal
 from tests.waiting import eventually
 
 ROOT = __file__.rsplit("/tests/", 1)[0]
@@ -207,6 +209,50 @@ def test_chat():
         assert heard.readline() == "* Bob has left\n"
         heard.close()
         alice.close()
+
+
+def line_with(lines, text):
+    """The first line that has the text."""
+    return next(line for line in lines if text in line)
+
+
+def test_irc():
+    with Running("-m", "examples.irc", "0") as running:
+        port = running.line.split()[-1]
+        with (
+            socket.create_connection(("127.0.0.1", int(port)), timeout=20) as raw,
+            raw.makefile("rw", newline="") as server,
+        ):
+            for line in ("NICK Raw", "JOIN #room", "PING 1", "PRIVMSG #none :x", "SING"):
+                print(line, end="\r\n", file=server, flush=True)
+            for expected in (" 001 Raw", ":Raw JOIN #room", "PONG server 1", " 401 Raw #none", " 421 Raw"):
+                assert line_with(server, expected)
+            command = [sys.executable, "-m", "examples.irc", "join", port, "Typed", "#room"]
+            pipe = subprocess.PIPE
+            with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=ROOT) as joined:
+                assert joined.stdout.readline() == "* Typed: join #room\n"
+                assert line_with(server, "JOIN") == ":Typed JOIN #room\r\n"
+                print("PRIVMSG #room :hello, you", end="\r\n", file=server, flush=True)
+                assert joined.stdout.readline() == "Raw: hello, you\n"
+                print("and you", file=joined.stdin, flush=True)
+                assert line_with(server, "PRIVMSG") == ":Typed PRIVMSG #room :and you\r\n"
+                print("NICK Typed", end="\r\n", file=server, flush=True)
+                assert line_with(server, " 433 ")
+                joined.stdin.close()
+                assert line_with(server, "PART") == ":Typed PART #room\r\n"
+                assert joined.wait(20) == 0
+
+
+@pytest.mark.parametrize("keys", ["q", " " * 60], ids=["left", "played to its end"])
+def test_tetris(keys):
+    need("curses")
+    command = [sys.executable, "-m", "examples.tetris"]
+    with Terminal(command, {**os.environ, "TERM": "xterm"}, cwd=ROOT) as terminal:
+        terminal.read("0 lines")
+        terminal.press(keys)
+        terminal.read("Game over")
+        terminal.read()
+        assert terminal.process.wait(20) == 0
 
 
 def test_static_files(tmp_path, monkeypatch):

@@ -77,9 +77,15 @@ def test_thread_info():
     assert main is current is stackless.getcurrent() and count == 1 and figures == [0, 0, None]
     assert stackless.get_thread_info(None, 1 << 31)[3] == [None]
     seen = []
-    stackless.tasklet(lambda: seen.append(stackless.get_thread_info(-1, 1 << 31)[3]))()
+
+    def looks():
+        seen.append(stackless.get_thread_info(-1, 1 << 31)[3])
+        assert seen == [[None, main]]
+
+    stackless.tasklet(looks)()
     stackless.run()
-    assert seen == [[None, main]]
+    (list_of_runners,) = seen
+    assert list_of_runners == [None]  # it is up to date: run() has ended
     with pytest.raises(OverflowError):
         stackless.get_thread_info(-2)
 

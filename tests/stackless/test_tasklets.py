@@ -393,7 +393,7 @@ def test_tasklets_that_have_not_started_or_have_ended_can_be_pickled(protocol):
     named = stackless.channel()
     named.preference = 1
     with_channel = copy(stackless.tasklet(add).bind(None, (named,)))
-    assert isinstance(with_channel.__reduce__()[2][3][0], stackless.channel)
+    assert isinstance(with_channel.__reduce__()[2][3][1][0], stackless.channel)
     with_channel.kill()
 
 

@@ -1,6 +1,7 @@
 """Tasklets belong to threads: operations by other threads, and the tasklets of an ended thread."""
 
 import contextlib
+import queue
 import random
 import sys
 import threading
@@ -10,6 +11,7 @@ import pytest
 
 import syncless
 import syncless.stackless as stackless
+from syncless import TaskletExit
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.virtual_time
@@ -279,3 +281,27 @@ def test_threads_may_operate_on_tasklets_of_other_threads(seed):
         stackless.set_error_handler(before)
     assert not unexpected
     assert not any(tasklet.alive for tasklet in shared)
+
+
+def test_kill_of_another_threads_main_tasklet_does_not_wait_for_it():
+    caught, over = [], threading.Event()
+
+    def body():
+        mains.put(stackless.getmain())
+        try:
+            while True:
+                syncless.sleep(0.001)
+        except TaskletExit as error:
+            caught.append(error)
+        over.wait()  # it lives on
+
+    mains = queue.Queue()
+    thread = threading.Thread(target=body)
+    thread.start()
+    try:
+        main = mains.get()
+        main.kill()
+        assert eventually(lambda: caught) and main.alive
+    finally:
+        over.set()
+        thread.join()
