@@ -30,6 +30,7 @@ NATIVE = {
     "syncless._core.cpython.chunkcache": [],  # 16 KiB frame stacks are kept, not unmapped
     "syncless._core.poll.poller": [],  # the contract of the backends
     "syncless._core.poll.epoll": [],
+    "syncless._core.poll.poll": [],
     "syncless._core.poll.select": [],
     "syncless._core.timers": [],  # a heap of deadlines
     "syncless._core.cpython.threadlocal": [],  # threading.local per tasklet
@@ -172,10 +173,10 @@ FACILITIES = {
     "PREADV2": """#include <sys/uio.h>
         int f(struct iovec *v) { return preadv2(0, v, 1, 0, RWF_NOWAIT); }
         int g(struct iovec *v) { return pwritev2(1, v, 1, 0, RWF_NOWAIT); }""",
-    "OPENAT2": """#include <linux/openat2.h>
-        #include <sys/syscall.h>
-        struct open_how how;
-        int call = SYS_openat2;""",
+    "OPENAT2": """#include <sys/syscall.h>
+        #ifndef __linux__
+        #error "openat2 is called by its number, which is Linux's"
+        #endif""",
     "STATX": """#include <sys/stat.h>
         #include <sys/sysmacros.h>
         int f(struct statx *s) { return statx(0, "", 0, STATX_TYPE | STATX_SIZE, s); }""",

@@ -11,6 +11,7 @@ import pytest
 from _pytest import timing
 
 import syncless
+from syncless._core.poll.backends import BACKENDS
 from tests import virtualtime
 
 # A shell that starts this in the background has it ignore Ctrl-C, and all that the tests start inherit that.
@@ -150,7 +151,7 @@ def run_in_loop(backend, function, *args):
     return result
 
 
-@pytest.fixture(params=["epoll", "select"])
+@pytest.fixture(params=list(BACKENDS))
 def in_backend(request):
     """Runs a function under each backend."""
     return lambda function, *args: run_in_loop(request.param, function, *args)

@@ -10,6 +10,7 @@ import time
 import pytest
 
 import syncless
+from syncless._core.poll.backends import BACKENDS
 from syncless.io import socket as waiting
 from tests.conftest import run_in_loop
 from tests.virtualtime import real_time
@@ -41,7 +42,7 @@ def test_busy_wait_for_the_clock_ends():
     assert time.monotonic() < began + 0.0011
 
 
-@pytest.mark.parametrize("backend", ["epoll", "select"])
+@pytest.mark.parametrize("backend", list(BACKENDS))
 def test_tasklet_sleeps_exactly_as_long_as_asked(backend):
     assert run_in_loop(backend, elapsed, syncless.sleep, 3600) == 3600
 

@@ -10,6 +10,7 @@ from libc.errno cimport (
 )
 from libc.stdint cimport int64_t
 
+from syncless._core.calls.portable cimport accept_connection
 from syncless._core.clock cimport monotonic_ns
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.poll.now cimport is_ready
@@ -29,7 +30,7 @@ cdef extern from *:
     #include <netinet/in.h>
     #include <arpa/inet.h>
 
-    /* accept4 with the peer's address as text. IPv4 inside IPv6 shows as IPv4. port -1: the family has none.
+    /* Accepts, with the peer's address as text. IPv4 inside IPv6 shows as IPv4. port -1: the family has none.
        The text is left empty where the address is IPv4 and the same as `*last`, which it becomes. */
     static int syncless_accept(int listener, char *text, int *port, unsigned *last) {
         union {
@@ -39,7 +40,7 @@ cdef extern from *:
             struct sockaddr_storage room;
         } a;
         socklen_t length = sizeof a;
-        int fd = accept4(listener, &a.any, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = syncless_accept_connection(listener, &a.any, &length, 0);
         text[0] = 0;
         *port = -1;
         if (fd < 0)

@@ -19,15 +19,16 @@ from syncless._core.loop cimport Loop
 
 cdef extern from *:
     """
+    #include "syncless_config.h"
     #include <sys/ioctl.h>
-    #ifdef __linux__
+    #if SYNCLESS_SIOCOUTQ
     #include <linux/sockios.h>
     #endif
 
     /* Bytes that the socket holds for a peer that has not acknowledged them. */
     static int syncless_unsent(int fd) {
         int bytes = 0;
-    #ifdef SIOCOUTQ
+    #if SYNCLESS_SIOCOUTQ
         if (ioctl(fd, SIOCOUTQ, &bytes) < 0)
             return 0;
     #endif

@@ -27,10 +27,12 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, EINTR, EINVAL, ENOSYS, errno
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
+from posix.types cimport off_t
 
 from syncless._core.calls.descriptors cimport reading
 from syncless._core.calls.filesystems cimport in_pool
 from syncless._core.calls.pagecache cimport lies_in_memory
+from syncless._core.calls.portable cimport sendfile
 from syncless._core.fdtable cimport FdEntry
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.poll.now cimport has_hung_up
@@ -50,9 +52,6 @@ from syncless.http.stream cimport (
 
 from syncless._core.calls.pagecache import bring_in
 from syncless.http.errors import BodyTimeout, ClientGone
-
-cdef extern from "sys/sendfile.h":
-    ssize_t sendfile(int out, int file, int64_t* offset, size_t count) nogil
 
 
 @cython.final
@@ -263,7 +262,7 @@ cdef class Peer:
                 if not lies_in_memory(fd, offset, piece):
                     in_pool(fd, bring_in, (fd, offset, piece), {})
                     stream = self.open_stream()
-                n = sendfile(stream.fd, fd, &offset, <size_t> piece)
+                n = sendfile(stream.fd, fd, <off_t*> &offset, <size_t> piece)
             if n > 0:
                 self.listener.buffers.sent += n
                 self.listener.paces.sent_more(stream.fd, n)

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import syncless
+from syncless._core.poll.backends import BACKENDS
 
 # directories with other releases of greenlet, separated by colons (pip install --target): .ci/run makes them
 GREENLETS = ["", *filter(None, os.environ.get("SYNCLESS_TEST_GREENLETS", "").split(":"))]
@@ -52,7 +53,7 @@ ready.wait()
 
 
 @pytest.mark.parametrize("greenlet", GREENLETS)
-@pytest.mark.parametrize("backend", ["epoll", "select"])
+@pytest.mark.parametrize("backend", list(BACKENDS))
 @pytest.mark.parametrize("body", ["idle", "busy", "parked"])
 def test_process_ends_well_while_a_daemon_thread_has_a_loop(body, backend, greenlet):
     path = os.pathsep.join(filter(None, [greenlet, os.environ.get("PYTHONPATH")]))

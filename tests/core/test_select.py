@@ -27,6 +27,7 @@ from syncless import (
     spawn,
     writable,
 )
+from syncless._core.poll.backends import BACKENDS
 
 pytestmark = pytest.mark.virtual_time
 
@@ -148,7 +149,7 @@ def test_timeouts():
     assert channel.balance == 0
 
 
-@pytest.mark.parametrize("backend", ["epoll", "select"])
+@pytest.mark.parametrize("backend", list(BACKENDS))
 def test_descriptors(backend, monkeypatch):
     monkeypatch.setenv("SYNCLESS_LOOP", backend)
     found = []

@@ -22,6 +22,7 @@ cdef extern from *:
     """
     #include <errno.h>
     #include <fcntl.h>
+    #include "syncless_config.h"
     #include <limits.h>
     #include <string.h>
     #include <sys/stat.h>
@@ -40,7 +41,7 @@ cdef extern from *:
         char part[NAME_MAX + 1];
         int here = directory, next, error;
         for (;;) {
-            const char *end = strchrnul(path, '/');
+            const char *slash = strchr(path, '/'), *end = slash ? slash : path + strlen(path);
             size_t size = end - path;
             int flags = *end ? O_PATH | O_DIRECTORY | O_CLOEXEC : SYNCLESS_OPEN;
             next = -1;
@@ -68,7 +69,7 @@ cdef extern from *:
     }
 
     static int syncless_open_beneath(int directory, const char *path) {
-    #if defined(__linux__)
+    #if SYNCLESS_OPENAT2
     #ifndef SYS_openat2
     #define SYS_openat2 437
     #endif
@@ -104,7 +105,7 @@ cdef extern from *:
     }
 
     static ssize_t syncless_from_memory(int fd, char *into, size_t size) {
-    #ifdef RWF_NOWAIT
+    #if SYNCLESS_PREADV2
         struct iovec piece = {into, size};
         return size ? preadv2(fd, &piece, 1, 0, RWF_NOWAIT) : 0;
     #else

@@ -33,8 +33,8 @@ cdef extern from *:
     #include <fcntl.h>
     #include <sys/uio.h>
     #include <unistd.h>
-    #ifndef RWF_NOWAIT      /* another system than Linux: never supported */
-    #define RWF_NOWAIT 0
+    #include "syncless_config.h"
+    #if !SYNCLESS_PREADV2   /* another system than Linux: never supported */
     static ssize_t syncless_nowait(int fd, struct iovec *iov, int count, off_t position, int writing) {
         errno = EOPNOTSUPP;
         return -1;

@@ -34,9 +34,9 @@ cdef extern from *:
     #include <errno.h>
     #include <fcntl.h>
     #include <sys/stat.h>
-    #include <sys/sysmacros.h>
+    #include "syncless_config.h"
 
-    #if defined(__linux__) && defined(STATX_TYPE)
+    #if SYNCLESS_STATX
     static int syncless_look(int fd, const char *path, int fresh, SynclessKind *kind) {
         struct statx about;
         int flags = (fresh ? AT_STATX_FORCE_SYNC : AT_STATX_DONT_SYNC) | (path[0] ? 0 : AT_EMPTY_PATH);

@@ -9,13 +9,14 @@ from libc.stdint cimport int64_t
 
 cdef extern from *:
     """
+    #include "syncless_config.h"
     #include <errno.h>
     #include <stdlib.h>
     #include <sys/uio.h>
     #include <unistd.h>
 
     static int syncless_absent(int fd, long long offset) {
-    #ifdef RWF_NOWAIT
+    #if SYNCLESS_PREADV2
         char byte;
         struct iovec piece = {&byte, 1};
         return preadv2(fd, &piece, 1, (off_t) offset, RWF_NOWAIT) < 0 && errno == EAGAIN;

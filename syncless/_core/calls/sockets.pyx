@@ -25,6 +25,7 @@ from posix.types cimport off_t
 from posix.unistd cimport close
 
 from syncless._core.calls.nonblocking cimport begin_nonblocking, end_nonblocking
+from syncless._core.calls.portable cimport accept_connection, sendfile as c_sendfile
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.layouts cimport require, socket
 from syncless._core.current cimport may_park, take_turns
@@ -49,7 +50,6 @@ cdef extern from *:
     #include <netinet/in.h>
     #include <arpa/inet.h>
     #include <sys/un.h>
-    #include <sys/sendfile.h>
 
     static int syncless_lingers(int fd) {
         struct linger asked;
@@ -59,7 +59,7 @@ cdef extern from *:
     }
     """
     int syncless_lingers(int fd) nogil
-    int MSG_DONTWAIT, MSG_NOSIGNAL, MSG_WAITALL, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM
+    int MSG_DONTWAIT, MSG_NOSIGNAL, MSG_WAITALL, SOCK_STREAM
     int AF_INET, AF_INET6, AF_UNIX, SOL_SOCKET, SO_ERROR
     ctypedef unsigned int socklen_t
     struct sockaddr:
@@ -76,8 +76,6 @@ cdef extern from *:
     const char* inet_ntop(int family, void* address, char* text, socklen_t size) nogil
     ssize_t c_recv "recv"(int fd, void* data, size_t size, int flags) nogil
     ssize_t c_send "send"(int fd, void* data, size_t size, int flags) nogil
-    ssize_t c_sendfile "sendfile"(int fd, int source, off_t* offset, size_t count) nogil
-    int accept4(int fd, sockaddr* address, socklen_t* length, int flags) nogil
     int getsockopt(int fd, int level, int option, void* value, socklen_t* length) nogil
 
 
@@ -281,7 +279,7 @@ cdef int accept_fd(socket self, sockaddr_storage* address) except -1:
         flags = begin_nonblocking(self.sock_fd)
         length = sizeof(address[0])
         address.ss_family = 0
-        fd = accept4(self.sock_fd, <sockaddr*> address, &length, SOCK_CLOEXEC)
+        fd = accept_connection(self.sock_fd, address, &length, True)
         end_nonblocking(self.sock_fd, flags)
         if fd >= 0:
             return fd

@@ -11,8 +11,8 @@ import _io
 import _socket
 import _thread
 import os
-import platform
 import select
+import sys
 
 from cpython.dict cimport PyDict_CheckExact
 from cpython.object cimport PyObject
@@ -35,7 +35,7 @@ cdef int require(str kind) except -1:
     """UnknownLayout unless the layout of that kind of object is the one that layouts.pxd declares."""
     field = PROBES[kind]()
     if field is not None:
-        python = f"{platform.python_implementation()} {platform.python_version()}"
+        python = "CPython " + sys.version.partition(" ")[0]
         raise UnknownLayout(
             f"{python} has the {field} of its {kind} at an unknown place. syncless knows "
             f"CPython 3.10 to {NEWEST[0]}.{NEWEST[1]}; a newer syncless may know this one")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-import select
 
-from syncless._core.poll.epoll import EpollPoller
+from syncless._core.poll.poll import PollPoller
 from syncless._core.poll.poller import Poller
 from syncless._core.poll.select import SelectPoller
 
-BACKENDS: dict[str, type[Poller]] = {"select": SelectPoller}
+BACKENDS: dict[str, type[Poller]] = {"poll": PollPoller, "select": SelectPoller}
 """The best first."""
-if hasattr(select, "epoll"):
+try:
+    from syncless._core.poll.epoll import EpollPoller
+except ModuleNotFoundError:  # setup.py builds it where the system has it
+    pass
+else:
     BACKENDS = {"epoll": EpollPoller, **BACKENDS}
 
 

@@ -39,14 +39,14 @@ cdef class SelectPoller(Poller):
         if self.wake_read >= FD_SETSIZE:
             raise OSError(
                 f"the select backend serves descriptors below {FD_SETSIZE}; "
-                "SYNCLESS_LOOP=epoll has no such limit")
+                "SYNCLESS_LOOP=poll has no such limit")
         return 0
 
     cdef int arm(self, int fd, uint32_t gen, int bits) except -1:
         if fd >= FD_SETSIZE:
             raise OSError(
                 f"the select backend serves descriptors below {FD_SETSIZE}, not {fd}; "
-                "SYNCLESS_LOOP=epoll has no such limit")
+                "SYNCLESS_LOOP=poll has no such limit")
         known = self.armed.get(fd)
         if known is not None and known[0] == gen:
             bits |= known[1]

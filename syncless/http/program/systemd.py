@@ -27,7 +27,7 @@ class ServiceManager:
         if not self._path:
             return
         path = "\0" + self._path[1:] if self._path.startswith("@") else self._path
-        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC)
+        sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
         try:
             sock.setblocking(False)
             sock.sendto("\n".join(lines).encode(), path)

@@ -59,7 +59,7 @@ def source_of(address: str) -> str | None:
     """Our address from which packets there would come, or None if there is no route. Sends nothing."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        probe = _socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        probe = _socket.socket(family, socket.SOCK_DGRAM)
     except OSError:
         return None
     try:

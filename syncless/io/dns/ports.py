@@ -64,7 +64,7 @@ class Port:
         self.seconds = 0.0
         """The socket's timeout."""
         self.sock: Any = _socket.socket(
-            socket.AF_INET6 if ":" in server[0] else socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC
+            socket.AF_INET6 if ":" in server[0] else socket.AF_INET, socket.SOCK_DGRAM
         )
         sockets.forget(self.sock.fileno())
         try:

@@ -146,7 +146,7 @@ def _ask_by_tcp(question: wire.Question, server: Address, until: float) -> wire.
         raise TimeoutError(errno.ETIMEDOUT, "no connection was free")
     try:
         family = socket.AF_INET6 if ":" in server[0] else socket.AF_INET
-        sock = _socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        sock = _socket.socket(family, socket.SOCK_STREAM)
         sockets.forget(sock.fileno())
         try:
             return _talk(sock, question, server, until)

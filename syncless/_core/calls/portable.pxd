@@ -1,0 +1,47 @@
+"""System calls that not every system has, and what stands in for them (syncless_config.h)."""
+
+from posix.types cimport off_t
+
+cdef extern from *:
+    """
+    #include "syncless_config.h"
+    #include <errno.h>
+    #include <fcntl.h>
+    #include <sys/types.h>
+    #include <sys/socket.h>
+    #include <unistd.h>
+    #if SYNCLESS_SENDFILE
+    #include <sys/sendfile.h>
+    #endif
+
+    #ifndef SYNCLESS_SYSTEM
+    #define SYNCLESS_SYSTEM
+    /* A connection whose descriptor is not inherited, and does not block if that is asked for. */
+    static inline int syncless_accept_connection(int listener, void *address, socklen_t *length, int blocks) {
+    #if SYNCLESS_ACCEPT4
+        return accept4(listener, address, length, SOCK_CLOEXEC | (blocks ? 0 : SOCK_NONBLOCK));
+    #else
+        int fd = accept(listener, address, length);
+        if (fd >= 0) {
+            int flags = fcntl(fd, F_GETFL);
+            fcntl(fd, F_SETFD, FD_CLOEXEC);
+            fcntl(fd, F_SETFL, blocks ? flags & ~O_NONBLOCK : flags | O_NONBLOCK);
+        }
+        return fd;
+    #endif
+    }
+
+    /* Bytes of a file into a socket, from an offset that goes on; ENOSYS: copy them. */
+    static inline ssize_t syncless_send_file(int out, int file, off_t *offset, size_t count) {
+    #if SYNCLESS_SENDFILE
+        return sendfile(out, file, offset, count);
+    #else
+        errno = ENOSYS;
+        return -1;
+    #endif
+    }
+    #endif
+    """
+    int accept_connection "syncless_accept_connection" (int listener, void* address, unsigned int* length,
+                                                        bint blocks) noexcept nogil
+    ssize_t sendfile "syncless_send_file" (int out, int file, off_t* offset, size_t count) noexcept nogil
