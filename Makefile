@@ -8,7 +8,7 @@ BIND ?= 127.0.0.1:8000
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet
 NATIVE := $(shell find syncless -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h')
 
-.PHONY: help serve test test-pr lint bench bench-core clean wheels docs docs-serve fidelity stackless-suite fuzz sanitize soak
+.PHONY: help serve test test-pr lint bench bench-core clean wheels portable docs docs-serve fidelity stackless-suite fuzz sanitize soak
 
 help:  ## this list
 	@awk -F ' *## *' '/^[a-z-]+:.*##/ { sub(/:.*/, "", $$1); printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ sanitize: $(VENV)/.tested  ## the tests of the native code under AddressSanitize
 
 wheels: $(BIN)/python  ## wheels in dist/, each tried: for all Pythons with docker or podman, else for this one
 	./.ci/wheels $(BIN)/python
+
+portable: $(VENV)/.tested  ## the main tests in a build without the facilities of Linux; ARGS goes to pytest
+	PYTHON=$(BIN)/python ./tests/portable.sh $(ARGS)
 
 clean:  ## remove what was built
 	rm -rf build dist *.egg-info $(VENV)

@@ -10,7 +10,7 @@ from libc.errno cimport (
 )
 from libc.stdint cimport int64_t
 
-from syncless._core.calls.portable cimport accept_connection
+from syncless._core.calls.portable cimport accept_connection  # no-cython-lint: the C below calls it
 from syncless._core.clock cimport monotonic_ns
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.poll.now cimport is_ready

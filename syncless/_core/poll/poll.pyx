@@ -118,7 +118,7 @@ cdef class PollPoller(Poller):
             place = self.places.get(fd, -1)
             if place < 0:
                 continue
-            if seen & ~(POLLIN | POLLOUT):          # it has failed or hung up: each caller finds out for itself
+            if seen & ~(POLLIN | POLLOUT):          # it has failed or hung up: the callers find out
                 seen |= POLLIN | POLLOUT
             seen = self.armed(place) & ((READ if seen & POLLIN else 0) | (WRITE if seen & POLLOUT else 0))
             events[kept].fd = fd
