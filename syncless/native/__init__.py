@@ -8,10 +8,11 @@ cimport request, response, respond, handler``. docs/howto/native.md tells when t
 
 import os
 
+from syncless.native.functions import functions
 from syncless.native.handler import ABI, Handler, load
 from syncless.native.publishing import publish
 
-__all__ = ["ABI", "Handler", "get_include", "load", "publish"]
+__all__ = ["ABI", "Handler", "functions", "get_include", "load", "publish"]
 
 
 def get_include() -> str:

@@ -46,6 +46,8 @@ class NativeHandlers:
         self.thread_count = threads or len(os.sched_getaffinity(0))
         self.limits = limits
         self._threads: Threads | None = None
+        self._last: dict[str, int] = {}
+        """Figures of threads that have ended."""
 
     # -- starting and stopping ----------------------------------------------------------------------------
 
@@ -112,9 +114,11 @@ class NativeHandlers:
         self._wait(lambda: threads.ended)
         if not threads.join():
             self._server.logs.errors.warning(
-                "a thread of native handlers has not ended: " + "; ".join(self._stuck(threads, 0))
+                "a thread of native handlers has not ended: "
+                + "; ".join(words for _, words in self._stuck(threads, 0))
             )
         self._collect(threads)
+        self._last = threads.figures()
         self._mailbox.close()
 
     def leave_to_parent(self) -> None:
@@ -138,21 +142,21 @@ class NativeHandlers:
 
     def figures(self) -> dict[str, int]:
         """As those of a Listener."""
-        return self._threads.figures() if self._threads is not None else {}
+        return self._threads.figures() if self._threads is not None else dict(self._last)
 
     def count(self, counters: Counters) -> None:
         """Adds to the counters what has been answered since the last time."""
         if self._threads is not None:
             self._threads.collect(counters)
 
-    def stuck(self, seconds: float = STUCK_SECONDS) -> list[str]:
-        """The threads that have been in one handler for so long, in words."""
+    def stuck(self, seconds: float = STUCK_SECONDS) -> list[tuple[float, str]]:
+        """The threads that have been in one handler for so long: for how long, and that in words."""
         return self._stuck(self._threads, seconds) if self._threads is not None else []
 
     @staticmethod
-    def _stuck(threads: Threads, seconds: float) -> list[str]:
+    def _stuck(threads: Threads, seconds: float) -> list[tuple[float, str]]:
         return [
-            f"native thread {index} has been in the handler of {route!r} for {took:.1f} s"
+            (took, f"native thread {index} has been in the handler of {route!r} for {took:.1f} s")
             for index, took, route in threads.busy()
             if took >= seconds and route is not None
         ]

@@ -88,6 +88,7 @@ cdef extern from "server.h" nogil:
         int64_t with_python
         owned_t* owned
         int owned_size
+    const void* CALLS
     int64_t clock_ns()
     thread* thread_new(server* server, int index)
     int thread_start(thread* t)

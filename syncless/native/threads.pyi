@@ -8,7 +8,6 @@ class Threads:
     names: list[str]
     event: int
     connections: int
-    dropped: int
     handed_over: int
     deaf: bool
     ended: bool
@@ -28,3 +27,5 @@ class Threads:
     def figures(self) -> dict[str, int]: ...
     def collect(self, counters: Counters) -> None: ...
     def busy(self) -> list[tuple[int, float, str | None]]: ...
+
+def calls_address() -> int: ...

@@ -309,11 +309,6 @@ cdef class Threads:
         return count
 
     @property
-    def dropped(self) -> int:
-        """Lines of the access log that were not told, because Python did not take them."""
-        return sum([self.core.threads[i].counts.dropped for i in range(self.core.thread_count)])
-
-    @property
     def handed_over(self) -> int:
         """Connections that were given to Python."""
         return sum([self.core.threads[i].counts.handed for i in range(self.core.thread_count)])
@@ -397,3 +392,8 @@ cdef int publish_view(const char* name, size_t name_size, const char* data, size
 
 cdef int reclaim_views() noexcept:
     return reclaim_published()
+
+
+def calls_address() -> int:
+    """Of the table of functions that handlers find in their requests."""
+    return <size_t> &CALLS

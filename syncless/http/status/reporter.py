@@ -64,7 +64,8 @@ class Reporter:
         self._listeners: dict[Listener, None] = {}
         """All that the server has had: what they have counted stays."""
         self._lock = _thread.allocate_lock()
-        server.counters = Counters(row)
+        self._counters = Counters(row)
+        server.counters = self._counters
         self.write_figures()
         write(row, [("pid", os.getpid())])
 
@@ -132,7 +133,8 @@ class Reporter:
     def write_figures(self) -> None:
         """Brings the row up to date, but for what the native code writes there."""
         with self._lock:
-            figures: dict[str, int] = {}
+            self._server.beside.count(self._counters)
+            figures = self._server.beside.figures()
             self._listeners.update(dict.fromkeys(self._server.listeners))
             for listener in self._listeners:
                 for name, number in listener.figures().items():
@@ -161,8 +163,15 @@ class Reporter:
             "requests": shown[:SHOWN_REQUESTS],
             "more_requests": len(shown[SHOWN_REQUESTS:]),
             "other_tasklets": others,
-            "recent_stalls": self._stalls[::-1],
+            "recent_stalls": self._stuck() + self._stalls[::-1],
         }
+
+    def _stuck(self) -> list[dict[str, Any]]:
+        """Threads of native handlers that stand still now, as stalls."""
+        return [
+            {"at": time.time() - seconds, "seconds": seconds, "stack": words, "over": False}
+            for seconds, words in self._server.beside.stuck(STALL_SECONDS)
+        ]
 
     def _request(self, tasklet: Exchange) -> dict[str, Any] | None:
         """None if it has ended meanwhile."""

@@ -1,0 +1,47 @@
+"""The functions of `struct syncless_calls` with plain arguments, for handlers that Numba compiles.
+
+Pointers are numbers (`uintp`). The struct that a function fills in, such as the `found` of `field`, is an
+address of two words: where the bytes are, and how many.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_int, c_int64, c_size_t
+from typing import Any
+
+from syncless.native.threads import calls_address
+
+SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "parameter": (c_int, c_size_t, c_size_t, c_size_t, c_size_t),
+    "field": (c_int, c_size_t, c_size_t, c_size_t, c_size_t),
+    "field_at": (c_int, c_size_t, c_size_t, c_size_t, c_size_t),
+    "client": (c_int, c_size_t, c_size_t),
+    "published": (c_int, c_size_t, c_size_t, c_size_t, c_size_t),
+    "alloc": (c_size_t, c_size_t, c_size_t),
+    "add_field": (c_int, c_size_t, c_size_t, c_size_t, c_size_t, c_size_t),
+    "append": (c_int, c_size_t, c_size_t, c_size_t),
+    "append_format": (),
+    "send_file": (c_int, c_size_t, c_int, c_int64, c_int64, c_int),
+    "respond": (c_int, c_size_t, c_int, c_size_t, c_size_t, c_size_t, c_size_t, c_int),
+}
+"""In the order of the table: what each returns, and its arguments; none where they are not plain."""
+
+
+class _Table(ctypes.Structure):
+    _fields_ = [
+        ("abi", ctypes.c_uint32),
+        ("size", ctypes.c_uint32),
+        *((name, ctypes.c_void_p) for name in SIGNATURES),
+    ]
+
+
+def functions() -> dict[str, Any]:
+    """The server's functions for handlers by their names in syncless/native.h, as ctypes functions: what a
+    handler that Numba compiles can call."""
+    table = _Table.from_address(calls_address())
+    return {
+        name: ctypes.CFUNCTYPE(*signature)(getattr(table, name))
+        for name, signature in SIGNATURES.items()
+        if signature
+    }

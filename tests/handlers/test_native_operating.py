@@ -1,0 +1,167 @@
+"""Native handlers as an operator sees them: log, counts, watchdog, stop, fork, shortage."""
+
+import io
+import os
+import subprocess
+import sys
+
+import pytest
+
+import syncless
+from syncless.http.counters import CELLS, Counters, totals
+from syncless.native import beside
+from tests.waiting import eventually
+
+ROUTES = {"/": "hello", "/echo": "echo", "/fails": "fails", "/pass": "pass"}
+
+
+def test_access_log_has_a_line_for_each_request(served):
+    log = io.StringIO()
+    server = served(ROUTES, access_log=log, access_log_format='%h "%r" %>s %b "%{X-Asked}i"')
+    client = served.client(server)
+    client.get("/?a=%20b", "X-Asked: one\r\n")
+    client.get("/py")
+    client.get("/fails")
+    refused = served.client(server)
+    refused.send(b"BAD\r\n\r\n")
+    refused.response()
+    assert eventually(lambda: log.getvalue().count("\n") >= 4)
+    assert sorted(log.getvalue().splitlines()) == sorted(
+        [
+            '127.0.0.1 "GET /?a=%20b HTTP/1.1" 200 13 "one"',
+            '127.0.0.1 "GET /py HTTP/1.1" 200 15 "-"',
+            '127.0.0.1 "GET /fails HTTP/1.1" 500 85 "-"',
+            '127.0.0.1 "BAD" 400 54 "-"',
+        ]
+    )
+
+
+def test_requests_are_counted_by_status_and_time(served):
+    cells = bytearray(CELLS * 8)
+    server = served(ROUTES)
+    counters = Counters(cells)
+    client = served.client(server)
+    for path in ("/", "/", "/fails"):
+        client.get(path)
+    refused = served.client(server)
+    refused.send(b"BAD\r\n\r\n")
+    refused.response()
+    for _ in range(2):  # what has been added once is not added again
+        server.beside.count(counters)
+    row = memoryview(cells).cast("q")
+    assert totals(row)["requests"] == {200: 2, 500: 1}
+    assert totals(row)["refused"] == {400: 1}
+    figures = server.beside.figures()
+    assert figures["accepted"] == 2 and figures["sent_bytes"] > 500
+
+
+def test_stuck_thread_is_named(served, handlers):
+    reader, writer = os.pipe()
+    errors = io.StringIO()
+    server = served({"/block": handlers("block", context=reader)}, error_log=errors)
+    client = served.client(server)
+    client.send(b"GET /block HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert eventually(lambda: "'/block'" in errors.getvalue())
+    ((seconds, words),) = server.beside.stuck(0)
+    assert seconds >= 1 and "in the handler of '/block'" in words
+    os.write(writer, b"x")
+    assert client.response()[2] == b"went on"
+    assert server.beside.stuck(0) == []
+    os.close(reader)
+    os.close(writer)
+
+
+def test_stop_answers_what_has_come_and_closes_idle_connections(served):
+    server = served(ROUTES, stop_idle_seconds=0.5)
+    idle, busy = served.client(server), served.client(server)
+    for client in (idle, busy):
+        assert client.get("/")[0] == 200
+    stopping = syncless.spawn(server.stop)
+    assert eventually(lambda: not server._places)
+    busy.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert busy.response()[1]["connection"] == "close"
+    assert busy.at_end() and idle.at_end()
+    stopping.join()
+
+
+def test_stop_leaves_a_thread_behind_that_does_not_end(served, handlers, monkeypatch):
+    monkeypatch.setattr(beside, "END_SECONDS", 0.2)
+    reader, writer = os.pipe()
+    errors = io.StringIO()
+    server = served({"/block": handlers("block", context=reader)}, error_log=errors, stop_seconds=0.1)
+    client = served.client(server)
+    client.send(b"GET /block HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert eventually(lambda: server.beside.stuck(0))
+    server.stop(0)
+    assert "has not ended" in errors.getvalue() and "'/block'" in errors.getvalue()
+    os.write(writer, b"x")  # it ends now, and meets a server that is kept for it
+    assert client.response()[2] == b"went on" and client.at_end()
+    os.close(writer)
+
+
+def test_server_starts_again_after_a_stop(served):
+    server = served(ROUTES)
+    for _ in range(3):
+        client = served.client(server)
+        assert client.get("/")[2] == b"Hello, World!"
+        assert client.get("/py")[2] == b"python GET /py "
+        client.close()
+        server.stop()
+        server.start()
+
+
+def test_limit_of_connections_closes_the_oldest_idle_one(served):
+    server = served(ROUTES, connections=3, native_threads=1)
+    clients = [served.client(server) for _ in range(3)]
+    for client in clients:
+        assert client.get("/")[0] == 200
+    late = served.client(server)
+    assert late.get("/")[0] == 200
+    assert clients[0].at_end()
+    assert clients[2].get("/")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET / HTT", b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab"]
+)
+def test_late_clients_are_cut_off(stepped, sent):
+    limits = {"head_seconds": 0.05, "idle_seconds": 0.05, "body_seconds": 0.05}
+    server = stepped(ROUTES, **limits)
+    server.send(sent)
+    for _ in range(300):
+        server.threads.turn(0, 0.05)
+        if server.threads.connections == 0 or server.received()[1]:
+            break
+    else:
+        pytest.fail("it is still there")
+
+
+def test_child_of_a_fork_leaves_connections_to_the_parent(library, tmp_path):
+    program = f"""if True:
+    import os, socket
+    from syncless import native
+    from syncless.wsgi import Server
+    server = Server(lambda e, s: (s("200 OK", []), [b"py"])[1], port=0, native_threads=2,
+                    native={{"/": native.load({str(library)!r}, "hello")}}).start()
+    client = socket.create_connection(server.address, timeout=10)
+    def ask():
+        client.sendall(b"GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
+        return client.recv(1000)[-13:]
+    print(ask())
+    pid = os.fork()
+    if not pid:
+        server.stop()
+        os._exit(7)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), ask())
+    server.stop()
+    print("ended", flush=True)
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["b'Hello, World!'", "7 b'Hello, World!'", "ended"], done.stderr
+
+
+def test_unix_socket(served, tmp_path):
+    server = served(ROUTES, bind=f"unix:{tmp_path}/socket")
+    client = served.client(server)
+    assert client.get("/")[2] == b"Hello, World!"
+    assert client.get("/py")[2] == b"python GET /py "
