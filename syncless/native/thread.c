@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -116,6 +117,12 @@ static int shortage(struct thread *t, int error) {
     return 0;
 }
 
+/* Whether a connection waits to be accepted. */
+static int is_ready(int listener) {
+    struct pollfd waiting = {.fd = listener, .events = POLLIN};
+    return poll(&waiting, 1, 0) > 0;
+}
+
 /* Accepts what has come, up to a batch; how many there were. */
 static int accept_some(struct thread *t, int index) {
     int listener = t->server->listeners[index], n, fd;
@@ -125,7 +132,7 @@ static int accept_some(struct thread *t, int index) {
         socklen_t size = sizeof from;
         struct address address;
         struct conn *c;
-        if (most && server_connections(t->server) >= most && !shortage(t, 0))
+        if (most && server_connections(t->server) >= most && is_ready(listener) && !shortage(t, 0))
             return n;
         fd = accept4(listener, (struct sockaddr *)&from, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
