@@ -121,6 +121,8 @@ class Hub(gevent.hub.Hub):  # type: ignore[misc]
         tasklet, loop = current(), self.loop
         if tasklet is None or tasklet is loop.host or not may_park():
             return super().switch()
+        if loop.host.done():  # it has stayed behind in the process that forked
+            loop.host = spawn(loop.live_as_host, self)
         loop.call()
         return self._wait(tasklet, getcurrent())
 

@@ -139,6 +139,17 @@ def test_wait_ends_when_gevent_has_nothing_to_do():
     """)
 
 
+def test_child_of_a_fork_goes_on_after_reinit():
+    check("""
+        gevent.sleep(0.001)
+        child = os.fork()
+        if not child:
+            gevent.reinit()
+            os._exit(gevent.spawn(lambda: gevent.sleep(0.001) or 5).get())
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+    """)
+
+
 def test_exit_of_a_greenlet_ends_the_program():
     done = run("gevent.spawn(sys.exit, 3)\nsyncless.sleep(20)")
     assert done.returncode == 3 and "Traceback" not in done.stderr, done.stderr
