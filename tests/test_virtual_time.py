@@ -1,5 +1,6 @@
 """On the virtual clock time passes only while everything waits, and then exactly."""
 
+import os
 import queue
 import select
 import socket
@@ -91,6 +92,12 @@ def test_clock_never_goes_back_when_virtual_time_ends():
 def test_clock_stands_still_while_a_child_process_lives():
     with subprocess.Popen(["sleep", "0.1"]) as child:
         assert child.wait(0.001) == 0
+
+
+def test_child_that_has_ended_does_not_hide_one_that_lives():
+    with subprocess.Popen(["true"]) as ended, subprocess.Popen(["sleep", "0.1"]) as living:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        assert living.wait(0.001) == 0
 
 
 @pytest.mark.parametrize("seconds", [0.01, 100])

@@ -136,9 +136,33 @@ static unsigned after(const char *text, const char *name) {
     return at ? strtoul(at + strlen(name), NULL, 10) : 0;
 }
 
+/* 1: a child of this thread has not ended. Children that have ended and are not reaped are there, too. */
+static int has_living_child(const char *tid) {
+    char path[64], children[4096], text[512];
+    snprintf(path, sizeof path, "/proc/self/task/%.20s/children", tid);
+    contents(path, children, sizeof children);
+    for (char *at = children, *end; strtol(at, &end, 10); at = end) {
+        snprintf(path, sizeof path, "/proc/%ld/stat", strtol(at, NULL, 10));
+        char *state = contents(path, text, sizeof text) > 0 ? strrchr(text, ')') : NULL;
+        if (state && state[2] != 'Z' && state[2] != 'X')
+            return 1;
+    }
+    return 0;
+}
+
 static int children_live(void) {
     siginfo_t info = {0};
-    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0)
+        return 0;
+    if (info.si_pid == 0)
+        return 1;
+    DIR *folder = opendir("/proc/self/task"); /* one has ended; waitid() would tell of it again and again */
+    int live = 0;
+    for (struct dirent *entry; folder && !live && (entry = readdir(folder));)
+        live = atoi(entry->d_name) && has_living_child(entry->d_name);
+    if (folder)
+        closedir(folder);
+    return live;
 }
 
 /* Whether all threads but `me` wait, and what tells later that they did all the time. */

@@ -2,11 +2,13 @@
 
 import io
 import os
+import select
 
 import pytest
 
 import syncless
 from syncless.io import files
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.virtual_time
 
@@ -133,6 +135,29 @@ def test_others_go_on_while_a_fifo_waits(tmp_path):
         syncless.sleep(0.01)
         file.write(b" again")
     assert reader.result(5) == b"hello again"
+
+
+@pytest.mark.parametrize("mode", ["adaptive", "pool"])
+def test_killed_tasklet_leaves_no_descriptor_of_its_open_call(tmp_path, mode):
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    before = files.set_mode(mode)
+    try:
+        opener = syncless.spawn(files._open, path, os.O_RDONLY)
+        assert eventually(lambda: opener.waiting_for is not None)
+        syncless.sleep(0.02)  # then the thread waits inside the call
+        opener.kill()
+        opened = os.open(path, os.O_WRONLY)  # the thread's call ends now
+        assert eventually(lambda: is_closed_by_reader(opened))
+        os.close(opened)
+    finally:
+        files.set_mode(before)
+
+
+def is_closed_by_reader(fd):
+    poll = select.poll()
+    poll.register(fd, 0)
+    return any(bits & select.POLLERR for _, bits in poll.poll(0))
 
 
 def test_in_threads_always(tmp_path):

@@ -7,6 +7,7 @@ the rule.
 
 from libc.limits cimport INT_MAX
 from libc.stdint cimport int64_t
+from posix.unistd cimport close as close_fd
 
 from syncless._core.calls.filesystems cimport (
     FileSystem, Kind, Trial, any_slow, in_pool, in_pool_of, look_at, never, of_descriptor, of_path, pools_all,
@@ -181,23 +182,67 @@ cdef bint answers_at_once(object key, object path, object dir_fd) except -1:
     return system is not None and system.trial_of(key).direct()
 
 
+cdef class Opening:
+    """A call in a thread that opens a descriptor. If its tasklet is killed meanwhile, no code gets the
+    descriptor, so it is closed."""
+    cdef object original
+    cdef list made                      # the descriptor, until one side has taken it out
+    cdef bint abandoned
+
+    def __init__(self, original):
+        self.original = original
+        self.made = []
+
+    def __call__(self, *args, **kwargs):
+        made = self.original(*args, **kwargs)
+        if type(made) is int:
+            self.made.append(made)
+            if self.abandoned:
+                self.close()
+        return made
+
+    cdef int abandon(self) except -1:
+        self.abandoned = True
+        return self.close()
+
+    cdef int close(self) except -1:
+        if self.made:
+            close_fd(<int> self.made.pop())
+        return 0
+
+
 cdef object opened(object original, tuple args, dict kwargs, object path, object dir_fd):
     cdef FileSystem system = of_path(path, False, dir_fd)
     cdef Trial trial = system.trial_of("open") if system is not None else None
     cdef int64_t started
     cdef Kind kind
+    cdef Opening opening
     cdef int fd = dir_fd if type(dir_fd) is int else -1
     if trial is None or not trial.direct():
-        made = in_pool_of(path, False, dir_fd, "open", unless_it_is_a_fifo,
-            (original, args, kwargs, path, fd), {})
-        return fifos.run(original, *args, **kwargs) if made is IS_A_FIFO else made
+        opening = Opening(original)
+        try:
+            made = in_pool_of(path, False, dir_fd, "open", unless_it_is_a_fifo,
+                (opening, args, kwargs, path, fd), {})
+        except BaseException:
+            opening.abandon()
+            raise
+        return in_fifos(original, args, kwargs) if made is IS_A_FIFO else made
     started = monotonic_ns()
     if look_at(path, fd, &kind) == 0 and kind.fifo:
-        return fifos.run(original, *args, **kwargs)
+        return in_fifos(original, args, kwargs)
     try:
         return original(*args, **kwargs)
     finally:
         trial.answered(monotonic_ns() - started, False)
+
+
+cdef object in_fifos(object original, tuple args, dict kwargs):
+    cdef Opening opening = Opening(original)
+    try:
+        return fifos.run(opening, *args, **kwargs)
+    except BaseException:
+        opening.abandon()
+        raise
 
 
 def unless_it_is_a_fifo(original, args, kwargs, path, int dir_fd):
