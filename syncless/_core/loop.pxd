@@ -14,6 +14,7 @@ cdef class Watcher(Runnable):
     """Something that is told, at the base of the loop, when its descriptor is ready."""
     cdef int on_ready(self, Loop loop, int bits) except -1
     cdef int forked(self, Loop loop) except -1
+    cdef int loop_ended(self, Loop loop) except -1
 
 
 cdef class Loop(Scheduler):

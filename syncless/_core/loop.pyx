@@ -50,6 +50,10 @@ cdef class Watcher(Runnable):
         """In a child after fork: the descriptor belongs to the parent, and no event of it will come."""
         return 0
 
+    cdef int loop_ended(self, Loop loop) except -1:
+        """The loop ends with its thread: no event of the descriptor will come."""
+        return 0
+
 
 cdef class Loop(Scheduler):
     """The scheduler of a thread with what wakes it. current_loop() gives it."""
@@ -168,10 +172,12 @@ cdef class Loop(Scheduler):
         cdef PyObject* item
         while i < self.pre_poll_count:                # the list may grow meanwhile
             item = self.pre_poll[i]
+            self.pre_poll[i] = NULL             # if an item raises, the next call goes on behind it
             i += 1
-            owned = <Runnable> item
-            Py_DECREF(owned)
-            owned.turn(self)
+            if item != NULL:
+                owned = <Runnable> item
+                Py_DECREF(owned)
+                owned.turn(self)
         self.pre_poll_count = 0
         return 0
 

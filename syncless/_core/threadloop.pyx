@@ -12,7 +12,7 @@ from cpython.object cimport PyObject
 from syncless._core cimport hooks
 from syncless._core.cpython.compat cimport Py_IsFinalizing, in_main_interpreter
 from syncless._core.ending cimport end_carriers, end_tasklets
-from syncless._core.loop cimport Loop
+from syncless._core.loop cimport Loop, Watcher
 
 cdef extern from *:
     """
@@ -44,9 +44,30 @@ cdef int end_loop(Loop loop) except -1:
         return 0
     if syncless_tls_loop == ending:     # not in a child after a fork, which clears away the other threads
         end_tasklets(loop)
+        end_watchers(loop)
         syncless_tls_loop = NULL
     end_carriers(loop)
     loop.poller.close()
+    return 0
+
+
+cdef int end_watchers(Loop loop) except -1:
+    """Tells each watcher, and runs what is due before a poll: it refers to the loop."""
+    run_before_last_poll(loop)          # sends the responses that are finished
+    for watcher in loop.fds.watchers():
+        try:
+            (<Watcher> watcher).loop_ended(loop)
+        except BaseException as error:
+            loop.report("the end of a thread", error)
+    return run_before_last_poll(loop)
+
+
+cdef int run_before_last_poll(Loop loop) except -1:
+    while loop.pre_poll_count:
+        try:
+            loop.run_before_poll()
+        except BaseException as error:
+            loop.report("the end of a thread", error)
     return 0
 
 

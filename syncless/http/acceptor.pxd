@@ -7,6 +7,7 @@ from syncless.http.listener cimport Listener
 
 cdef class Acceptor(Watcher):
     cdef Listener listener
+    cdef Loop loop              # the listener's
     cdef readonly int fd
     cdef Timer retry
     cdef unsigned last          # the last client's IPv4 address, 0 if it had none

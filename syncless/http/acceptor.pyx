@@ -3,6 +3,7 @@ closed for it; the life of a connection is connection.pyx."""
 
 import os
 
+cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.errno cimport (
@@ -124,14 +125,24 @@ cdef int prepare(Listener listener) except -1:
     return 0
 
 
+@cython.no_gc_clear      # __dealloc__ needs the loop
 cdef class Acceptor(Watcher):
-    """Accepts the connections of one listening socket, which its Server owns."""
+    """Accepts the connections of one listening socket, which its Server owns. A server that is dropped
+    without being stopped takes it along."""
 
     def __cinit__(self):
         timer_init(&self.retry, retry_accept, <void*> self)
+        self.fd = -1
+
+    def __dealloc__(self):
+        if self.loop is not None:
+            self.loop.timers.remove(&self.retry)
+            if self.fd >= 0 and self.loop.fds.entry(self.fd).watcher == <PyObject*> self:
+                self.loop.fds.forget(self.fd)
 
     def __init__(self, Listener listener not None, int fd):
         self.listener = listener
+        self.loop = listener.loop
         self.fd = fd
         os.set_blocking(fd, False)
         listener.loop.fds.watch(fd, self)
@@ -143,6 +154,10 @@ cdef class Acceptor(Watcher):
 
     cdef int turn(self, Scheduler loop) except -1:
         return self.accept(<Loop> loop)
+
+    cdef int loop_ended(self, Loop loop) except -1:
+        self.close()
+        return 0
 
     cdef int accept(self, Loop loop) except -1:
         """Accepts what has come, up to a batch."""

@@ -136,6 +136,10 @@ cdef class Connection(Watcher):
         self.stream.inbox_start = before.inbox_start
         return 0
 
+    cdef int loop_ended(self, Loop loop) except -1:
+        self.close(loop, self.exchange is not None)
+        return 0 if self.exchange is None else self.drop_exchange(self.exchange)
+
     # -- greeting --------------------------------------------------------------------------------------------
 
     cdef int greet(self, Loop loop) except -1:

@@ -27,6 +27,7 @@ cdef void look(void* owner) noexcept:
 
 
 @cython.final
+@cython.no_gc_clear      # __dealloc__ needs the loop
 cdef class Deadlines:
     def __cinit__(self, Loop loop not None):
         self.loop = loop

@@ -1,8 +1,15 @@
 """A Server in a program: addresses, several of them, and the tasklet of each request."""
 
+import gc
+import queue
+import socket as blocking
+import threading
+import weakref
+
 import pytest
 
 import syncless
+from syncless.io import socket
 from syncless.wsgi import Server, serve
 from tests.waiting import eventually
 from tests.wsgi.applications import HELLO, plain
@@ -114,3 +121,72 @@ def test_the_tasklet_of_a_request_can_be_joined_and_killed(start):
     assert running[1].kill(timeout=5) is True
     assert isinstance(running[1].exception(), syncless.TaskletExit) and ended == running
     assert first.response()[0] == 200 and second.response()[0] == 503
+
+
+# -- servers that are not stopped ----------------------------------------------------------------------------
+
+NOT_STOPPED = pytest.mark.filterwarnings("ignore::ResourceWarning")  # of the listening socket
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def stubborn(environ, start_response):
+    while True:
+        try:
+            syncless.sleep(1000)
+        except syncless.TaskletExit:
+            pass
+
+
+@NOT_STOPPED
+@pytest.mark.parametrize(
+    ("app", "sent", "status"),
+    [
+        (plain(), GET, b"200 OK"),
+        (plain(), GET + b"GET / HT", b"200 OK"),
+        (lambda *_: syncless.sleep(1000), GET, b"503 Service Unavailable"),
+        (stubborn, GET, None),
+    ],
+    ids=["idle", "half a head", "killed", "stubborn"],
+)
+def test_thread_that_ends_takes_its_server_along(app, sent, status):
+    refs, servers, go = {}, queue.SimpleQueue(), threading.Event()
+
+    def body():
+        server = Server(app, "127.0.0.1", 0).start()
+        refs.update(server=weakref.ref(server), loop=weakref.ref(syncless.current_loop()))
+        servers.put(server.address)
+        syncless.run_in_thread(go.wait)
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    with socket.create_connection(syncless.run_in_thread(servers.get)) as client:
+        client.settimeout(10)
+        client.sendall(sent)
+        if status == b"200 OK":
+            assert client.recv(1000).startswith(b"HTTP/1.1 200 OK")
+        else:
+            assert eventually(lambda: refs["server"]().requests)
+        go.set()
+        syncless.run_in_thread(thread.join)
+        if status is None:
+            with pytest.raises(ConnectionResetError):
+                client.recv(1000)
+        else:
+            rest = b"" if status == b"200 OK" else b"HTTP/1.1 " + status
+            assert client.recv(1000)[: len(rest) or 1] == rest
+    gc.collect()
+    assert refs["server"]() is None and (refs["loop"]() is None or app is stubborn)
+
+
+@NOT_STOPPED
+def test_server_that_is_dropped_hears_nothing_more_of_its_socket():
+    server = Server(plain(), "127.0.0.1", 0).start()
+    address = server.address
+    copy = blocking.socket(fileno=blocking.dup(server._places[0].sock.fileno()))
+    del server
+    gc.collect()
+    with copy, socket.create_connection(address) as client:
+        syncless.sleep(0.01)
+        client.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            client.recv(1)
