@@ -182,7 +182,7 @@ cdef bint answers_at_once(object key, object path, object dir_fd) except -1:
     return system is not None and system.trial_of(key).direct()
 
 
-cdef class Opening:
+cdef class _Opening:
     """A call in a thread that opens a descriptor. If its tasklet is killed meanwhile, no code gets the
     descriptor, so it is closed."""
     cdef object original
@@ -216,10 +216,10 @@ cdef object opened(object original, tuple args, dict kwargs, object path, object
     cdef Trial trial = system.trial_of("open") if system is not None else None
     cdef int64_t started
     cdef Kind kind
-    cdef Opening opening
+    cdef _Opening opening
     cdef int fd = dir_fd if type(dir_fd) is int else -1
     if trial is None or not trial.direct():
-        opening = Opening(original)
+        opening = _Opening(original)
         try:
             made = in_pool_of(path, False, dir_fd, "open", unless_it_is_a_fifo,
                 (opening, args, kwargs, path, fd), {})
@@ -237,7 +237,7 @@ cdef object opened(object original, tuple args, dict kwargs, object path, object
 
 
 cdef object in_fifos(object original, tuple args, dict kwargs):
-    cdef Opening opening = Opening(original)
+    cdef _Opening opening = _Opening(original)
     try:
         return fifos.run(opening, *args, **kwargs)
     except BaseException:
