@@ -11,10 +11,9 @@ The transitions are a table in phases.pyx. A connection has a Stream (its bytes)
 listener's deadlines and, while one is queued or running, an Exchange, which waits for the client by its Peer.
 
 Heads are read where they lie: in the receive buffer that all connections share, if they come in one piece.
-The rest (a part of a head, a body, pipelined requests) waits in the stream's inbox, no larger than
-that. So an idle connection is one small object. It is registered with the poller only when it has to wait.
-Requests of one connection are answered one after the other, in a loop, never by recursion. Responses are sent
-at the end of the turn: see flusher.pyx.
+The rest (a part of a head, a body, pipelined requests) waits in the stream's inbox, no larger than that. So
+an idle connection is one small object. Requests of one connection are answered one after the other, in a
+loop, never by recursion. Responses are sent at the end of the turn: see flusher.pyx.
 """
 
 cimport cython
@@ -125,8 +124,7 @@ cdef class Connection(Watcher):
         return self.close(loop, False)
 
     cdef int forked(self, Loop loop) except -1:
-        """The child keeps no descriptor of it and sends nothing: the connection is the parent's, whose
-        closing ends it. The part of a body that has come can still be read."""
+        """The connection is the parent's. The part of a body that has come can still be read."""
         cdef Stream before = self.stream
         self.stream.gone = True
         self.stream.inbox.data = NULL           # else it would be released
@@ -336,8 +334,7 @@ cdef class Connection(Watcher):
         return self.linger_or_close(loop)
 
     cdef int linger_or_close(self, Loop loop) except -1:
-        """All is sent. Closing now would reset the connection, and perhaps destroy the answer, if the client
-        has sent more."""
+        """All is sent. Closing with bytes of the client unread would reset the connection."""
         cdef Listener listener = self.listener
         if self.phase == CLOSED:
             return 0
@@ -365,8 +362,7 @@ cdef class Connection(Watcher):
         return self.close(loop, False) if self.phase == LINGERING else 0
 
     cdef bint close_idle(self, Loop loop) except -1:
-        """Closes it between requests, unless bytes have come of which the loop has not told yet: a proxy does
-        not send a POST again, so that one would be lost. Returns whether it is closed."""
+        """Closes it, unless a request has come: a proxy does not repeat a POST. Whether it is closed."""
         if has_bytes(&self.stream):
             told_readable(&self.stream)
             loop.push(self)
