@@ -47,8 +47,8 @@ def need(*modules):
             pytest.skip(f"{module} is not installed")
 
 
-def serving(example):
-    running = Running("-m", "syncless", f"examples.{example}", "--bind", "127.0.0.1:0")
+def serving(example, *options):
+    running = Running("-m", "syncless", f"examples.{example}", *options, "--bind", "127.0.0.1:0")
     running.port = int(running.line.split(":")[2].split("/")[0])
     return running
 
@@ -292,3 +292,15 @@ def test_stackless_programs(example, arguments, said):
         cwd=ROOT,
     )
     assert done.returncode == 0 and said in done.stdout and not done.stderr, done.stdout + done.stderr
+
+
+def test_fastapi_beside_flask():
+    need("flask", "fastapi")
+    with serving("both:flask_app", "--mount", "/api=examples.both:api") as running:
+        answers = []
+        waiting = threading.Thread(target=lambda: answers.append(ask(running, "GET", "/api/next")))
+        waiting.start()
+        assert ask(running, "GET", "/say/hello") == (200, "said\n")
+        waiting.join(20)
+        assert answers == [(200, '{"said":"hello"}')]
+    ended_well(running)
