@@ -164,7 +164,13 @@ NATIVE = {
 }
 
 # module -> the facility without which it is left out
-OPTIONAL = {"syncless._core.poll.epoll": "EPOLL"}
+OPTIONAL = {
+    "syncless._core.poll.epoll": "EPOLL",
+    "syncless.native.threads": "EPOLL",
+    "syncless.native.publishing": "EPOLL",
+    "syncless.native.shared": "EPOLL",
+    "syncless.native.mailbox": "EPOLL",
+}
 
 # facility -> a program that uses it; SYNCLESS_<facility> is 1 in syncless_config.h if it compiles
 FACILITIES = {

@@ -149,3 +149,17 @@ int conn_make_room(struct thread *t) {
         }
     return 0;
 }
+
+/* Too much is buffered: cuts off the connections that have taken the longest for a request. */
+void conn_shed(struct thread *t) {
+    static const int kinds[] = {HEAD_TIME, BODY_TIME};
+    int64_t most = t->server->limits.buffered_bytes / t->server->thread_count;
+    struct conn *c, *next;
+    int i;
+    for (i = 0; i < 2; i++)
+        for (c = first_of(t, kinds[i]); c && t->counts.held > most; c = next) {
+            next = next_of(t, c, kinds[i]);
+            if (c->in.size)
+                conn_close(t, c, 0);
+        }
+}

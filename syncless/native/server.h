@@ -258,6 +258,7 @@ int conn_close_idle(struct thread *t, struct conn *c);
 void conn_read_away(struct thread *t, struct conn *c);
 void conn_expired(struct thread *t, struct conn *c);
 int conn_make_room(struct thread *t);
+void conn_shed(struct thread *t);
 
 /* incoming.c: the requests in the bytes */
 enum { MORE = 0, PYTHON = -1, ENOUGH = -2, GONE = -3 };

@@ -281,6 +281,8 @@ void thread_turn(struct thread *t, int64_t timeout) {
         }
     }
     run_ready(t);
+    if (t->counts.held > t->server->limits.buffered_bytes / t->server->thread_count)
+        conn_shed(t);
     if (t->retry_at && t->now >= t->retry_at && !atomic_load_explicit(&t->deaf, memory_order_relaxed)) {
         t->retry_at = 0;
         listen_to(t, 1);

@@ -16,7 +16,6 @@ from syncless.http.options import ServerOptions
 from syncless.http.program.blocking import Patch
 from syncless.http.program.hooks import Hook
 from syncless.http.program.serving import serve_until_stopped
-from syncless.native.beside import NativeHandlers
 from syncless.wsgi.application import WSGIApplication
 from syncless.wsgi.client import client_gone
 from syncless.wsgi.compress import Compressed
@@ -27,6 +26,11 @@ from syncless.wsgi.pages import page
 from syncless.wsgi.requesthooks import Hooked
 from syncless.wsgi.static import BesideFiles
 from syncless.wsgi.websocket import websocket_offer
+
+try:
+    from syncless.native.beside import NativeHandlers
+except ModuleNotFoundError:  # setup.py builds it where the system has epoll
+    NativeHandlers = None  # type: ignore[assignment, misc]
 
 if sys.version_info >= (3, 11):
     from typing import Unpack
@@ -85,6 +89,8 @@ class Server(server.Server):
 
     @staticmethod
     def threads_of(native: Mapping[str, Any], threads: int, limits: Limits) -> NativeHandlers:
+        if NativeHandlers is None:
+            raise RuntimeError("native handlers need epoll, and this syncless was built without it")
         return NativeHandlers(native, threads, limits)
 
     def application_at(self, address: Any) -> Application:
