@@ -28,7 +28,8 @@ def test_patch_installs_our_loop_and_takes_it_back():
 def test_our_package_may_be_the_first_to_import_asyncio():
     check("""
         from syncless.asyncio import EventLoop
-        import asyncio
+        import asyncio, warnings
+        warnings.simplefilter("ignore", DeprecationWarning)  # policies, since Python 3.14
         assert type(asyncio.get_event_loop_policy()).__module__ == "syncless.asyncio.resident"
     """)
 
@@ -78,7 +79,8 @@ def test_area_can_be_left_out():
 @pytest.mark.parametrize("chosen_first", [True, False], ids=["before the patch", "after the patch"])
 def test_loop_that_the_program_chooses_stays(chosen_first):
     choose = """
-import asyncio
+import asyncio, warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # policies, since Python 3.14
 class Chosen(asyncio.DefaultEventLoopPolicy):
     pass
 asyncio.set_event_loop_policy(Chosen())
