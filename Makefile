@@ -8,7 +8,7 @@ BIND ?= 127.0.0.1:8000
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet
 NATIVE := $(shell find syncless -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h')
 
-.PHONY: help serve test test-pr lint bench bench-core clean wheels portable docs docs-serve fidelity stackless-suite fuzz sanitize soak
+.PHONY: help serve test test-pr lint bench bench-core clean wheels portable docs docs-serve fidelity asyncio-suite stackless-suite fuzz sanitize soak
 
 help:  ## this list
 	@awk -F ' *## *' '/^[a-z-]+:.*##/ { sub(/:.*/, "", $$1); printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ soak: $(VENV)/.tested  ## good and bad clients, kills and reloads, also behind n
 
 fidelity: $(VENV)/.tested  ## the interpreter's own tests, patched, beside the unpatched baseline; ARGS="test_socket -v" chooses
 	$(BIN)/python -m tests.fidelity $(ARGS)
+
+asyncio-suite: $(VENV)/.tested  ## the interpreter's own tests of asyncio on our event loop; ARGS="--park test_tasks" chooses
+	$(BIN)/python -m tests.asyncio_suite $(ARGS)
 
 stackless-suite: $(VENV)/.tested  ## a test-suite for Stackless, SUITE=folder of your copy, against syncless.stackless; ARGS="test_channel -v" chooses
 	$(BIN)/python -m tests.stackless_suite $(SUITE) $(ARGS)

@@ -114,6 +114,7 @@ CALLS: dict[str, tuple[list[str], list[str]]] = {
     "stackless": (list(STACKLESS), ["time"]),
     "patched": (["unpatched", "syncless", "gevent"], ["time"]),
     "files": (["unpatched", "syncless", "gevent", "eventlet", "asyncio", "uvloop", "go"], ["time"]),
+    "asyncio": (["asyncio", "uvloop", "syncless"], ["time"]),
     "models": (list(MODELS), list(TASKS)),
     "names": (
         ["syncless", "in threads", "gevent", "eventlet", "asyncio", "uvloop", "threads", "go"],

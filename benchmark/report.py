@@ -34,7 +34,7 @@ CHAPTERS: tuple[tuple[str, list[str]], ...] = (
     ("A timer after the answer: uWSGI", ["calllater"]),
     ("Several cores: Go", ["cores-hello-1", "cores-hello-2", "cores-fib-1", "cores-fib-2"]),
     ("WSGI servers", [*WSGI, "idle", "accesslog", "halfsent", "sleep", "flask", "django"]),
-    ("The engine, and what the patch costs", ["engine", "stackless", "names", "files", "patched"]),
+    ("The engine, and what the patch costs", ["engine", "stackless", "asyncio", "names", "files", "patched"]),
 )
 INTRODUCTION = """# Benchmarks
 
@@ -233,6 +233,32 @@ def patched_table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def asyncio_table(result: dict[str, Any]) -> str:
+    measured = f"CPU ns, the least of {result['rounds']} rounds; uvloop {result['versions'].get('uvloop')}"
+    lines = [
+        "### Event loops of asyncio",
+        "",
+        f"{measured}. An echo is 1 KiB there and back, client and server together.",
+        "",
+        "| operation | asyncio | uvloop | syncless | syncless : asyncio | syncless : uvloop |",
+        "|---|---|---|---|---|---|",
+    ]
+    least = {
+        library: {name: min(numbers) for name, numbers in values.items()}
+        for library, values in result["libraries"].items()
+        if values
+    }
+    for name, ours in least["syncless"].items():
+        cells = [
+            f"{least[library][name]:,.0f}" if library in least else "-" for library in result["libraries"]
+        ]
+        shares = [
+            f"{ours / least[peer][name]:.2f}" if peer in least else "-" for peer in ("asyncio", "uvloop")
+        ]
+        lines.append(f"| {' | '.join([name, *cells, *shares])} |")
+    return "\n".join(lines)
+
+
 def files_table(result: dict[str, Any]) -> str:
     libraries = result["libraries"]
     measured = f"CPU ns, the least of {result['rounds']} rounds; of pauses the median"
@@ -303,6 +329,7 @@ def table(result: dict[str, Any]) -> str:
         "models": models_table,
         "engine": engine_table,
         "patched": patched_table,
+        "asyncio": asyncio_table,
         "names": names_table,
         "files": files_table,
     }

@@ -28,6 +28,10 @@ from syncless.tools.realthreads import RealThreadPoolExecutor
 _SelectorEventLoop: Any = asyncio.SelectorEventLoop
 """Untyped: its stubs do not name what a loop built on it has to redefine."""
 
+_RECEIVE_BYTES = 65536
+"""Of a transport's recv(). For the 256 KiB of the standard library, malloc() maps and unmaps memory at each
+call, which took three times the CPU of all else."""
+
 _getaddrinfo, _getnameinfo = socket.getaddrinfo, socket.getnameinfo
 """Where others stand in their places, a program has put them there."""
 
@@ -106,6 +110,18 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
             return
         super().close()
         self._ended()
+
+    # -- transports ------------------------------------------------------------------------------------------
+
+    def _make_socket_transport(self, *args: Any, **settings: Any) -> Any:
+        transport = super()._make_socket_transport(*args, **settings)
+        transport.max_size = _RECEIVE_BYTES
+        return transport
+
+    def _make_read_pipe_transport(self, *args: Any, **settings: Any) -> Any:
+        transport = super()._make_read_pipe_transport(*args, **settings)
+        transport.max_size = _RECEIVE_BYTES
+        return transport
 
     # -- signals ---------------------------------------------------------------------------------------------
 
