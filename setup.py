@@ -157,7 +157,7 @@ NATIVE = {
     ],  # threads that answer without the interpreter's lock
     "syncless.native.publishing": [],  # bytes that are replaced while handlers read them
     "syncless.native.shared": [],  # a connection that both have in turn
-    "syncless.native.mailbox": [],  # what they send to Python
+    "syncless.native.mailbox": [],  # messages of the threads to Python
     "syncless.wsgi.input": [],  # wsgi.input
     "syncless.wsgi.request": [],  # calls the application
     "syncless.wsgi.application": [],  # a request for each head

@@ -59,9 +59,9 @@ def is_plain(stream: Any) -> bool:
 class Outlet:
     """A text stream (write, writelines, flush) above a plain one, as is_plain() has it.
 
-    Who writes to the descriptor holds the token: the caller of write(), or the thread. Others put their text
-    into the queue and leave. Each step is one call of C code, because finalisers, signal handlers and other
-    threads may come in between.
+    The caller of write() or the thread holds the token while it writes to the descriptor. Others put their
+    text into the queue and leave. Each step is one call of C code, because finalisers, signal handlers and
+    other threads may come in between.
     """
 
     def __init__(self, stream: TextIO):
@@ -136,7 +136,7 @@ class Outlet:
             if self._may_block or self._slow:
                 return 0
             if _ready(self._fd, 0):
-                self.stream.flush()  # what others have written to it comes first
+                self.stream.flush()  # text that others have written to it comes first
             while done < len(data):
                 done += self._send(data[done : done + PIECE])
         except BlockingIOError:
@@ -284,7 +284,7 @@ def drain(seconds: float = LAST_SECONDS) -> None:
 
 
 def _after_fork_in_child() -> None:
-    for outlet in _outlets:  # what waits is written by the parent, whose thread did not come along
+    for outlet in _outlets:  # the parent writes the waiting text; its thread did not come along
         outlet._forget()
 
 

@@ -1,5 +1,4 @@
-"""The error log: what went wrong, each entry with its time, process and level, and the request that it is
-about.
+"""The error log: entries with their time, process and level, and the request that each is about.
 
 Takes messages and exceptions of the server and its requests, and text of applications (as a text stream);
 gives lines to a stream, or records to the logger ``syncless.error`` where that has a handler. Text of clients
@@ -64,7 +63,7 @@ class ErrorLog:
         self.entry(INFO, message, None, request)
 
     def entry(self, level: int, message: str, error: BaseException | None, request: Any) -> None:
-        """``request``: what it is about, with an `id` and a `client`, or None."""
+        """``request``: its subject, with an `id` and a `client`, or None."""
         try:
             about = {} if request is None else {"request_id": request.id, "client": request.client}
             if not _to_logger(level, visible(message, "\n\t"), error, about):

@@ -42,4 +42,4 @@ class LogFile:
             try:
                 self.stream.close()
             except OSError:
-                pass  # what could not be written has been reported
+                pass  # the failed write has been reported

@@ -144,7 +144,7 @@ class Server:
         self._hurried = False
         self._process = os.getpid()
 
-    # -- what a kind of application says ------------------------------------------------------------------
+    # -- defined by a kind of application ------------------------------------------------------------------
 
     @staticmethod
     def adapt(application: Any) -> Any:
@@ -159,7 +159,7 @@ class Server:
         """Before the first connection is accepted. ApplicationFailed."""
 
     def end_application(self, seconds: float) -> None:
-        """After the last response. What the application still does has so many seconds."""
+        """After the last response. The application has this many seconds to end its work."""
 
     @staticmethod
     def around(application: Any, before: Hook | None, after: Hook | None) -> Any:
@@ -228,7 +228,7 @@ class Server:
         if self.certificates is not None:
             self.certificates.reload()
 
-    # -- what it is doing ---------------------------------------------------------------------------------
+    # -- its state -----------------------------------------------------------------------------------------
 
     @property
     def addresses(self) -> list[Any]:
@@ -276,7 +276,7 @@ class Server:
         return total
 
     def limit_requests(self, most: int, reached: Callable[[], None]) -> None:
-        """Calls ``reached`` when the last of so many requests begins. From then on each response closes its
+        """Calls ``reached`` when the last of this many requests begins. From then on each response closes its
         connection: the client sends again what it has pipelined behind."""
 
         def used_up() -> None:
@@ -386,7 +386,7 @@ class Server:
         status_urls: Sequence[str] = (),
         **moments: Callable[[], None] | None,
     ) -> None:
-        """Starts, and serves until a signal says stop: what `serve` does in one process. ``moments``:
+        """Starts, and serves until a signal says stop, as `serve` does in one process. ``moments``:
         functions to call when it has ``bound`` its sockets, has ``started``, is ``told`` to stop, and begins
         ``stopping``, ``delay`` seconds later. See program/running.py."""
         run(self, quiet=quiet, worker=worker, delay=delay, status_urls=status_urls, **moments)

@@ -1,8 +1,6 @@
-"""Whom a server believes about the client behind it: proxies by address, and the header fields in which they
-speak of their clients.
-
-From everybody else those fields are removed before the application sees them, because anybody
-can send them.
+"""The proxies that a server believes about their clients, by address, and the header fields in which they
+speak of them. From all other peers those fields are removed before the application sees them, because any
+client can send them.
 """
 
 from __future__ import annotations

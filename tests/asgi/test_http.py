@@ -451,7 +451,7 @@ def test_error_in_background_work_is_logged(start, errors):
     eventually(lambda: "ValueError: later" in errors.getvalue())
 
 
-# -- what goes wrong -----------------------------------------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("waits", [False, True])

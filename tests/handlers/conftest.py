@@ -68,7 +68,7 @@ class Stepped:
         return True
 
     def received(self):
-        """What has come; ends with None if the server has closed."""
+        """The bytes that have come; ends with None if the server has closed."""
         data = b""
         while True:
             try:

@@ -33,7 +33,7 @@ static int put(syncless_response *response, const char *name, syncless_bytes val
     return syncless_append_format(response, "%s=%.*s\n", name, (int)value.size, value.data);
 }
 
-/* What a handler can know of a request. */
+/* Shows the parts of a request that a handler can read. */
 int show(syncless_request *request, syncless_response *response) {
     static const char *const names[] = {"id", "path", NULL};
     syncless_bytes name, value;
@@ -102,7 +102,7 @@ int file(syncless_request *request, syncless_response *response) {
     return syncless_send_file(response, fd, 0, about.st_size, 1);
 }
 
-/* What Python has published as "news". */
+/* Answers with the text that Python has published as "news". */
 int news(syncless_request *request, syncless_response *response) {
     syncless_bytes found;
     if (!syncless_published(request, "news", &found))

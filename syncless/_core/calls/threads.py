@@ -81,9 +81,10 @@ class ThreadPool:
 
     Fact: a finaliser or a signal's handler may come between any two steps here and give a call to the same
     pool, so a lock would be one that it waits for in vain. Danger: a thread ends, or falls idle, while a call
-    is given that counts on it. Decision: each step is one call of C code; who gives a call first puts it into
-    the backlog and then looks for a thread, and a thread first says that it is idle, or ends, and then looks
-    into the backlog once more. Guarded by tests/core/test_loop.py::test_calls_given_while_threads_fall_idle.
+    is given that counts on it. Decision: each step is one call of C code; the giver of a call first puts it
+    into the backlog and then looks for a thread, and a thread first says that it is idle, or ends, and then
+    looks into the backlog once more. Guarded by
+    tests/core/test_loop.py::test_calls_given_while_threads_fall_idle.
     """
 
     def __init__(self, size: int):
@@ -226,7 +227,7 @@ class Share:
         return self.run_soon(None, function, *args, **kwargs)
 
     def run_soon(self, seconds: float | None, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """As run(), but waits at most so many seconds for a place, and does without one then."""
+        """As run(), but waits at most `seconds` for a place, and does without one then."""
         places = self._places
         job = _Job(function, args, kwargs, places if places.acquire(timeout=seconds) else None)
         return _many._run(job)  # type: ignore[no-any-return]

@@ -17,8 +17,8 @@ from syncless.http.program.blocking import Patch, is_patched
 def announce(
     urls: Sequence[str], workers: int = 0, patch: Patch | None = None, status: Sequence[str] = ()
 ) -> None:
-    """Says on stdout that these addresses are served, and where the status page is. ``patch``: what the
-    workers patch; None: see what this process has patched."""
+    """Says on stdout that these addresses are served, and where the status page is. ``patch``: the areas that
+    workers patch, or None for those of this process."""
     first, *others = urls
     processes = f"{workers} worker{'' if workers == 1 else 's'}"
     if not is_terminal():

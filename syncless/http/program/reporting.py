@@ -155,7 +155,7 @@ class OfMaster:
         if self._scoreboard is not None:
             self._scoreboard.add("recycled")
 
-    # -- what is shown ------------------------------------------------------------------------------------
+    # -- contents ----------------------------------------------------------------------------------------
 
     def processes(self) -> Sequence[Process]:
         shown = []

@@ -18,7 +18,7 @@ BEAT = struct.Struct("d")
 
 
 class Worker:
-    """A process, as its master sees it. ``pipe``: what it says; ``clock``: its place among the ``clocks``."""
+    """A process, as its master sees it. ``pipe``: its messages; ``clock``: its place among the ``clocks``."""
 
     def __init__(self, pid: int, pipe: int, clocks: mmap.mmap, clock: int):
         self.pid = pid

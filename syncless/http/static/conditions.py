@@ -1,4 +1,4 @@
-"""Conditional requests (RFC 9110, 13): what the client has already, compared with what there is."""
+"""Conditional requests (RFC 9110, 13): the copy of the client is compared with the file."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ class Directory:
 
     def open(self, names: tuple[bytes, ...], most: int = 0) -> OpenFile | None:
         """The file or directory of the first name that there is; None if there is none that may be served.
-        Names are relative and have no empty part. `most`: a file up to so many bytes may be read at once.
-        OSError for any other trouble, such as too many open files."""
+        Names are relative and have no empty part. `most`: a file of up to that many bytes may be read at
+        once. OSError for any other trouble, such as too many open files."""
         root = self._current()
         if root is None:
             return None

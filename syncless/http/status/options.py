@@ -1,4 +1,4 @@
-"""Where the status server listens, and what it may show to whom: the options, checked."""
+"""The address of the status server and the peers that it answers: the options, checked."""
 
 from __future__ import annotations
 

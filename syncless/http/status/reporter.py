@@ -1,8 +1,8 @@
-"""Reporter: what one serving process tells of itself, from a thread beside its loop.
+"""Reporter: one serving process tells of itself, from a thread beside its loop.
 
-The thread keeps the process's row of the scoreboard, watches for stalls, and answers whoever asks with the
-requests in flight and what each waits for. It is no tasklet, so it goes on while the application holds up the
-loop, as long as that lets other threads run; the status server does not wait for it otherwise.
+The thread keeps the process's row of the scoreboard, watches for stalls, and answers the status server with
+the requests in flight and the wait of each. It is no tasklet, so it goes on while the application holds up
+the loop, as long as that lets other threads run; the status server does not wait for it otherwise.
 
 A thread sees the loop's objects between two bytecodes of the loop's thread. It only looks, and calls no code
 of the application.
@@ -62,7 +62,7 @@ class Reporter:
         """Stalls, their ns together, and those of the longest."""
         self._looked = 0.0
         self._listeners: dict[Listener, None] = {}
-        """All that the server has had: what they have counted stays."""
+        """All that the server has had: their counts stay."""
         self._lock = _thread.allocate_lock()
         self._counters = Counters(row)
         server.counters = self._counters

@@ -61,7 +61,7 @@ class Scoreboard:
         self._cells[CELL["highest"]] = max(self._cells[CELL["highest"]], number)
 
     def end(self, number: int) -> None:
-        """The process of the row has ended: what it has counted stays."""
+        """The process of the row has ended: its counts stay."""
         ended, row = self.row(0), self.row(number)
         ended[CELL["version"]] += 1
         for name in COUNTS:
