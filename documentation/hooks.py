@@ -13,7 +13,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 from documentation import description
-from documentation.reference import GENERATED
+from documentation.reference import GENERATED, IN_SOURCES
 
 ROOT = pathlib.Path(__file__).parent.parent
 ELSEWHERE = {
@@ -39,8 +39,8 @@ def page_of(path: str) -> str | None:
     """The page of the site that shows a file of the repository; None for a folder."""
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
-    if path in ELSEWHERE:
-        return ELSEWHERE[path]
+    if path in ELSEWHERE or path in IN_SOURCES:
+        return ELSEWHERE.get(path) or IN_SOURCES[path]
     return f"files/{path}.md" if (ROOT / path).is_file() else None
 
 

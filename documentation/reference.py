@@ -100,3 +100,12 @@ GENERATED: dict[str, Callable[[], str]] = {
     "reference/environment.md": variables,
     "reference/log-atoms.md": atoms,
 }
+
+IN_SOURCES = {
+    "syncless/cli/arguments.py": "reference/command-line.md",
+    "syncless/http/limits.py": "reference/all-limits.md",
+    "syncless/cli/config.py": "reference/environment.md",
+    "syncless/http/accesslog.py": "reference/log-atoms.md",
+}
+"""Source -> the page that is written from it. A page that links the source leads readers of the repository
+there, and readers of the site to the page."""
