@@ -76,7 +76,7 @@ def test_an_example_runs(block, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(syncless.wsgi, "serve", serve_once)
     before = set(sys.modules)
-    exec(compile(block, "example", "exec"), {"__name__": "example"})
+    exec(compile(block, "example", "exec"), {"__name__": "__main__"})
     assert served or "serve(" not in block
     assert set(sys.modules) >= before and not capsys.readouterr().err
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import difflib
 
 from syncless.http.addresses import parse_bind
 from syncless.wsgi import Limits
@@ -13,8 +14,12 @@ def limit(text: str) -> tuple[str, float]:
     """A --limit argument, NAME=VALUE."""
     name, equals, value = text.partition("=")
     kinds = {field.name: field.default for field in dataclasses.fields(Limits)}
-    if not equals or name not in kinds:
-        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=VALUE with one of {', '.join(kinds)}")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r}: write NAME=VALUE, for example idle_seconds=75")
+    if name not in kinds:
+        near = difflib.get_close_matches(name, kinds, 1)
+        advice = f"did you mean {near[0]}?" if near else "--help lists all limits"
+        raise argparse.ArgumentTypeError(f"unknown limit {name!r}; {advice}")
     try:
         number = float(value) if isinstance(kinds[name], float) else int(value)
     except ValueError:

@@ -108,6 +108,12 @@ def test_file_of_another_suffix_that_raises_shows_its_own_traceback(folder):
     assert "NameError: name 'missing' is not defined" in said and "loading.py" not in said
 
 
+def test_program_that_serves_by_itself_is_refused_with_advice(folder):
+    (folder / "serving.py").write_text(HELLO + "\nfrom syncless.wsgi import serve\nserve(app, port=0)\n")
+    said = refused(folder, "serving:app")
+    assert "serve() was called while 'serving:app' was imported; call it below: if __name__" in said
+
+
 def test_access_log_does_not_take_the_application_for_a_file(folder):
     assert answer(folder, "--access-log", "hello:app") == "found"
     assert not (folder / "hello:app").exists()

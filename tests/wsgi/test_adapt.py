@@ -55,7 +55,9 @@ def test_unknown_application_names_are_reported(name, message):
     [
         (["--bind", "nonsense"], "invalid address"),
         (["--bind", "127.0.0.1:70000"], "invalid address"),
-        (["--limit", "nonsense=1"], "NAME=VALUE with one of request_line"),
+        (["--limit", "nonsense=1"], "unknown limit 'nonsense'; --help lists all limits"),
+        (["--limit", "head_second=1"], "unknown limit 'head_second'; did you mean head_seconds"),
+        (["--limit", "head_seconds"], "write NAME=VALUE, for example idle_seconds=75"),
         (["--limit", "backlog=x"], "'x' is not a number"),
         (["--limit", "backlog=-1"], "must be positive"),
         (["--nonsense"], "unrecognized"),

@@ -18,6 +18,8 @@ from typing import Any
 
 DEFAULTS = ("application", "app")
 """Attributes that are looked for where the name has none."""
+_importing: list[str] = []
+"""Names of the applications that are being imported, the innermost last."""
 OURS = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..")) + os.sep
 
 
@@ -43,9 +45,13 @@ def load(name: str) -> Any:
         raise ApplicationNotFound(
             f"incomplete name {name!r}; write module:attribute, for example myproject.web:app"
         )
-    if module_name.endswith((".py", ".wsgi")) or os.sep in module_name:
-        module_name = _module_of(module_name)
-    module = _import(module_name)
+    _importing.append(name)
+    try:
+        if module_name.endswith((".py", ".wsgi")) or os.sep in module_name:
+            module_name = _module_of(module_name)
+        module = _import(module_name)
+    finally:
+        _importing.pop()
     if not colon:
         expression = next((attribute for attribute in DEFAULTS if hasattr(module, attribute)), "")
         if not expression:
@@ -53,6 +59,15 @@ def load(name: str) -> Any:
                 f"module {module_name!r} has neither 'application' nor 'app'; write {module_name}:attribute"
             )
     return _evaluate(module, expression)
+
+
+def refuse_while_importing() -> None:
+    """For `serve`: a program that also calls it by itself would never be imported to its end."""
+    if _importing:
+        raise RuntimeError(
+            f"serve() was called while {_importing[-1]!r} was imported; "
+            'call it below: if __name__ == "__main__":'
+        )
 
 
 def _module_of(path: str) -> str:

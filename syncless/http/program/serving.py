@@ -10,6 +10,7 @@ from typing import Any
 from syncless.http.errorlog import configure
 from syncless.http.program.blocking import Patch, StallWarning, patch_process, warn_of_blocking_modules
 from syncless.http.program.hooks import Hook, Hooks
+from syncless.http.program.loading import refuse_while_importing
 from syncless.http.program.master import Master
 from syncless.http.program.pidfile import PidFile
 from syncless.http.program.preparing import Preparation
@@ -41,6 +42,7 @@ def serve_until_stopped(
     **options: Any,
 ) -> None:
     """Carries out `serve` with the Server of one kind of application. ``options``: more arguments for it."""
+    refuse_while_importing()
     preparation = Preparation(Hooks(hooks), Privileges.of(user, group))
     if preparation.privileges is not None and options.get("unix_owner") is None:
         options["unix_owner"] = preparation.privileges.owner()
