@@ -1,4 +1,4 @@
-"""docs/moving/stackless.md: what replaces the original Syncless's calls runs."""
+"""docs/moving/stackless.md: the replacements of the original Syncless's calls run."""
 
 import pathlib
 import re
