@@ -46,7 +46,7 @@ def test_requests_are_counted_by_status_and_time(served):
     refused = served.client(server)
     refused.send(b"BAD\r\n\r\n")
     refused.response()
-    for _ in range(2):  # what has been added once is not added again
+    for _ in range(2):  # an addition is not made twice
         server.beside.count(counters)
     row = memoryview(cells).cast("q")
     assert totals(row)["requests"] == {200: 2, 500: 1}

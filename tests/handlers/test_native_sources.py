@@ -68,7 +68,7 @@ def test_function_of_ctypes(served, library):
 
 
 @pytest.mark.parametrize("source", [None, 17, "hello", len])
-def test_what_is_no_handler_is_a_type_error(source):
+def test_object_that_is_no_handler_is_a_type_error(source):
     with pytest.raises(TypeError):
         native.Handler(source)
 
