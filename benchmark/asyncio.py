@@ -80,7 +80,7 @@ async def by_sock_recv(count: int) -> None:
 
 
 async def ask(port: int, count: int) -> None:
-    """Streams as the client of all echo servers: what differs is the server."""
+    """Streams as the client of all echo servers: only the server differs."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for _ in range(count):
         writer.write(MESSAGE)
