@@ -12,8 +12,7 @@ listener's deadlines and, while one is queued or running, an Exchange, which wai
 
 Heads are read where they lie: in the receive buffer that all connections share, if they come in one piece.
 The rest (a part of a head, a body, pipelined requests) waits in the stream's inbox, no larger than that. So
-an idle connection is one small object. Requests of one connection are answered one after the other, in a
-loop, never by recursion. Responses are sent at the end of the turn: see flusher.pyx.
+an idle connection is one small object. Responses are sent at the end of the turn: see flusher.pyx.
 """
 
 cimport cython
@@ -187,7 +186,7 @@ cdef class Connection(Watcher):
         cdef Input input
         cdef head found
         cdef Py_ssize_t got = 0
-        cdef long used = 0                      # bytes of the head; negative: the status of a refusal
+        cdef long size, used = 0                # bytes of the head; negative: the status of a refusal
         input.size = 0
         while used == 0:
             got = borrow_input(&self.stream, listener.buffers, &input)
@@ -197,9 +196,13 @@ cdef class Connection(Watcher):
                 used = listener.heads.scan(     # a connection that had a response is likely to be kept
                     input.data, input.size, &listener.head_limits, self.stream.fd, self.kept, &found)
                 if used > 0:
+                    size, used = used, -500     # if that raises
                     exchange = (<Application> listener.application).exchange(&origin, input.data, &found)
+                    used = size
             finally:
                 return_input(&self.stream, listener.buffers, &input, used if exchange is not None else 0)
+                if used == -500:
+                    self.refuse(loop, 500)
         if exchange is not None:
             self.exchange = exchange
             if self.phase == READING:
@@ -391,10 +394,7 @@ cdef class Connection(Watcher):
 cdef int shed_slow_heads(Listener listener) except -1:
     """Too much is buffered: cuts off the connections that have taken the longest for a request's head."""
     cdef DeadlineNode* node = listener.deadlines.first(HEAD_DEADLINE)
-    cdef Connection connection
     while node != NULL and listener.buffers.held > listener.buffers.budget:
-        connection = <Connection> node.place.owner
-        node = next_of(node)
+        connection, node = <Connection> node.place.owner, next_of(node)
         if connection.stream.inbox.size:
             connection.close(listener.loop, False)
-    return 0

@@ -32,6 +32,19 @@ FORGED = (
 )
 
 
+def test_failure_before_the_application_is_called_is_a_500_and_the_end(start, monkeypatch, reports):
+    """A request pipelined behind it is not taken for the first one."""
+    server = start(tell, trusted="127.0.0.1")
+    monkeypatch.setattr(Forwarding, "__call__", lambda self, environ: 1 / 0)
+    client = start.client(server)
+    client.send(b"GET /1 HTTP/1.1\r\nHost: test\r\n\r\nGET /2 HTTP/1.1\r\nHost: test\r\n\r\n")
+    status, fields, _ = client.response()
+    assert status == 500 and fields["connection"] == "close" and client.at_end()
+    monkeypatch.undo()
+    assert asked(start.client(server))["REMOTE_ADDR"] == "127.0.0.1"
+    assert [type(error) for _, error in reports] == [ZeroDivisionError]
+
+
 @pytest.mark.parametrize("trusted", [(), ("10.0.0.0/8", "unix")])
 def test_nothing_is_believed_by_default_or_from_others(start, trusted):
     client = start.client(start(tell, trusted=trusted))
