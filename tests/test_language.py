@@ -19,7 +19,7 @@ SOURCES = [
     for path in sorted((ROOT / folder).rglob("*"))
     if path.suffix in (".py", ".pyi", ".pyx", ".pxd", ".h", ".c") and path.name != "test_language.py"
 ] + [ROOT / "setup.py"]
-UNREVISED = [("_core",), ("asgi",), ("http",), ("native",)]
+UNREVISED = [("_core",)]
 """Folders of syncless whose comments still have such sentences."""
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md")), ROOT / "benchmark" / "README.md"]
 

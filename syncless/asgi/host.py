@@ -47,7 +47,7 @@ class Host:
             self._lifespan, self._state = lifespan, lifespan.state
 
     def end_in(self, server: Server, seconds: float) -> None:
-        """After the last response: background work gets so many seconds."""
+        """After the last response. Cancels the background work that takes longer than `seconds`."""
         if self._tasks is not None and not self._tasks.wait(seconds):
             self._tasks.cancel()
             self._tasks.wait(1.0)
@@ -60,7 +60,7 @@ class Host:
         return Host(Hooked(self.call, before, after))
 
     def application_at(self, address: Any, server: Server, prefix: str, most: int) -> Application:
-        """What answers on a socket with this address, below this prefix. It remembers so many heads."""
+        """The Application for a socket with this address, below this prefix; remembers up to `most` heads."""
         call = self.call if server.static is None else BesideFiles(self.call, server.static)
         template = {
             "asgi": VERSIONS,

@@ -1,4 +1,4 @@
-"""The lifespan of an application in one process: what it does before the first request and after the last."""
+"""The lifespan of an application in one process: its work before the first request and after the last."""
 
 from __future__ import annotations
 

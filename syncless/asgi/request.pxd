@@ -14,8 +14,8 @@ cdef class Request(Conversation):
     cdef object tasks               # Tasks: those that go on after their response
     cdef Rounds rounds              # of the asyncio loop
     cdef dict scope
-    cdef object receive             # what the application gets; each knows the request while it lasts
-    cdef object send
+    cdef object receive             # given to the application; knows the request while it lasts
+    cdef object send                # the same
     cdef object task                # the application's
     cdef object other_task          # the current task, while others run in its place
     cdef Stage stage

@@ -2,8 +2,8 @@
 
 Calls the application with its scope as a task of the thread's asyncio loop, and makes the task's first step
 at once (steps.pyx). An application that answers in it costs no turn of the loop. Else the request waits, and
-the loop makes the further steps, until the response is complete: what the task does after that is its own
-affair (tasks.py). receive() and send() wait by futures, so their cancellation is asyncio's; a wait for the
+the loop makes the further steps, until the response is complete. The request does not wait for the rest of
+the task (tasks.py). receive() and send() wait by futures, so their cancellation is asyncio's; a wait for the
 client is that of a tasklet (call_in_tasklet).
 
 exchange.pyx decides what becomes of the request when the application fails.
@@ -65,7 +65,7 @@ cdef class Request(Conversation):
         self.receive, self.send = Receive(), Send()
         return 0
 
-    # -- what it is made of ----------------------------------------------------------------------------------
+    # -- making and filling it -------------------------------------------------------------------------------
 
     cdef int fill(self, dict scope) except -1:
         self.scope = scope

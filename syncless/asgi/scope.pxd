@@ -5,7 +5,7 @@ from syncless.http.scanner cimport head
 
 cdef class ScopeMaker:
     cdef RequestHeads heads             # where copies of scopes are kept
-    cdef dict template                  # what is the same for every request of a listener
+    cdef dict template                  # the entries that all requests of a listener share
     cdef dict extensions
     cdef list names                     # of the known fields, by index
     cdef char forwarding[256]           # whether only a trusted peer may send the known field

@@ -126,7 +126,7 @@ cdef class ScopeMaker:
         return fields
 
     cdef int believe(self, dict scope) except -1:
-        """A trusted proxy says for whom it asks."""
+        """A trusted proxy names the client that it forwards for."""
         variables = variables_of(scope)
         before = dict(variables)
         self.forward(variables)

@@ -42,7 +42,7 @@ cdef object begin_task(Rounds rounds, object coroutine):
         rounds.caller = caller
     later = step.after
     step.after = None
-    while later is not None:                        # what finalisers have asked for meanwhile
+    while later is not None:                        # callbacks that finalisers have added meanwhile
         following = later.after
         later.after = None
         rounds.append(later)

@@ -1,4 +1,4 @@
-"""The `tls` extension of ASGI: what a scope says of the connection's encryption."""
+"""The `tls` extension of ASGI: the entry of a scope that describes the connection's encryption."""
 
 from __future__ import annotations
 

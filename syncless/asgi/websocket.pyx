@@ -2,8 +2,8 @@
 
 The application's task runs in the asyncio loop. Meanwhile the request's own tasklet reads: it takes messages
 off the connection before they are asked for, up to a bound, and wakes the receive() that waits for one. So a
-message costs no tasklet. What is sent goes into the connection's buffer and leaves with all others at the end
-of the turn; when the client is slow, send() waits.
+message costs no tasklet. Sent messages go into the connection's buffer and leave together at the end of the
+turn; when the client is slow, send() waits.
 """
 
 from collections import deque

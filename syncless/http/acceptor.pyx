@@ -171,7 +171,7 @@ cdef class Acceptor(Watcher):
             full = limit and listener.connections >= limit
             if full and is_ready(self.fd, READ) and not make_room(listener):
                 listener.starved = True
-                return 0  # the rest waits in the backlog; whoever closes or falls idle pushes us again
+                return 0  # the rest waits in the backlog; a connection that closes or falls idle pushes us
             fd = syncless_accept(self.fd, text, &port, &self.last)
             if fd < 0:
                 if errno == EINTR or errno == ECONNABORTED or errno == EPROTO or errno == EPERM:

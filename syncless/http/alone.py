@@ -1,4 +1,4 @@
-"""What a Server has beside it: by default nothing. native/beside.py is the other kind."""
+"""Threads beside a Server, and the default: none. native/beside.py is the other kind."""
 
 from __future__ import annotations
 

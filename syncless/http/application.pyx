@@ -18,8 +18,8 @@ cdef class Application:
     exchange()   one for the head at `data`: no allocation may come between RequestHeads.scan() and the call,
                  because it may run a finaliser that switches to another connection. None: this request is not
                  the application's, nor is its connection from now on
-    pass_on()    such a connection is closed afterwards: what it has is somebody else's
-    take_back()  an exchange has ended and nobody else has it: it may be used again, for the same head if it
+    pass_on()    gives such a connection away, with its bytes; here it is closed afterwards
+    take_back()  an exchange has ended and has no other owner: it may be used again, for the same head if it
                  comes from the same connection, whose descriptor is `fd`; -1: the connection is closed
     close()      the server has stopped: nothing is kept any more
     """

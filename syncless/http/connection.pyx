@@ -240,7 +240,7 @@ cdef class Connection(Watcher):
         if self.stream.torn:
             self.close(loop, True)
         if self.phase == CLOSED:
-            drop_unsent(&self.stream, listener.buffers)        # what was still written to it
+            drop_unsent(&self.stream, listener.buffers)        # written after the close
             return 0
         self.kept = True
         if not exchange.response.keep_alive:

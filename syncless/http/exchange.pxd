@@ -24,7 +24,7 @@ cdef class Exchange(Tasklet):
     cdef int64_t started            # ns
     cdef int64_t own_id             # 0: nobody has asked for it
 
-    # what a kind of application defines
+    # each kind of application defines these
     cdef int respond(self) noexcept
     cdef dict variables(self)
     cdef int forget(self) except -1

@@ -30,7 +30,7 @@ from syncless.http.response cimport Response
 from syncless._core.exits import TaskletExit
 from syncless.http.errors import EXPLANATIONS, REASONS, BodyTooLarge, ClientError, ClientGone, RequestTimeout
 
-# what a request's own id consists of: its process and its number there
+# The two parts of a request's own id: its process and its number there.
 cdef str process_id
 cdef int64_t last_id = 0
 GIVEN_ID = re.compile(r"[!-~]{1,200}")
@@ -116,7 +116,7 @@ cdef class Exchange(Tasklet):
         return 0
 
     cdef int conclude(self, Loop loop, BaseException failure) except -1:
-        """The application has done its part, or has failed: what is left of the request."""
+        """Ends the request after the application has done its part, or has failed."""
         if loop.orphan is self:
             self.end_in_child(failure)
         try:
@@ -258,7 +258,7 @@ cdef class Exchange(Tasklet):
             if self.left():
                 raise ClientGone("the client has left")
 
-    # -- what logs say of it ---------------------------------------------------------------------------------
+    # -- its description for logs ----------------------------------------------------------------------------
 
     @property
     def id(self) -> str:

@@ -163,7 +163,7 @@ long head_scan_line(const char *data, size_t size, const struct head_limits *lim
     const char *p = data, *end = data + size;
     long n;
     if (end - data > (ptrdiff_t)limits->total + 4)
-        end = data + limits->total + 4; /* what comes after belongs to nobody's head */
+        end = data + limits->total + 4; /* no head reaches beyond it */
     while (p < end && *p == '\r') { /* empty lines before a request are skipped (RFC 9112, 2.2) */
         if (p + 1 == end)
             return 0;

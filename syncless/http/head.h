@@ -2,7 +2,7 @@
 
    Takes bytes, gives offsets and the framing of the request. Knows nothing of Python, sockets or memory: it
    allocates nothing, keeps no state between calls and never reads beyond `size`, so it can be fuzzed by
-   itself. What to do with a status is up to the caller.
+   itself. The caller decides how to act on a status.
 
    As strict as the RFC allows wherever two readers of the same bytes might disagree about where a message
    ends. */
@@ -36,7 +36,7 @@ struct head {
     int header_count;
     int64_t content_length;         /* -1: none given */
     char chunked;                   /* the body is chunked */
-    char keep_alive;                /* what version and Connection header say */
+    char keep_alive;                /* by the version and the Connection header */
     char expect_continue;
     char websocket;                 /* Upgrade names websocket */
     char escaped;                   /* the path has a percent sign */

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* What a byte may be part of. NAME: a reg-name (RFC 3986: unreserved, sub-delims, the percent sign of an
-   escape). */
+/* The parts of a host in which a byte may stand. NAME: a reg-name (RFC 3986: unreserved, sub-delims, the
+   percent sign of an escape). */
 enum { NAME = 1, DIGIT = 2, HEX = 4 };
 
 static const unsigned char class_of[256] = {

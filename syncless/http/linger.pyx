@@ -1,6 +1,6 @@
-"""A lingering close: what a client still sends is read and thrown away, so that it sees the answer.
+"""A lingering close: bytes that a client still sends are discarded, so that the client sees the answer.
 
-When to begin is said in connection.pyx. Fact: closing a socket with bytes unread, or before bytes that are on
+connection.pyx decides when it begins. Fact: closing a socket with bytes unread, or before bytes that are on
 their way, resets the connection. Danger: the reset destroys the answer in the client's own buffers. A client
 that sends all of its body before it reads never sees it, nor does a proxy (RFC 9112, 9.6). Decision: our half
 is closed; the rest follows when the client closes, falls silent, sends too slowly or has had its time. Price:
@@ -41,8 +41,8 @@ cdef bint too_many_linger(Listener listener) noexcept:
 
 
 cdef bint may_linger(Linger* linger, Listener listener) noexcept:
-    """It is looked at once in so many seconds. Whether it may go on until the next look, because it sends,
-    and as fast as Limits.body_rate."""
+    """Whether it may go on until the next look: it sends, and as fast as Limits.body_rate. One look follows
+    another after the time of LINGER_DEADLINE."""
     cdef double seconds = listener.deadlines.lists[LINGER_DEADLINE].length / 1e9
     linger.looks += 1
     if (

@@ -15,7 +15,7 @@ from syncless.http.scanner cimport head_limits
 
 
 cdef class Listener:
-    # what its connections are to do
+    # the instructions for its connections
     cdef readonly object application    # an Application
     cdef readonly LimitValues limits
     cdef head_limits head_limits        # those of a request head
@@ -37,7 +37,7 @@ cdef class Listener:
     cdef Admission admission            # requests that run and those that wait
     cdef object clients                 # Clients, if Limits.client_connections bounds their connections
     cdef RequestHeads heads             # the application's
-    cdef ResponseHeads response_heads   # what they have in common
+    cdef ResponseHeads response_heads   # the parts that they share
     cdef Paces paces                    # of clients that are slow to take a response
     # how many there are
     cdef readonly Py_ssize_t connections

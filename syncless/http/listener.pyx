@@ -1,5 +1,5 @@
-"""Listener: what the connections of one listening socket share. No state is global: several servers live in
-one process.
+"""Listener: the options and parts that the connections of one listening socket share. No state is global:
+several servers live in one process.
 
 It has the options of its server and their common parts, each of which has a file of its own: deadlines,
 buffers, flusher, pace, admission, clients, responseheads. Next to read: acceptor.pyx, which makes

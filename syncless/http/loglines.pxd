@@ -22,7 +22,7 @@ cdef struct Atom:
     Kind kind
     PyObject* key           # owned by AccessLog.keys
     const char* text        # a LITERAL's, filled up to SHORT bytes
-    Py_ssize_t size         # what of it counts
+    Py_ssize_t size         # of the text, without the filling
 
 
 @cython.final

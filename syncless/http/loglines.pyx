@@ -167,7 +167,7 @@ cdef class AccessLog:
     cdef int put_request(self, Kind kind, dict variables) except -1:
         """Its line, path or query."""
         cdef str query, method = text_of(variables, METHOD)
-        if method is None:                      # what came was none
+        if method is None:                      # the received bytes were no request
             return self.put_string(text_of(variables, UNREAD_LINE) if kind == REQUEST_LINE else None)
         if self.json:
             self.put_char(c'"')
@@ -324,8 +324,8 @@ cdef class AccessLog:
         return block
 
     def measure(self, dict variables not None, str status, int body_bytes, int times) -> bytes:
-        """Logs the same response so many times and takes the lines: for tests and for finding out what a line
-        costs."""
+        """Logs the same response `times` times and takes the lines: for tests and for measuring the cost of a
+        line."""
         cdef int _
         cdef int64_t now = monotonic_ns()
         for _ in range(times):

@@ -2,7 +2,7 @@
 
 The path decides, as the client means it: percent-encoded characters are decoded first. "/api" is the prefix
 of /api and /api/x, not of /apix; the longest prefix wins. The applications must remember no heads
-(Application(0)): what they would keep is of different kinds.
+(Application(0)): each kind would keep objects that the others cannot use.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

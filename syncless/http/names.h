@@ -12,7 +12,7 @@
 #include <emmintrin.h>
 #endif
 
-/* What a byte may be part of. */
+/* The parts of a head in which a byte may stand. */
 enum { TOKEN = 1, TARGET = 2, DIGIT = 4 };
 
 extern unsigned char head_class_of[256];

@@ -7,7 +7,7 @@ from syncless.http.limits cimport LimitValues
 cdef class Pace:
     cdef int64_t since      # when the present wait began; 0: none
     cdef int64_t waited     # ns before it
-    cdef int64_t given      # bytes for the kernel: what lay there at the first wait, and all since
+    cdef int64_t given      # bytes for the kernel: those that lay there at the first wait, and all since
     cdef int64_t taken      # of them, by the client, when we last looked
     cdef int64_t progress   # when we last saw it take some
     cdef int look(self, int fd) except -1

@@ -1,11 +1,11 @@
 from libc.stdint cimport uint8_t
 
 cdef enum Phase:
-    GREETING        # what comes before HTTP: see greeting.pyx
+    GREETING        # the bytes before HTTP: see greeting.pyx
     READING         # a request head, or nothing yet
     QUEUED          # a request waits until fewer run
     RUNNING         # a request is being answered
-    LINGERING       # refused or closed by us; what the client still sends is thrown away
+    LINGERING       # refused or closed by us; bytes that the client still sends are thrown away
     CLOSED
     PHASES
 

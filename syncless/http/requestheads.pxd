@@ -13,14 +13,14 @@ cdef struct Memory:                     # the head of a connection's last reques
     int64_t claimed                     # a number of its own for each head of which something is to be made
     int64_t used                        # when it last served, by the loop's clock
     long size                           # bytes of its fields; 0: none; negative: nothing is made of them yet
-    long room                           # for so many of them
+    long room                           # bytes for fields that it can hold
     int fd                              # its connection's
     int index                           # in RequestHeads.memories, made and spares
     int minor
     char keep_alive
     long line_size                      # of the request line; 0: it was too long
     char line[LINE_BYTES]
-    char found[HEAD_BEFORE_HEADERS]     # what scan() found, but for the fields
+    char found[HEAD_BEFORE_HEADERS]     # the result of scan(), without the fields
     char* bytes
 
 
@@ -34,7 +34,7 @@ cdef class RequestHeads:
     cdef Loop loop                      # for its clock
     cdef int64_t serials
     cdef int64_t scanned  # the serial of the head that scan() found last; 0: it is not remembered
-    # what an application keeps with each memory; it leaves with it
+    # objects that an application keeps with each memory; they leave with it
     cdef list made                      # of its fields
     cdef list spares                    # exchanges that have ended, to answer the same head again
 

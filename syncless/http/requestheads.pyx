@@ -95,7 +95,7 @@ cdef class RequestHeads:
             memcpy(memory.found, found, HEAD_BEFORE_HEADERS)
 
     cdef Memory* claim(self, int fd, long size) noexcept:
-        """The descriptor's memory, with room for so many bytes of fields; NULL if it can have none.
+        """The descriptor's memory, with room for `size` bytes of fields; NULL if it can have none.
 
         Called while the bytes of a head are in use: objects that belong to an older memory stay where they
         are, and leave when the application puts others in their place.
@@ -153,7 +153,7 @@ cdef class RequestHeads:
         return False
 
     cdef void forget(self, int fd) noexcept:
-        """The connection is closed: what its client sent is not kept."""
+        """The connection is closed: drops its memory."""
         cdef Memory* memory = memory_of(self, fd)
         cdef Memory* last
         if memory == NULL:

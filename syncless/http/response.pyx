@@ -44,9 +44,9 @@ cdef bytes _name
 for _name in (b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"):
     hop_by_hop[known_name(PyBytes_AS_STRING(_name), len(_name))] = 1
 
-# What frames the body (RFC 9112, 6.3). The columns: the response has no body (to HEAD, or 204, 205, 304);
-# its length is known; its length is not known. BY_LENGTH aborts the connection if there are fewer bytes and
-# cuts off what is more.
+# The framing of the body (RFC 9112, 6.3). The columns: the response has no body (to HEAD, or 204, 205, 304);
+# its length is known; its length is not known. BY_LENGTH aborts the connection if there are fewer bytes, and
+# cuts off the rest if there are more.
 cdef Framing[2][3] FRAMING
 FRAMING[0][:] = [NO_BODY, BY_LENGTH, CHUNKED]       # HTTP/1.1
 FRAMING[1][:] = [NO_BODY, BY_LENGTH, BY_CLOSE]      # HTTP/1.0
@@ -216,7 +216,7 @@ cdef class Response:
             block = (b"" if self.has_server else server + b"\r\n") + (b"" if self.has_date else date)
         return self.listener.buffers.append(&self.head, PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block))
 
-    # -- what goes out ---------------------------------------------------------------------------------------
+    # -- sending ---------------------------------------------------------------------------------------------
 
     cdef int commit(self, Peer peer, int64_t known_length) except -1:
         """Puts the head into the connection's buffer. `known_length` is that of the whole body, or -1."""

@@ -1,4 +1,4 @@
-"""ResponseHeads: what the response heads of a listener have in common, made once.
+"""ResponseHeads: the common parts of the response heads of a listener, made once.
 
 Status lines are kept; the Server and Date fields are made anew each second; and the last head is kept whole.
 So an application whose headers are constants pays for checking and writing them once a second, when the date

@@ -5,7 +5,7 @@ from syncless._core.loop cimport Loop
 from syncless.http.buffers cimport Buffer, Buffers
 from syncless.http.tls cimport TlsLayer
 
-cdef enum Sending:          # what became of what was to be sent
+cdef enum Sending:          # the outcome of sending
     FAILED_TO_SEND = -1     # the client takes nothing more, ever
     STALLED = 0             # the client takes no more now
     SENT_ALL = 1
@@ -28,7 +28,7 @@ cdef struct Stream:             # embedded in its owner, which calls close_strea
     uint8_t gone                # nothing more can be sent
     uint8_t torn                # the client must not take what it has for the whole: reset when it is closed
 
-cdef struct Input:              # what borrow_input() gives
+cdef struct Input:              # the result of borrow_input()
     char* data
     Py_ssize_t size
     bint shared                 # they lie in the receive buffer that all share, else in the inbox

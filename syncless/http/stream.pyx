@@ -2,9 +2,9 @@
 
 Takes a Stream, which is a struct in its owner, and the Buffers that give it memory. Received bytes that are
 not used at once wait in the inbox. To be sent are the bytes in `out` and at most one large bytes object
-behind them. Nothing here waits: what cannot go on says so. Knows nothing of HTTP, of deadlines or of
-tasklets. Where Python code may run (in the TLS layer) the stream may be closed meanwhile, so that is looked
-at afterwards.
+behind them. Nothing here waits: a function that cannot go on says so. Knows nothing of HTTP, of deadlines or
+of tasklets. Where Python code may run (in the TLS layer) the stream may be closed meanwhile, so that is
+looked at afterwards.
 
 Next to read: connection.pyx, which owns it, and peer.pyx, by which a request waits for it.
 """

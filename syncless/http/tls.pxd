@@ -1,4 +1,4 @@
-cdef enum Shake:        # what a handshake, or whatever comes before HTTP, ended in
+cdef enum Shake:        # the result of a handshake, or of another step before HTTP
     FAILED = -1
     WANTS_READ = 0
     WANTS_WRITE = 1
@@ -15,7 +15,7 @@ cdef class TlsLayer:
     cdef bint at_work               # in OpenSSL: a finaliser that switched must not come back
     cdef bint closed                # and the descriptor may be somebody else's by the time that it does
     cdef bint said_goodbye
-    cdef readonly dict variables    # what the handshake adds to those of each request
+    cdef readonly dict variables    # of the handshake; added to those of each request
     cdef int feed(self, const char* data, Py_ssize_t size) except -1
     cdef int handshake(self, int fd) except -2
     cdef Py_ssize_t receive(self, int fd, char* into, size_t room, bint peer_shutdown) except -2

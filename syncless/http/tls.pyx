@@ -1,7 +1,7 @@
 """TLS between a connection and its socket: the standard library's SSLObject over two memory buffers.
 
-Takes ciphertext from the socket and gives plain bytes, and the other way round, without ever waiting: whoever
-wants to wait asks the loop. Knows nothing of HTTP. Certificates and their choice by name: tls.py.
+Takes ciphertext from the socket and gives plain bytes, and the other way round, without ever waiting: a
+caller that wants to wait asks the loop. Knows nothing of HTTP. Certificates and their choice by name: tls.py.
 """
 
 import ssl

@@ -9,7 +9,7 @@ from syncless._core.exits import TaskletExit
 from syncless.http.errors import ClientGone
 
 cdef enum:
-    PIECE = 4096        # bytes read at a time: what a message may be compressed to is bounded by it
+    PIECE = 4096        # bytes read at a time; it bounds how far a compressed message can expand at once
 
 
 cdef class Upgrade:
@@ -52,7 +52,7 @@ cdef class Upgrade:
         return piece
 
     def receive(self, Py_ssize_t most) -> bytes:
-        """The same, at most so many bytes; the rest stays with the operating system."""
+        """The same, at most `most` bytes; the rest stays with the operating system."""
         cdef Peer peer = self.peer()
         cdef bytes piece = PyBytes_FromStringAndSize(NULL, most)
         cdef Py_ssize_t n = -1

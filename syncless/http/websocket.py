@@ -174,7 +174,7 @@ class WebSocket:
         except WebSocketClosed:
             return
         if self._receiving.locked():
-            return  # whoever receives meets the answer
+            return  # the tasklet that receives meets the answer
         with Timeout(CLOSE_SECONDS, False), self._receiving:
             while not self._answered and not self._gone:
                 self._read()
@@ -293,7 +293,7 @@ class WebSocket:
             self._whole(whole)
 
     def _whole(self, message: str | bytes) -> None:
-        if not self.closed:  # what comes between our close frame and the client's is dropped
+        if not self.closed:  # messages between our close frame and the client's are dropped
             self._messages.append(message)
 
     def _answer(self, opcode: Any, data: bytes) -> None:

@@ -65,8 +65,7 @@ class Frames:
         self._bytes += data
 
     def next(self, most: int) -> Frame | None:
-        """The next frame, of at most so many bytes, which have been decompressed; None if it is not whole
-        yet. Broken."""
+        """The next frame, decompressed, of at most `most` bytes; None if it is not whole yet. Broken."""
         if self._parser is None:
             if self._start == len(self._bytes):
                 return None

@@ -15,7 +15,7 @@ from libc.stdlib cimport free, malloc
 cdef extern from "syncless/native.h" nogil:
     enum:
         SYNCLESS_NATIVE_ABI
-    int DONE "SYNCLESS_DONE"            # what a handler returns when the response is complete
+    int DONE "SYNCLESS_DONE"            # a handler returns it when the response is complete
     int PASS "SYNCLESS_PASS"            # or when the Python application is to answer
     struct bytes_view "syncless_bytes":
         const char* data

@@ -128,7 +128,8 @@ int answer(struct thread *t, struct conn *c, struct call *call, int closes) {
     return t->out.size >= OUT_HIGH ? send_out(t, c) : SENT;
 }
 
-/* Answers what is no request, or a request that has failed; the connection closes. `data`: what came. */
+/* Answers bytes that are no request, or a request that has failed; the connection closes. `data`: the
+   received bytes. */
 void refuse(struct thread *t, struct conn *c, int status, const char *data, size_t size) {
     const struct text *body = &t->server->refusals[status];
     int shown = !(size > 4 && !memcmp(data, "HEAD ", 5));

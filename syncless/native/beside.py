@@ -52,7 +52,7 @@ class NativeHandlers:
     # -- starting and stopping ----------------------------------------------------------------------------
 
     def share(self, server: Any, application: Application, tls: bool) -> Application:
-        """What answers on a socket: the application alone, if it speaks TLS."""
+        """The application for a socket; it answers without the threads if the socket speaks TLS."""
         if tls:
             return application
         if server.proxy_protocol:
@@ -134,7 +134,7 @@ class NativeHandlers:
             waited += pause
             pause = min(pause * 2, 0.05)
 
-    # -- what an operator sees ----------------------------------------------------------------------------
+    # -- figures for an operator --------------------------------------------------------------------------
 
     def census(self) -> dict[str, int]:
         """Counts of the things that the threads own."""
@@ -181,7 +181,7 @@ class NativeHandlers:
         if self._server.counters is not None:
             threads.collect(self._server.counters)
 
-    # -- what the threads tell ----------------------------------------------------------------------------
+    # -- letters from the threads -------------------------------------------------------------------------
 
     def _notice(self, error: int) -> None:
         self._server.logs.errors.warning(

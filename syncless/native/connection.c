@@ -1,6 +1,6 @@
 /* The life of a connection in its thread. conn_live() tells it.
 
-       READING ---- what is no request, or the last answer, is sent ----> LINGERING ----> CLOSED
+       READING ---- a refusal, or the last answer, is sent ----> LINGERING ----> CLOSED
           |
           +---- a request for Python ----> handed over; comes back as a letter (thread.c)
 

@@ -25,7 +25,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "send_file": (c_int, c_size_t, c_int, c_int64, c_int64, c_int),
     "respond": (c_int, c_size_t, c_int, c_size_t, c_size_t, c_size_t, c_size_t, c_int),
 }
-"""In the order of the table: what each returns, and its arguments; none where they are not plain."""
+"""In the order of the table: the type of the result, and of the arguments; none where they are not plain."""
 
 
 class _Table(ctypes.Structure):
@@ -37,8 +37,8 @@ class _Table(ctypes.Structure):
 
 
 def functions() -> dict[str, Any]:
-    """The server's functions for handlers by their names in syncless/native.h, as ctypes functions: what a
-    handler that Numba compiles can call."""
+    """The server's functions for handlers by their names in syncless/native.h, as ctypes functions, which
+    handlers compiled by Numba can call."""
     table = _Table.from_address(calls_address())
     return {
         name: ctypes.CFUNCTYPE(*signature)(getattr(table, name))

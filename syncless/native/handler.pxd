@@ -12,5 +12,5 @@ cdef class Handler:
     cdef syncless_handler call
     cdef void* context
     cdef readonly str name
-    cdef object kept            # what keeps the function alive
+    cdef object kept            # keeps the function alive
     cdef int check(self, unsigned abi) except -1

@@ -1,5 +1,5 @@
-/* The next request of a connection: its head, the route, the body as a whole; then its handler. What is not
-   for a handler is for Python, which gets the bytes as they came. */
+/* The next request of a connection: its head, the route, the body as a whole; then its handler. All other
+   requests are for Python, which gets the bytes as they came. */
 
 #include <sys/socket.h>
 
@@ -38,7 +38,7 @@ static void remember_head(struct thread *t, struct conn *c, const char *data, si
 /* -- bodies --------------------------------------------------------------------------------------------- */
 
 struct chunks {                 /* a chunked body, as far as it has come */
-    size_t at;                  /* what of the request has been read */
+    size_t at;                  /* bytes of the request that have been read */
     int64_t left;               /* bytes of the chunk; -1: behind its data, -2: in the trailers */
     struct block body;
 };

@@ -124,7 +124,7 @@ cdef class Mailbox(Watcher):
         self.threads.core.with_python = sum([listener.connections for listener in self.listeners])
 
     def take_rest(self) -> None:
-        """What has been sent up to now."""
+        """Takes the letters that have been sent up to now."""
         self.take(self.loop)
 
     def close(self) -> None:

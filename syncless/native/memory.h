@@ -56,7 +56,7 @@ static inline void block_reset(struct block *b, uint32_t keep) {
 
 enum { ARENA = 16384 };
 
-struct arena_piece {            /* what did not fit */
+struct arena_piece {            /* memory that did not fit into `base` */
     struct arena_piece *next;
     max_align_t data[];
 };

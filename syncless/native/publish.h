@@ -2,8 +2,8 @@
    freed when every reader has begun anew since (reclamation by epochs), so a reader takes no lock and
    writes to no memory that others write to.
 
-   A reader is a thread that says when it begins and ends to read. What it finds between the two stays as it
-   is until then. */
+   A reader is a thread that says when it begins and ends to read. The bytes that it finds between the two
+   stay as they are until then. */
 
 #ifndef SYNCLESS_PUBLISH_H
 #define SYNCLESS_PUBLISH_H

@@ -1,6 +1,6 @@
-/* What the access log is told of the requests that threads have answered: records, collected in each thread
-   and sent to Python in blocks, where handlers of the log make lines of them. What Python does not take is
-   dropped and counted, as by http/loglines.pyx. */
+/* Records of the requests that threads have answered, for the access log. Each thread collects them and sends
+   them to Python in blocks, where handlers of the log make lines of them. Records that Python does not take
+   are dropped and counted, as by http/loglines.pyx. */
 
 #include <string.h>
 

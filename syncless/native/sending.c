@@ -1,4 +1,4 @@
-/* What is sent to a client: at once as far as it goes, the rest when the client is ready, at its pace. */
+/* Sends bytes to a client: at once as far as it goes, the rest when the client is ready, at its pace. */
 
 #define _GNU_SOURCE
 #include <errno.h>

@@ -65,7 +65,7 @@ struct address {
     uint8_t listener;           /* index of the socket that it was accepted on */
 };
 
-struct tail {                   /* what is sent behind `out` */
+struct tail {                   /* sent behind `out` */
     const char *data;           /* memory that is never freed */
     size_t size;
     int64_t offset, left;       /* of a file */
@@ -89,7 +89,7 @@ struct conn {                   /* there may be many idle ones */
     struct chunks *chunks;      /* a chunked body that has not come as a whole */
     struct pace *pace;          /* while the client makes us wait */
     int64_t body_since;         /* ns: when waiting for a body began */
-    int64_t lingered;           /* bytes that were thrown away; of a body: what had come */
+    int64_t lingered;           /* bytes that were thrown away; of a body: those that had come */
     struct memory *memory;      /* its last head */
     struct address address;
     int fd;
@@ -126,7 +126,7 @@ struct call {                   /* a request and its response while the handler 
     int64_t file_offset, file_size;
 };
 
-/* What threads send one another: a connection, a block of the access log, or a notice. */
+/* The letters that threads send one another: a connection, a block of the access log, or a notice. */
 enum { CONNECTION_LETTER, LOG_LETTER, NOTICE_LETTER };
 
 struct letter {

@@ -1,4 +1,4 @@
-"""What the threads of native handlers are told of the server: limits, and the words of its answers."""
+"""The settings of a server for the threads of native handlers: limits, and the words of its answers."""
 
 from __future__ import annotations
 

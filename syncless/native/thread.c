@@ -159,7 +159,7 @@ static int accept_some(struct thread *t, int index) {
     return n;
 }
 
-/* -- what others send ----------------------------------------------------------------------------------- */
+/* -- letters from other threads ------------------------------------------------------------------------- */
 
 static void take_back(struct thread *t, struct letter *letter) {
     struct conn *c = conn_open(t, letter->fd, &letter->address);
@@ -204,7 +204,7 @@ static void sweep(struct thread *t) {
         }
 }
 
-/* What the server as a whole is told to do. */
+/* Follows the instructions to the server as a whole. */
 static void obey(struct thread *t) {
     struct server *server = t->server;
     int sweeps = atomic_load(&server->sweeps), i;

@@ -102,7 +102,7 @@ cdef extern from "server.h" nogil:
 
 cdef class Threads:
     cdef server core
-    cdef list kept              # what the routes and texts point to
+    cdef list kept              # bytes and handlers that the routes and texts point to
     cdef int started
     cdef int64_t collected[1218]        # of the counts, what has been added to a Counters
     cdef readonly list names    # of the routes

@@ -1,8 +1,8 @@
 """Threads: the border between Python and the threads that answer native handlers' requests.
 
 The threads are C and never take the interpreter's lock; server.h is their manual. This class makes them,
-gives them connections and tells them to stop. What they send to Python (connections, lines for the access
-log, notices) is read by mailbox.pyx. beside.py fits both into a Server.
+gives them connections and tells them to stop. mailbox.pyx reads the letters that they send to Python:
+connections, lines for the access log, notices. beside.py fits both into a Server.
 """
 
 import errno
@@ -189,7 +189,7 @@ cdef class Threads:
         self.send(index, fd, "", -1, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
     cdef letter* take_letters(self) noexcept:
-        """What they have sent to Python."""
+        """The letters that they have sent to Python."""
         return take_letters(&self.core.python)
 
     # -- running ---------------------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ def test_application_without_a_lifespan_is_served(start):
     assert start.client(start(app)).get()[2] == b"hello"
 
 
-# -- what is around ------------------------------------------------------------------------------------------
+# -- static files, compression -------------------------------------------------------------------------------
 
 
 def test_static_files_beside_an_asgi_application(start, tmp_path):

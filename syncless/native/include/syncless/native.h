@@ -87,7 +87,7 @@ struct syncless_response {
 
 /* -- reading the request -------------------------------------------------------------------------------- */
 
-/* What stands in the place of {name} in the route's path. */
+/* The part of the path that stands in the place of {name} in the route. */
 static inline int syncless_parameter(const syncless_request *request, const char *name,
                                      syncless_bytes *found) {
     return request->calls->parameter(request, name, strlen(name), found);
@@ -176,7 +176,7 @@ static inline int syncless_send_file(syncless_response *response, int fd, int64_
 
 /* -- registering it ------------------------------------------------------------------------------------- */
 
-/* What a PyCapsule with the name "syncless.native.handler" points to. */
+/* A PyCapsule with the name "syncless.native.handler" points to one of these. */
 typedef struct syncless_registration {
     uint32_t abi;                       /* SYNCLESS_NATIVE_ABI */
     syncless_handler handler;
