@@ -7,7 +7,7 @@ from syncless._core.cpython.greenlet cimport PyGreenlet, Step
 
 cdef class Carriers:
     cdef object loop                # for which they run; None when all have ended
-    cdef Step step                  # what a carrier does again and again
+    cdef Step step                  # a carrier calls it again and again
     cdef Step step_failed
     cdef PyGreenlet** idle          # owned
     cdef Py_ssize_t idle_count, idle_capacity

@@ -1,4 +1,4 @@
-"""The table of descriptors: who wants to know when one is ready, and what the poller has been told of it.
+"""The table of descriptors: the waiters and the watcher of each, and the directions armed in the poller.
 
 Takes descriptors, and the Poller that reports them. Gives an entry for each: two wait queues, one for each
 direction, and a watcher. It keeps no readiness; docs/design.md says why. It must not know how a tasklet waits

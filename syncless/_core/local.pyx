@@ -15,7 +15,8 @@ cdef extern from "Python.h":
 
 
 class _Forget(weakref.ref):
-    """As a done callback: what the tasklet had in a local goes. If the local goes before, so does this."""
+    """A done callback: drops the values that the tasklet had in a local. If the local goes before, so does
+    this."""
 
     __slots__ = ("tasklet",)
 
@@ -57,7 +58,7 @@ cdef class local:
         self.everybody = {}
         self.args = args
         self.kwargs = kwargs
-        self.begin(self.present())          # whoever constructs it calls its __init__
+        self.begin(self.present())          # the construction itself calls __init__
 
     cdef BaseTasklet present(self):
         cdef BaseTasklet tasklet = get_loop().current

@@ -19,7 +19,7 @@ cdef class Watcher(Runnable):
 
 cdef class Loop(Scheduler):
     cdef Poller poller
-    cdef FdTable fds                # who waits for which descriptor
+    cdef FdTable fds                # the waiters for each descriptor
     cdef PollEvent* events          # the last poll's; any leader goes on at event_pos
     cdef int event_pos, event_count
     cdef PyObject** pre_poll        # due before the next poll, owned

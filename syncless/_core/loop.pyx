@@ -1,4 +1,4 @@
-"""The loop: what wakes tasklets. Descriptors, time, signals, other threads.
+"""The loop wakes tasklets: by descriptors, time, signals, other threads.
 
 Takes: tasklets and Watchers that want to know when a descriptor is ready. Gives: wake-ups, to scheduler.pyx,
 which it extends and which must be read first. It must not know what a socket, a server or a user's function
@@ -9,7 +9,7 @@ pollclock.pyx); then the work that must be done before a poll (`before_poll`: se
 turn), timers, poll.
 
 Every Python call and every drop of a reference may switch. Hence the events of a poll stay in the Loop with
-the place of the next one, and whoever is the leader then goes on with them.
+the place of the next one, and the leader of that moment goes on with them.
 """
 
 # the interpreter's own, whatever is put in its place later
@@ -107,8 +107,8 @@ cdef class Loop(Scheduler):
         cdef FdEntry* entry
         if self.event_pos == self.event_count:
             if self.event_count and self.ready.count:
-                # What was ready before gets as much time as the events took before the next poll brings more
-                # of them.
+                # Tasklets that were ready before get as much time as the events took, before the next poll
+                # brings more events.
                 share_equally(&self.clock, monotonic_ns(), self.event_count)
             self.event_pos = self.event_count = 0
             return False
@@ -204,7 +204,7 @@ cdef class Loop(Scheduler):
         self.throw(self.main, exception)
         return True
 
-    # -- what can be asked -----------------------------------------------------------------------------------
+    # -- its state -------------------------------------------------------------------------------------------
 
     @property
     def backend(self) -> str:

@@ -7,7 +7,7 @@ cdef struct Timer:
     uint64_t order          # equal deadlines fire in the order in which they were set
     Py_ssize_t index        # place in the heap; -1 while not set
     fire_t fire             # may make tasklets ready, must not switch
-    void* owner             # whoever embeds this struct; keeps itself alive while the timer is set
+    void* owner             # embeds this struct; keeps itself alive while the timer is set
 
 
 cdef inline void timer_init(Timer* timer, fire_t fire, void* owner) noexcept:

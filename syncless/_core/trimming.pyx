@@ -4,7 +4,7 @@ once.
 Fact: greenlet keeps the stack of a resting carrier in a block of malloc's, made and freed at each switch.
 Blocks of thousands of carriers lie between others that stay, so the C library gives none of their pages back.
 Danger: 4,000 tasklets that wait within deep calls leave 110 MB for good. Decision: when many carriers have
-ended, and the loop has nothing to do, malloc_trim() returns all free pages, at most every so often. An arena
+ended, and the loop has nothing to do, malloc_trim() returns all free pages, but not too often. An arena
 for stacks would need a hook in PyMem_Malloc, which every list and dictionary would pay for. Price: about 0.1
 ms per megabyte that is given back, at most 0.5 % of the time. Guarded by tests/core/test_memory.py.
 """
@@ -32,7 +32,7 @@ cdef enum:
     IDLE_CARRIERS = 256         # kept; one that has run Python code holds about 6 kB
     ENDED_PER_POLL = 64
     MANY = 500                  # carriers that end before memory is given back
-    SHARE = 200                 # giving back takes one of so many parts of the time
+    SHARE = 200                 # giving back takes at most 1/SHARE of the time
 
 # both belong to the process, as its memory does; guarded by the GIL
 cdef Py_ssize_t ended = 0       # carriers, of all threads, since memory was given back
@@ -40,8 +40,8 @@ cdef int64_t allowed = 0        # when it may be given back again, ns
 
 
 cdef int64_t trim(Scheduler loop, int64_t timeout) except -2:
-    """Before a poll that would wait for so many ns, 0, or NEVER, if nothing is ready. Returns for how long it
-    may wait."""
+    """Called before a poll that would wait for `timeout` ns, 0, or NEVER, if nothing is ready. Returns the
+    time for which it may wait."""
     global ended
     cdef int n = 0
     while loop.carriers.idle_count > IDLE_CARRIERS:

@@ -3,7 +3,7 @@
 from posix.types cimport off_t
 
 cdef enum:
-    PIECE = 4096            # PIPE_BUF: a pipe that is ready takes so many bytes without blocking
+    PIECE = 4096            # bytes, PIPE_BUF: a ready pipe takes that many without blocking
     HERE = -1               # the position at which the description stands
 
 cdef Py_ssize_t read_into(int fd, object owner, char* data, Py_ssize_t size, off_t position) except -1

@@ -1,4 +1,4 @@
-"""read and write of any descriptor: tried without waiting first; what would wait parks the tasklet.
+"""read and write of any descriptor: tried without waiting first; a call that would wait parks the tasklet.
 
 Fact: whether a descriptor blocks belongs to its open file description, which other processes share: a pipe to
 a child, the terminal. Danger: O_NONBLOCK set here makes their reads fail with EAGAIN. Decision: each call

@@ -40,8 +40,9 @@ cdef class FileFunction:
     cdef bint listed, two, last
 
     def __init__(self, original, *, in_thread=None, bint listed=False, bint two=False, bint last=False):
-        """`in_thread`: what is called there instead; `listed`: the path is a directory that is looked into;
-        `two`: there are two paths, and the file systems of both matter; `last`: only the second is one."""
+        """`in_thread`: the function to call there instead; `listed`: the path is a directory that is looked
+        into; `two`: there are two paths, and the file systems of both matter; `last`: only the second is
+        one."""
         self.original = original
         self.in_thread = in_thread if in_thread is not None else original
         self.listed = listed
@@ -164,8 +165,8 @@ cpdef bint is_slow(int fd) except -1:
 
 
 cdef object tried_on(int fd, object key, object function, tuple args, dict kwargs):
-    """function(*args, **kwargs), directly or in a thread, by the file system of the descriptor. `key`: what
-    is on trial."""
+    """function(*args, **kwargs), directly or in a thread, by the file system of the descriptor. `key`: the
+    operation on trial."""
     cdef FileSystem system = of_descriptor(fd) if may_use_threads() else None
     if system is None:
         return function(*args, **kwargs)

@@ -75,7 +75,7 @@ cdef extern from "Python.h":
 TRIAL = 8                   # quick answers that a file system needs at first
 LONGEST_TRIAL = 1024
 SLOW_NS = 2_000_000         # an answer that takes longer is not a quick one
-# so much longer a call in a thread may take, which has to get the interpreter's lock again
+# a call in a thread may take that much longer, because it has to get the interpreter's lock again
 LOCK_NS = 10_000_000
 DIRECTORIES = 8192          # that are remembered
 THREADS = 16                # of each file system
@@ -97,7 +97,7 @@ cdef dict devices = {}                  # device -> FileSystem
 cdef dict directories = {}
 cdef FileSystem latest = None           # most descriptors are of one file system
 cdef dict shares = {}                   # mount point -> Share, for paths whose file system is not known
-cdef object elsewhere = Share(THREADS)  # for what is of no file system
+cdef object elsewhere = Share(THREADS)  # for calls on no file system
 
 
 
@@ -354,8 +354,8 @@ cdef object share_of(directory):
 
 cdef object in_pool_of(object path, bint listed, object dir_fd, object key, object function, tuple args,
         dict kwargs):
-    """function(*args, **kwargs) in a thread; the file system of the path is measured there. `key`: what is on
-    trial."""
+    """function(*args, **kwargs) in a thread; the file system of the path is measured there. `key`: the
+    operation on trial."""
     cdef FileSystem system
     fd = path if type(path) is int else dir_fd if type(dir_fd) is int else -1
     directory = directory_of(path, listed) if fd == -1 else None

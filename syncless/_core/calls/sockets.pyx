@@ -179,8 +179,8 @@ cdef bint sends_all(socket self, int flags) noexcept:
 
 
 cdef bint goes_on(socket self, Py_ssize_t done, int64_t* deadline) except -1:
-    """After a call that sends failed: parks if that may help. False: what was sent before is to be told, and
-    the error stays for the next call, as the kernel leaves it."""
+    """After a call that sends failed: parks if that may help. False: the caller returns the bytes that were
+    sent before, and the error stays for the next call, as the kernel leaves it."""
     if done and errno != EAGAIN and errno != EINTR:
         return False
     wait(self, WRITE, deadline)

@@ -20,7 +20,7 @@ cdef extern from *:
     """
     #include <unistd.h>
 
-    /* A greenlet begins at the recursion depth of whoever starts it. A carrier begins at none: its C stack is
+    /* A greenlet begins at the recursion depth of its starter. A carrier begins at none: its C stack is
        checked by other means (3.12+), or its Python frames do not use it (3.11). Before 3.11 depth is C stack
        and must be inherited. */
     static void syncless_fresh_depth(void) {
@@ -64,7 +64,7 @@ cdef extern from *:
 
 cdef extern from *:
     """
-    /* The target, if it begins now, begins so many bytes below its caller. */
+    /* The target, if it begins now, begins that many bytes below its caller. */
     static int syncless_switch_further_down(PyGreenlet *target, size_t bytes) {
         volatile char *between = __builtin_alloca(bytes + 1);
         PyObject *returned;

@@ -1,4 +1,4 @@
-"""The interpreter's own locks: what a Lock or an RLock is made of, and who holds one. See locks.pyx.
+"""The interpreter's own locks: the fields of a Lock and an RLock, and its holder. See locks.pyx.
 
 The C functions are steps that never wait. Each takes an object of the right type, while the GIL is held.
 """

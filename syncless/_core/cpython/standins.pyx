@@ -1,7 +1,7 @@
-"""Built-in functions that stand in the place of others: what they do is told by a Python callable.
+"""Built-in functions that stand in the place of others, and call a Python callable.
 
 Fact: a function written in Python becomes a method where a class takes it over (`class X: read = os.read`), a
-built-in one does not. Decision: whatever replaces a built-in function is one, with the original's name,
+built-in one does not. Decision: a replacement of a built-in function is itself one, with the original's name,
 module, signature and text, and is pickled by its name as the original is. The callable lies in the state of a
 module object, which such a function has for its `self`.
 """

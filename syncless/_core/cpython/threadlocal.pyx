@@ -53,7 +53,7 @@ cdef void exchange_locals(Locals* locals) noexcept:
 
 
 cdef void end_locals(Locals* locals) noexcept:
-    """A tasklet has ended: what it had in threading.local is dropped."""
+    """A tasklet has ended: drops its values in threading.local."""
     if locals.own:
         syncless_exchange_locals(locals.held)
         locals.own = False

@@ -9,7 +9,7 @@ cdef extern from "<poll.h>":
         short revents
 
 cdef class PollPoller(Poller):
-    cdef pollfd* fds        # what is armed, without gaps; the first is the wake-up pipe
+    cdef pollfd* fds        # the armed ones, without gaps; the first is the wake-up pipe
     cdef uint32_t* gens     # of the same places
     cdef pollfd* copied     # those that a wait() reads
     cdef int used

@@ -1,4 +1,4 @@
-"""The cases of select(): what stands in the queue of each thing in the tasklet's place.
+"""The cases of select(): stand-ins for the tasklet in the queue of each thing.
 
 A new kind defines ready() and take(), which take the thing at once, and what it does otherwise differently.
 Waking the first case of a select() wakes the tasklet, and the others leave their queues in the same moment.
@@ -62,7 +62,7 @@ cdef class Case(StandIn):
         return 0
 
     cdef int unmet(self) except -1:
-        """It has left the queue and was not taken: what counted it there counts it no more."""
+        """It has left the queue and was not taken: undoes the count of enter()."""
         return 0
 
     cdef object result(self, object value):

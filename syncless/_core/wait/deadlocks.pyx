@@ -66,7 +66,7 @@ cdef class Waits:
         if isinstance(on, Tasklet):
             return on
         holder = self.holder(on)
-        # threading's way to wait: who holds a lock takes it again, and another releases it
+        # threading's way to wait: a tasklet takes the lock that it holds again, and another releases it
         return None if holder is tasklet and is_lock(on) else holder
 
     def circles(self) -> list:

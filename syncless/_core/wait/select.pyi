@@ -15,7 +15,7 @@ def writable(fd: Any) -> Case:
     """For select(): ready when a descriptor can be written without waiting, or has failed."""
 
 def after(seconds: float | None) -> Case:
-    """For select(): ready after so many seconds."""
+    """For select(): ready after `seconds`."""
 
 def putting(queue: Queue[_T], item: _T) -> Case:
     """For select(): puts the item into the queue when there is room."""

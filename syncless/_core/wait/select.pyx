@@ -70,7 +70,7 @@ def writable(fd) -> Case:
 
 
 def after(seconds) -> Case:
-    """For select(): ready after so many seconds."""
+    """For select(): ready after `seconds`."""
     case = AfterCase(seconds)
     case.when = deadline_after(seconds)
     return case

@@ -1,10 +1,10 @@
-"""Event, Semaphore, Lock: what tasklets wait for in one another. They work between OS threads too.
+"""Event, Semaphore, Lock, by which tasklets wait for one another. They work between OS threads too.
 
 Units and locks are handed over: release() gives them to the first that waits, so nobody can barge in and
 waiting is fair. A tasklet that is killed before it runs passes its own on.
 
 The GIL makes these work between OS threads, as long as no Python code runs between the look at the state and
-the entry into the queue of those who wait: it could let another thread or a signal handler change the state.
+the entry into the wait queue: it could let another thread or a signal handler change the state.
 Making the loop, at a thread's first wait, and reading the timeout may run Python code; so both come before
 the look that counts.
 """
