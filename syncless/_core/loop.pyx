@@ -56,7 +56,7 @@ cdef class Watcher(Runnable):
 
 
 cdef class Loop(Scheduler):
-    """The scheduler of a thread with what wakes it. current_loop() gives it."""
+    """The scheduler of a thread with the sources that wake it. current_loop() gives it."""
 
     def __cinit__(self):
         self.events = <PollEvent*> PyMem_Malloc(EVENTS * sizeof(PollEvent))

@@ -226,8 +226,8 @@ class Outlet:
         return bool(self._waiting) or not self._token
 
     def drain(self, seconds: float = LAST_SECONDS) -> None:
-        """Waits until all is written, for so long at most. Holds the thread; in a server, sleep() while it is
-        `pending`."""
+        """Waits until all is written, for at most `seconds`. Holds the thread; in a server, sleep() while it
+        is `pending`."""
         ends = time.monotonic() + seconds
         while self.pending and time.monotonic() < ends:
             _sleep(0.005)
@@ -277,7 +277,7 @@ def standard(name: str) -> Any:
 
 
 def drain(seconds: float = LAST_SECONDS) -> None:
-    """Waits for the last lines of all outlets, for so long at most."""
+    """Waits for the last lines of all outlets, for at most `seconds`."""
     ends = time.monotonic() + seconds
     for outlet in list(_outlets):
         outlet.drain(ends - time.monotonic())

@@ -60,5 +60,5 @@ cdef class ASGIApplication(Application):
         return self.spare.forget()
 
     def close(self) -> None:
-        """Lets go of what is kept for requests to come."""
+        """Lets go of the objects kept for later requests."""
         self.spare = None

@@ -96,7 +96,7 @@ cdef class Descriptors:
             before, descriptor.writer = descriptor.writer, handle
         if before is not None:
             before.cancel()
-        descriptor.arm()                            # raises for what cannot be waited for
+        descriptor.arm()                            # raises for a descriptor that cannot be waited for
         self.by_number[number] = descriptor
         return 0
 

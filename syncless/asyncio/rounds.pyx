@@ -111,7 +111,7 @@ cdef class Caller(Tasklet):
             self.task = None
 
     def _note_wait(self, double seconds):
-        """The program has waited so long at the site."""
+        """The program has waited for `seconds` at the site."""
         if self.waits is None:
             self.waits = {}
         _, before = self.waits.get(self.site, (None, 0.0))

@@ -37,4 +37,4 @@ cdef class Application:
         return 0
 
     def close(self) -> None:
-        """Lets go of what is kept for requests to come."""
+        """Lets go of the objects kept for later requests."""

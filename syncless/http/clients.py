@@ -16,7 +16,7 @@ class Clients:
         self._connections: dict[str | int, int] = {}
 
     def enter(self, address: str) -> bool:
-        """Another connection of that client. Whether it may have so many."""
+        """Counts another connection of that client. Whether the limit allows it."""
         client = _client(address)
         number = self._connections.get(client, 0) + 1
         self._connections[client] = number

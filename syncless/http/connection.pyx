@@ -168,7 +168,7 @@ cdef class Connection(Watcher):
         return self.admit()
 
     cdef bint admit(self) except -1:
-        """Counts it for its client's address, if it is known yet. Whether there may be so many from there."""
+        """Counts it for its client's address, if it is known yet. Whether the limit allows it."""
         self.counted = (
             self.listener.limits.client_connections and not self.trusted and not self.expects_proxy_header
             and self.remote_port >= 0)

@@ -5,7 +5,7 @@ cdef enum:
     BUCKETS = 17            # of the latency, the last for all that take longer
     # where each begins in a row of cells
     REQUESTS = 64           # answered requests, by status; 0: the client got no answer
-    REFUSED = 664           # answers of the server itself, to what it did not run, by status
+    REFUSED = 664           # answers of the server itself, to input that it did not run, by status
     LATENCY = 1264          # answered requests, by bucket
     LATENCY_NS = 1281       # of all of them together
     ROW = 1288              # cells
@@ -18,7 +18,7 @@ cdef class Counters:
     cdef int64_t* cells
 
     cdef inline void count_request(self, int code, int64_t ns) noexcept:
-        """A request has been answered after `ns`; negative: for what it took there is no measure."""
+        """A request has been answered after `ns`; negative: its time was not measured."""
         cdef int bucket = 0
         self.cells[REQUESTS + code] += 1
         if ns >= 0:

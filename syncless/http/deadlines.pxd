@@ -9,7 +9,7 @@ cdef enum:
     HEAD_DEADLINE = 1       # a request head, from its first byte to its end
     IDLE_DEADLINE = 2       # between requests
     WRITE_DEADLINE = 3      # without progress in sending
-    LINGER_DEADLINE = 4     # a refused client may go on sending for so long
+    LINGER_DEADLINE = 4     # until the next look at a refused client that may still send
     GREETING_DEADLINE = 5   # a PROXY header and a TLS handshake, from the connection's start
     QUEUE_DEADLINE = 6      # a request that waits for its turn
     KINDS = 7

@@ -54,7 +54,7 @@ cdef class Exchange(Tasklet):
     respond()    calls the application and gives what it answers to the response; negative if it raises (so
                  that no line of this file is in the traceback)
     variables()  the request as CGI meta-variables (RFC 3875, 4.1), for the access log
-    forget()     the request is over: nothing of what the client sent is kept
+    forget()     the request is over: drops everything that the client sent
     """
 
     def __init__(self, Listener listener not None):
@@ -281,8 +281,8 @@ cdef class Exchange(Tasklet):
         return self.variables().get("REMOTE_ADDR") or "-"
 
     def summary(self) -> dict:
-        """The request, for one who looks at the server from outside, in any thread. Its path as the client
-        meant it, which may hold any character."""
+        """A summary of the request for status pages, in any thread. Its path is as the client meant it and
+        may hold any character."""
         variables = self.variables() or {}
         path = f"{variables.get('SCRIPT_NAME', '')}{variables.get('PATH_INFO', '')}"
         try:

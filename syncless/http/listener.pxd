@@ -32,7 +32,7 @@ cdef class Listener:
     # what they share
     cdef Loop loop
     cdef Deadlines deadlines
-    cdef Buffers buffers                # for what they have received and what they send
+    cdef Buffers buffers                # for received bytes and bytes to send
     cdef Flusher flusher                # those that have something to send
     cdef Admission admission            # requests that run and those that wait
     cdef object clients                 # Clients, if Limits.client_connections bounds their connections

@@ -64,6 +64,6 @@ cdef class MountedApplications(Application):
         return (<Application> self.applications[exchange.mount]).take_back(exchange, fd)
 
     def close(self) -> None:
-        """Lets go of what is kept for requests to come."""
+        """Lets go of the objects kept for later requests."""
         for application in self.applications:
             application.close()

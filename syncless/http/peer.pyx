@@ -1,9 +1,8 @@
 """Peer: the client as a request sees it. It waits for bytes that have not come, and for room to send.
 
 Takes the Stream of a connection while a request runs. Gives a body its bytes, and sends a response's. Each
-wait parks the tasklet, with a deadline of its own: a client may make an application wait for so long, for so
-long in all, and not more slowly than so (see the body's and the writing's limits in limits.py). Knows no HTTP
-message.
+wait parks the tasklet, with a deadline of its own: limits.py bounds each wait, all waits together, and
+the pace of a client, for bodies and for writing. Knows no HTTP message.
 
 available()  how many bytes lie ready at *data, waiting for the first; 0 when the client has closed
 more()       waits for bytes behind those; how many came, 0 when the client has closed

@@ -1,4 +1,4 @@
-"""Answers of the server's own to what is no request, or to a request that will not be run.
+"""Answers of the server's own to bytes that are no request, or to a request that will not be run.
 
 The same kind of answer for a request that has failed is exchange.pyx's, because that one has a Response.
 """

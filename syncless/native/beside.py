@@ -150,7 +150,7 @@ class NativeHandlers:
             self._threads.collect(counters)
 
     def stuck(self, seconds: float = STUCK_SECONDS) -> list[tuple[float, str]]:
-        """The threads that have been in one handler for so long: for how long, and that in words."""
+        """The threads that have been in one handler for `seconds` or more: the seconds, and a sentence."""
         return self._stuck(self._threads, seconds) if self._threads is not None else []
 
     @staticmethod

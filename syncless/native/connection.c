@@ -21,7 +21,7 @@ enum { LITTLE = 2048 };                  /* bytes of room that a half-sent reque
 
 /* -- its bytes ------------------------------------------------------------------------------------------ */
 
-/* Room for what comes behind the bytes in `in`. */
+/* Room for further bytes behind those in `in`. */
 static int hold_room(struct thread *t, struct conn *c, size_t more) {
     uint32_t before = c->in.room;
     if (c->in_start) {

@@ -150,7 +150,7 @@ struct last_head {              /* a response head that is likely to be sent aga
     char data[512];
 };
 
-struct memory {                 /* a head that a connection has sent, with what was found in it */
+struct memory {                 /* a head that a connection has sent, with the offsets found in it */
     size_t size;
     struct match match;
     const char *bytes;          /* behind the fields */

@@ -106,7 +106,7 @@ class Server(server.Server):
         return MountedApplications(each, pages, each.pop(""))
 
     def _answering(self, call: Any, address: Any, prefix: str, most: int) -> Application:
-        """Answers what is below a prefix, and remembers so many heads."""
+        """Answers requests below a prefix, and remembers up to `most` heads."""
         if hasattr(call, "application_at"):
             return call.application_at(address, self, prefix, most)  # type: ignore[no-any-return]
         if prefix:

@@ -132,7 +132,7 @@ cdef Py_ssize_t in_thread(int fd, object owner, iovec* piece, off_t position, bi
 
 cdef Py_ssize_t of_file(int fd, object owner, iovec* piece, off_t position, bint writing, bint absent,
         unsigned long long device) except -2:
-    """A read of what is not in memory (`absent`, or unknown), or a write, of a file. -1 with errno."""
+    """A read of data that is not in memory (`absent`, or unknown), or a write, of a file. -1 with errno."""
     cdef Trial trial = of_device(device).trial_of("write" if writing else "read")
     cdef int64_t started
     cdef ssize_t n

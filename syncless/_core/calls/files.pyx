@@ -95,7 +95,7 @@ cdef class FileFunction:
 
 
 cdef class DescriptorFunction(FileFunction):
-    """One of a descriptor: fstat, close, ftruncate. Direct for what is no file."""
+    """One of a descriptor: fstat, close, ftruncate. Direct for other descriptors than files."""
 
     def __call__(self, *args, **kwargs):
         if args and type(args[0]) is int and 0 <= args[0] <= INT_MAX:

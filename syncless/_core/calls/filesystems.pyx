@@ -238,7 +238,7 @@ cdef FileSystem of_device(unsigned long long device):
 
 
 cdef FileSystem of_descriptor(int fd):
-    """None for what is no file: a pipe, a socket, a terminal, or nothing at all."""
+    """None for a descriptor that is no file: a pipe, a socket, a terminal, or nothing at all."""
     cdef Kind kind
     if look(fd, &kind) or not kind.file:
         return None
@@ -246,7 +246,7 @@ cdef FileSystem of_descriptor(int fd):
 
 
 cdef FileSystem of_number(object fd):
-    """As of_descriptor(), for what may be too large for one."""
+    """As of_descriptor(), for a number that may be too large for one."""
     return of_descriptor(fd) if 0 <= fd <= INT_MAX else None
 
 

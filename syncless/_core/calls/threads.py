@@ -32,7 +32,7 @@ HELD_BACK = sorted(_signal.valid_signals() - {getattr(_signal, name) for name in
 """Signals that a pool's thread leaves to others. A fault is its own."""
 
 IDLE_SECONDS = 10.0
-"""A worker thread that has had nothing to do for so long ends."""
+"""Seconds. A worker thread that has had nothing to do for that time ends."""
 
 
 _pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()

@@ -23,7 +23,7 @@ cdef class Waits:
     it."""
     cdef list tasklets
     cdef dict by_number         # by the last 32 bits of the serial number
-    cdef dict by_ident          # by what _thread.RLock notes as its owner
+    cdef dict by_ident          # by the ident that _thread.RLock notes as its owner
     cdef dict threads           # ident -> threading.Thread
 
     def __init__(self):
