@@ -8,7 +8,7 @@ BIND ?= 127.0.0.1:8000
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet
 NATIVE := $(shell find syncless -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h')
 
-.PHONY: help serve test test-pr lint bench bench-core clean wheels portable docs docs-serve fidelity asyncio-suite stackless-suite fuzz sanitize soak
+.PHONY: help serve test test-pr lint bench bench-core clean wheels portable docs docs-serve fidelity asyncio-suite stackless-suite storm fuzz sanitize soak
 
 help:  ## this list
 	@awk -F ' *## *' '/^[a-z-]+:.*##/ { sub(/:.*/, "", $$1); printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,7 @@ $(VENV)/.tested: $(VENV)/.built
 
 $(VENV)/.clients: $(VENV)/.tested
 	$(INSTALL) --group clients
+	-$(INSTALL) --group drivers
 	@touch $@
 
 $(VENV)/.linted: $(VENV)/.built
@@ -75,6 +76,9 @@ fuzz: $(VENV)/.tested  ## random bytes for the web server, SECONDS=600 by defaul
 
 soak: $(VENV)/.tested  ## good and bad clients, kills and reloads, also behind nginx and HAProxy, SECONDS=300 by default
 	$(BIN)/python -m tests.soak --seconds $(or $(SECONDS),300)
+
+storm: $(VENV)/.clients  ## queries, kills and deadlines through patched C libraries, QUERIES=200000 by default
+	SYNCLESS_TEST_SECONDS=7200 SYNCLESS_TEST_QUERIES=$(or $(QUERIES),200000) $(BIN)/python -m pytest tests/patches/test_clients.py -k storm $(ARGS)
 
 fidelity: $(VENV)/.tested  ## the interpreter's own tests, patched, beside the unpatched baseline; ARGS="test_socket -v" chooses
 	$(BIN)/python -m tests.fidelity $(ARGS)

@@ -82,6 +82,11 @@ NATIVE = {
     "syncless._core.cpython.standins": [],  # built-in functions in the place of others
     "syncless.patches.native.pollobjects": [],  # the descriptors of a select.poll()
     "syncless.patches.native.threadends": [],  # the end of an OS thread wakes its joiners
+    "syncless.patches.libraries.parking": [
+        f"syncless/patches/libraries/{name}.c"
+        for name in ("waiting", "transfers", "connecting", "polling", "pauses", "names", "loading")
+    ],  # what stands in the place of libc's waiting calls in C libraries
+    "syncless.patches.libraries.entries": ["syncless/patches/libraries/elfreader.c"],  # where it stands
     "syncless._core.wait.deadlocks": [],  # circles of tasklets that wait for one another
     "syncless.stackless._thread": [],  # a Stackless program's run queue
     "syncless.stackless._state": [],  # the state of a tasklet, its flags and its context
@@ -255,6 +260,7 @@ warnings = [
 
 def extension(name: str, sources: list[str]) -> Extension:
     """The rule for every row of NATIVE."""
+    folders = sorted({os.path.dirname(source) for source in sources} - {"syncless/http"})
     return Extension(
         name,
         [name.replace(".", "/") + ".pyx", *sources],
@@ -263,6 +269,7 @@ def extension(name: str, sources: list[str]) -> Extension:
             "syncless/http",
             "syncless/native",
             "syncless/native/include",
+            *folders,
         ],
         extra_compile_args=flags + warnings,
         extra_link_args=[flag for flag in flags if flag.startswith("-fsanitize")],

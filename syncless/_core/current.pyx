@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t
 from syncless._core.clock cimport deadline_after
 from syncless._core.loop cimport Loop
 from syncless._core.pollclock cimport is_poll_due
-from syncless._core.scheduler cimport WOKEN, BaseTasklet, next_pending
+from syncless._core.scheduler cimport SHIELDED, WOKEN, BaseTasklet, next_pending
 from syncless._core.threadloop cimport get_loop, peek_loop
 
 
@@ -44,10 +44,10 @@ def uninterrupted(function, *args):
     """function(*args), whose waits raise nothing that is thrown at the current tasklet, which keeps it for
     its next wait after that; but KeyboardInterrupt is raised. For what must be done whatever happens."""
     cdef BaseTasklet me = peek_loop().current if may_park() else None
-    cdef bint before
+    cdef int before
     if me is None:
         return function(*args)
-    before, me.shielded = me.shielded, True
+    before, me.shielded = me.shielded, SHIELDED
     try:
         return function(*args)
     finally:

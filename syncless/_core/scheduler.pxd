@@ -25,6 +25,11 @@ cdef enum Outcome:
     WOKEN = 0
     TIMED_OUT = 1
 
+cdef enum Shield:
+    OPEN = 0        # a wait raises what was thrown
+    SHIELDED = 1    # a wait goes on, whatever is thrown
+    IN_C = 2        # a wait ends when something is thrown, which is raised later: the caller is C code
+
 cdef class Scheduler
 
 
@@ -42,7 +47,9 @@ cdef class BaseTasklet(Runnable):
     cdef object value               # handed over by wake()
     # what it raises at its next waits: None, an exception or Thrown, or a list of several in order
     cdef object pending
-    cdef bint shielded              # it raises nothing of that for now, see uninterrupted() in current.pyx
+    cdef int shielded               # a Shield: whether it raises something of that now
+    # a call of a C library was broken off because of it, see patches/libraries/parking.pyx
+    cdef bint broken_off
     cdef object waiting_on          # the object that it waits for, if there is one
     cdef const char* why            # what it waits for, in words; NULL while it does not wait
     cdef int64_t since              # when it began to wait, ns
@@ -73,6 +80,7 @@ cdef inline int keep_pending(BaseTasklet tasklet, object thrown, bint first) exc
     cdef list several
     if tasklet.pending is None:
         tasklet.pending = thrown
+        tasklet.broken_off = False
         return 0
     several = <list> tasklet.pending if type(tasklet.pending) is list else []
     if tasklet.pending is None:
@@ -102,6 +110,7 @@ cdef inline object next_pending(BaseTasklet tasklet):
             tasklet.pending = None
     else:
         tasklet.pending = None
+    tasklet.broken_off = False
     if type(first) is not Thrown:
         return first
     thrown = <Thrown> first

@@ -201,12 +201,12 @@ cdef class Scheduler:
         """
         if tasklet.state == DONE:
             return 0
-        if tasklet.shielded and isinstance(exception, KeyboardInterrupt):
-            tasklet.shielded = False            # it is raised now
+        if tasklet.shielded == SHIELDED and isinstance(exception, KeyboardInterrupt):
+            tasklet.shielded = OPEN             # it is raised now
             keep_pending(tasklet, exception, True)
         else:
             keep_pending(tasklet, exception, False)
-        if tasklet.state == PARKED and not tasklet.shielded:
+        if tasklet.state == PARKED and tasklet.shielded != SHIELDED:
             tasklet.state = READY
             tasklet.loop.push(tasklet)
         return 1

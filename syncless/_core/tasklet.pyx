@@ -347,6 +347,9 @@ cdef int keep_outcome(Tasklet one, PyObject* returned) except -1:
     """Keeps its return value, or the exception that is set."""
     if returned == NULL:
         one._exception = raised() if PyErr_Occurred() else SystemError("it failed without an exception")
+        if one.broken_off and one.pending is not None and isinstance(one._exception, Exception):
+            why = next_pending(one)         # what a C library made of it is an error of its own
+            why.__context__, one._exception = one._exception, why
     else:
         one._result = <object> returned
         Py_DECREF(one._result)

@@ -5,4 +5,5 @@ from syncless._core.loop cimport Loop
 cdef object loops                   # WeakValueDictionary: thread id -> Loop
 cdef Loop get_loop()
 cdef Loop peek_loop()
+cdef bint has_loop() noexcept nogil
 cdef Loop loop_of(object where)

@@ -84,6 +84,11 @@ cdef Loop peek_loop():
     return None
 
 
+cdef bint has_loop() noexcept nogil:
+    """Whether this thread has one. The GIL need not be held."""
+    return syncless_tls_loop != NULL
+
+
 cdef Loop get_loop():
     """This thread's loop, made at the first call."""
     global syncless_tls_loop

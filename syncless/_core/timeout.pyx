@@ -136,14 +136,28 @@ cdef class Timeout(BaseException):
             self.start()
         return self
 
+    cdef bint replaces(self, object value) except -1:
+        """It has rung, and a call of a C library was broken off for it. The library could not raise it, and
+        may have raised an error of its own."""
+        if self.thrown is None or not stand_in_for(self.target).broken_off:
+            return False
+        return self.thrown.exception is not None and (value is None or isinstance(value, Exception))
+
     def __exit__(self, kind, value, trace):
+        cdef bint late = self.replaces(value)
         self.cancel()
-        return value is self and self.exception is False
+        if late and self.exception is not False:
+            raise (self if self.other is None else self.other) from value
+        return (late or value is self) and self.exception is False
 
     def __str__(self):
         if self.seconds is None:
             return "no time limit"
         return f"{self.seconds} second{'' if self.seconds == 1 else 's'}"
+
+
+cdef bint broke_off(Timeout timeout, object value) except -1:
+    return timeout.replaces(value)
 
 
 class deadline(Timeout):
@@ -157,9 +171,10 @@ class deadline(Timeout):
         super().__init__(seconds)
 
     def __exit__(self, kind, value, trace):
+        late = broke_off(self, value)
         self.cancel()
-        if value is self:
-            raise TimeoutError(f"the deadline of {self} is over") from None
+        if late or value is self:
+            raise TimeoutError(f"the deadline of {self} is over") from (value if late else None)
         return False
 
 

@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from importlib import import_module
 
 from syncless._core.cpython.layouts import NEWEST, UnknownLayout
+from syncless.patches import libraries
+from syncless.patches.libraries.parking import native_stats
 from syncless.patches.registry import Change, Patcher, Registry, Unavailable
 
 
@@ -58,18 +60,19 @@ AREAS: dict[str, Callable[[Patcher], None]] = {
     "drivers": _function("drivers"),
     "kdf": _function("kdf"),
     "cpu": _function("cpu"),
+    "native": _function("libraries"),
 }
 """The areas that can be patched, in the order of patch_all()."""
 
-OFF = frozenset({"cpu"})
+OFF = frozenset({"cpu", "native"})
 """Areas that are patched only on request."""
 
 _registry = Registry()
 
 
 def patch_all(**choice: bool) -> list[str]:
-    """Patches all areas but those turned off by name (``thread=False``). ``cpu=True`` turns on that area,
-    which is off by default.
+    """Patches all areas but those turned off by name (``thread=False``). ``cpu=True`` and ``native=True``
+    turn on areas that are off by default.
 
     Returns the areas that were not patched yet. Idempotent. TypeError for an unknown area. An area that this
     syncless cannot patch, because the Python is newer, is left out with a RuntimeWarning; `patch_<area>()`
@@ -191,9 +194,28 @@ def patch_drivers() -> bool:
     return _apply("drivers")
 
 
+def patch_native(*names: str) -> list[Change]:
+    """Makes C libraries wait cooperatively: their calls of libc that wait park the tasklet.
+
+    A name is that of a module (``"MySQLdb"``, ``"psycopg2._psycopg"``) or of a file (``"libpq.so.5"``). A
+    module means its extension modules and the libraries that they are linked against. What is not loaded yet
+    is patched as soon as it is. Libraries that call libc by other ways (statically linked, or ctypes) cannot
+    be patched.
+
+    Without a name: those that are known to be safe, as ``patch_all(native=True)``.
+
+    Returns the changes that were made now. ValueError for a library that must not be patched, with the
+    reason. Each name is an area of its own for unpatch(): ``unpatch("native MySQLdb")``.
+    """
+    wanted = {libraries.area_of(name): libraries.patch_one(name) for name in names}
+    new = _registry.apply(wanted or {"native": AREAS["native"]})
+    libraries.look()
+    return [change for change in _registry.changes() if change.area in new]
+
+
 def is_patched(area: str) -> bool:
     """Whether the area's changes are in force. ValueError for an unknown area."""
-    if area not in AREAS:
+    if area not in AREAS and area not in _registry.areas():
         raise ValueError(_unknown(area))
     return area in _registry.areas()
 
@@ -239,6 +261,7 @@ __all__ = [
     "changes",
     "describe",
     "is_patched",
+    "native_stats",
     "patch_all",
     "patch_cpu",
     "patch_asyncio",
@@ -249,6 +272,7 @@ __all__ = [
     "patch_input",
     "patch_kdf",
     "patch_multiprocessing",
+    "patch_native",
     "patch_queue",
     "patch_select",
     "patch_signal",

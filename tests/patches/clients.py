@@ -5,16 +5,18 @@ The client library is imported before or after patch_all(). Prints JSON: seconds
 those of servers.py.
 """
 
+import glob
 import importlib
 import json
 import sys
 import threading
 import time
 
-from syncless.patches import patch_all
+from syncless.patches import native_stats, patch_all, patch_native
 
 THREADS = 50
 WAIT = 0.2
+PSQLODBC = "/usr/lib/*/odbc/psqlodbcw.so"
 
 
 def redis(port):
@@ -162,9 +164,129 @@ def urllib_request(port):
     return lambda number: opener.open(f"http://127.0.0.1:{port}/{WAIT}").read() == b"slept"
 
 
+def mysqlclient(port):
+    import MySQLdb
+
+    connections = [MySQLdb.connect(host="127.0.0.1", port=port, user="root") for _ in range(THREADS)]
+
+    def wait(number):
+        cursor = connections[number].cursor()
+        cursor.execute("SELECT SLEEP(%s), 5", (WAIT,))
+        return cursor.fetchone()[1] == 5
+
+    return wait
+
+
+def sqlalchemy_mysql(port):
+    import sqlalchemy
+
+    engine = sqlalchemy.create_engine(f"mysql+mysqldb://root@127.0.0.1:{port}/mysql", pool_size=THREADS)
+
+    def wait(number):
+        with engine.connect() as connection:
+            return connection.execute(sqlalchemy.text(f"SELECT 5, SLEEP({WAIT})")).first()[0] == 5
+
+    return wait
+
+
+def psycopg2_copies(port):
+    """COPY, which psycopg2 refuses beside a wait callback."""
+    import io
+
+    import psycopg2
+
+    connections = [psycopg2.connect(user="postgres", host="127.0.0.1", port=port) for _ in range(THREADS)]
+
+    def wait(number):
+        copied = io.StringIO()
+        query = f"COPY (SELECT 5, pg_sleep({WAIT})) TO STDOUT"
+        connections[number].cursor().copy_expert(query, copied)
+        return copied.getvalue() == "5\t\n"
+
+    return wait
+
+
+def psycopg2_shared(port):
+    """Ten tasklets share each connection, whose mutex is held during a query."""
+    import psycopg2
+
+    connections = [psycopg2.connect(user="postgres", host="127.0.0.1", port=port) for _ in range(5)]
+
+    def wait(number):
+        cursor = connections[number % 5].cursor()
+        cursor.execute(f"SELECT 5, pg_sleep({WAIT / 10})")
+        return cursor.fetchone()[0] == 5
+
+    return wait
+
+
+def pycurl(port):
+    import io
+
+    import pycurl
+
+    def wait(number):
+        got = io.BytesIO()
+        handle = pycurl.Curl()
+        handle.setopt(pycurl.URL, f"http://127.0.0.1:{port}/{WAIT}")
+        handle.setopt(pycurl.NOSIGNAL, 1)
+        handle.setopt(pycurl.WRITEDATA, got)
+        handle.perform()
+        handle.close()
+        return got.getvalue() == b"slept"
+
+    return wait
+
+
+def pycurl_multi(port):
+    """Two transfers of each tasklet at once."""
+    import pycurl
+
+    def wait(number):
+        multi = pycurl.CurlMulti()
+        handles = [pycurl.Curl() for _ in range(2)]
+        got = [[], []]
+        for handle, parts in zip(handles, got, strict=True):
+            handle.setopt(pycurl.URL, f"http://localhost:{port}/{WAIT}")
+            handle.setopt(pycurl.NOSIGNAL, 1)
+            handle.setopt(pycurl.WRITEFUNCTION, parts.append)
+            multi.add_handle(handle)
+        running = 1
+        while running:
+            multi.select(1.0)
+            running = multi.perform()[1]
+        for handle in handles:
+            multi.remove_handle(handle)
+        return [b"".join(parts) for parts in got] == [b"slept"] * 2
+
+    return wait
+
+
+def pyodbc(port):
+    import pyodbc
+
+    driver = glob.glob(PSQLODBC)[0]
+    text = f"Driver={driver};Server=127.0.0.1;Port={port};Database=postgres;UID=postgres;"
+    connections = [pyodbc.connect(text) for _ in range(THREADS)]
+
+    def wait(number):
+        cursor = connections[number].cursor()
+        cursor.execute(f"SELECT 5, pg_sleep({WAIT})")
+        return cursor.fetchone()[0] == 5
+
+    return wait
+
+
 CLIENTS = {
     "redis": (redis, "redis", "redis"),
     "pymysql": (pymysql, "pymysql", "mariadb"),
+    "mysqlclient": (mysqlclient, "MySQLdb", "mariadb"),
+    "sqlalchemy with mysqlclient": (sqlalchemy_mysql, "MySQLdb", "mariadb"),
+    "psycopg2's COPY": (psycopg2_copies, "psycopg2", "postgresql"),
+    "psycopg2, shared": (psycopg2_shared, "psycopg2", "postgresql"),
+    "pycurl": (pycurl, "pycurl", "http"),
+    "pycurl's multi": (pycurl_multi, "pycurl", "http"),
+    "pyodbc": (pyodbc, "pyodbc", "postgresql"),
     "pg8000": (pg8000, "pg8000.dbapi", "postgresql"),
     "psycopg2": (psycopg2, "psycopg2", "postgresql"),
     "psycopg": (psycopg, "psycopg", "postgresql"),
@@ -180,12 +302,25 @@ CLIENTS = {
 }
 """Name -> (what makes a function that waits, the module to import, the server it needs)."""
 
+IN_C = {
+    "mysqlclient": ["MySQLdb"],
+    "sqlalchemy with mysqlclient": ["MySQLdb"],
+    "psycopg2's COPY": ["psycopg2"],
+    "psycopg2, shared": ["psycopg2"],
+    "pycurl": ["pycurl"],
+    "pycurl's multi": ["pycurl"],
+    "pyodbc": ["pyodbc"],
+}
+"""Those that wait in C -> what patch_native() is to be given."""
+
 
 def main(name, port, order):
     connect, module, _ = CLIENTS[name]
     if order == "before":
         importlib.import_module(module)
-    patch_all()
+    patch_all(drivers=name not in IN_C)
+    if name in IN_C:
+        patch_native(*IN_C[name])
     wait = connect(port)
     wait(0)  # imports and compilation at the first call are not waits
     results = []
@@ -198,7 +333,8 @@ def main(name, port, order):
         thread.start()
     for thread in threads:
         thread.join()
-    print(json.dumps({"seconds": time.perf_counter() - started, "results": results}))
+    seconds = time.perf_counter() - started
+    print(json.dumps({"seconds": seconds, "results": results, "native": native_stats()}))
 
 
 if __name__ == "__main__":

@@ -2,22 +2,30 @@
 more than one of them."""
 
 import contextlib
+import ctypes.util
+import glob
 import importlib.util
 import json
+import os
 import pathlib
 import subprocess
 import sys
 
 import pytest
 
-from tests.patches.clients import CLIENTS, THREADS, WAIT
+from tests.patches.clients import CLIENTS, IN_C, PSQLODBC, THREADS, WAIT
 from tests.patches.servers import SERVERS
+from tests.patches.storm import DRIVERS
 
 pytestmark = pytest.mark.slow
 
+QUERIES = int(os.environ.get("SYNCLESS_TEST_QUERIES", "3000"))
+"""Of a storm; `make storm` has more of them."""
 ROOT = pathlib.Path(__file__).parent.parent.parent
 LONGEST = 2.0
 """Seconds that all may take together."""
+LONGEST_IN_C = 0.6
+"""The same for those that wait in C: nothing of Python takes part."""
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +48,8 @@ def port_of():
 def test_waits_go_on_side_by_side(name, order, port_of):
     _, module, server = CLIENTS[name]
     package = module.partition(".")[0]
+    if name == "pyodbc" and not (ctypes.util.find_library("odbc") and glob.glob(PSQLODBC)):
+        pytest.skip("unixODBC or its driver for PostgreSQL is not installed: apt install odbc-postgresql")
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed: pip install --group clients")
     for _ in range(3):  # a machine that has other things to do is no fault of the patch
@@ -63,6 +73,28 @@ def test_waits_go_on_side_by_side(name, order, port_of):
         told = json.loads(done.stdout)
         assert told["results"] == [True] * THREADS, done.stderr
         assert told["seconds"] >= WAIT * 0.95
-        if told["seconds"] < LONGEST:
+        if name in IN_C:
+            assert told["native"]["waits"] >= THREADS and not told["native"]["holding_gil"]
+        if told["seconds"] < (LONGEST_IN_C if name in IN_C else LONGEST):
             return
     raise AssertionError(f"{name}: fifty waits of {WAIT} s took {told['seconds']:.2f} s")
+
+
+@pytest.mark.parametrize(("driver", "server"), [("mysqlclient", "mariadb"), ("psycopg2", "postgresql")])
+def test_storm_of_queries_kills_and_deadlines(driver, server, port_of):
+    module = DRIVERS[driver][1]
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"{driver} is not installed: pip install --group clients")
+    command = [sys.executable, "-X", "dev", "-W", "error", "-m", "tests.patches.storm"]
+    done = subprocess.run(
+        [*command, driver, str(port_of(server)), str(QUERIES)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=50 + QUERIES / 100,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["wrong"] == 0 and told["left"] == {}
+    assert told["answered"] > QUERIES * 0.9 and told["native"]["broken"] > 0
+    assert told["errors"] <= told["killed"]

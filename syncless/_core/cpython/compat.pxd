@@ -27,6 +27,18 @@ cdef extern from *:
     #endif
     }
 
+    /* The state of this OS thread if it runs Python code but has given up the GIL for the moment, else NULL.
+       The GIL need not be held. `holds`: whether it holds it. */
+    static inline PyThreadState *syncless_detached_state(int *holds) {
+        PyThreadState *mine = PyGILState_GetThisThreadState();
+    #if PY_VERSION_HEX >= 0x030D0000
+        *holds = mine != NULL && mine == PyThreadState_GetUnchecked();
+    #else
+        *holds = mine != NULL && mine == _PyThreadState_UncheckedGet();
+    #endif
+        return *holds ? NULL : mine;
+    }
+
     static inline int syncless_in_main_interpreter(void) {
         return PyInterpreterState_Get() == PyInterpreterState_Main();
     }
@@ -62,6 +74,9 @@ cdef extern from *:
     #endif
     """
     bint Py_IsFinalizing()
+    ctypedef struct PyThreadState:
+        pass
+    PyThreadState* detached_state "syncless_detached_state" (int* holds) noexcept nogil
     object raised "syncless_raised" ()
     bint in_main_interpreter "syncless_in_main_interpreter" () noexcept
     uint64_t dict_version "syncless_dict_version" (object mapping) noexcept

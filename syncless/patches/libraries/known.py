@@ -1,0 +1,130 @@
+"""Which libraries may be patched: safe, with care, or refused, with the reason and how it was tested.
+
+The table of docs/howto/blocking.md is made of this one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+SAFE, CARE, REFUSED = "safe", "care", "refused"
+
+
+class Library(NamedTuple):
+    """A library, or several of one kind."""
+
+    name: str
+    """The module by which it is used; or its file, for one that has none."""
+    verdict: str
+    why: str
+    """What to know. If it is refused, the sentence that an error ends with."""
+    tested: str = ""
+    files: str = ""
+    """A pattern for the names of further files that belong to it, such as plug-ins. Of a library that is
+    refused: for the names of its files."""
+
+
+LIBRARIES = [
+    Library(
+        "MySQLdb",
+        SAFE,
+        "mysqlclient, with MariaDB's or MySQL's client library",
+        "MariaDB, also by SQLAlchemy: 50 waits at once, and a storm of queries with kills and timeouts",
+    ),
+    Library(
+        "_mysql_connector",
+        CARE,
+        "the C extension of mysql-connector-python, which has the client library inside",
+        "with MariaDB, by a prototype only",
+    ),
+    Library(
+        "psycopg2",
+        SAFE,
+        "in force where the callback of the area `drivers` is not: patch_all(drivers=False, native=True)",
+        "PostgreSQL: 50 waits at once, COPY, large objects, one connection of several tasklets, and a storm",
+    ),
+    Library(
+        "pycurl",
+        SAFE,
+        "easy and multi handles; set NOSIGNAL if libcurl has no resolver thread",
+        "a slow HTTP server: 50 waits at once",
+    ),
+    Library(
+        "pyodbc",
+        CARE,
+        "a driver that holds a lock of the whole process while it waits serves one tasklet at a time",
+        "PostgreSQL by psqlODBC: 50 waits at once",
+        r"libltdl\.so.*|libodbc\.so.*|libodbcinst\.so.*|psqlodbc\w*\.so|libmaodbc\.so|libpq\.so.*|libmariadb\.so.*",
+    ),
+    Library("ldap", CARE, "python-ldap, by libldap; it waits by poll", "not with a real server"),
+    Library(
+        "libc.so",
+        REFUSED,
+        "every library, Python and syncless itself wait through it; name the libraries whose waits you mean",
+        files=r"(libc|libpthread|libm|libdl|librt|libutil|libresolv|ld-linux.*|ld-musl.*|libc\.musl.*)[.-].*",
+    ),
+    Library(
+        "libssl.so",
+        REFUSED,
+        "OpenSSL keeps the errors of a call per OS thread, where tasklets would mix them up; libraries wait "
+        "outside of it",
+        files=r"(libssl|libcrypto)[.-].*",
+    ),
+    Library(
+        "libpython.so",
+        REFUSED,
+        "patch_all() makes Python's own calls cooperative",
+        files=r"(libpython.*|python3?.*|greenlet|_greenlet\..*)",
+    ),
+    Library(
+        "libstdc++.so",
+        REFUSED,
+        "it is a part of the compiler, and keeps exceptions in flight per OS thread",
+        files=r"(libstdc\+\+|libgcc_s|libgomp|lib[alt]san|libubsan)[.-].*",
+    ),
+    Library(
+        "_sqlite3",
+        REFUSED,
+        "its mutexes are recursive, so two tasklets could be inside one connection; patch_all() runs its "
+        "statements in threads",
+        "two tasklets that share a connection meet a false 'database is locked'",
+        r"(libsqlite3|_sqlite3|apsw)\..*",
+    ),
+    Library(
+        "grpc",
+        REFUSED,
+        "its calls wait for threads of its own by condition variables, not for descriptors; "
+        'use patch_all(offload=["grpc"])',
+        files=r"cygrpc\..*",
+    ),
+    Library(
+        "confluent_kafka",
+        REFUSED,
+        "librdkafka waits for threads of its own by condition variables, not for descriptors; "
+        'use patch_all(offload=["confluent_kafka.cimpl.*"])',
+        files=r"(librdkafka|cimpl)[.-].*",
+    ),
+]
+
+_extension = re.compile(r"[.-].*")
+
+
+def library(name: str) -> Library | None:
+    """The row of a library, by the module or by the file that a program names."""
+    base = name.rpartition("/")[2]
+    for row in LIBRARIES:
+        if row.name == name or (row.verdict == REFUSED and re.fullmatch(row.files, base + ".")):
+            return row
+        if row.verdict == REFUSED and re.fullmatch(row.files, base):
+            return row
+    return None
+
+
+def is_refused(path: str) -> bool:
+    """Whether a loaded object is never patched: as the table says, or a part of Python or of syncless."""
+    folders = path.split("/")
+    if "lib-dynload" in folders or "syncless" in folders or "greenlet" in folders:
+        return True
+    row = library(folders[-1])
+    return row is not None and row.verdict == REFUSED

@@ -1,0 +1,147 @@
+"""Which loaded objects a name means, now and later.
+
+A name is that of a module ("MySQLdb", "psycopg2._psycopg", "pycurl") or of a file ("libpq.so.5", or its
+path). A module means the extension modules in its package, and each library that they are linked against
+and that waits by itself. Objects that are loaded later are patched as soon as they are: extension modules
+right after the import system has loaded them, plug-ins right after a patched library has (dlopen).
+"""
+
+from __future__ import annotations
+
+import _imp
+import os
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from syncless.patches.libraries.entries import (
+    Entry,
+    count_of_loads,
+    hookable,
+    loaded_objects,
+    needed_by,
+)
+from syncless.patches.libraries.known import REFUSED, is_refused, library
+from syncless.patches.libraries.parking import set_on_load
+from syncless.patches.registry import Change, Patcher
+
+WHY = "waits in C"
+LOCKS = {"pthread_mutex_lock", "pthread_mutex_trylock", "pthread_mutex_unlock"}
+HELPS = {*LOCKS, "dlopen"}
+"""Entries that alone do not make an object one that waits."""
+
+
+def refuse(name: str) -> None:
+    """ValueError for a library that must not be patched."""
+    row = library(name)
+    if (row is not None and row.verdict == REFUSED) or is_refused(name):
+        why = row.why if row is not None else "it is a part of Python or of syncless"
+        raise ValueError(f"{name} cannot be patched: {why}")
+
+
+class Rule:
+    """A name that is to be patched, and what has been patched for it."""
+
+    def __init__(self, name: str, patcher: Patcher):
+        self.name = name
+        self.patcher = patcher
+        self.entries: dict[str, list[Entry]] = {}
+        row = library(name)
+        self._files = re.compile(row.files) if row is not None and row.files else None
+        self._module = "/" + name.replace(".", "/")
+
+    def means(self, path: str) -> bool:
+        """Whether the name means this object, apart from what others are linked against."""
+        path = os.path.normpath(path)
+        folder, _, file = path.rpartition("/")
+        if self.name in (path, file) or (file.startswith(self.name + ".") and ".so" in file):
+            return True
+        if self._files is not None and self._files.fullmatch(file):
+            return True
+        # a module of that name, or one inside a package of that name
+        return f"{folder}/{file.partition('.')[0]}".endswith(self._module) or self._module + "/" in path
+
+    def objects(self, paths: Iterable[str]) -> dict[str, bool]:
+        """The objects that it means: True for those named, False for those that they need."""
+        by_name = {path.rpartition("/")[2]: path for path in paths}
+        found = {path: True for path in paths if self.means(path) and not is_refused(path)}
+        todo = list(found)
+        while todo:
+            for needed in needed_by(todo.pop()):
+                path = by_name.get(needed)
+                if path is not None and path not in found and not is_refused(path):
+                    found[path] = False
+                    todo.append(path)
+        return found
+
+    def patch(self, path: str, named: bool) -> None:
+        """Puts hooks into the object's entries. One that never waits itself is left alone, unless it is
+        named: it may hold a lock while others wait."""
+        entries = hookable(path)
+        if not named and all(entry.name in HELPS for entry in entries):
+            return
+        self.entries[path] = entries
+        for entry in entries:
+            entry.hook()
+        file = path.rpartition("/")[2]
+        for name in sorted({entry.name for entry in entries}):
+            change = Change(self.patcher.area, f"{file}: {name}", "syncless.patches.libraries", WHY)
+            self.patcher.made.append(change)
+
+    def undo(self) -> None:
+        for entries in self.entries.values():
+            for entry in entries:
+                entry.unhook()
+        self.entries.clear()
+
+
+class Libraries:
+    """All rules that are in force."""
+
+    def __init__(self) -> None:
+        self._rules: list[Rule] = []
+        self._loads = 0
+        self._create: Callable[..., Any] = _imp.create_dynamic
+
+    def add(self, name: str, patcher: Patcher) -> None:
+        refuse(name)
+        rule = Rule(name, patcher)
+        if not self._rules:
+            self._listen()
+        self._rules.append(rule)
+        patcher.at_undo(lambda: self._remove(rule))
+        self._patch([rule])
+
+    def _remove(self, rule: Rule) -> None:
+        self._rules.remove(rule)
+        rule.undo()
+        self._patch(self._rules)  # another may mean the same object
+        if not self._rules:
+            _imp.create_dynamic = self._create
+            set_on_load(None)
+
+    def _listen(self) -> None:
+        self._create = original = _imp.create_dynamic
+
+        def create_dynamic(*args: Any) -> Any:
+            module = original(*args)
+            self.look()
+            return module
+
+        _imp.create_dynamic = create_dynamic
+        set_on_load(self.look)
+
+    def look(self) -> None:
+        """Patches what has been loaded since the last look."""
+        if count_of_loads() != self._loads:
+            self._patch(self._rules)
+
+    def _patch(self, rules: list[Rule]) -> None:
+        self._loads = count_of_loads()
+        paths = loaded_objects()
+        patched = {path for rule in self._rules for path in rule.entries}
+        for rule in rules:
+            for path, named in rule.objects(paths).items():
+                if path not in patched:
+                    rule.patch(path, named)
+                    patched.update(rule.entries)

@@ -1,0 +1,9 @@
+"""The table of hooks, for entries.pyx. See parking.pyx, and hooks.h for the hooks themselves."""
+
+cdef extern from "hooks.h":
+    ctypedef struct hook_row:
+        const char* name        # of libc's function
+        void* hook
+        void* original
+
+cdef const hook_row* find_hook(const char* name) noexcept

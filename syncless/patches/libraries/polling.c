@@ -1,0 +1,284 @@
+/* Hooks of poll, select and epoll_wait. Each asks without waiting, parks, and asks again. */
+
+#include "hooks.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    READS = POLLIN | POLLRDNORM,
+    WRITES = POLLOUT | POLLWRNORM,
+    ALWAYS = POLLERR | POLLHUP | POLLNVAL /* reported without being asked for */
+};
+
+/* -- waiting for several descriptors -- */
+
+/* Tells the epoll descriptor of all of them. Those bits of epoll that poll has too are the same numbers. */
+static int watch_all(int watcher, const struct pollfd *fds, nfds_t count) {
+    for (nfds_t i = 0; i < count; i++) {
+        struct epoll_event event = {0};
+        if (fds[i].fd < 0)
+            continue;
+        for (nfds_t k = 0; k <= i; k++) /* one descriptor may stand there several times */
+            if (fds[k].fd == fds[i].fd)
+                event.events |= (unsigned short)(fds[k].events & ~ALWAYS);
+        if (epoll_ctl(watcher, EPOLL_CTL_ADD, fds[i].fd, &event) == 0)
+            continue;
+        if (errno == EEXIST && epoll_ctl(watcher, EPOLL_CTL_MOD, fds[i].fd, &event) == 0)
+            continue;
+        if (errno != EPERM) /* a regular file is always ready */
+            return -1;
+    }
+    return 0;
+}
+
+/* Parks until one of them may be ready: a PARK_ number. */
+static int await_any(const struct pollfd *fds, nfds_t count, int64_t deadline, int insists) {
+    short asked = count == 1 ? (short)(fds[0].events & ~ALWAYS) : 0;
+    if (count == 0 || (count == 1 && fds[0].fd < 0))
+        return hook_wait(-1, 0, deadline, insists);
+    if (asked && !(asked & ~READS))
+        return hook_wait(fds[0].fd, HOOK_READ, deadline, insists);
+    if (asked && !(asked & ~WRITES))
+        return hook_wait(fds[0].fd, HOOK_WRITE, deadline, insists);
+    int watcher = epoll_create1(EPOLL_CLOEXEC);
+    if (watcher < 0)
+        return PARK_REFUSED;
+    int outcome = PARK_REFUSED;
+    if (watch_all(watcher, fds, count) == 0)
+        outcome = hook_wait(watcher, HOOK_READ, deadline, insists);
+    close(watcher);
+    return outcome;
+}
+
+static void shut_down_all(const struct pollfd *fds, nfds_t count) {
+    for (nfds_t i = 0; i < count; i++)
+        if (fds[i].fd >= 0)
+            shutdown(fds[i].fd, SHUT_RDWR);
+}
+
+static int milliseconds_left(int64_t deadline) {
+    if (deadline == HOOK_NEVER)
+        return -1;
+    int64_t left = (hook_left(deadline) + 999999) / 1000000;
+    return left > INT_MAX ? INT_MAX : (int)left;
+}
+
+/* -- poll -- */
+
+static int poll_until(struct pollfd *fds, nfds_t count, int64_t deadline) {
+    int insists = 0, before = errno;
+    int found = poll(fds, count, 0);
+    if (found > 0)
+        hook_succeeded(before);
+    while (found == 0) {
+        int outcome = await_any(fds, count, deadline, insists);
+        if (outcome == PARK_REFUSED)
+            return poll(fds, count, milliseconds_left(deadline));
+        if (outcome == PARK_BROKEN) {
+            shut_down_all(fds, count);
+            insists = 1; /* where nothing could be shut down, the wait goes on */
+        }
+        errno = before;
+        found = poll(fds, count, 0);
+        if (outcome == PARK_OVER)
+            return found;
+    }
+    return found;
+}
+
+static int hooked_poll(struct pollfd *fds, nfds_t count, int timeout) {
+    if (timeout == 0 || !hook_has_loop())
+        return poll(fds, count, timeout);
+    return poll_until(fds, count, timeout < 0 ? HOOK_NEVER : hook_after((int64_t)timeout * 1000000));
+}
+
+/* The deadline of a timespec: HOOK_NEVER without one. Returns 0 if it is none that can be waited for. */
+static int deadline_of(const struct timespec *timeout, int64_t *deadline) {
+    *deadline = HOOK_NEVER;
+    if (timeout == NULL)
+        return 1;
+    if (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec > 999999999)
+        return 0;
+    if (timeout->tv_sec == 0 && timeout->tv_nsec == 0)
+        return 0;
+    if (timeout->tv_sec < INT64_MAX / 2000000000)
+        *deadline = hook_after((int64_t)timeout->tv_sec * 1000000000 + timeout->tv_nsec);
+    return 1;
+}
+
+static int hooked_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+                        const sigset_t *mask) {
+    int64_t deadline;
+    if (mask != NULL || !hook_has_loop() || !deadline_of(timeout, &deadline))
+        return ppoll(fds, count, timeout, mask);
+    return poll_until(fds, count, deadline);
+}
+
+HOOK_MAY_LACK int __poll_chk(struct pollfd *, nfds_t, int, size_t);
+HOOK_MAY_LACK int __ppoll_chk(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *, size_t);
+
+static int hooked_poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t room) {
+    if (count > room / sizeof *fds)
+        return __poll_chk(fds, count, timeout, room); /* which ends the process */
+    return hooked_poll(fds, count, timeout);
+}
+
+static int hooked_ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+                            const sigset_t *mask, size_t room) {
+    if (count > room / sizeof *fds)
+        return __ppoll_chk(fds, count, timeout, mask, room);
+    return hooked_ppoll(fds, count, timeout, mask);
+}
+
+/* -- select -- */
+
+/* The descriptors of three sets, on the heap. */
+static struct pollfd *listed(int count, const fd_set *reads, const fd_set *writes, const fd_set *urgent,
+                             nfds_t *found) {
+    struct pollfd *fds = malloc((size_t)(count ? count : 1) * sizeof *fds);
+    *found = 0;
+    for (int fd = 0; fds != NULL && fd < count; fd++) {
+        int events = 0;
+        if (reads && FD_ISSET(fd, reads))
+            events |= POLLIN;
+        if (writes && FD_ISSET(fd, writes))
+            events |= POLLOUT;
+        if (urgent && FD_ISSET(fd, urgent))
+            events |= POLLPRI;
+        if (events)
+            fds[(*found)++] = (struct pollfd){fd, (short)events, 0};
+    }
+    return fds;
+}
+
+typedef struct {
+    int count;
+    fd_set *sets[3]; /* the caller's, or NULL */
+    fd_set asked[3];
+} selection;
+
+/* select() without waiting. */
+static int select_now(selection *of) {
+    struct timeval zero = {0, 0};
+    for (int i = 0; i < 3; i++)
+        if (of->sets[i])
+            *of->sets[i] = of->asked[i];
+    return select(of->count, of->sets[0], of->sets[1], of->sets[2], &zero);
+}
+
+/* Returns as select(), or -2: libc must wait, for the sets as they were. */
+static int select_until(selection *of, int64_t deadline) {
+    nfds_t count;
+    int insists = 0, before = errno;
+    for (int i = 0; i < 3; i++)
+        if (of->sets[i])
+            of->asked[i] = *of->sets[i];
+    int found = select_now(of);
+    if (found > 0)
+        hook_succeeded(before);
+    if (found != 0)
+        return found;
+    struct pollfd *fds = listed(of->count, of->sets[0] ? &of->asked[0] : NULL,
+                                of->sets[1] ? &of->asked[1] : NULL, of->sets[2] ? &of->asked[2] : NULL,
+                                &count);
+    int outcome = fds == NULL ? PARK_REFUSED : PARK_WOKEN;
+    while (found == 0 && outcome != PARK_OVER && outcome != PARK_REFUSED) {
+        outcome = await_any(fds, count, deadline, insists);
+        if (outcome == PARK_BROKEN) {
+            shut_down_all(fds, count);
+            insists = 1;
+        }
+        found = select_now(of);
+    }
+    int error = found < 0 ? errno : before;
+    free(fds);
+    errno = error;
+    if (found == 0 && outcome == PARK_REFUSED) {
+        for (int i = 0; i < 3; i++)
+            if (of->sets[i])
+                *of->sets[i] = of->asked[i];
+        return -2;
+    }
+    return found;
+}
+
+static int hooked_select(int count, fd_set *reads, fd_set *writes, fd_set *urgent, struct timeval *timeout) {
+    selection of = {.count = count, .sets = {reads, writes, urgent}};
+    struct timespec limit;
+    int64_t deadline;
+    if (count < 0 || count > FD_SETSIZE || !hook_has_loop())
+        return select(count, reads, writes, urgent, timeout);
+    if (timeout != NULL)
+        limit = (struct timespec){timeout->tv_sec, timeout->tv_usec * 1000};
+    if (!deadline_of(timeout ? &limit : NULL, &deadline))
+        return select(count, reads, writes, urgent, timeout);
+    int found = select_until(&of, deadline);
+    if (timeout != NULL && deadline != HOOK_NEVER) { /* Linux says how much is left */
+        int64_t left = hook_left(deadline) / 1000;
+        timeout->tv_sec = left / 1000000;
+        timeout->tv_usec = left % 1000000;
+    }
+    return found == -2 ? select(count, reads, writes, urgent, timeout) : found;
+}
+
+static int hooked_pselect(int count, fd_set *reads, fd_set *writes, fd_set *urgent,
+                          const struct timespec *timeout, const sigset_t *mask) {
+    selection of = {.count = count, .sets = {reads, writes, urgent}};
+    int64_t deadline;
+    if (mask != NULL || count < 0 || count > FD_SETSIZE || !hook_has_loop()
+        || !deadline_of(timeout, &deadline))
+        return pselect(count, reads, writes, urgent, timeout, mask);
+    int found = select_until(&of, deadline);
+    return found == -2 ? pselect(count, reads, writes, urgent, timeout, mask) : found;
+}
+
+/* -- epoll -- */
+
+static int hooked_epoll_wait(int watcher, struct epoll_event *events, int room, int timeout) {
+    int insists = 0, before = errno;
+    if (timeout == 0 || !hook_has_loop())
+        return epoll_wait(watcher, events, room, timeout);
+    int64_t deadline = timeout < 0 ? HOOK_NEVER : hook_after((int64_t)timeout * 1000000);
+    int found = epoll_wait(watcher, events, room, 0);
+    if (found > 0)
+        hook_succeeded(before);
+    while (found == 0) {
+        int outcome = hook_wait(watcher, HOOK_READ, deadline, insists);
+        if (outcome == PARK_REFUSED)
+            return epoll_wait(watcher, events, room, milliseconds_left(deadline));
+        errno = before;
+        insists = insists || outcome == PARK_BROKEN; /* which of its sockets to shut down is not known */
+        found = epoll_wait(watcher, events, room, 0);
+        if (outcome == PARK_OVER)
+            return found;
+    }
+    return found;
+}
+
+static int hooked_epoll_pwait(int watcher, struct epoll_event *events, int room, int timeout,
+                              const sigset_t *mask) {
+    if (mask != NULL)
+        return epoll_pwait(watcher, events, room, timeout, mask);
+    return hooked_epoll_wait(watcher, events, room, timeout);
+}
+
+const hook_row polling_hooks[] = {
+    {"poll", hooked_poll, poll},
+    {"ppoll", hooked_ppoll, ppoll},
+    {"__poll_chk", hooked_poll_chk, __poll_chk},
+    {"__ppoll_chk", hooked_ppoll_chk, __ppoll_chk},
+    {"select", hooked_select, select},
+    {"pselect", hooked_pselect, pselect},
+    {"epoll_wait", hooked_epoll_wait, epoll_wait},
+    {"epoll_pwait", hooked_epoll_pwait, epoll_pwait},
+    {NULL, NULL, NULL},
+};

@@ -1,0 +1,368 @@
+/* Hooks of calls that move bytes: recv, send, read, write and their kin. */
+
+#include "transfers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FEW_PIECES = 16 };
+
+/* -- waiting for one descriptor -- */
+
+int transfer_wait(transfer *wait) {
+    if (!wait->decided) {
+        int flags = fcntl(wait->fd, F_GETFL);
+        struct timeval limit = {0, 0};
+        socklen_t size = sizeof limit;
+        if (flags < 0)
+            return TRANSFER_REFUSED;
+        if (flags & O_NONBLOCK)
+            return TRANSFER_ENDS;
+        wait->decided = 1;
+        wait->deadline = HOOK_NEVER;
+        if (getsockopt(wait->fd, SOL_SOCKET, wait->option, &limit, &size) == 0
+            && (limit.tv_sec || limit.tv_usec))
+            wait->deadline = hook_after((int64_t)limit.tv_sec * 1000000000 + (int64_t)limit.tv_usec * 1000);
+    }
+    switch (hook_wait(wait->fd, wait->bits, wait->deadline, wait->insists)) {
+    case PARK_OVER: return TRANSFER_ENDS;
+    case PARK_REFUSED: return TRANSFER_REFUSED;
+    case PARK_BROKEN:
+        shutdown(wait->fd, SHUT_RDWR);
+        wait->insists = 1; /* what is no connection is waited for to its end */
+    }
+    return TRANSFER_AGAIN;
+}
+
+static int would_wait(void) {
+    return errno == EAGAIN || errno == EWOULDBLOCK;
+}
+
+static int is_stream(int fd) {
+    int type = 0;
+    socklen_t size = sizeof type;
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
+}
+
+/* What a call returns that has moved `done` bytes and then failed. */
+static ssize_t so_far(size_t done) {
+    return done ? (ssize_t)done : -1;
+}
+
+/* -- receiving -- */
+
+static ssize_t receive(int fd, void *data, size_t size, int flags, struct sockaddr *address,
+                       socklen_t *length) {
+    transfer wait = {.fd = fd, .bits = HOOK_READ, .option = SO_RCVTIMEO};
+    int before = errno;
+    size_t done = 0;
+    int all = (flags & MSG_WAITALL) && !(flags & MSG_PEEK);
+    if (!hook_has_loop() || flags & (MSG_DONTWAIT | MSG_ERRQUEUE))
+        return recvfrom(fd, data, size, flags, address, length);
+    for (;;) {
+        ssize_t n = recvfrom(fd, (char *)data + done, size - done, flags | MSG_DONTWAIT, address, length);
+        if (n >= 0) {
+            done += (size_t)n;
+            if (n > 0 && all && done < size && is_stream(fd))
+                continue;
+            hook_succeeded(before);
+            return (ssize_t)done;
+        }
+        if (!would_wait())
+            return so_far(done);
+        switch (transfer_wait(&wait)) {
+        case TRANSFER_ENDS: errno = EAGAIN; return so_far(done);
+        case TRANSFER_REFUSED:
+            n = recvfrom(fd, (char *)data + done, size - done, flags, address, length);
+            return n < 0 ? so_far(done) : n + (ssize_t)done;
+        }
+    }
+}
+
+static ssize_t hooked_recvfrom(int fd, void *data, size_t size, int flags, struct sockaddr *address,
+                               socklen_t *length) {
+    return receive(fd, data, size, flags, address, length);
+}
+
+static ssize_t hooked_recv(int fd, void *data, size_t size, int flags) {
+    return receive(fd, data, size, flags, NULL, NULL);
+}
+
+static ssize_t hooked_recvmsg(int fd, struct msghdr *message, int flags) {
+    transfer wait = {.fd = fd, .bits = HOOK_READ, .option = SO_RCVTIMEO};
+    int before = errno;
+    socklen_t name = message->msg_namelen;
+    size_t control = message->msg_controllen;
+    if (!hook_has_loop() || flags & (MSG_DONTWAIT | MSG_ERRQUEUE | MSG_WAITALL))
+        return recvmsg(fd, message, flags);
+    for (;;) {
+        ssize_t n = recvmsg(fd, message, flags | MSG_DONTWAIT);
+        if (n >= 0)
+            hook_succeeded(before);
+        if (n >= 0 || !would_wait())
+            return n;
+        message->msg_namelen = name;
+        message->msg_controllen = control;
+        switch (transfer_wait(&wait)) {
+        case TRANSFER_ENDS: errno = EAGAIN; return -1;
+        case TRANSFER_REFUSED: return recvmsg(fd, message, flags);
+        }
+    }
+}
+
+/* Parks until something that is no socket can be read. Returns whether it can, or the caller must wait. */
+static int await_readable(transfer *wait) {
+    struct pollfd one = {wait->fd, POLLIN, 0};
+    while (poll(&one, 1, 0) == 0) {
+        int next = transfer_wait(wait);
+        if (next != TRANSFER_AGAIN)
+            break; /* one with O_NONBLOCK says EAGAIN by itself */
+    }
+    return 1;
+}
+
+static ssize_t hooked_read(int fd, void *data, size_t size) {
+    transfer wait = {.fd = fd, .bits = HOOK_READ, .option = SO_RCVTIMEO};
+    int before = errno;
+    if (!hook_has_loop() || size == 0)
+        return read(fd, data, size);
+    for (;;) {
+        ssize_t n = recv(fd, data, size, MSG_DONTWAIT);
+        if (n < 0 && errno == ENOTSOCK) {
+            await_readable(&wait);
+            errno = before;
+            return read(fd, data, size);
+        }
+        if (n >= 0)
+            hook_succeeded(before);
+        if (n >= 0 || !would_wait())
+            return n;
+        switch (transfer_wait(&wait)) {
+        case TRANSFER_ENDS: errno = EAGAIN; return -1;
+        case TRANSFER_REFUSED: return read(fd, data, size);
+        }
+    }
+}
+
+static ssize_t hooked_readv(int fd, const struct iovec *pieces, int count) {
+    struct msghdr message;
+    struct stat kind;
+    transfer wait = {.fd = fd, .bits = HOOK_READ, .option = SO_RCVTIMEO};
+    if (!hook_has_loop() || fstat(fd, &kind) < 0)
+        return readv(fd, pieces, count);
+    if (!S_ISSOCK(kind.st_mode)) {
+        await_readable(&wait);
+        return readv(fd, pieces, count);
+    }
+    memset(&message, 0, sizeof message);
+    message.msg_iov = (struct iovec *)pieces;
+    message.msg_iovlen = (size_t)count;
+    return hooked_recvmsg(fd, &message, 0);
+}
+
+/* -- sending -- */
+
+static ssize_t transmit(int fd, const void *data, size_t size, int flags, const struct sockaddr *address,
+                        socklen_t length) {
+    transfer wait = {.fd = fd, .bits = HOOK_WRITE, .option = SO_SNDTIMEO};
+    int before = errno;
+    size_t done = 0;
+    if (!hook_has_loop() || flags & MSG_DONTWAIT)
+        return sendto(fd, data, size, flags, address, length);
+    for (;;) {
+        ssize_t n = sendto(fd, (const char *)data + done, size - done, flags | MSG_DONTWAIT, address, length);
+        if (n >= 0) {
+            done += (size_t)n;
+            if (done >= size || !is_stream(fd)) {
+                hook_succeeded(before);
+                return (ssize_t)done;
+            }
+            continue;
+        }
+        if (!would_wait())
+            return so_far(done);
+        switch (transfer_wait(&wait)) {
+        case TRANSFER_ENDS: errno = EAGAIN; return so_far(done);
+        case TRANSFER_REFUSED:
+            n = sendto(fd, (const char *)data + done, size - done, flags, address, length);
+            return n < 0 ? so_far(done) : n + (ssize_t)done;
+        }
+    }
+}
+
+static ssize_t hooked_sendto(int fd, const void *data, size_t size, int flags,
+                             const struct sockaddr *address, socklen_t length) {
+    return transmit(fd, data, size, flags, address, length);
+}
+
+static ssize_t hooked_send(int fd, const void *data, size_t size, int flags) {
+    return transmit(fd, data, size, flags, NULL, 0);
+}
+
+/* A pipe or terminal that poll() calls writable takes PIPE_BUF bytes without waiting. */
+static ssize_t write_in_parts(int fd, const void *data, size_t size) {
+    transfer wait = {.fd = fd, .bits = HOOK_WRITE, .option = SO_SNDTIMEO};
+    struct pollfd one = {fd, POLLOUT, 0};
+    size_t done = 0;
+    while (done < size) {
+        size_t part = size - done < PIPE_BUF ? size - done : PIPE_BUF;
+        if (poll(&one, 1, 0) == 0) {
+            int next = transfer_wait(&wait);
+            if (next == TRANSFER_AGAIN)
+                continue;
+            part = size - done;
+        }
+        ssize_t n = write(fd, (const char *)data + done, part);
+        if (n < 0)
+            return so_far(done);
+        done += (size_t)n;
+        if ((size_t)n < part)
+            break;
+    }
+    return (ssize_t)done;
+}
+
+static ssize_t hooked_write(int fd, const void *data, size_t size) {
+    struct stat kind;
+    if (!hook_has_loop() || size == 0 || fstat(fd, &kind) < 0)
+        return write(fd, data, size);
+    if (S_ISSOCK(kind.st_mode))
+        return transmit(fd, data, size, 0, NULL, 0);
+    if (S_ISFIFO(kind.st_mode) || S_ISCHR(kind.st_mode))
+        return write_in_parts(fd, data, size);
+    return write(fd, data, size);
+}
+
+/* Takes the first `count` bytes off the pieces of a message. */
+static void skip(struct msghdr *message, size_t count) {
+    while (message->msg_iovlen && count >= message->msg_iov->iov_len) {
+        count -= message->msg_iov->iov_len;
+        message->msg_iov++;
+        message->msg_iovlen--;
+    }
+    if (message->msg_iovlen) {
+        message->msg_iov->iov_base = (char *)message->msg_iov->iov_base + count;
+        message->msg_iov->iov_len -= count;
+    }
+}
+
+static ssize_t transmit_pieces(int fd, const struct msghdr *asked, int flags) {
+    transfer wait = {.fd = fd, .bits = HOOK_WRITE, .option = SO_SNDTIMEO};
+    int before = errno;
+    struct iovec few[FEW_PIECES], *pieces = few;
+    struct msghdr message = *asked;
+    size_t done = 0, total = 0;
+    ssize_t result = -1;
+    if (asked->msg_iovlen > FEW_PIECES)
+        pieces = malloc(asked->msg_iovlen * sizeof *pieces);
+    if (pieces == NULL)
+        return sendmsg(fd, asked, flags);
+    memcpy(pieces, asked->msg_iov, asked->msg_iovlen * sizeof *pieces);
+    message.msg_iov = pieces;
+    for (size_t i = 0; i < asked->msg_iovlen; i++)
+        total += pieces[i].iov_len;
+    for (;;) {
+        ssize_t n = sendmsg(fd, &message, flags | MSG_DONTWAIT);
+        if (n < 0 && would_wait()) {
+            int next = transfer_wait(&wait);
+            if (next == TRANSFER_AGAIN)
+                continue;
+            if (next == TRANSFER_ENDS)
+                errno = EAGAIN;
+            else
+                n = sendmsg(fd, &message, flags);
+            result = n < 0 ? so_far(done) : n + (ssize_t)done;
+            break;
+        }
+        if (n < 0) {
+            result = so_far(done);
+            break;
+        }
+        done += (size_t)n;
+        result = (ssize_t)done;
+        errno = before;
+        if (done >= total || !is_stream(fd))
+            break;
+        skip(&message, (size_t)n);
+        message.msg_control = NULL; /* descriptors went with the first part */
+        message.msg_controllen = 0;
+    }
+    if (pieces != few) {
+        int error = errno;
+        free(pieces);
+        errno = error;
+    }
+    return result;
+}
+
+static ssize_t hooked_sendmsg(int fd, const struct msghdr *message, int flags) {
+    if (!hook_has_loop() || flags & MSG_DONTWAIT)
+        return sendmsg(fd, message, flags);
+    return transmit_pieces(fd, message, flags);
+}
+
+static ssize_t hooked_writev(int fd, const struct iovec *pieces, int count) {
+    struct msghdr message;
+    struct stat kind;
+    if (!hook_has_loop() || count < 0 || fstat(fd, &kind) < 0)
+        return writev(fd, pieces, count);
+    if (S_ISSOCK(kind.st_mode)) {
+        memset(&message, 0, sizeof message);
+        message.msg_iov = (struct iovec *)pieces;
+        message.msg_iovlen = (size_t)count;
+        return transmit_pieces(fd, &message, 0);
+    }
+    if (S_ISFIFO(kind.st_mode) || S_ISCHR(kind.st_mode)) {
+        transfer wait = {.fd = fd, .bits = HOOK_WRITE, .option = SO_SNDTIMEO};
+        struct pollfd one = {fd, POLLOUT, 0};
+        while (poll(&one, 1, 0) == 0 && transfer_wait(&wait) == TRANSFER_AGAIN)
+            continue;
+    }
+    return writev(fd, pieces, count);
+}
+
+/* -- those of a fortified build -- */
+
+HOOK_MAY_LACK ssize_t __recv_chk(int, void *, size_t, size_t, int);
+HOOK_MAY_LACK ssize_t __recvfrom_chk(int, void *, size_t, size_t, int, struct sockaddr *, socklen_t *);
+HOOK_MAY_LACK ssize_t __read_chk(int, void *, size_t, size_t);
+
+static ssize_t hooked_recv_chk(int fd, void *data, size_t size, size_t room, int flags) {
+    if (size > room)
+        return __recv_chk(fd, data, size, room, flags); /* which ends the process */
+    return receive(fd, data, size, flags, NULL, NULL);
+}
+
+static ssize_t hooked_recvfrom_chk(int fd, void *data, size_t size, size_t room, int flags,
+                                   struct sockaddr *address, socklen_t *length) {
+    if (size > room)
+        return __recvfrom_chk(fd, data, size, room, flags, address, length);
+    return receive(fd, data, size, flags, address, length);
+}
+
+static ssize_t hooked_read_chk(int fd, void *data, size_t size, size_t room) {
+    return size > room ? __read_chk(fd, data, size, room) : hooked_read(fd, data, size);
+}
+
+const hook_row transfer_hooks[] = {
+    {"recv", hooked_recv, recv},
+    {"recvfrom", hooked_recvfrom, recvfrom},
+    {"recvmsg", hooked_recvmsg, recvmsg},
+    {"read", hooked_read, read},
+    {"readv", hooked_readv, readv},
+    {"send", hooked_send, send},
+    {"sendto", hooked_sendto, sendto},
+    {"sendmsg", hooked_sendmsg, sendmsg},
+    {"write", hooked_write, write},
+    {"writev", hooked_writev, writev},
+    {"__recv_chk", hooked_recv_chk, __recv_chk},
+    {"__recvfrom_chk", hooked_recvfrom_chk, __recvfrom_chk},
+    {"__read_chk", hooked_read_chk, __read_chk},
+    {NULL, NULL, NULL},
+};

@@ -1,0 +1,47 @@
+/* What the files of hooks share. The manual is hooks.h. */
+
+#include "hooks.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { CALLS_IN_A_ROW = 64 };
+
+int (*hook_has_loop)(void);
+int (*hook_park)(int, int, int64_t, int);
+void (*hook_give_way)(void);
+void (*hook_loaded)(void);
+hook_counts hook_stats;
+__thread int hook_held_locks;
+
+int hook_wait(int fd, int bits, int64_t deadline, int insists) {
+    int held = hook_held_locks;
+    hook_held_locks = 0; /* others run meanwhile, which hold their own */
+    int outcome = hook_park(fd, bits, deadline, insists);
+    hook_held_locks = held;
+    if (outcome != PARK_REFUSED) {
+        hook_count(&hook_stats.waits);
+        if (held > 0)
+            hook_count(&hook_stats.with_lock);
+        if (outcome == PARK_BROKEN)
+            hook_count(&hook_stats.broken);
+    }
+    return outcome;
+}
+
+void hook_succeeded(int error) {
+    static __thread unsigned calls;
+    if (++calls % CALLS_IN_A_ROW == 0)
+        hook_give_way();
+    errno = error;
+}
+
+const hook_row *hook_find(const char *name) {
+    const hook_row *tables[] = {transfer_hooks, connecting_hooks, polling_hooks,
+                                pause_hooks, name_hooks, loading_hooks};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        for (const hook_row *row = tables[i]; row->name; row++)
+            if (strcmp(row->name, name) == 0)
+                return row->original ? row : NULL;
+    return NULL;
+}

@@ -1,0 +1,496 @@
+"""Calls of C libraries that wait park the tasklet: each call, by a small library that is compiled for it."""
+
+import ctypes
+import errno
+import importlib.util
+import os
+import select
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+
+import pytest
+
+import syncless
+from syncless._core.current import uninterrupted
+from syncless._core.waits import wait_readable
+from syncless.patches import changes, describe, is_patched, native_stats, patch_native, patched, unpatch
+from syncless.patches.libraries.entries import entries_of_file
+from syncless.patches.libraries.known import LIBRARIES
+from tests.waiting import eventually
+
+COMPILER = shutil.which("gcc") or shutil.which("cc")
+pytestmark = pytest.mark.skipif(
+    COMPILER is None or not sys.platform.startswith("linux"), reason="needs a C compiler, on Linux"
+)
+SOURCE = os.path.join(os.path.dirname(__file__), "waits_in_c.c")
+BIG = 3_000_000
+"""Bytes: more than a socket or pipe takes at once."""
+
+
+class PollFd(ctypes.Structure):
+    _fields_ = [("fd", ctypes.c_int), ("events", ctypes.c_short), ("revents", ctypes.c_short)]
+
+
+def build(folder, name, *options):
+    path = str(folder / name)
+    subprocess.run(
+        [COMPILER, "-shared", "-fPIC", "-O1", *options, "-o", path, SOURCE, "-pthread"], check=True
+    )
+    return path
+
+
+@pytest.fixture(scope="module", params=["lazy", "now,-z,relro"])
+def path(request, tmp_path_factory):
+    """The library, bound at each first call; or when it is loaded, into read-only pages."""
+    folder = tmp_path_factory.mktemp("native")
+    return build(folder, f"libwaits{request.param[:3]}.so", f"-Wl,-z,{request.param}")
+
+
+@pytest.fixture
+def lib(path):
+    loaded = ctypes.CDLL(path, use_errno=True)
+    assert patch_native(path)
+    yield loaded
+    unpatch(f"native {path}")
+
+
+@pytest.fixture
+def pair():
+    left, right = socket.socketpair()
+    with left, right:
+        yield left, right
+
+
+def waiting(function, *args):
+    """A tasklet that has begun to wait in the call."""
+    tasklet = syncless.spawn(function, *args)
+    eventually(lambda: tasklet.status == "waiting")
+    return tasklet
+
+
+@pytest.mark.parametrize("call", ["recv", "recvfrom", "recvmsg", "by_pointer"])
+def test_receiving_parks_until_data_comes(lib, pair, call):
+    buffer = ctypes.create_string_buffer(100)
+    waiter = waiting(getattr(lib, f"w_{call}"), pair[0].fileno(), buffer, 100, 0)
+    assert waiter.waiting_for == "descriptor in a C library"
+    pair[1].send(b"hello")
+    assert waiter.result(5) == 5 and buffer.value == b"hello"
+
+
+@pytest.mark.parametrize("call", ["read", "readv"])
+@pytest.mark.parametrize("kind", ["socket", "pipe"])
+def test_reading_parks_until_data_comes(lib, call, kind):
+    if kind == "pipe":
+        source, sink = os.pipe()
+    else:
+        source, sink = (sock.detach() for sock in socket.socketpair())
+    buffer = ctypes.create_string_buffer(100)
+    waiter = waiting(getattr(lib, f"w_{call}"), source, buffer, 100)
+    os.write(sink, b"hello")
+    assert waiter.result(5) == 5 and buffer.value == b"hello"
+    os.close(sink)
+    assert getattr(lib, f"w_{call}")(source, buffer, 100) == 0
+    os.close(source)
+
+
+@pytest.mark.parametrize("call", ["send", "sendto", "sendmsg", "write", "writev"])
+def test_sending_parks_until_all_is_sent(lib, pair, call):
+    data = os.urandom(BIG)
+    flags = () if call.startswith("write") else (0,)
+    waiter = waiting(getattr(lib, f"w_{call}"), pair[0].fileno(), data, BIG, *flags)
+    received = b""
+    while len(received) < BIG:
+        wait_readable(pair[1])
+        received += pair[1].recv(1 << 16)
+    assert waiter.result(5) == BIG and received == data
+
+
+def test_writing_to_a_full_pipe_parks_until_all_is_written(lib):
+    source, sink = os.pipe()
+    data = os.urandom(BIG)
+    waiter = waiting(lib.w_write, sink, data, BIG)
+    received = b""
+    while len(received) < BIG:
+        wait_readable(source)
+        received += os.read(source, 1 << 16)
+    assert waiter.result(5) == BIG and received == data
+    os.close(source)
+    os.close(sink)
+
+
+def test_waitall_waits_for_all(lib, pair):
+    buffer = ctypes.create_string_buffer(10)
+    waiter = waiting(lib.w_recv, pair[0].fileno(), buffer, 10, socket.MSG_WAITALL)
+    pair[1].send(b"12345")
+    for _ in range(5):
+        syncless.sleep(0)
+    assert waiter.status == "waiting"
+    pair[1].send(b"67890")
+    assert waiter.result(5) == 10 and buffer.raw == b"1234567890"
+
+
+def test_end_of_the_connection_ends_waitall(lib, pair):
+    buffer = ctypes.create_string_buffer(10)
+    waiter = waiting(lib.w_recv, pair[0].fileno(), buffer, 10, socket.MSG_WAITALL)
+    pair[1].send(b"123")
+    pair[1].close()
+    assert waiter.result(5) == 3
+
+
+def test_descriptor_that_never_waits_says_so(lib, pair):
+    pair[0].setblocking(False)
+    buffer = ctypes.create_string_buffer(10)
+    before = native_stats()["waits"]
+    assert lib.w_recv(pair[0].fileno(), buffer, 10, 0) == -1
+    assert ctypes.get_errno() == errno.EAGAIN
+    pair[0].setblocking(True)
+    assert lib.w_recv(pair[0].fileno(), buffer, 10, socket.MSG_DONTWAIT) == -1
+    assert ctypes.get_errno() == errno.EAGAIN
+    assert native_stats()["waits"] == before
+
+
+def test_timeout_of_the_socket_bounds_the_wait(lib, pair):
+    pair[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 20_000))
+    buffer = ctypes.create_string_buffer(10)
+
+    def receive():
+        return lib.w_recv(pair[0].fileno(), buffer, 10, 0), ctypes.get_errno()
+
+    assert waiting(receive).result(5) == (-1, errno.EAGAIN)
+
+
+def test_errno_is_left_as_it_was(lib, pair):
+    waiter = waiting(lib.w_errno, pair[0].fileno())
+    pair[1].send(b"x")
+    assert waiter.result(5) == 1
+
+
+@pytest.mark.parametrize("call", ["accept", "accept4"])
+def test_accept_parks_until_a_client_comes(lib, call):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        waiter = waiting(getattr(lib, f"w_{call}"), listener.fileno())
+        with socket.create_connection(listener.getsockname()):
+            accepted = waiter.result(5)
+            assert os.get_blocking(listener.fileno()) and os.get_blocking(accepted)
+            os.close(accepted)
+
+
+def test_connect_parks_while_the_listener_has_no_room(lib, tmp_path):
+    address = str(tmp_path / "listener")
+    packed = struct.pack("H108s", socket.AF_UNIX, address.encode())
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
+        listener.bind(address)
+        listener.listen(0)
+        first = socket.socket(socket.AF_UNIX)
+        first.connect(address)
+        waiter = waiting(lib.w_connect, client.fileno(), packed, len(packed))
+        listener.accept()[0].close()
+        first.close()
+        assert waiter.result(5) == 0
+        assert os.get_blocking(client.fileno())
+
+
+def test_connect_tells_of_a_refusal(lib):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    packed = struct.pack("=HH4s8x", socket.AF_INET, socket.htons(port), b"\x7f\0\0\1")
+    with socket.socket() as client:
+        assert lib.w_connect(client.fileno(), packed, len(packed)) == -1
+        assert ctypes.get_errno() == errno.ECONNREFUSED
+
+
+def test_poll_parks_until_one_of_several_is_ready(lib, pair):
+    other = socket.socketpair()
+    fds = (PollFd * 3)(
+        (pair[0].fileno(), select.POLLIN, 0),
+        (-1, select.POLLIN, 0),
+        (other[0].fileno(), select.POLLIN | select.POLLPRI, 0),
+    )
+    waiter = waiting(lib.w_poll, fds, 3, -1)
+    other[1].send(b"x")
+    assert waiter.result(5) == 1
+    assert [fd.revents for fd in fds] == [0, 0, select.POLLIN]
+    for sock in other:
+        sock.close()
+
+
+@pytest.mark.parametrize("timeout", [0, 20])
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_poll_ends_with_its_time(lib, pair, count, timeout):
+    fds = (PollFd * 2)((pair[0].fileno(), select.POLLIN, 0), (pair[1].fileno(), select.POLLIN, 0))
+    assert syncless.spawn(lib.w_poll, fds, count, timeout).result(5) == 0
+    assert syncless.spawn(lib.w_ppoll, fds, count, timeout * 1_000_000).result(5) == 0
+
+
+def test_several_tasklets_poll_one_descriptor(lib, pair):
+    lists = [(PollFd * 1)((pair[0].fileno(), select.POLLIN, 0)) for _ in range(5)]
+    waiters = [waiting(lib.w_poll, fds, 1, -1) for fds in lists]
+    pair[1].send(b"x")
+    assert [waiter.result(5) for waiter in waiters] == [1] * 5
+
+
+def test_select_and_epoll_park(lib, pair):
+    fd = pair[0].fileno()
+    waiters = [
+        waiting(lib.w_select, fd, -1),
+        waiting(lib.w_pselect, fd, -1),
+        waiting(lib.w_epoll, fd, -1),
+    ]
+    pair[1].send(b"x")
+    assert [waiter.result(5) for waiter in waiters] == [1 + 2, 1, 1]
+    pair[0].recv(1)
+    assert syncless.spawn(lib.w_select, fd, 20_000).result(5) == 4
+    assert syncless.spawn(lib.w_pselect, fd, 20_000_000).result(5) == 0
+    assert syncless.spawn(lib.w_epoll, fd, 20).result(5) == 0
+
+
+@pytest.mark.parametrize("call", ["usleep", "nanosleep", "clock_nanosleep"])
+def test_sleeping_parks(lib, call):
+    length = 20_000 if call == "usleep" else 20_000_000
+    started = time.monotonic()
+    waiter = waiting(getattr(lib, f"w_{call}"), length)
+    assert waiter.waiting_for == "pause in a C library"
+    assert waiter.result(5) == 0 and time.monotonic() - started >= 0.02
+
+
+def test_name_is_looked_up_beside_others(lib):
+    before = native_stats()["waits"]
+    assert syncless.spawn(lib.w_getaddrinfo, b"localhost").result(20) == 0
+    assert native_stats()["waits"] == before + 1
+    assert syncless.spawn(lib.w_getaddrinfo, b"127.0.0.1").result(5) == 0
+    assert native_stats()["waits"] == before + 1
+
+
+def test_mutex_that_a_waiting_tasklet_holds_is_waited_for(lib, pair):
+    buffers = [ctypes.create_string_buffer(1) for _ in range(3)]
+    before = native_stats()
+    waiters = [waiting(lib.w_locked_recv, pair[0].fileno(), buffer, 1) for buffer in buffers]
+    assert [waiter.waiting_for for waiter in waiters[1:]] == ["pause in a C library"] * 2
+    pair[1].send(b"abc")
+    assert [waiter.result(5) for waiter in waiters] == [1] * 3
+    after = native_stats()
+    assert after["with_lock"] == before["with_lock"] + 1
+    assert after["lock_waits"] == before["lock_waits"] + 2
+
+
+# -- kills and timeouts --------------------------------------------------------------------------------------
+
+
+def receive(lib, sock):
+    """As an extension module: an error of the call is an exception."""
+    if lib.w_recv(sock.fileno(), ctypes.create_string_buffer(10), 10, 0) <= 0:
+        raise ConnectionError("the library has lost its connection")
+
+
+def test_killed_tasklet_shuts_its_connection_down(lib, pair):
+    waiter = waiting(receive, lib, pair[0])
+    assert waiter.kill(timeout=5)
+    assert isinstance(waiter.exception(), syncless.TaskletExit)
+    assert isinstance(waiter.exception().__context__, ConnectionError)
+    assert pair[1].recv(1) == b""
+
+
+def test_kill_is_raised_at_the_next_wait(lib, pair):
+    caught = []
+
+    def run():
+        try:
+            receive(lib, pair[0])
+        except ConnectionError as error:
+            caught.append(error)
+            syncless.sleep(100)
+
+    waiter = waiting(run)
+    assert waiter.kill(timeout=5)
+    assert isinstance(waiter.exception(), syncless.TaskletExit) and len(caught) == 1
+
+
+def test_kill_that_came_before_the_call_breaks_it_off(lib, pair):
+    def run():
+        syncless.spawn(syncless.current().kill, block=False)
+        uninterrupted(syncless.sleep, 0)
+        receive(lib, pair[0])
+
+    waiter = syncless.spawn(run)
+    assert waiter.join(5)
+    assert isinstance(waiter.exception(), syncless.TaskletExit)
+    assert pair[1].recv(1) == b""
+
+
+@pytest.mark.parametrize("block", [syncless.deadline, syncless.Timeout])
+def test_deadline_is_raised_in_place_of_the_error_of_the_library(lib, pair, block):
+    expected = TimeoutError if block is syncless.deadline else syncless.Timeout
+    with pytest.raises(expected) as raised, block(0.02):
+        receive(lib, pair[0])
+    assert isinstance(raised.value.__cause__, ConnectionError)
+    assert pair[1].recv(1) == b""
+
+
+def test_silent_timeout_stays_silent(lib, pair):
+    with syncless.Timeout(0.02, False):
+        receive(lib, pair[0])
+    assert pair[1].recv(1) == b""
+
+
+def test_other_end_sees_the_end_when_poll_is_broken_off(lib, pair):
+    fds = (PollFd * 1)((pair[0].fileno(), select.POLLIN, 0))
+    waiter = waiting(lib.w_poll, fds, 1, -1)
+    waiter.kill(block=False)
+    waiter.join(5)
+    assert pair[1].recv(1) == b"" and fds[0].revents & select.POLLIN
+
+
+def test_kill_waits_for_a_pipe(lib):
+    source, sink = os.pipe()
+    waiter = waiting(lib.w_read, source, ctypes.create_string_buffer(10), 10)
+    assert not waiter.kill(timeout=0.02)
+    os.write(sink, b"x")
+    assert waiter.join(5)
+    os.close(source)
+    os.close(sink)
+
+
+def test_killed_sleeper_wakes_up(lib):
+    waiter = waiting(lib.w_sleep, 1000)
+    waiter.kill(block=False)
+    assert waiter.result(5) in (999, 1000)
+
+
+# -- what is left to libc ------------------------------------------------------------------------------------
+
+
+def test_caller_that_keeps_the_gil_waits_as_before(lib, path, pair):
+    holding = ctypes.PyDLL(path)
+    before = native_stats()
+    fds = (PollFd * 1)((pair[0].fileno(), select.POLLIN, 0))
+    assert syncless.spawn(holding.w_poll, fds, 1, 5).result(5) == 0
+    after = native_stats()
+    assert after["holding_gil"] == before["holding_gil"] + 1 and after["waits"] == before["waits"]
+
+
+def test_thread_without_a_loop_waits_as_before(lib, pair):
+    fds = (PollFd * 1)((pair[0].fileno(), select.POLLIN, 0))
+    before = native_stats()["waits"]
+    found = []
+    thread = threading.Thread(target=lambda: found.append(lib.w_poll(fds, 1, 5)))
+    thread.start()
+    thread.join()
+    assert found == [0] and native_stats()["waits"] == before
+
+
+def test_each_thread_has_its_own_loop(lib):
+    found = []
+
+    def run():
+        left, right = socket.socketpair()
+        waiter = waiting(lib.w_recv, left.fileno(), ctypes.create_string_buffer(1), 1, 0)
+        right.send(b"x")
+        found.append(waiter.result(5))
+        left.close()
+        right.close()
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [1] * 3
+
+
+# -- patching and undoing ------------------------------------------------------------------------------------
+
+
+def test_changes_are_described_and_undone(path, pair):
+    loaded = ctypes.CDLL(path)
+    area = f"native {path}"
+    made = patch_native(path)
+    assert {change.area for change in made} == {area} and is_patched(area)
+    assert f"{os.path.basename(path)}: recv" in {change.target for change in made}
+    assert f"{os.path.basename(path)}: poll" in describe()
+    assert patch_native(path) == []
+    unpatch(area)
+    assert area not in {change.area for change in changes()}
+    before = native_stats()["waits"]
+    fds = (PollFd * 1)((pair[0].fileno(), select.POLLIN, 0))
+    assert syncless.spawn(loaded.w_poll, fds, 1, 5).result(5) == 0
+    assert native_stats()["waits"] == before
+
+
+def test_name_of_the_file_is_enough(path):
+    ctypes.CDLL(path)
+    name = os.path.basename(path)
+    assert patch_native(name)
+    unpatch(f"native {name}")
+
+
+def test_object_stays_patched_for_another_name(path, pair):
+    loaded = ctypes.CDLL(path, use_errno=True)
+    assert patch_native(path)
+    name = os.path.basename(path)
+    assert not patch_native(name)
+    unpatch(f"native {path}")
+    waiter = waiting(loaded.w_recv, pair[0].fileno(), ctypes.create_string_buffer(1), 1, 0)
+    pair[1].send(b"x")
+    assert waiter.result(5) == 1
+    unpatch(f"native {name}")
+
+
+def test_extension_module_is_patched_when_imported(tmp_path, pair):
+    include = sysconfig.get_path("include")
+    if not os.path.exists(f"{include}/Python.h"):
+        pytest.skip("the headers of this Python are not installed")
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    file = build(tmp_path, f"waits_in_c{suffix}", "-DPYTHON", f"-I{include}")
+    assert patch_native("waits_in_c") == []
+    spec = importlib.util.spec_from_file_location("waits_in_c", file)
+    importlib.util.module_from_spec(spec)
+    assert f"waits_in_c{suffix}: recv" in {change.target for change in changes()}
+    waiter = waiting(ctypes.CDLL(file).w_recv, pair[0].fileno(), ctypes.create_string_buffer(1), 1, 0)
+    pair[1].send(b"x")
+    assert waiter.result(5) == 1
+    unpatch("native waits_in_c")
+
+
+def test_plug_in_is_patched_when_a_patched_library_loads_it(lib, tmp_path):
+    name = f"lib{tmp_path.name}.so"
+    plugin = build(tmp_path, name)
+    assert patch_native(name) == []
+    assert lib.w_dlopen(plugin.encode())
+    assert f"{name}: recv" in {change.target for change in changes()}
+    unpatch(f"native {name}")
+
+
+@pytest.mark.parametrize(
+    "name",
+    "libc.so.6 /lib/x86_64-linux-gnu/libc.so.6 libpthread.so.0 libssl.so.3 libcrypto.so.3 "
+    "ld-linux-x86-64.so.2 libpython3.11.so.1.0 libsqlite3.so.0 _sqlite3 grpc greenlet".split(),
+)
+def test_library_that_cannot_be_patched_is_refused_with_the_reason(name):
+    with pytest.raises(ValueError, match=r"cannot be patched: .{20}"):
+        patch_native(name)
+    assert not [change for change in changes() if name in change.target]
+
+
+def test_safe_libraries_are_an_area_of_their_own():
+    with patched(native=True) as areas:
+        assert "native" in areas
+    with patched(time=False) as areas:
+        assert "native" not in areas
+
+
+def test_every_library_says_why():
+    for row in LIBRARIES:
+        assert row.verdict in ("safe", "care", "refused") and row.why and not row.why.endswith(".")
+        assert row.tested or row.verdict == "refused"
+
+
+def test_reader_finds_what_is_patched(path):
+    with open(path, "rb") as file:
+        found = {name: version for name, version, _, _ in entries_of_file(file.read())}
+    assert {"recv", "poll", "getaddrinfo", "pthread_mutex_lock"} <= set(found)
