@@ -82,6 +82,7 @@ NATIVE = {
     "syncless._core.cpython.standins": [],  # built-in functions in the place of others
     "syncless.patches.native.pollobjects": [],  # the descriptors of a select.poll()
     "syncless.patches.native.threadends": [],  # the end of an OS thread wakes its joiners
+    "syncless._core.nativestack": [],  # which C functions a thread is in
     "syncless.patches.libraries.parking": [
         f"syncless/patches/libraries/{name}.c"
         for name in ("waiting", "transfers", "connecting", "polling", "pauses", "names", "loading")

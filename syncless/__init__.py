@@ -23,6 +23,7 @@ from syncless._core.wait.sync import Event, Lock, Semaphore
 from syncless._core.waits import wait_readable, wait_writable
 from syncless.tools.conditions import Barrier, BoundedSemaphore, Condition, RLock
 from syncless.tools.groups import TaskGroup
+from syncless.tools.offloading import offload
 from syncless.tools.pool import Pool
 from syncless.tools.results import AsyncResult
 from syncless.tools.waiting import iwait, join_all, wait
@@ -58,6 +59,7 @@ __all__ = [
     "iwait",
     "join_all",
     "local",
+    "offload",
     "park",
     "putting",
     "readable",

@@ -18,6 +18,7 @@ from syncless._core.loop import Loop
 from syncless._core.tasklet import Tasklet
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.deadlocks import Waits, may_be_circles
+from syncless.tools.blockers import Stall, watch_this_thread
 
 logger = logging.getLogger("syncless.debug")
 
@@ -211,8 +212,8 @@ class Watchdog:
         with Watchdog(milliseconds=50):
             serve(app)
 
-    `report(seconds, stack)` is called in that thread, once each time. By default the logger "syncless.debug"
-    warns.
+    `report(seconds, stack)` is called in that thread, once each time. The text ends with the C function that
+    holds the loop, if it is one, and with what would cure it. By default the logger "syncless.debug" warns.
     """
 
     def __init__(self, milliseconds: float = 100, report: Callable[[float, str], object] = _log):
@@ -228,7 +229,7 @@ class Watchdog:
             raise RuntimeError("this watchdog is already running")
         self._stop = _thread.allocate_lock()
         self._stop.acquire()
-        _start_new_thread(self._watch, (current_loop(), _thread.get_ident(), self._stop))
+        watch_this_thread(self.seconds, self._stop, self._note)
 
     def stop(self) -> None:
         """Stops watching. Harmless if it does not watch."""
@@ -236,17 +237,9 @@ class Watchdog:
             self._stop.release()
             self._stop = None
 
-    def _watch(self, loop: Loop, thread: int, stop: _thread.LockType) -> None:
-        told = False
-        while not stop.acquire(timeout=self.seconds / 2):
-            held = loop.held_for()
-            if held < self.seconds:
-                told = False
-            elif not told:
-                told = True
-                frame = sys._current_frames().get(thread)
-                if frame is not None:  # or it is in the engine itself
-                    self.report(held, "".join(traceback.format_stack(frame)))
+    def _note(self, stall: Stall, has_ended: bool) -> None:
+        if not has_ended:
+            self.report(stall.seconds, stall.text)
 
     def __enter__(self) -> Watchdog:
         self.start()

@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 
 from syncless._core.cpython.layouts import NEWEST, UnknownLayout
 from syncless.patches import libraries
 from syncless.patches.libraries.parking import native_stats
+from syncless.patches.offload import area_of as area_of_offload
+from syncless.patches.offload import names_of, patch_names
 from syncless.patches.registry import Change, Patcher, Registry, Unavailable
 
 
@@ -70,9 +73,10 @@ OFF = frozenset({"cpu", "native"})
 _registry = Registry()
 
 
-def patch_all(**choice: bool) -> list[str]:
+def patch_all(*, offload: Iterable[str] = (), **choice: bool) -> list[str]:
     """Patches all areas but those turned off by name (``thread=False``). ``cpu=True`` and ``native=True``
-    turn on areas that are off by default.
+    turn on areas that are off by default. `offload` names functions that are to run in real OS threads, by
+    their import paths: ``"cv2.*"``, ``"zlib.compress"``, ``"package.module.Class.method"``.
 
     Returns the areas that were not patched yet. Idempotent. TypeError for an unknown area. An area that this
     syncless cannot patch, because the Python is newer, is left out with a RuntimeWarning; `patch_<area>()`
@@ -82,7 +86,8 @@ def patch_all(**choice: bool) -> list[str]:
         if name not in AREAS:
             raise TypeError(_unknown(name))
     wanted = {area: patch for area, patch in AREAS.items() if choice.get(area, area not in OFF)}
-    return _registry.apply(wanted, _leave_out)
+    named = {area_of_offload(name): partial(patch_names, name=name) for name in names_of(offload)}
+    return _registry.apply({**wanted, **named}, _leave_out)
 
 
 def _leave_out(area: str, error: Exception) -> bool:
@@ -229,9 +234,9 @@ def unpatch(*areas: str) -> None:
 
 
 @contextmanager
-def patched(**choice: bool) -> Iterator[list[str]]:
+def patched(*, offload: Iterable[str] = (), **choice: bool) -> Iterator[list[str]]:
     """patch_all() for as long as the block lasts. Areas patched before stay patched."""
-    areas = patch_all(**choice)
+    areas = patch_all(offload=offload, **choice)
     try:
         yield areas
     finally:

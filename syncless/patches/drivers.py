@@ -1,7 +1,8 @@
 """Libraries that have a hook or a choice for how to wait: database drivers that wait in C, where no patch
-reaches (psycopg2 and psycopg 3), python-engineio, and eventlet.
+reaches (psycopg2 and psycopg 3), grpcio, python-engineio, and eventlet.
 
-The hooks are set when the library is imported, or now if it has been. psycopg2 has a file of its own.
+The hooks are set when the library is imported, or now if it has been. psycopg2 and
+grpcio have files of their own.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from syncless.patches import psycopg2
+from syncless.patches import grpc, psycopg2
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
 
@@ -41,4 +42,5 @@ def patch(patcher: Patcher) -> None:
     when_imported(patcher, "eventlet.hubs", _eventlet)
     when_imported(patcher, "psycopg2.extensions", psycopg2.patch)
     when_imported(patcher, "psycopg.waiting", _psycopg)
+    when_imported(patcher, "grpc._cython.cygrpc", grpc.patch)
     when_imported(patcher, "engineio.base_server", _engineio)

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import runpy
 import sys
 
 from syncless.patches import describe, patch_all
+from syncless.tools.blockers import Blockers
 
-USAGE = """usage: python -m syncless run [--describe] program.py [argument ...]
-       python -m syncless run [--describe] -m module [argument ...]
+USAGE = """usage: python -m syncless run [--describe] [--blockers] program.py [argument ...]
+       python -m syncless run [--describe] [--blockers] -m module [argument ...]
 
 Runs an unchanged Python program with the standard library patched: threads are tasklets, and a call that
-would block parks its tasklet. --describe first prints to stderr what is patched.
+would block parks its tasklet. --describe first prints to stderr what is patched. --blockers prints there at
+the end what held up all tasklets for 50 ms or longer: how often, for how long, where, and what would cure it.
 """
+
+
+def _report_blockers() -> None:
+    blockers = Blockers()
+    blockers.start()
+    atexit.register(lambda: print(blockers.report(), end="", file=sys.stderr))
 
 
 def run(arguments: list[str]) -> int:
     """Runs the program with its own arguments, and raises what it raises, SystemExit included. Returns 2 if
     no program is named."""
-    if arguments[:1] == ["--describe"]:
-        patch_all()
-        print(describe(), file=sys.stderr)
+    while arguments[:1] in (["--describe"], ["--blockers"]):
+        if arguments[0] == "--describe":
+            patch_all()
+            print(describe(), file=sys.stderr)
+        else:
+            _report_blockers()
         arguments = arguments[1:]
     if arguments[:1] in (["-h"], ["--help"]):
         print(USAGE, end="")

@@ -26,6 +26,7 @@ class _ChangesModule:
         self.around = around
         self._loader: Any = None
         self._spec: Any = None
+        self._searches = False
 
     def wrap(self, spec: ModuleSpec) -> None:
         """Stands before the loader of a module."""
@@ -39,14 +40,18 @@ class _ChangesModule:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != self.name:
+        if name != self.name or self._searches:
             return None
-        for finder in sys.meta_path:
-            if finder is not self and hasattr(finder, "find_spec"):
-                spec = finder.find_spec(name, path, target)
-                if spec is not None and spec.loader is not None:
-                    self.wrap(spec)
-                    return spec
+        self._searches = True  # another change to the same module asks all finders, too
+        try:
+            for finder in sys.meta_path:
+                if finder is not self and hasattr(finder, "find_spec"):
+                    spec = finder.find_spec(name, path, target)
+                    if spec is not None and spec.loader is not None:
+                        self.wrap(spec)
+                        return spec
+        finally:
+            self._searches = False
         return None
 
     def create_module(self, spec: ModuleSpec) -> Any:

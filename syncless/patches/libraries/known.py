@@ -95,7 +95,8 @@ LIBRARIES = [
         "grpc",
         REFUSED,
         "its calls wait for threads of its own by condition variables, not for descriptors; "
-        'use patch_all(offload=["grpc"])',
+        "the area `drivers` of patch_all() moves its waits to OS threads",
+        "an in-process server, all kinds of calls",
         files=r"cygrpc\..*",
     ),
     Library(

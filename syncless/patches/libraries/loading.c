@@ -1,7 +1,7 @@
 /* The hook of dlopen: a library may load plug-ins that are to be patched, too, and call them at once.
 
-   The dynamic linker looks for a name without a slash where the caller's own file says (RUNPATH), and takes us
-   for the caller. Plug-ins are loaded by their path. */
+   The dynamic linker looks for a name without a slash where the caller's own file says (RUNPATH), and takes
+   us for the caller. Plug-ins are loaded by their path. */
 
 #include "hooks.h"
 

@@ -1,0 +1,104 @@
+"""patch_all(offload=[...]): functions named by their import path run in real OS threads.
+
+A name is that of a function ("zlib.compress"), of a method ("PIL.Image.Image.resize"), of a class, whose
+public methods are meant, or of a module, whose functions are meant ("cv2" or "cv2.*"). It takes effect when
+the module is imported. All of them share one pool.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from syncless.patches.imports import when_imported
+from syncless.patches.registry import Patcher
+from syncless.tools.offloading import Offload
+
+THREADS = 32
+WHY = "is to run in an OS thread"
+
+_pool = Offload(THREADS, "offload")
+
+
+def area_of(name: str) -> str:
+    return f"offload {name}"
+
+
+def patch_names(patcher: Patcher, name: str) -> None:
+    """The changes for one name. ValueError if it is none."""
+    path = name.removesuffix(".*")
+    parts = path.split(".")
+    if not all(part.isidentifier() for part in parts):
+        raise ValueError(
+            f"{name!r} is no import path, such as 'package.module.function' or 'package.module.*'"
+        )
+    for length in range(len(parts), 0, -1):
+        change = partial(_offload, path=parts[length:])
+        when_imported(patcher, ".".join(parts[:length]), change)
+
+
+def _offload(patcher: Patcher, module: ModuleType, path: list[str]) -> None:
+    """What the rest of a path means in the module; nothing if it is the name of a submodule."""
+    if not path:
+        for name, value in list(vars(module).items()):
+            if not name.startswith("_") and _may_be_offloaded(value) and _is_of(module, value):
+                patcher.rebind(module, name, _pool.wrap(value), WHY)
+        return
+    owner: Any = module
+    for name in path[:-1]:
+        owner = getattr(owner, name, None)
+        if owner is None or isinstance(owner, ModuleType):
+            return  # that of a submodule, which is told of by itself
+    found = inspect.getattr_static(owner, path[-1], None)
+    if isinstance(found, ModuleType) or (found is None and owner is module):
+        return
+    if found is None:
+        raise AttributeError(f"{owner!r} has no {path[-1]!r} to run in an OS thread")
+    if isinstance(found, type):
+        _offload_class(patcher, found)
+    elif isinstance(owner, type):
+        _offload_method(patcher, owner, path[-1], found)
+    else:
+        patcher.rebind(owner, path[-1], _pool.wrap(found), WHY)
+
+
+def _offload_class(patcher: Patcher, owner: type) -> None:
+    for name, value in list(vars(owner).items()):
+        if not name.startswith("_") and _may_be_offloaded(value):
+            _offload_method(patcher, owner, name, value)
+
+
+def _offload_method(patcher: Patcher, owner: type, name: str, value: Any) -> None:
+    if isinstance(value, (staticmethod, classmethod)):
+        new: Any = type(value)(_pool.wrap(value.__func__))
+    else:
+        new = _pool.wrap(value)
+    patcher.member_in_place(owner, name, new, WHY)
+
+
+def _may_be_offloaded(value: Any) -> bool:
+    function = getattr(value, "__func__", value)
+    return inspect.isroutine(function) and not (
+        inspect.iscoroutinefunction(function)
+        or inspect.isgeneratorfunction(function)
+        or inspect.isasyncgenfunction(function)
+    )
+
+
+def _is_of(module: ModuleType, value: Any) -> bool:
+    """Whether a function belongs to the module's package, and was not imported from elsewhere. Functions in C
+    may not say."""
+    source = getattr(value, "__module__", None) or module.__name__
+    return _package(source) == _package(module.__name__)
+
+
+def _package(name: str) -> str:
+    return name.partition(".")[0].lstrip("_")
+
+
+def names_of(names: str | Iterable[str]) -> list[str]:
+    """The names that a program gives: one, or several."""
+    return [names] if isinstance(names, str) else list(names)

@@ -1,0 +1,192 @@
+"""Code that holds the loop: which it is, how often and for how long, and what would cure it."""
+
+from __future__ import annotations
+
+import _thread
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from types import FrameType
+from typing import NamedTuple
+
+from syncless._core.loop import Loop
+from syncless._core.nativestack import native_stack
+from syncless._core.threadloop import current_loop
+
+_start_new_thread = _thread.start_new_thread
+
+WAITS = {
+    *("recv", "recvfrom", "recvmsg", "read", "readv", "send", "sendto", "sendmsg", "write", "writev"),
+    *("poll", "ppoll", "select", "pselect", "epoll_wait", "epoll_pwait", "connect", "accept", "accept4"),
+    *("nanosleep", "clock_nanosleep", "usleep", "sleep", "getaddrinfo"),
+}
+"""Functions of the C library that patch_native() replaces."""
+THREADS = {"pthread_cond_wait", "pthread_cond_timedwait", "pthread_join", "sem_wait", "sem_timedwait"}
+LIBC = ("libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libc.musl")
+
+Frames = list[tuple[str | None, str]]
+
+
+class Stall(NamedTuple):
+    """Code that holds the loop, as it was seen while it did."""
+
+    seconds: float
+    """For how long it has held the loop."""
+    stack: str
+    """The stack of Python functions, as text."""
+    line: str
+    """The innermost of them: file, line and function."""
+    frames: Frames
+    """The C functions that it is in, the innermost first."""
+
+    @property
+    def blocker(self) -> str:
+        """In words: the C function that was called, or the Python function."""
+        found = _outermost(self.frames)
+        if found is None:
+            return self.line
+        name, path = found
+        return f"{name or 'a function'} in {_base(path)}, {self.line}"
+
+    @property
+    def cure(self) -> str:
+        """What to do, in words."""
+        return _cure(self.frames)
+
+    @property
+    def text(self) -> str:
+        """The Python stack, and what it is in."""
+        inside = f"  in C: {self.blocker}\n" if self.frames else ""
+        return f"{self.stack}{inside}  cure: {self.cure}\n"
+
+
+def _base(path: str) -> str:
+    return os.path.basename(path)
+
+
+def _clean(name: str | None) -> str:
+    return (name or "").lstrip("_").removeprefix("libc_").removeprefix("GI_")
+
+
+def _is_libc(path: str) -> bool:
+    return _base(path).startswith(LIBC)
+
+
+def _is_extension(path: str) -> bool:
+    return ".cpython-" in _base(path) or ".abi3." in _base(path)
+
+
+def _outermost(frames: Frames) -> tuple[str | None, str] | None:
+    """The library's function that the extension module has called; without one, the nearest to it."""
+    libraries = [frame for frame in frames if not _is_extension(frame[1]) and not _is_libc(frame[1])]
+    named = [frame for frame in libraries if frame[0]] or libraries or frames
+    return named[-1] if named else None
+
+
+def _cure(frames: Frames) -> str:
+    if not frames:
+        return "it computes in Python: give it to another process, or let it wait now and then (sleep(0))"
+    calls = [_clean(name) for name, path in frames if _is_libc(path)]
+    callers = [path for _, path in frames if not _is_libc(path)]
+    if not callers:
+        return "Python itself waits: patch_all(), or run_in_thread()"
+    if THREADS.intersection(calls):
+        return "it waits for a thread of its own: @offload, patch_all(offload=[...]) or run_in_thread()"
+    if WAITS.intersection(calls) or (calls and not any(calls)):
+        return f'patch_native("{_base(callers[0])}")'
+    return "it computes in C: @offload, patch_all(offload=[...]) or run_in_thread()"
+
+
+def _line(frame: FrameType) -> str:
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}()"
+
+
+def _is_between(path: str) -> bool:
+    """Whether it only hands on calls of Python, or may have left something on the stack, as the engine."""
+    return _base(path).startswith(("libffi", "_ctypes", "_greenlet")) or "/syncless/" in path
+
+
+def _c_functions(thread: int, number: int) -> Frames:
+    """Those that the thread is in; none if it runs Python, which calls libc for the GIL and for the
+    time."""
+    frames = [frame for frame in native_stack(thread, number) if not _is_between(frame[1])]
+    only_libc = all(_is_libc(path) for _, path in frames)
+    waits = WAITS.intersection(_clean(name) for name, _ in frames)
+    return [] if only_libc and not waits else frames
+
+
+def watch_this_thread(
+    seconds: float, stop: _thread.LockType, report: Callable[[Stall, bool], object]
+) -> None:
+    """Starts an OS thread that watches the loop of the calling thread, until `stop` can be acquired."""
+    here = current_loop(), _thread.get_ident(), _thread.get_native_id()
+    _start_new_thread(_watch, (*here, seconds, stop, report))
+
+
+def _watch(
+    loop: Loop,
+    thread: int,
+    number: int,
+    seconds: float,
+    stop: _thread.LockType,
+    report: Callable[[Stall, bool], object],
+) -> None:
+    """report(stall, has_ended) is called once while code holds the loop for longer than `seconds`, and once
+    afterwards with how long it did."""
+    stall: Stall | None = None
+    longest = 0.0
+    while not stop.acquire(timeout=seconds / 2):
+        held = loop.held_for()
+        if stall is not None and held < longest:
+            report(stall._replace(seconds=longest), True)
+            stall = None
+        longest = held
+        if held < seconds or stall is not None:
+            continue
+        frames = _c_functions(thread, number)
+        frame = sys._current_frames().get(thread)
+        if frame is not None and loop.held_for() >= held:  # or it is in the engine itself
+            stack = "".join(traceback.format_stack(frame))
+            stall = Stall(held, stack, _line(frame), frames)
+            report(stall, False)
+    if stall is not None:
+        report(stall._replace(seconds=longest), True)
+
+
+class Blockers:
+    """Gathers what holds this thread's loop for longer than `milliseconds`: where, how often, how long."""
+
+    def __init__(self, milliseconds: float = 50):
+        self.seconds = milliseconds / 1000
+        self._found: dict[tuple[str, str], list[float]] = {}
+        """(blocker, cure) -> the seconds of each time."""
+        self._stop: _thread.LockType | None = None
+
+    def start(self) -> None:
+        stop = self._stop = _thread.allocate_lock()
+        stop.acquire()
+        watch_this_thread(self.seconds, stop, self._note)
+
+    def stop(self) -> None:
+        if self._stop is not None:
+            self._stop.release()
+            self._stop = None
+
+    def _note(self, stall: Stall, has_ended: bool) -> None:
+        if has_ended:
+            self._found.setdefault((stall.blocker, stall.cure), []).append(stall.seconds)
+
+    def report(self) -> str:
+        """A table in words, the worst first."""
+        if not self._found:
+            return f"blockers: nothing held the loop for {self.seconds * 1000:.0f} ms or longer\n"
+        rows = [f"blockers: code that held the loop for {self.seconds * 1000:.0f} ms or longer\n"]
+        worst = sorted(self._found.items(), key=lambda item: -sum(item[1]))
+        for (blocker, cure), times in worst:
+            often = "once" if len(times) == 1 else f"{len(times)} times"
+            rows.append(
+                f"  {sum(times):8.3f} s  {often}, at most {max(times):.3f} s: {blocker}\n"
+                f"              cure: {cure}\n"
+            )
+        return "".join(rows)

@@ -1,0 +1,110 @@
+"""offload: functions whose calls run in real OS threads, while the calling tasklet waits and others go on."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from _thread import get_ident  # the interpreter's own, whatever is put in its place later
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar, overload
+
+from syncless._core.current import may_park
+from syncless.tools.realthreads import RealThreadPoolExecutor
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+THREADS = 32
+
+_inside: set[int] = set()
+"""OS threads that make such a call at the moment. A call inside of it is made at once: it could otherwise
+wait for a thread that waits for it."""
+
+
+def _call(function: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+    me = get_ident()
+    _inside.add(me)
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _inside.discard(me)
+
+
+class Offload:
+    """Threads for the calls of some functions: at most `threads`, named after `name`."""
+
+    def __init__(self, threads: int = THREADS, name: str = "offload"):
+        self._executor = RealThreadPoolExecutor(threads, thread_name_prefix=name)
+
+    def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """function(*args, **kwargs) in one of the threads. A tasklet that is killed or late goes on at once:
+        a call that is still queued is dropped, one that has begun runs to its end."""
+        if not may_park() or get_ident() in _inside:
+            return function(*args, **kwargs)
+        future = self._executor.submit(_call, function, args, kwargs)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def wrap(self, function: Callable[P, T]) -> Callable[P, T]:
+        """The function, whose calls run in these threads. TypeError for one that returns a generator or a
+        coroutine, whose code would run elsewhere."""
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(f"{function!r} is a coroutine function: await run_in_executor() there instead")
+        if inspect.isgeneratorfunction(function):
+            raise TypeError(f"{function!r} is a generator function: its code runs where its items are taken")
+        if not callable(function):
+            raise TypeError(f"offload needs a function, not {type(function).__name__}")
+
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            return self.run(function, *args, **kwargs)
+
+        return functools.update_wrapper(call, function)
+
+    def __enter__(self) -> Callable[..., Any]:
+        return self.run
+
+    def __exit__(self, *error: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """No more calls are taken. Threads end when they have made theirs."""
+        self._executor.shutdown(wait=False)
+
+
+@overload
+def offload(function: Callable[P, T]) -> Callable[P, T]: ...
+
+
+@overload
+def offload(
+    *, threads: int = THREADS, name: str | None = None
+) -> Callable[[Callable[P, T]], Callable[P, T]]: ...
+
+
+def offload(
+    function: Callable[..., Any] | None = None, *, threads: int = THREADS, name: str | None = None
+) -> Any:
+    """A decorator: each call of the function runs in a real OS thread, while the calling tasklet waits for
+    its result and others go on. For functions that wait or compute in C::
+
+        @offload
+        def thumbnail(data): ...
+
+        @offload(threads=2, name="printer")
+        def print_page(page): ...
+
+    Each function has threads of its own, at most `threads` (default 32), named after it or by `name`. Further
+    calls are queued. Context variables are visible in the call. A tasklet that is killed or whose time is
+    over goes on at once: a queued call is dropped, one that has begun runs to its end and its result is lost.
+    Outside of tasklets, and inside such a call, the function is called directly.
+    """
+    if function is None:
+        return functools.partial(_decorated, threads, name)
+    return _decorated(threads, name, function)
+
+
+def _decorated(threads: int, name: str | None, function: Callable[P, T]) -> Callable[P, T]:
+    return Offload(threads, name or str(getattr(function, "__name__", "offload"))).wrap(function)

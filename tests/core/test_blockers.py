@@ -1,0 +1,105 @@
+"""Code that holds the loop is named: the C function, how often, how long, where, and what would cure it."""
+
+import ctypes
+import subprocess
+import sys
+import threading
+import time
+
+import syncless
+from syncless import debug
+from syncless._core.nativestack import native_stack
+from syncless.tools.blockers import Blockers, Stall
+from tests.waiting import eventually
+
+LIBC = ctypes.CDLL(None)
+LIBRARY = "/usr/lib/libmariadb.so.3"
+
+
+def stall(*frames):
+    return Stall(0.1, "", "app.py:1 in run()", list(frames))
+
+
+def test_c_function_that_another_thread_is_in_is_found():
+    thread = threading.Thread(target=LIBC.usleep, args=(400_000,))
+    thread.start()
+    found = set()
+    while thread.is_alive():
+        found.update(native_stack(thread.ident, thread.native_id))
+    thread.join()
+    assert any("sleep" in (name or "") and "libc" in path for name, path in found), found
+
+
+def test_thread_that_does_not_exist_has_no_c_functions():
+    assert native_stack(threading.get_ident(), 2**30) == []
+
+
+def test_computation_in_python_is_told_from_c():
+    reports = []
+    with debug.Watchdog(20, report=lambda seconds, stack: reports.append(stack)):
+        end = time.monotonic() + 0.2
+        while time.monotonic() < end:
+            pass
+        syncless.sleep(0.01)
+    assert "it computes in Python" in reports[0] and "in C: " not in reports[0]
+
+
+def test_wait_is_not_cut_short_by_the_look():
+    with debug.Watchdog(10, report=lambda seconds, stack: None):
+        started = time.monotonic()
+        LIBC.usleep(150_000)
+        assert time.monotonic() - started >= 0.15
+        syncless.sleep(0)
+
+
+def test_wait_of_a_library_is_cured_by_patching_it():
+    found = stall(
+        ("__poll", "/lib/libc.so.6"), ("pvio_wait", LIBRARY), ("mysql_real_query", LIBRARY),
+        (None, "/site/_mysql.cpython-311-x86_64-linux-gnu.so"),
+    )  # fmt: skip
+    assert found.blocker == "mysql_real_query in libmariadb.so.3, app.py:1 in run()"
+    assert found.cure == 'patch_native("libmariadb.so.3")'
+
+
+def test_other_causes_have_other_cures():
+    waits = stall(("pthread_cond_wait", "/lib/libc.so.6"), ("rd_kafka_poll", "/usr/lib/librdkafka.so.1"))
+    assert "thread of its own" in waits.cure
+    computes = stall(("deflate", "/lib/libz.so.1"))
+    assert "computes in C" in computes.cure and computes.blocker.startswith("deflate in libz.so.1")
+    assert "computes in Python" in stall().cure and stall().blocker == "app.py:1 in run()"
+    assert "patch_all()" in stall(("clock_nanosleep", "/lib/libc.so.6")).cure
+
+
+def test_blockers_are_counted_with_their_times():
+    blockers = Blockers(20)
+    assert "nothing held the loop" in blockers.report()
+    blockers.start()
+    for _ in range(2):
+        LIBC.usleep(100_000)
+        syncless.sleep(0.03)
+    assert eventually(lambda: "2 times" in blockers.report()), blockers.report()
+    blockers.stop()
+    assert "sleep in libc" in blockers.report() and "test_blockers.py" in blockers.report()
+
+
+def test_watchdog_names_the_c_function_and_the_cure():
+    reports = []
+    with debug.Watchdog(20, report=lambda seconds, stack: reports.append(stack)):
+        syncless.sleep(0)
+        LIBC.usleep(150_000)
+        syncless.sleep(0.01)
+    assert "test_blockers.py" in reports[0]
+    assert "in C: " in reports[0] and "sleep in libc" in reports[0] and "cure: " in reports[0]
+
+
+def test_program_tells_at_its_end_what_blocked(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import ctypes, time\ndef blocks():\n    ctypes.CDLL(None).usleep(200_000)\n"
+        "blocks()\ntime.sleep(0.05)\n"
+    )
+    command = [sys.executable, "-m", "syncless", "run", "--blockers", str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stderr
+    assert "once, at most 0." in done.stderr and f"{program}:3 in blocks()" in done.stderr
+    assert "sleep in libc" in done.stderr
