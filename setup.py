@@ -86,8 +86,8 @@ NATIVE = {
     "syncless.patches.libraries.parking": [
         f"syncless/patches/libraries/{name}.c"
         for name in ("waiting", "transfers", "connecting", "polling", "pauses", "names", "loading")
-    ],  # what stands in the place of libc's waiting calls in C libraries
-    "syncless.patches.libraries.entries": ["syncless/patches/libraries/elfreader.c"],  # where it stands
+    ],  # functions in the place of libc's waiting calls in C libraries
+    "syncless.patches.libraries.entries": ["syncless/patches/libraries/elfreader.c"],  # where those are put
     "syncless._core.wait.deadlocks": [],  # circles of tasklets that wait for one another
     "syncless.stackless._thread": [],  # a Stackless program's run queue
     "syncless.stackless._state": [],  # the state of a tasklet, its flags and its context
@@ -176,6 +176,9 @@ OPTIONAL = {
     "syncless.native.publishing": "EPOLL",
     "syncless.native.shared": "EPOLL",
     "syncless.native.mailbox": "EPOLL",
+    "syncless._core.nativestack": "ELF",
+    "syncless.patches.libraries.parking": "ELF",
+    "syncless.patches.libraries.entries": "ELF",
 }
 
 # facility -> a program that uses it; SYNCLESS_<facility> is 1 in syncless_config.h if it compiles
@@ -194,6 +197,16 @@ FACILITIES = {
         int f(struct statx *s) { return statx(0, "", 0, STATX_TYPE | STATX_SIZE, s); }""",
     "SENDFILE": """#include <sys/sendfile.h>
         ssize_t f(off_t *at) { return sendfile(1, 0, at, 1); }""",
+    "ELF": """#include <dlfcn.h>
+        #include <elf.h>
+        #include <link.h>
+        #include <sys/syscall.h>
+        #include <sys/uio.h>
+        #if !defined __linux__ || !(defined __x86_64__ || defined __aarch64__)
+        #error "relocations and calls are read for these two"
+        #endif
+        int f(struct dl_phdr_info *info) { return info->dlpi_phnum; }
+        ssize_t g(struct iovec *v) { return process_vm_readv(0, v, 1, v, 1, 0); }""",
     "SIOCOUTQ": "#include <linux/sockios.h>\n#include <sys/ioctl.h>\nint request = SIOCOUTQ;",
 }
 LINUX = frozenset(FACILITIES)
@@ -261,7 +274,6 @@ warnings = [
 
 def extension(name: str, sources: list[str]) -> Extension:
     """The rule for every row of NATIVE."""
-    folders = sorted({os.path.dirname(source) for source in sources} - {"syncless/http"})
     return Extension(
         name,
         [name.replace(".", "/") + ".pyx", *sources],
@@ -270,7 +282,7 @@ def extension(name: str, sources: list[str]) -> Extension:
             "syncless/http",
             "syncless/native",
             "syncless/native/include",
-            *folders,
+            "syncless/patches/libraries",
         ],
         extra_compile_args=flags + warnings,
         extra_link_args=[flag for flag in flags if flag.startswith("-fsanitize")],

@@ -1,7 +1,7 @@
 """C libraries that wait, beside a ticker: its largest pause with OS threads, under gevent and under syncless.
 
 ``python -m benchmark.blocking`` starts the servers of the clients' tests, measures every library that is
-installed, and prints the table of docs/howto/blocking.md. Thirty threads wait 0.2 s each.
+installed, and prints a table. Thirty threads wait 0.2 s each.
 """
 
 from __future__ import annotations

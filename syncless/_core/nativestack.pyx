@@ -8,7 +8,7 @@ programs do not wait for it. A signal would break off a wait, and not every libr
 thread that waits in the kernel, which says where its stack is, the stack is read from here: each word on it
 that lies behind a call instruction. Among them may be one that an earlier call has left.
 
-Both end at the interpreter's own code: what lies below may be another tasklet's stack that was copied away.
+Both end at the interpreter's own code. Below it there may be another tasklet's stack that was copied away.
 """
 
 

@@ -247,6 +247,13 @@ def _processes(group: Group) -> None:
     group.add_argument("--pid-file", metavar="FILE", help="write the process ID to this file")
 
 
+PATCHED_ON_REQUEST = {
+    "cpu": "run long computations (compression, hashing) in threads",
+    "native": "make C libraries that are known to be safe wait cooperatively",
+}
+"""Area -> help."""
+
+
 def _patch(group: Group) -> None:
     group.add_argument(
         "--no-patch",
@@ -264,7 +271,7 @@ def _patch(group: Group) -> None:
             dest="areas",
             action="append_const",
             const=(area, turn_on),
-            help="run long computations (compression, hashing) in threads" if turn_on else argparse.SUPPRESS,
+            help=PATCHED_ON_REQUEST[area] if turn_on else argparse.SUPPRESS,
         )
 
 

@@ -22,7 +22,7 @@ from importlib import import_module
 
 from syncless._core.cpython.layouts import NEWEST, UnknownLayout
 from syncless.patches import libraries
-from syncless.patches.libraries.parking import native_stats
+from syncless.patches.libraries import native_stats
 from syncless.patches.offload import area_of as area_of_offload
 from syncless.patches.offload import names_of, patch_names
 from syncless.patches.registry import Change, Patcher, Registry, Unavailable
@@ -203,9 +203,9 @@ def patch_native(*names: str) -> list[Change]:
     """Makes C libraries wait cooperatively: their calls of libc that wait park the tasklet.
 
     A name is that of a module (``"MySQLdb"``, ``"psycopg2._psycopg"``) or of a file (``"libpq.so.5"``). A
-    module means its extension modules and the libraries that they are linked against. What is not loaded yet
-    is patched as soon as it is. Libraries that call libc by other ways (statically linked, or ctypes) cannot
-    be patched.
+    module means its extension modules and the libraries that they are linked against. One that is not loaded
+    yet is patched as soon as it is. Libraries that call libc by other ways (statically linked, or ctypes)
+    cannot be patched. NotImplementedError on another system than Linux on x86-64 or aarch64.
 
     Without a name: those that are known to be safe, as ``patch_all(native=True)``.
 

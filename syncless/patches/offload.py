@@ -41,7 +41,7 @@ def patch_names(patcher: Patcher, name: str) -> None:
 
 
 def _offload(patcher: Patcher, module: ModuleType, path: list[str]) -> None:
-    """What the rest of a path means in the module; nothing if it is the name of a submodule."""
+    """Offloads the functions that the rest of a path means in the module; none if it names a submodule."""
     if not path:
         for name, value in list(vars(module).items()):
             if not name.startswith("_") and _may_be_offloaded(value) and _is_of(module, value):

@@ -11,8 +11,12 @@ from types import FrameType
 from typing import NamedTuple
 
 from syncless._core.loop import Loop
-from syncless._core.nativestack import native_stack
 from syncless._core.threadloop import current_loop
+
+try:
+    from syncless._core.nativestack import native_stack
+except ModuleNotFoundError:  # setup.py builds it where stacks can be read
+    native_stack = None  # type: ignore[assignment]
 
 _start_new_thread = _thread.start_new_thread
 
@@ -23,6 +27,8 @@ WAITS = {
 }
 """Functions of the C library that patch_native() replaces."""
 THREADS = {"pthread_cond_wait", "pthread_cond_timedwait", "pthread_join", "sem_wait", "sem_timedwait"}
+OTHERS = {"syscall", "clock_gettime", "gettimeofday", "time"}
+"""Further functions that a preloaded library may have put into libc's place."""
 LIBC = ("libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libc.musl")
 
 Frames = list[tuple[str | None, str]]
@@ -51,7 +57,7 @@ class Stall(NamedTuple):
 
     @property
     def cure(self) -> str:
-        """What to do, in words."""
+        """A remedy, in words."""
         return _cure(self.frames)
 
     @property
@@ -69,8 +75,10 @@ def _clean(name: str | None) -> str:
     return (name or "").lstrip("_").removeprefix("libc_").removeprefix("GI_")
 
 
-def _is_libc(path: str) -> bool:
-    return _base(path).startswith(LIBC)
+def _is_libc(frame: tuple[str | None, str]) -> bool:
+    """Whether it is a function of libc, or stands in the place of one."""
+    name, path = frame
+    return _base(path).startswith(LIBC) or _clean(name) in WAITS | THREADS | OTHERS
 
 
 def _is_extension(path: str) -> bool:
@@ -79,16 +87,18 @@ def _is_extension(path: str) -> bool:
 
 def _outermost(frames: Frames) -> tuple[str | None, str] | None:
     """The library's function that the extension module has called; without one, the nearest to it."""
-    libraries = [frame for frame in frames if not _is_extension(frame[1]) and not _is_libc(frame[1])]
+    libraries = [frame for frame in frames if not _is_extension(frame[1]) and not _is_libc(frame)]
     named = [frame for frame in libraries if frame[0]] or libraries or frames
     return named[-1] if named else None
 
 
 def _cure(frames: Frames) -> str:
+    if native_stack is None:
+        return "if it computes, give it to another process; if it waits, @offload or run_in_thread()"
     if not frames:
         return "it computes in Python: give it to another process, or let it wait now and then (sleep(0))"
-    calls = [_clean(name) for name, path in frames if _is_libc(path)]
-    callers = [path for _, path in frames if not _is_libc(path)]
+    calls = [_clean(frame[0]) for frame in frames if _is_libc(frame)]
+    callers = [frame[1] for frame in frames if not _is_libc(frame)]
     if not callers:
         return "Python itself waits: patch_all(), or run_in_thread()"
     if THREADS.intersection(calls):
@@ -110,8 +120,10 @@ def _is_between(path: str) -> bool:
 def _c_functions(thread: int, number: int) -> Frames:
     """Those that the thread is in; none if it runs Python, which calls libc for the GIL and for the
     time."""
+    if native_stack is None:
+        return []
     frames = [frame for frame in native_stack(thread, number) if not _is_between(frame[1])]
-    only_libc = all(_is_libc(path) for _, path in frames)
+    only_libc = all(_is_libc(frame) for frame in frames)
     waits = WAITS.intersection(_clean(name) for name, _ in frames)
     return [] if only_libc and not waits else frames
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from _thread import get_ident  # the interpreter's own, whatever is put in its place later
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, overload
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from syncless._core.current import may_park
-from syncless.tools.realthreads import RealThreadPoolExecutor
+
+if TYPE_CHECKING:
+    from syncless.tools.realthreads import RealThreadPoolExecutor
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,7 +36,18 @@ class Offload:
     """Threads for the calls of some functions: at most `threads`, named after `name`."""
 
     def __init__(self, threads: int = THREADS, name: str = "offload"):
-        self._executor = RealThreadPoolExecutor(threads, thread_name_prefix=name)
+        if threads < 1:
+            raise ValueError(f"threads={threads}: at least one thread is needed")
+        self._threads = threads
+        self._name = name
+
+    @functools.cached_property
+    def _executor(self) -> RealThreadPoolExecutor:
+        tools = import_module("syncless.tools.realthreads")  # loads much that few programs need
+        executor: RealThreadPoolExecutor = tools.RealThreadPoolExecutor(
+            self._threads, thread_name_prefix=self._name
+        )
+        return executor
 
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """function(*args, **kwargs) in one of the threads. A tasklet that is killed or late goes on at once:
@@ -51,6 +64,8 @@ class Offload:
     def wrap(self, function: Callable[P, T]) -> Callable[P, T]:
         """The function, whose calls run in these threads. TypeError for one that returns a generator or a
         coroutine, whose code would run elsewhere."""
+        import inspect  # takes long to load
+
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(f"{function!r} is a coroutine function: await run_in_executor() there instead")
         if inspect.isgeneratorfunction(function):

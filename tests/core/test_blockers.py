@@ -6,11 +6,16 @@ import sys
 import threading
 import time
 
+import pytest
+
 import syncless
 from syncless import debug
-from syncless._core.nativestack import native_stack
 from syncless.tools.blockers import Blockers, Stall
 from tests.waiting import eventually
+
+native_stack = pytest.importorskip(
+    "syncless._core.nativestack", reason="stacks are read on Linux only"
+).native_stack
 
 LIBC = ctypes.CDLL(None)
 LIBRARY = "/usr/lib/libmariadb.so.3"

@@ -125,14 +125,33 @@ def test_process_is_not_patched():
     assert threading.get_ident() == threading.main_thread().ident and os.getpid()
 
 
+def test_system_whose_libraries_cannot_be_patched_is_told_so():
+    done = run_unchecked("""
+import sys
+sys.modules["syncless.patches.libraries.entries"] = None  # as if it had not been built
+from syncless.patches import is_patched, native_stats, patch_all, patch_native
+patch_all(thread=False)
+for patch in (lambda: patch_all(native=True), patch_native, lambda: patch_native("MySQLdb")):
+    try:
+        patch()
+    except NotImplementedError as error:
+        assert "on Linux only" in str(error)
+    else:
+        raise AssertionError
+assert is_patched("socket") and not is_patched("native") and native_stats() == {}
+print("told")
+""")
+    assert done.stdout == "told\n", done.stderr
+
+
 def test_patching_inside_a_tasklet_is_right_and_in_another_thread_refused():
     done = run_unchecked("""
 import threading, time, _thread
 real = threading.Thread
 import syncless
-from syncless.patches import AREAS, patch_all, unpatch
+from syncless.patches import AREAS, OFF, patch_all, unpatch
 def inside():
-    assert patch_all(cpu=True) == list(AREAS)
+    assert patch_all(cpu=True) == [area for area in AREAS if area == "cpu" or area not in OFF]
     started = time.monotonic()
     threads = [threading.Thread(target=time.sleep, args=(0.3,)) for _ in range(20)]
     for thread in threads: thread.start()

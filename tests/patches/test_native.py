@@ -20,9 +20,12 @@ import syncless
 from syncless._core.current import uninterrupted
 from syncless._core.waits import wait_readable
 from syncless.patches import changes, describe, is_patched, native_stats, patch_native, patched, unpatch
-from syncless.patches.libraries.entries import entries_of_file
 from syncless.patches.libraries.known import LIBRARIES
 from tests.waiting import eventually
+
+entries_of_file = pytest.importorskip(
+    "syncless.patches.libraries.entries", reason="C libraries can be patched on Linux only"
+).entries_of_file
 
 COMPILER = shutil.which("gcc") or shutil.which("cc")
 pytestmark = pytest.mark.skipif(
@@ -362,7 +365,7 @@ def test_killed_sleeper_wakes_up(lib):
     assert waiter.result(5) in (999, 1000)
 
 
-# -- what is left to libc ------------------------------------------------------------------------------------
+# -- calls left to libc --------------------------------------------------------------------------------------
 
 
 def test_caller_that_keeps_the_gil_waits_as_before(lib, path, pair):

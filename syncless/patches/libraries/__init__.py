@@ -8,18 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from syncless.patches.libraries.known import LIBRARIES, SAFE
-from syncless.patches.libraries.objects import Libraries, refuse
+from syncless.patches.libraries.known import LIBRARIES, SAFE, refuse
 from syncless.patches.registry import Patcher
 
-_libraries = Libraries()
+try:
+    from syncless.patches.libraries.objects import Libraries
+    from syncless.patches.libraries.parking import native_stats
+except ModuleNotFoundError:  # setup.py builds what reads and changes the entries where it can
+    _libraries = None
+    native_stats = dict
+else:
+    _libraries = Libraries()
+
+__all__ = ["area_of", "look", "native_stats", "patch", "patch_one"]
+
+
+def _of_this_system() -> Libraries:
+    if _libraries is None:
+        raise NotImplementedError("C libraries can be patched on Linux only, on x86-64 and aarch64")
+    return _libraries
 
 
 def patch(patcher: Patcher) -> None:
-    """The area `native`: the libraries that are known to be safe."""
+    """The area `native`: the libraries that are known to be safe. NotImplementedError where none can be."""
+    libraries = _of_this_system()
     for row in LIBRARIES:
         if row.verdict == SAFE:
-            _libraries.add(row.name, patcher)
+            libraries.add(row.name, patcher)
 
 
 def area_of(name: str) -> str:
@@ -28,9 +43,11 @@ def area_of(name: str) -> str:
 
 def patch_one(name: str) -> Callable[[Patcher], None]:
     """Makes the changes for one library. ValueError if it must not be patched."""
+    libraries = _of_this_system()
     refuse(name)
-    return lambda patcher: _libraries.add(name, patcher)
+    return lambda patcher: libraries.add(name, patcher)
 
 
-look = _libraries.look
-"""Patches what has been loaded since, by a way that is not noticed (ctypes)."""
+def look() -> None:
+    """Patches what has been loaded since, by a way that is not noticed (ctypes)."""
+    _of_this_system().look()

@@ -6,7 +6,7 @@
 
 enum { NAME_LONGEST = 4096 };
 
-/* What the dynamic section tells, as addresses in the image. */
+/* The facts of the dynamic section, as addresses in the image. */
 typedef struct {
     uint64_t strings, symbols, versions, needs, need_count;
     uint64_t tables[2], sizes[2]; /* relocations of data, and of calls */

@@ -20,5 +20,5 @@ def hookable(path: str) -> list[Entry]:
     on."""
 
 def entries_of_file(data: bytes, page_size: int = 4096) -> list[tuple[str, str | None, int, bool]]:
-    """What the reader finds in a file, of this or another machine: (name, version, address, whether its page
-    is read-only) of each entry. ValueError if it is none that it can read."""
+    """The entries in a file, of this or another machine: (name, version, address, whether its page is
+    read-only) of each entry. ValueError if the file cannot be read."""

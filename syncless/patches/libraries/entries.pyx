@@ -246,8 +246,8 @@ cdef int note_entry(const elf_entry* found, void* context) noexcept:
 
 
 def entries_of_file(bytes data not None, size_t page_size=4096) -> list:
-    """What the reader finds in a file, of this or another machine: (name, version, address, whether its page
-    is read-only) of each entry. ValueError if it is none that it can read."""
+    """The entries in a file, of this or another machine: (name, version, address, whether its page is
+    read-only) of each entry. ValueError if the file cannot be read."""
     cdef elf_image image
     cdef list entries = []
     cdef int failed = elf_open_file(&image, <const char*> data, len(data), page_size)

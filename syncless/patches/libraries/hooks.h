@@ -38,7 +38,7 @@ extern const hook_row transfer_hooks[], connecting_hooks[], polling_hooks[], pau
 
 #define HOOK_MAY_LACK extern __attribute__((weak))
 
-/* -- what parking.pyx gives -- */
+/* -- given by parking.pyx -- */
 
 enum { HOOK_READ = 1, HOOK_WRITE = 2 };
 
@@ -51,14 +51,14 @@ enum {
 
 /* The GIL is not held. */
 extern int (*hook_has_loop)(void);
-/* fd -1: only for the time. `insists`: what is thrown does not end the wait. */
+/* fd -1: only for the time. `insists`: an exception does not end the wait. */
 extern int (*hook_park)(int fd, int bits, int64_t deadline, int insists);
 /* Lets others run if it is time. */
 extern void (*hook_give_way)(void);
 /* A patched library has loaded another object. */
 extern void (*hook_loaded)(void);
 
-/* -- what the files of hooks share -- */
+/* -- shared by the files of hooks -- */
 
 #define HOOK_NEVER ((int64_t)-1)
 

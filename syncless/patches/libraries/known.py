@@ -18,7 +18,7 @@ class Library(NamedTuple):
     """The module by which it is used; or its file, for one that has none."""
     verdict: str
     why: str
-    """What to know. If it is refused, the sentence that an error ends with."""
+    """A remark for users. If it is refused, the sentence that an error ends with."""
     tested: str = ""
     files: str = ""
     """A pattern for the names of further files that belong to it, such as plug-ins. Of a library that is
@@ -30,7 +30,7 @@ LIBRARIES = [
         "MySQLdb",
         SAFE,
         "mysqlclient, with MariaDB's or MySQL's client library",
-        "MariaDB, also by SQLAlchemy: 50 waits at once, and a storm of queries with kills and timeouts",
+        "MariaDB, also by SQLAlchemy: 50 waits; 20,000 queries of 200 tasklets with kills and deadlines",
     ),
     Library(
         "_mysql_connector",
@@ -42,7 +42,7 @@ LIBRARIES = [
         "psycopg2",
         SAFE,
         "in force where the callback of the area `drivers` is not: patch_all(drivers=False, native=True)",
-        "PostgreSQL: 50 waits at once, COPY, large objects, one connection of several tasklets, and a storm",
+        "PostgreSQL: 50 waits at once, COPY, one connection of several tasklets, and a storm",
     ),
     Library(
         "pycurl",
@@ -108,7 +108,13 @@ LIBRARIES = [
     ),
 ]
 
-_extension = re.compile(r"[.-].*")
+
+def refuse(name: str) -> None:
+    """ValueError for a library that must not be patched."""
+    row = library(name)
+    if (row is not None and row.verdict == REFUSED) or is_refused(name):
+        why = row.why if row is not None else "it is a part of Python or of syncless"
+        raise ValueError(f"{name} cannot be patched: {why}")
 
 
 def library(name: str) -> Library | None:

@@ -85,7 +85,7 @@ static lookup *new_lookup(const char *host, const char *service, const struct ad
     if (hints)
         one->hints = *hints;
     else
-        one->hints.ai_flags = AI_V4MAPPED | AI_ADDRCONFIG; /* what no hints mean */
+        one->hints.ai_flags = AI_V4MAPPED | AI_ADDRCONFIG; /* the same as no hints */
     if (one->done >= 0 && one->host && (one->service || !service))
         return one;
     drop(one);

@@ -21,7 +21,7 @@ from syncless.patches.libraries.entries import (
     loaded_objects,
     needed_by,
 )
-from syncless.patches.libraries.known import REFUSED, is_refused, library
+from syncless.patches.libraries.known import is_refused, library, refuse
 from syncless.patches.libraries.parking import set_on_load
 from syncless.patches.registry import Change, Patcher
 
@@ -29,14 +29,6 @@ WHY = "waits in C"
 LOCKS = {"pthread_mutex_lock", "pthread_mutex_trylock", "pthread_mutex_unlock"}
 HELPS = {*LOCKS, "dlopen"}
 """Entries that alone do not make an object one that waits."""
-
-
-def refuse(name: str) -> None:
-    """ValueError for a library that must not be patched."""
-    row = library(name)
-    if (row is not None and row.verdict == REFUSED) or is_refused(name):
-        why = row.why if row is not None else "it is a part of Python or of syncless"
-        raise ValueError(f"{name} cannot be patched: {why}")
 
 
 class Rule:

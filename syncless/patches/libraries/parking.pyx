@@ -1,4 +1,4 @@
-"""What the hooks in C know of tasklets: how to park the running one from a place where the GIL is released.
+"""The hooks in C ask here for tasklets: they park the running one from a place where the GIL is released.
 
 Takes a descriptor and a deadline from C code without the GIL, see hooks.h. Gives the outcome of the wait. It
 takes the GIL for as long as the wait is prepared and others run. The frames of the C library stay on the

@@ -35,7 +35,7 @@ int transfer_wait(transfer *wait) {
     case PARK_REFUSED: return TRANSFER_REFUSED;
     case PARK_BROKEN:
         shutdown(wait->fd, SHUT_RDWR);
-        wait->insists = 1; /* what is no connection is waited for to its end */
+        wait->insists = 1; /* without a connection, the wait goes on to its end */
     }
     return TRANSFER_AGAIN;
 }
@@ -50,7 +50,7 @@ static int is_stream(int fd) {
     return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
 }
 
-/* What a call returns that has moved `done` bytes and then failed. */
+/* The result of a call that has moved `done` bytes and then failed. */
 static ssize_t so_far(size_t done) {
     return done ? (ssize_t)done : -1;
 }

@@ -1,4 +1,4 @@
-/* What the files of hooks share. The manual is hooks.h. */
+/* Shared by the files of hooks. The manual is hooks.h. */
 
 #include "hooks.h"
 
