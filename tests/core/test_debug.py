@@ -30,7 +30,7 @@ def test_tasklets_with_their_stacks():
     )
     assert (
         f"{new.name} (0 switches): new" in text
-        and "switches): running" in text
+        and "): running" in text
         and "test_tasklets_with_their_stacks" in text
     )
     assert "event.wait()" not in debug.format_tasklets(stacks=False)
