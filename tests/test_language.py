@@ -19,14 +19,7 @@ SOURCES = [
     for path in sorted((ROOT / folder).rglob("*"))
     if path.suffix in (".py", ".pyi", ".pyx", ".pxd", ".h", ".c") and path.name != "test_language.py"
 ] + [ROOT / "setup.py"]
-UNREVISED = [
-    "syncless/_core/current.pyx",
-    "syncless/_core/scheduler.pxd",
-    "syncless/_core/scheduler.pyx",
-    "syncless/_core/tasklet.pyx",
-    "syncless/_core/timeout.pyx",
-    "syncless/_core/waits.pyx",
-]
+UNREVISED: list[str] = []
 """Files whose comments still have such sentences."""
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md")), ROOT / "benchmark" / "README.md"]
 

@@ -107,5 +107,5 @@ def wake(BaseTasklet tasklet not None, value=None) -> bool:
     """Wakes a tasklet that waits in park(), with a value. May be called in any thread. Returns False if the
     tasklet does not wait there."""
     if tasklet.why != IN_PARK:
-        return False                    # what waits for a lock or a socket must not go on without it
+        return False                    # a waiter for a lock or a socket must not go on without it
     return get_loop().wake(tasklet, value) == 1

@@ -51,10 +51,10 @@ cdef class BaseTasklet(Runnable):
     # a call of a C library was broken off because of it, see patches/libraries/parking.pyx
     cdef bint broken_off
     cdef object waiting_on          # the object that it waits for, if there is one
-    cdef const char* why            # what it waits for, in words; NULL while it does not wait
+    cdef const char* why            # the thing that it waits for, in words; NULL while it does not wait
     cdef int64_t since              # when it began to wait, ns
     cdef Timer timer                # the deadline of the present wait
-    cdef Node place                 # in the queue of what it waits for, see wait/waitqueue.pxd
+    cdef Node place                 # in the queue of the thing that it waits for, see wait/waitqueue.pxd
     # wake() has let it go on from its present or last wait; it may have been killed since
     cdef bint handed_over
     cdef Locals locals              # its values in threading.local
@@ -165,7 +165,7 @@ cdef class Scheduler:
     cdef Observers observers        # or None
     cdef list limits                # of bytecodes, or None; see bytecodes.pyx
 
-    # for those who wait and those who wake them
+    # for waiters, and for code that wakes them
     cdef int park(self, const char* why, object on, int64_t deadline) except -1
     cdef int wake(self, BaseTasklet tasklet, object value) except -1
     cdef int throw(self, BaseTasklet tasklet, object exception) except -1
@@ -196,7 +196,7 @@ cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1
 #
 # The unchecked ones are for callers that undo something and must have no try block, see scheduler.pyx. In C a
 # function that is declared `except -1` and one that is `noexcept` are the same: either sets an exception and
-# returns -1. What differs is that the caller must look at the result. While an exception is set it may only
+# returns -1. The difference: the caller must look at the result. While an exception is set it may only
 # assign C values and drop references; then it returns failed().
 ctypedef int (*PassTurn)(Scheduler self, BaseTasklet tasklet) noexcept
 ctypedef int (*Park)(Scheduler self, const char* why, object on, int64_t deadline) noexcept

@@ -1,4 +1,4 @@
-"""The scheduler: who runs next, on which carrier, and the one way to stop and to go on.
+"""The scheduler: the next tasklet to run, its carrier, and the one way to stop and to go on.
 
 Takes: Runnables that are ready, tasklets that want to wait. Gives: turns. It must not know what wakes a
 tasklet (descriptors, time and signals are loop.pyx), nor what a tasklet does (tasklet.pyx).
@@ -14,7 +14,7 @@ carrier, which becomes the leader:
 
 So the loop never runs on top of a user's stack. New carriers are started by *starters*, greenlets that do
 nothing else and stay at the depths at which they began, because a greenlet begins at the C stack position of
-whoever starts it. There are two, by turns: a switch from a carrier of the first to one of the second, which
+its starter. There are two, by turns: a switch from a carrier of the first to one of the second, which
 lies below, copies nothing out.
 
 Every Python call and every drop of a reference may switch. Hence all state of a turn is in the Loop, where

@@ -1,7 +1,7 @@
 """Tasklet: a function that runs beside others in one thread and gives way whenever it waits. Built on
 loop.pyx.
 
-How one is made is told in spawning.pyx; what a running one can do, in current.pyx. Next to read: timeout.pyx.
+spawning.pyx makes one; current.pyx has the actions of a running one. Next to read: timeout.pyx.
 """
 
 import sys
@@ -286,7 +286,7 @@ cdef class Tasklet(BaseTasklet):
         self._name = f"{function}-{self.serial}"
         return self._name
 
-    # -- what can be asked -----------------------------------------------------------------------------------
+    # -- its state -------------------------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -348,7 +348,7 @@ cdef int keep_outcome(Tasklet one, PyObject* returned) except -1:
     if returned == NULL:
         one._exception = raised() if PyErr_Occurred() else SystemError("it failed without an exception")
         if one.broken_off and one.pending is not None and isinstance(one._exception, Exception):
-            why = next_pending(one)         # what a C library made of it is an error of its own
+            why = next_pending(one)         # the C library has made its own error of it
             why.__context__, one._exception = one._exception, why
     else:
         one._result = <object> returned

@@ -78,7 +78,7 @@ cdef class Timeout(BaseException):
     """
     cdef public object seconds
     cdef public object exception
-    cdef object other                   # what is raised instead of it, or None
+    cdef object other                   # raised instead of it, or None
     cdef Timer timer
     cdef BaseTasklet target             # the tasklet that started it, while it runs or has rung
     cdef Thrown thrown                  # it has rung; None otherwise

@@ -1,5 +1,5 @@
-"""Waits of the running tasklet: for a descriptor, or in the queue of an object. waits.pxd says which is for
-whom.
+"""Waits of the running tasklet: for a descriptor, or in the queue of an object. waits.pxd says when to
+use which.
 
 Each puts the tasklet into a wait queue, parks it, and takes it out again if it was not woken. So when one
 returns, whatever the outcome, the tasklet stands in no queue.
@@ -21,7 +21,7 @@ cdef int wait_in(WaitQueue* queue, const char* why, object on, int64_t deadline)
     """Parks the running tasklet in the queue, which lives in `on`. As park(): WOKEN, TIMED_OUT or what was
     thrown.
 
-    When it raises, the tasklet's `handed_over` says whether it had been woken: whoever did that counts on it.
+    When it raises, the tasklet's `handed_over` says whether it had been woken: the waker counts on it.
     """
     cdef Loop loop = get_loop()
     cdef BaseTasklet tasklet = loop.current

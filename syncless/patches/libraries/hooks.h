@@ -82,7 +82,7 @@ static inline int64_t hook_now(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* The deadline in so many nanoseconds. */
+/* The deadline that is `ns` nanoseconds away. */
 static inline int64_t hook_after(int64_t ns) {
     int64_t now = hook_now();
     return ns > INT64_MAX - now ? HOOK_NEVER : now + ns;
