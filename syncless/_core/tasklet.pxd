@@ -29,6 +29,7 @@ cdef class Tasklet(BaseTasklet):
     cdef int tell(self, Scheduler loop) except -1
 
     cdef str label(self)
+    cdef BaseTasklet acts_for(self)
 
 
 cdef inline int begin_anew(Tasklet one) except -1:

@@ -280,6 +280,10 @@ cdef class Tasklet(BaseTasklet):
         been raised."""
         take_back(self, exception)
 
+    cdef BaseTasklet acts_for(self):
+        """The tasklet as which a program sees it that takes tasklets for threads."""
+        return self
+
     cdef str label(self):
         """Its name, if nobody gives it one."""
         function = getattr(self.function, "__qualname__", None) or type(self.function or self).__name__

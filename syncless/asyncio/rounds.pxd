@@ -12,6 +12,7 @@ cdef class Rounds
 
 cdef class Caller(Tasklet):
     cdef Rounds rounds
+    cdef BaseTasklet host           # the tasklet that runs the loop
     cdef Handle handle              # the one that it calls
     cdef object task                # the current task while others run in its place
     cdef object site                # the line of the program that waits, if that is to be told

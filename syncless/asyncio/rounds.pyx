@@ -33,7 +33,7 @@ from syncless._core.cpython.compat cimport raised
 from syncless._core.linked cimport Node
 from syncless._core.loop cimport Loop
 from syncless._core.pollclock cimport is_poll_due
-from syncless._core.scheduler cimport NEW, PARKED, Scheduler
+from syncless._core.scheduler cimport NEW, PARKED, BaseTasklet, Scheduler
 from syncless._core.tasklet cimport begin_anew
 from syncless.asyncio.handles cimport Calls, Handle, TimerHandle
 
@@ -75,6 +75,9 @@ cdef class Caller(Tasklet):
     def __cinit__(self):
         self.context = PyContext_New()
 
+    cdef BaseTasklet acts_for(self):
+        return self if self.host is None else self.host
+
     cdef PyObject* execute(self, Scheduler engine) noexcept:
         if unchecked_run_round(self.rounds, self) < 0:
             self.rounds.end_run(raised())           # a fault of the loop itself, or no memory
@@ -82,7 +85,7 @@ cdef class Caller(Tasklet):
         return <PyObject*> None
 
     cdef int finish(self, Scheduler engine) except -1:
-        self.switch_hook = None
+        self.switch_hook = self.host = None
         Tasklet.finish(self, engine)
         self.rounds.spare = self
         return 0
@@ -148,6 +151,7 @@ cdef class Rounds(Calls):
         else:
             self.spare = None
             begin_anew(caller)
+        caller.host = self.host
         caller.forks = forks
         caller.state = NEW
         self.caller = caller

@@ -36,6 +36,7 @@ from syncless._core.tasklet import Tasklet
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
 from syncless.patches.imports import when_imported
+from syncless.patches.native.locks import get_thread_ident
 from syncless.patches.registry import Patcher
 from syncless.tools.results import AsyncResult
 
@@ -136,7 +137,7 @@ def _shown(handler: Any) -> Any:
 
 def _in_main_thread() -> bool:
     """Whether this is the main tasklet, a handler, or, in the child of a fork, the tasklet that forked."""
-    return current() in _handling or threading.get_ident() == threading.main_thread().ident
+    return current() in _handling or get_thread_ident() == threading.main_thread().ident
 
 
 def set_signal(signalnum: int, handler: Any, /) -> Any:

@@ -27,6 +27,8 @@ from syncless.patches.native import conditions, locks, simplequeues
 from syncless.patches.native.threadends import watch_threads
 from syncless.patches.registry import Patcher, instances_of
 
+_active: dict[int, threading.Thread] = threading._active  # type: ignore[attr-defined]
+_current_thread = threading.current_thread
 _dummy_init = threading._DummyThread.__init__  # type: ignore[attr-defined]
 _sentinels: weakref.WeakKeyDictionary[Tasklet[Any], Any] = weakref.WeakKeyDictionary()
 """Locks released when a thread that is a tasklet ends. threading waits for them up to Python 3.12."""
@@ -249,6 +251,12 @@ def set_name(name: str) -> None:
         _set_name(name)
 
 
+def current_thread() -> threading.Thread:
+    """threading.current_thread: in a callback of an asyncio loop the thread that runs the loop."""
+    thread = _active.get(locks.get_thread_ident())
+    return _current_thread() if thread is None else thread
+
+
 def get_main_thread_ident() -> int:
     """_thread._get_main_thread_ident (Python 3.13). It is asked after a fork, when the tasklet that forked is
     the main thread."""
@@ -294,6 +302,7 @@ def patch(patcher: Patcher) -> None:
     watch_threads()
     _renew_conditions()
     patcher.rebind(_thread, "get_ident", locks.get_ident, "is the same for all tasklets of a thread")
+    patcher.rebind(threading, "current_thread", current_thread, "is another for each callback of asyncio")
     patcher.rebind(_thread, "_get_main_thread_ident", get_main_thread_ident, "knows OS threads only")
     patcher.rebind(_thread, "start_new_thread", start_new_thread, "starts an OS thread")
     patcher.rebind(_thread, "start_new", start_new, "starts an OS thread")

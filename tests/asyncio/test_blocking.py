@@ -8,6 +8,8 @@ from syncless import Event, sleep, spawn
 from tests.asyncio.loops import run
 from tests.patches.programs import check
 
+pytestmark = pytest.mark.virtual_time
+
 
 def told(caplog):
     return [record.getMessage() for record in caplog.records if record.getMessage().startswith("waited")]
@@ -23,7 +25,6 @@ async def waits():
 SLEEP, WAIT = (f"{__file__}:{waits.__code__.co_firstlineno + number};" for number in (2, 3))
 
 
-@pytest.mark.virtual_time
 def test_warning_names_each_line_that_waits_once(caplog):
     async def main():
         await asyncio.gather(*[waits() for _ in range(3)])
@@ -38,7 +39,6 @@ def test_warning_names_each_line_that_waits_once(caplog):
     assert asyncio.sleep.__name__ not in "".join(line.partition(" only ")[0] for line in lines[1:])
 
 
-@pytest.mark.virtual_time
 def test_debug_mode_tells_of_each_long_wait(caplog):
     async def main():
         asyncio.get_running_loop().set_debug(True)
@@ -50,7 +50,6 @@ def test_debug_mode_tells_of_each_long_wait(caplog):
     assert [line.partition(" at ")[2].partition(" ")[0] for line in told(caplog)] == [SLEEP, WAIT]
 
 
-@pytest.mark.virtual_time
 def test_calls_that_only_give_way_are_not_told(caplog):
     async def main():
         spawn(sleep, 0)
@@ -61,6 +60,7 @@ def test_calls_that_only_give_way_are_not_told(caplog):
     assert told(caplog) == []
 
 
+@pytest.mark.virtual_time(False)
 def test_warning_names_the_library_that_waits():
     output = check("""
         import asyncio, logging, subprocess, sys
@@ -128,5 +128,6 @@ assert rounds > 10, rounds
 
 
 @pytest.mark.slow
+@pytest.mark.virtual_time(False)
 def test_thousand_tasks_that_block_beside_one_that_awaits():
     check(PARKING, timeout=120)

@@ -163,6 +163,47 @@ OTHERS = {
 }
 
 
+def test_callbacks_are_in_the_thread_that_runs_the_loop():
+    """But each takes locks by itself, because it may wait in the midst of it."""
+    check("""
+        import asyncio, signal, threading, time
+        lock = threading.RLock()
+        async def look(runner):
+            for wait in (lambda: None, lambda: time.sleep(0.001)):
+                wait()
+                assert threading.current_thread() is runner
+            await asyncio.sleep(0.001)
+            assert threading.current_thread() is runner
+        async def hold(log, name):
+            with lock:
+                log.append(name)
+                time.sleep(0.001)
+                log.append(name)
+        async def main():
+            runner = threading.current_thread()
+            await look(runner)
+            await asyncio.gather(*[look(runner) for _ in range(10)])
+            log = []
+            await asyncio.gather(hold(log, 1), hold(log, 2))
+            assert log == [1, 1, 2, 2], log
+            return runner
+        def run():
+            runners.append((asyncio.run(main()), threading.current_thread()))
+        runners = []
+        threads = [threading.Thread(target=run) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        run()
+        for thread in threads:
+            thread.join()
+        assert [a is b for a, b in runners] == [True] * 3, runners
+        async def set_handlers():
+            asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, print)
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        asyncio.run(set_handlers())
+    """)
+
+
 @pytest.mark.parametrize("other", OTHERS)
 def test_other_loops_run_in_tasklets_and_threads(other):
     for module in other.split(" on "):

@@ -24,6 +24,7 @@ from syncless._core.cpython.locks cimport (
 from syncless._core.current cimport may_park, take_turns
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport WOKEN, BaseTasklet
+from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport peek_loop
 from syncless._core.waits cimport wait_in
 from syncless.patches.native.waiters cimport Waiters, join_waiters, leave_waiters, wake_first
@@ -51,6 +52,18 @@ cdef unsigned long ident() noexcept:
 def get_ident() -> int:
     """threading.get_ident(): a number that no other tasklet or thread has that is alive now."""
     return ident()
+
+
+def get_thread_ident() -> int:
+    """The number of the current thread as the program sees it. Callbacks of an asyncio loop are in the one
+    that runs the loop; but they take locks, import and have values in threading.local each by itself, because
+    each may wait in the midst of it."""
+    cdef Loop loop = peek_loop()
+    cdef BaseTasklet me
+    if loop is None or loop.current is None or not isinstance(loop.current, Tasklet):
+        return ident()
+    me = (<Tasklet> loop.current).acts_for()
+    return PyThread_get_thread_ident() if me is loop.main else <uintptr_t> <PyObject*> me
 
 
 cdef int64_t check_timeout(bint blocking, object timeout) except -2:
