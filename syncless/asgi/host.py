@@ -9,6 +9,7 @@ from syncless.asgi import extensions
 from syncless.asgi.application import ASGIApplication
 from syncless.asgi.lifespan import Lifespan
 from syncless.asgi.requesthooks import Hooked
+from syncless.asgi.roottask import RootTask
 from syncless.asgi.static import BesideFiles
 from syncless.asgi.tasks import Tasks
 from syncless.asyncio.eventloop import running_loop
@@ -29,6 +30,7 @@ class Host:
         self._lifespan: Lifespan | None = None
         self._state: dict[str, Any] | None = None
         self._tasks: Tasks | None = None
+        self._root: RootTask | None = None
 
     def begin_in(self, server: Server) -> None:
         """Before the first request. ApplicationFailed if the application says that it cannot start."""
@@ -37,7 +39,10 @@ class Host:
                 "compress works for WSGI applications; an ASGI application compresses by a middleware of its "
                 "framework, such as starlette.middleware.gzip.GZipMiddleware"
             )
-        self._loop = running_loop() or resident_loop()
+        self._loop = running_loop()
+        if self._loop is None:
+            self._loop = resident_loop()
+            self._root = RootTask(self._loop)
         self._tasks = Tasks()
         await_(self._start())
 
@@ -54,6 +59,9 @@ class Host:
         lifespan, self._lifespan = self._lifespan, None
         if lifespan is not None:
             await_(lifespan.shutdown())
+        root, self._root = self._root, None
+        if root is not None:
+            await_(root.end())
 
     def with_hooks(self, before: Hook | None, after: Hook | None) -> Host:
         """The same with hooks around each request."""

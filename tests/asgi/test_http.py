@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import io
 import ssl
+import threading
 import time
 import urllib.request
 
@@ -676,3 +677,19 @@ def test_wrong_trailers_are_told(start, errors, message):
     client = start.client(start(http(answer), error_log=errors))
     assert client.get()[2] is None
     assert "a trailer cannot have the field" in errors.getvalue()
+
+
+@pytest.mark.virtual_time(False)
+def test_worker_thread_of_anyio_serves_later_requests(start):
+    to_thread = pytest.importorskip("anyio.to_thread", reason="anyio is not installed")
+    here = threading.local()
+
+    def count():
+        here.calls = getattr(here, "calls", 0) + 1
+        return here.calls
+
+    async def answer(scope, receive, send):
+        await saying(b"%d" % await to_thread.run_sync(count))(scope, receive, send)
+
+    client = start.client(start(http(answer)))
+    assert [client.get()[2] for _ in range(3)] == [b"1", b"2", b"3"]
