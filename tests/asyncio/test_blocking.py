@@ -93,19 +93,22 @@ def app(environ, start_response):
     return [b"answer"]
 
 async def main(url):
-    rounds = 0
+    rounds = blocked = 0
     async def awaits():
         nonlocal rounds
         while not done.is_set():
             await asyncio.sleep(0.01)
-            rounds += 1
+            rounds += blocked > 100
     async def blocks(number):
+        nonlocal blocked
         await asyncio.sleep(0)
         me = asyncio.current_task()
+        blocked += 1
         if number % 4:
             time.sleep(0.2)
         else:
             assert get(url) == b"answer"
+        blocked -= 1
         assert asyncio.current_task() is me and asyncio.get_running_loop() is loop
         await asyncio.sleep(0.001)
         assert asyncio.current_task() is me
@@ -123,7 +126,7 @@ async def main(url):
 with Server(app, "127.0.0.1", 0) as server:
     seconds, rounds = asyncio.run(main(server.url))
 assert seconds < 40, seconds  # one after the other: 200 s
-assert rounds > 10, rounds
+assert rounds > 1  # while others were held up
 """
 
 
