@@ -36,7 +36,6 @@ from syncless._core.tasklet import Tasklet
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
 from syncless.patches.imports import when_imported
-from syncless.patches.native.locks import get_thread_ident
 from syncless.patches.registry import Patcher
 from syncless.tools.results import AsyncResult
 
@@ -136,8 +135,9 @@ def _shown(handler: Any) -> Any:
 
 
 def _in_main_thread() -> bool:
-    """Whether this is the main tasklet, a handler, or, in the child of a fork, the tasklet that forked."""
-    return current() in _handling or get_thread_ident() == threading.main_thread().ident
+    """Whether this is the main tasklet or a callback of the asyncio loop that it runs, a handler, or, in the
+    child of a fork, the tasklet that forked."""
+    return current() in _handling or threading.current_thread() is threading.main_thread()
 
 
 def set_signal(signalnum: int, handler: Any, /) -> Any:
