@@ -69,7 +69,7 @@ class StallWarning:
     def _tell(self, seconds: float, stack: str) -> None:
         if not self._told:
             self._told = True
-            where = "".join(stack.splitlines(keepends=True)[-2:])
+            where = stack[stack.rfind("  File ") :]
             warn(
                 f"the application has held all other requests for {seconds * 1000:.0f} ms, and still does:\n"
                 f"{where}If it waits here, {CURE}. If it computes, use run_in_thread() or more workers. "
