@@ -75,6 +75,7 @@ def test_other_causes_have_other_cures():
     assert "patch_all()" in stall(("clock_nanosleep", "/lib/libc.so.6")).cure
 
 
+@pytest.mark.realtime("a thread looks at C code that really sleeps, and guesses which function it is in")
 def test_blockers_are_counted_with_their_times():
     blockers = Blockers(20)
     assert "nothing held the loop" in blockers.report()
@@ -94,6 +95,7 @@ def test_blockers_are_counted_with_their_times():
     assert "sleep in libc" in blockers.report() and "test_blockers.py" in blockers.report()
 
 
+@pytest.mark.realtime("a thread looks at C code that really sleeps, and guesses which function it is in")
 def test_watchdog_names_the_c_function_and_the_cure():
     reports = []
     with debug.Watchdog(20, report=lambda seconds, stack: reports.append(stack)):
@@ -104,6 +106,7 @@ def test_watchdog_names_the_c_function_and_the_cure():
     assert "in C: " in reports[0] and "sleep in libc" in reports[0] and "cure: " in reports[0]
 
 
+@pytest.mark.realtime("a thread looks at C code that really sleeps, and guesses which function it is in")
 def test_program_tells_at_its_end_what_blocked(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
