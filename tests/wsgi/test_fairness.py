@@ -3,6 +3,8 @@
 import os
 import time
 
+import pytest
+
 from syncless import sleep, spawn, wait_readable
 from syncless.io import socket
 
@@ -15,6 +17,7 @@ def burn(seconds):
         pass
 
 
+@pytest.mark.realtime("tasklets and requests take CPU time, and the polls depend on how much")
 def test_ready_tasklets_get_as_many_turns_as_a_poll_brought_events(start):
     """Without that they get the time of one slice, a fifth of a millisecond."""
     left, right = os.pipe()
