@@ -270,6 +270,7 @@ struct conn *conn_open(struct thread *t, int fd, const struct address *address) 
 void conn_release(struct thread *t, struct conn *c) {
     stop_time(c);
     own(t->server, c->fd, 0);
+    t->out.size = 0;                            /* it ends in its own turn, or between two turns */
     conn_drop_input(t, c);
     drop_unsent(t, c);
     drop_chunks(c);

@@ -49,6 +49,9 @@ class Stepped:
 
     def __init__(self, routes, limits):
         self.threads = Threads(parse_routes(routes), 1, Limits(**limits))
+        self.connect()
+
+    def connect(self):
         self.client, server = socket.socketpair()
         self.threads.give(0, server.detach())
         self.client.setblocking(False)

@@ -178,6 +178,18 @@ def test_handler_that_fails_is_a_500_and_says_no_more(served):
     assert served.client(served(ROUTES)).get("/build?99")[0] == 500
 
 
+@pytest.mark.parametrize("path", ["/", "/build?200&n=100000"])
+def test_answer_that_cannot_be_sent_reaches_no_other_client(stepped, path):
+    server = stepped(ROUTES)
+    server.client.sendall(b"GET %s HTTP/1.1\r\nHost: a\r\n\r\n" % path.encode())
+    server.client.close()  # before the server's turn
+    server.turn(2)
+    server.connect()
+    server.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    answer, _ = server.received()
+    assert answer.count(b"HTTP/1.1") == 1 and answer.endswith(b"Hello, World!")
+
+
 @pytest.mark.parametrize("size", [10, 16384, 16385, 3_000_000])
 def test_bodies_of_any_size_to_a_slow_reader(served, size):
     client = served.client(served(ROUTES))
