@@ -13,7 +13,7 @@ import socket as _stdlib
 from socket import *
 from typing import Any
 
-from syncless._core.calls import messages, sockets
+from syncless._core.calls import descriptors, messages, sockets
 from syncless._core.calls.files import is_slow
 from syncless._core.hooks import set_lookup
 from syncless.io.dns import (
@@ -30,7 +30,17 @@ __all__ = [*_stdlib.__all__, "socket"]
 
 _GLOBAL_DEFAULT_TIMEOUT: Any = _stdlib._GLOBAL_DEFAULT_TIMEOUT  # type: ignore[attr-defined]
 _SENDFILE_CHUNK = 1 << 20
+_READ_CHUNK = 1 << 17
 _GiveUp: Any = _stdlib._GiveupOnSendfile  # type: ignore[attr-defined]
+
+_READ_CHUNK = 1 << 17
+
+
+def _send_read(sock: Any, fileno: int, offset: int, size: int) -> int:
+    """sockets.sendfile() where a thread must read: on a slow file system."""
+    data = descriptors.pread(fileno, min(size, _READ_CHUNK), offset)
+    return sockets.send(sock, data) if data else 0
+
 
 # The standard library's own methods, even if the patch replaces them later.
 
@@ -75,14 +85,13 @@ class socket(_stdlib.socket):
             size = os.fstat(fileno).st_size
         except (AttributeError, io.UnsupportedOperation, OSError) as error:
             raise _GiveUp(error) from None
-        if is_slow(fileno):
-            raise _GiveUp("its file system is slow, so a thread reads it")
         start = offset
         remaining = max(0, size - offset) if count is None else count
         try:
             while size and remaining > 0:
                 try:
-                    sent = sockets.sendfile(self, fileno, offset, min(remaining, _SENDFILE_CHUNK))
+                    piece = self, fileno, offset, min(remaining, _SENDFILE_CHUNK)
+                    sent = _send_read(*piece) if is_slow(fileno) else sockets.sendfile(*piece)
                 except TimeoutError:
                     raise
                 except OSError as error:

@@ -13,6 +13,7 @@ import pytest
 
 import syncless
 from syncless import sleep, spawn
+from syncless._core.calls import filesystems
 from syncless.io import socket
 
 pytestmark = pytest.mark.virtual_time
@@ -270,6 +271,24 @@ def test_sendfile(pair, tmp_path, offset):
         a.settimeout(0)
         with pytest.raises(ValueError):
             a.sendfile(file)
+
+
+def test_sendfile_ignores_the_position_of_a_file_on_a_slow_disk(pair, tmp_path):
+    a, b = pair
+    data = os.urandom(1_000_000)
+    path = tmp_path / "file"
+    path.write_bytes(data)
+    before = filesystems.set_mode("pool")
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            sending = spawn(a.sendfile, file)
+            received = b.recv(len(data), socket.MSG_WAITALL)
+            assert sending.result() == len(data) and received == data and file.tell() == len(data)
+            file.seek(5)
+            assert a.sendfile(file, 10, 20) == 20 and b.recv(100) == data[10:30] and file.tell() == 30
+    finally:
+        filesystems.set_mode(before)
 
 
 def test_closing_ends_a_wait_in_another_tasklet(pair, reports):

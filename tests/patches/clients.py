@@ -262,12 +262,15 @@ def pycurl_multi(port):
     return wait
 
 
+def psqlodbc_text(port):
+    driver = glob.glob(PSQLODBC)[0]
+    return f"Driver={driver};Server=127.0.0.1;Port={port};Database=postgres;UID=postgres;"
+
+
 def pyodbc(port):
     import pyodbc
 
-    driver = glob.glob(PSQLODBC)[0]
-    text = f"Driver={driver};Server=127.0.0.1;Port={port};Database=postgres;UID=postgres;"
-    connections = [pyodbc.connect(text) for _ in range(THREADS)]
+    connections = [pyodbc.connect(psqlodbc_text(port)) for _ in range(THREADS)]
 
     def wait(number):
         cursor = connections[number].cursor()
