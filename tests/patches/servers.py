@@ -49,27 +49,27 @@ def free_port():
 
 @contextlib.contextmanager
 def running(command, port, **options):
-    """A server process, once it answers on its port; ended by its number."""
-    process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **options
-    )
-    try:
-        for _ in range(300):
-            if process.poll() is not None:
-                raise RuntimeError(f"{command[0]} ended: {process.stderr.read()[-2000:]}")
-            with contextlib.suppress(OSError):
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            time.sleep(0.1)
-        yield process
-    finally:
-        process.terminate()
+    """A server process, once it answers on its port; ended by its number. Its log is a file, because a server
+    that writes more than a pipe holds would stand still."""
+    with tempfile.TemporaryFile("w+") as log:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, **options)
         try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        process.stderr.close()
+            for _ in range(300):
+                if process.poll() is not None:
+                    log.seek(0)
+                    raise RuntimeError(f"{command[0]} ended: {log.read()[-2000:]}")
+                with contextlib.suppress(OSError):
+                    socket.create_connection(("127.0.0.1", port), 1).close()
+                    break
+                time.sleep(0.1)
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 @contextlib.contextmanager
@@ -119,7 +119,7 @@ def postgresql():
             "port": port,
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": folder,
-            "max_connections": 200,
+            "max_connections": 400,
             "fsync": "off",
         }
         command = [postgres, "-D", f"{folder}/db", *(f"--{name}={value}" for name, value in options.items())]
@@ -146,6 +146,7 @@ def mariadb():
             f"--socket={folder}/socket",
             "--skip-name-resolve",
             "--thread-cache-size=60",
+            "--max-connections=400",  # those of killed tasklets end when the server notices
         ]
         with running([server, *made, *options], port, cwd=folder):
             yield port
