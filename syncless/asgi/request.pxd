@@ -1,3 +1,4 @@
+from syncless._core.loop cimport Loop
 from syncless.asgi.operations cimport Conversation
 from syncless.asyncio.rounds cimport Rounds
 
@@ -32,6 +33,8 @@ cdef class Request(Conversation):
     cdef int renew(self) except -1
     cdef int answer(self) except -1
     cdef int wait_for_answer(self) except -1
+    cdef int listen_for_end(self) except -1
+    cdef int pause(self, Loop engine, const char* why) except -1
     cdef int leave_task(self) except -1
     cdef int fail_unfinished(self) except -1
     cdef int go_on(self) except -1

@@ -16,7 +16,7 @@ from cpython.object cimport PyObject
 
 from syncless._core.clock cimport NEVER
 from syncless._core.loop cimport Loop
-from syncless._core.scheduler cimport PARKED
+from syncless._core.scheduler cimport PARKED, BaseTasklet
 from syncless._core.threadloop cimport get_loop
 from syncless.asgi.operations cimport Conversation, Receive, Send
 from syncless.asgi.steps cimport begin_task
@@ -127,28 +127,44 @@ cdef class Request(Conversation):
             self.rounds.enter(self.other_task)
             self.other_task = None
 
+    cdef BaseTasklet acts_for(self):
+        """The task's first step is in the thread that runs the loop, as all others are."""
+        return self if self.rounds.thread is None else self.rounds.thread
+
     cdef int wait_for_answer(self) except -1:
         """The task goes on in the loop. Parks until it has answered or ended."""
         cdef Loop engine = get_loop()
         if self.peer.pending():
             self.peer.send_soon()
         self.task.add_done_callback(self._woken)
-        while not (self.response.complete or self.task.done()):
-            if not self.told and not self.interruptible:
-                self.interruptible = True
-                self.peer.hear_end()
-                if self.left():
-                    self.client_left()
-            self.waits = True
-            try:
-                engine.park(ANSWERS, self.task, NEVER)
-            except ClientGone:
-                self.client_left()
-            except BaseException:
-                self.task.cancel()
-                raise
-            finally:
-                self.waits = False
+        try:
+            while not (self.response.complete or self.task.done()):
+                self.listen_for_end()
+                self.pause(engine, ANSWERS)
+        except BaseException:
+            self.task.cancel()
+            raise
+        return 0
+
+    cdef int listen_for_end(self) except -1:
+        """From now on it hears when the client leaves."""
+        if self.interruptible or self.told:
+            return 0
+        self.interruptible = True
+        self.peer.hear_end()
+        if self.left():
+            self.client_left()
+        return 0
+
+    cdef int pause(self, Loop engine, const char* why) except -1:
+        """Parks until go_on(), or until the client leaves."""
+        self.waits = True
+        try:
+            engine.park(why, self.task, NEVER)
+        except ClientGone:
+            self.client_left()
+        finally:
+            self.waits = False
         return 0
 
     def _woken(self, task):

@@ -10,7 +10,6 @@ from collections import deque
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 
-from syncless._core.clock cimport NEVER
 from syncless._core.loop cimport Loop
 from syncless._core.threadloop cimport get_loop
 from syncless.asgi.request cimport Request
@@ -68,18 +67,9 @@ cdef class WebSocketRequest(Request):
                     finally:
                         self.reads = False
                     continue
-                if self.progress < OPEN and not self.interruptible and not self.told:
-                    self.interruptible = True
-                    self.peer.hear_end()
-                    if self.left():
-                        self.client_left()
-                self.waits = True
-                try:
-                    engine.park(SPEAKS, self.task, NEVER)
-                except ClientGone:
-                    self.client_left()
-                finally:
-                    self.waits = False
+                if self.progress < OPEN:
+                    self.listen_for_end()
+                self.pause(engine, SPEAKS)
         except BaseException as error:
             if error is not self.ended:
                 self.task.cancel()

@@ -32,3 +32,5 @@ class Callbacks:
         """Runs the loop until stop(). The calling tasklet waits; all others go on."""
     def stop(self) -> None:
         """run_forever() returns when the callbacks that are due now have been called."""
+    def get_debug(self) -> bool:
+        """Each future and each task asks for it."""

@@ -166,6 +166,10 @@ cdef class Callbacks:
         self.rounds.debug = enabled
         super().set_debug(enabled)
 
+    def get_debug(self):
+        """Each future and each task asks for it."""
+        return self.rounds.debug
+
     def _check_thread(self):
         if self.rounds.engine is not None and get_loop() is not self.rounds.engine:
             raise RuntimeError(

@@ -62,6 +62,10 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
     """An asyncio event loop beside which tasklets run, and in which a call that blocks holds up its own task
     only."""
 
+    of_thread = False
+    """Whether it is the loop that its thread always has. Its callbacks then are in that thread, not in the
+    tasklet that runs it."""
+
     _default_executor: Any
     """The base's: the executor for None."""
 

@@ -29,6 +29,8 @@ _resident: WeakKeyDictionary[Loop, ResidentLoop] = WeakKeyDictionary()
 class ResidentLoop(EventLoop):
     """Runs in a tasklet of its own from its making to close()."""
 
+    of_thread = True
+
     def __init__(self) -> None:
         super().__init__()
         self._begin()

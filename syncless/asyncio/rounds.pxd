@@ -12,7 +12,7 @@ cdef class Rounds
 
 cdef class Caller(Tasklet):
     cdef Rounds rounds
-    cdef BaseTasklet host           # the tasklet that runs the loop
+    cdef BaseTasklet thread         # the tasklet as which programs see it: Rounds.thread
     cdef Handle handle              # the one that it calls
     cdef object task                # the current task while others run in its place
     cdef object site                # the line of the program that waits, if that is to be told
@@ -24,6 +24,7 @@ cdef class Caller(Tasklet):
 
 cdef class Rounds(Calls):
     cdef BaseTasklet host           # the tasklet that waits for the end of the run
+    cdef BaseTasklet thread         # as which programs see callbacks: the same, or the OS thread's main
     cdef Handle first               # callbacks that are due, in the order of their coming
     cdef Handle last
     cdef Py_ssize_t count

@@ -76,7 +76,7 @@ cdef class Caller(Tasklet):
         self.context = PyContext_New()
 
     cdef BaseTasklet acts_for(self):
-        return self if self.host is None else self.host
+        return self if self.thread is None else self.thread
 
     cdef PyObject* execute(self, Scheduler engine) noexcept:
         if unchecked_run_round(self.rounds, self) < 0:
@@ -85,7 +85,7 @@ cdef class Caller(Tasklet):
         return <PyObject*> None
 
     cdef int finish(self, Scheduler engine) except -1:
-        self.switch_hook = self.host = None
+        self.switch_hook = self.thread = None
         Tasklet.finish(self, engine)
         self.rounds.spare = self
         return 0
@@ -151,7 +151,7 @@ cdef class Rounds(Calls):
         else:
             self.spare = None
             begin_anew(caller)
-        caller.host = self.host
+        caller.thread = self.thread
         caller.forks = forks
         caller.state = NEW
         self.caller = caller
@@ -274,6 +274,7 @@ cdef class Rounds(Calls):
         self.engine = engine
         self.forks = forks
         self.host = engine.current
+        self.thread = engine.main if self.loop.of_thread else self.host
         self.failure = None
         self.batch = 0
         while one != NULL:
@@ -303,13 +304,13 @@ cdef class Rounds(Calls):
             one = one.after
         if self.host.state == PARKED and self.host.why == RUNS:
             engine.wake(self.host, None)
-        self.host = None
+        self.host = self.thread = None
         return 0
 
     cdef int forked(self) except -1:
         """In the child of a fork: the run is the parent's. A new run may call callbacks that are due or set
         here."""
-        self.engine = self.caller = self.spare = self.host = None
+        self.engine = self.caller = self.spare = self.host = self.thread = None
         self.batch = 0
         self.stopping = False
         return 0

@@ -70,3 +70,29 @@ def test_hooks_around_requests(program):
     assert running.get("/x")[2] == "asgi 1 "
     out = running.end()
     assert "before /x\nafter http 200\n" in out
+
+
+IN_THREAD = """
+import asyncio, threading, time
+
+def here():
+    return threading.current_thread() is threading.main_thread()
+
+async def app(scope, receive, send):
+    if scope["type"] == "lifespan":
+        raise NotImplementedError
+    seen = [here()]
+    time.sleep(0.001)                # parks the first step
+    seen.append(here())
+    await asyncio.sleep(0)
+    seen.append(here())
+    await asyncio.create_task(asyncio.sleep(0.001))
+    seen.append(here())
+    await send({{"type": "http.response.start", "status": 200, "headers": [(b"x-pid", b"0")]}})
+    await send({{"type": "http.response.body", "body": repr(seen).encode()}})
+"""
+
+
+def test_all_steps_of_a_request_are_in_the_main_thread(program):
+    running = program(code=IN_THREAD)
+    assert [running.get("/")[2] for _ in range(2)] == ["[True, True, True, True]"] * 2
