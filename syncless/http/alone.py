@@ -1,9 +1,10 @@
-"""Threads beside a Server, and the default: none. native/beside.py is the other kind."""
+"""A place where a server listens. Threads beside a server, and the default: none. native/beside.py is the
+other kind."""
 
 from __future__ import annotations
 
 from socket import socket
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from syncless.http.acceptor import Acceptor
 from syncless.http.application import Application
@@ -18,6 +19,15 @@ class Gate(Protocol):
     def resume(self) -> None: ...
     def accept_rest(self) -> None: ...
     def close(self) -> None: ...
+
+
+class Place(NamedTuple):
+    """A socket on which a server listens, and what serves there."""
+
+    sock: socket
+    tls: bool
+    listener: Listener
+    acceptor: Gate
 
 
 class Beside(Protocol):

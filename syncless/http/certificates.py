@@ -3,9 +3,12 @@ tls.pyx's."""
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # imported where there is a certificate: a server without TLS need not have it
+    import ssl
 
 CIPHERS = (
     "ECDHE-ECDSA-AES128-GCM-SHA256",
@@ -22,7 +25,8 @@ Files = str | tuple[str, str]
 """A PEM file with certificate chain and private key, or a pair of files."""
 
 
-MINIMUM = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+MINIMUM = {"1.2": "TLSv1_2", "1.3": "TLSv1_3"}
+"""Version -> its name in ssl.TLSVersion."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,13 @@ class TLSSettings:
 
     def apply(self, context: ssl.SSLContext) -> None:
         """ValueError for what OpenSSL does not know; OSError names the file."""
+        import ssl
+
         if self.tls_minimum not in MINIMUM:
             raise ValueError(
                 f"the oldest version of TLS must be one of {', '.join(MINIMUM)}, not {self.tls_minimum!r}"
             )
-        context.minimum_version = MINIMUM[self.tls_minimum]
+        context.minimum_version = ssl.TLSVersion[MINIMUM[self.tls_minimum]]
         try:
             context.set_ciphers(self.ciphers or ":".join(CIPHERS))
         except ssl.SSLError:
@@ -66,6 +72,8 @@ class TLSSettings:
 def server_context(certificate: Files, settings: TLSSettings | None = None) -> ssl.SSLContext:
     """A context with this certificate: Mozilla's intermediate configuration, no renegotiation, HTTP/1.1 by
     ALPN. OSError and ValueError name the file."""
+    import ssl
+
     settings = settings or TLSSettings()
     certfile, keyfile = (certificate, None) if isinstance(certificate, str) else certificate
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -137,6 +145,8 @@ def make_certificates(
     """From the arguments of `serve`; None where there is no TLS. ValueError if they contradict one
     another."""
     if context is not None:
+        import ssl
+
         if certfile or names:
             raise ValueError("either ssl_context or certificate files, not both")
         if settings != TLSSettings():

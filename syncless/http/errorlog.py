@@ -8,7 +8,6 @@ entry never fails.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -87,6 +86,8 @@ class ErrorLog:
         }
         if error is not None:
             record["traceback"] = "".join(traceback.format_exception(error))
+        import json  # not everybody needs it
+
         return json.dumps(record) + "\n"
 
     def reopen(self) -> None:

@@ -7,7 +7,6 @@ connections, and connection.pyx.
 """
 
 import math
-from dataclasses import asdict
 
 from syncless._core.threadloop cimport get_loop
 from syncless.http.admission cimport Admission
@@ -34,7 +33,7 @@ cdef class Listener:
         certificates=None, plain_http=False, trusted=None, proxy_protocol=False,
     ):
         self.application = application
-        self.limits = asdict(limits)
+        self.limits = dict(vars(limits))
         self.head_limits.line = limits.request_line
         self.head_limits.headers = limits.header_count
         self.head_limits.total = limits.head_bytes
@@ -53,7 +52,7 @@ cdef class Listener:
         self.clients = Clients(limits.client_connections)
         self.heads = application.heads
         self.response_heads = ResponseHeads(self.loop)
-        self.paces = Paces(self.loop, asdict(limits))
+        self.paces = Paces(self.loop, dict(vars(limits)))
 
     cdef int allow_times(self, limits) except -1:
         """How long each kind of deadline is."""

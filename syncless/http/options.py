@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import ssl
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TextIO, TypedDict
+from typing import TYPE_CHECKING, Any, TextIO, TypedDict
 
-from syncless.http.addresses import Bind
-from syncless.http.certificates import Files
-from syncless.http.limits import Limits
-from syncless.http.static.mounts import Paths
+if TYPE_CHECKING:
+    import os
+    import ssl
+
+    from syncless.http.addresses import Bind
+    from syncless.http.certificates import Files
+    from syncless.http.limits import Limits
+    from syncless.http.static.mounts import Paths
 
 
 class LimitOptions(TypedDict, total=False):

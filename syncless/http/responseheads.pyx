@@ -7,7 +7,7 @@ Knows nothing of requests. Next to read: response.pyx, which writes heads.
 """
 
 import time
-from http.client import responses
+from http import HTTPStatus
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -27,6 +27,8 @@ cdef enum:
     STATUS_LINES = 128      # that are kept
     LARGEST = 2048          # bytes: a larger head is not kept
 
+cdef dict PHRASES = {int(status): status.phrase for status in HTTPStatus}
+
 
 def http_date(double when) -> str:
     """The time (seconds since 1970) in the form of RFC 9110, 5.6.7; strftime() would follow the locale."""
@@ -37,7 +39,7 @@ def http_date(double when) -> str:
 
 cdef bytes status_line_of(object status):
     if isinstance(status, int):
-        status = f"{status} {responses.get(status, 'Unknown')}"
+        status = f"{status} {PHRASES.get(status, 'Unknown')}"
     raw = status.encode("latin-1", "replace")
     if len(raw) < 4 or not raw[:3].isdigit() or raw[3:4] != b" " or raw[:1] < b"1":
         return None

@@ -8,48 +8,39 @@ serves; program/, which makes a process of it.
 from __future__ import annotations
 
 import os
-import ssl
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from socket import AF_UNIX, socket
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from syncless._core.current import sleep
 from syncless._core.wait.sync import Event
 from syncless.http.addresses import Bind, parse_bind, show
-from syncless.http.alone import Alone, Beside, Gate
+from syncless.http.alone import Alone, Beside, Place
 from syncless.http.application import Application
-from syncless.http.certificates import Certificates, Files, TLSSettings, make_certificates
-from syncless.http.compression import Compression
+from syncless.http.certificates import Files, TLSSettings, make_certificates
 from syncless.http.counters import Counters
 from syncless.http.limits import Limits, limits_of
 from syncless.http.listener import Listener
-from syncless.http.options import LimitOptions
-from syncless.http.program.hooks import Hook
-from syncless.http.program.running import run
 from syncless.http.quota import Quota
 from syncless.http.room import close_connections
 from syncless.http.serverlogs import Logs
 from syncless.http.sockets import Opened, SocketOptions, Sockets, owner_ids
-from syncless.http.static.mounts import Paths, StaticFiles
 from syncless.http.trust import DEFAULT_FIELDS, Forwarding, Trust
 from syncless.tools.otherhubs import watch_hubs
 
-if sys.version_info >= (3, 11):
-    from typing import Unpack
-elif TYPE_CHECKING:
+if TYPE_CHECKING:
+    import ssl
+
     from typing_extensions import Unpack
 
+    from syncless.http.compression import Compression
+    from syncless.http.options import LimitOptions
+    from syncless.http.program.hooks import Hook
+    from syncless.http.static.mounts import Paths, StaticFiles
+
 Self = TypeVar("Self", bound="Server")
-
-
-class Place(NamedTuple):
-    """A socket on which a server listens, and what serves there."""
-    sock: socket
-    tls: bool
-    listener: Listener
-    acceptor: Gate
 
 
 class Server:
@@ -103,14 +94,18 @@ class Server:
         wanted = [parse_bind(text) if isinstance(text, str) else text for text in binds]
         wanted = wanted or [Bind(host=host, port=port)]
         settings = TLSSettings(client_ca, ciphers, tls_minimum, key_password)
-        self.certificates: Certificates | None = make_certificates(
-            ssl_context, certfile, keyfile, certificates, settings
-        )
+        self.certificates = make_certificates(ssl_context, certfile, keyfile, certificates, settings)
         if self.certificates is None and (plain_http or any(each.tls for each in wanted)):
             raise ValueError("TLS needs a certificate: give certfile, certificates or ssl_context")
         self.plain_http = plain_http
-        self.compression = Compression(compress, compress_minimum) if compress else None
-        self.static = StaticFiles(static, static_max_age) if static else None
+        # imported where they are asked for: few servers need them, as ssl and the console
+        self.compression: Compression | None = None
+        if compress:
+            compression = import_module("syncless.http.compression")
+            self.compression = compression.Compression(compress, compress_minimum)
+        self.static: StaticFiles | None = None
+        if static:
+            self.static = import_module("syncless.http.static.mounts").StaticFiles(static, static_max_age)
         self.multiprocess = multiprocess
         peers = [trusted] if isinstance(trusted, str) else list(trusted)
         self.trusted = Trust(peers) if peers else None
@@ -389,7 +384,8 @@ class Server:
         """Starts, and serves until a signal says stop, as `serve` does in one process. ``moments``:
         functions to call when it has ``bound`` its sockets, has ``started``, is ``told`` to stop, and begins
         ``stopping``, ``delay`` seconds later. See program/running.py."""
-        run(self, quiet=quiet, worker=worker, delay=delay, status_urls=status_urls, **moments)
+        program = import_module("syncless.http.program.running")  # with the console and the banner
+        program.run(self, quiet=quiet, worker=worker, delay=delay, status_urls=status_urls, **moments)
 
     def __enter__(self: Self) -> Self:
         return self.start()

@@ -7,7 +7,6 @@ supervises others can have them, too.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import socket
@@ -201,6 +200,8 @@ def begin_no_more(listener: socket.socket) -> None:
     """
     if listener.family == socket.AF_UNIX or sys.platform != "linux":
         return
+    import ctypes  # only here
+
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in NO_SYN))
     program = struct.pack("HP", len(NO_SYN), ctypes.addressof(code))
     with contextlib.suppress(OSError):  # a sandbox may forbid it

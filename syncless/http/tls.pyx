@@ -4,8 +4,6 @@ Takes ciphertext from the socket and gives plain bytes, and the other way round,
 caller that wants to wait asks the loop. Knows nothing of HTTP. Certificates and their choice by name: tls.py.
 """
 
-import ssl
-
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.errno cimport EAGAIN, EINTR, EPIPE, errno
@@ -29,13 +27,19 @@ cdef enum:
     RECORD = 16384          # bytes of plain text in a TLS record, at most
     AT_ONCE = 65536         # encrypted before the client is asked to take them
 
-cdef object SSLWantReadError = ssl.SSLWantReadError
+# imported by the first connection: a server without TLS need not have it
+cdef object ssl = None
+cdef object SSLWantReadError = None
 
 
 cdef class TlsLayer:
     """One connection's TLS. `context` is an ssl.SSLContext for servers."""
 
     def __init__(self, context not None):
+        global ssl, SSLWantReadError
+        if ssl is None:
+            import ssl as module
+            ssl, SSLWantReadError = module, module.SSLWantReadError
         self.incoming = ssl.MemoryBIO()
         self.outgoing = ssl.MemoryBIO()
         self.ssl = context.wrap_bio(self.incoming, self.outgoing, server_side=True)

@@ -10,12 +10,14 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterable
-from http.server import BaseHTTPRequestHandler
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from syncless.asgi.adapt import is_asgi
 from syncless.http.program.loading import load
+
+if TYPE_CHECKING:
+    from http.server import BaseHTTPRequestHandler
 
 WSGIApplication = Callable[..., Iterable[bytes]]
 
@@ -31,7 +33,7 @@ def as_wsgi(application: Any) -> WSGIApplication:
             "a2wsgi.ASGIMiddleware(app)"
         )
     if isinstance(application, type):
-        if issubclass(application, BaseHTTPRequestHandler):
+        if _is_handler(application):
             return _HandlerApplication(application)
         if _is_cherrypy_root(application):
             return _cherrypy(application())
@@ -46,6 +48,11 @@ def as_wsgi(application: Any) -> WSGIApplication:
         f"cannot serve {application!r}: it is not a WSGI callable, web.py application, "
         "CherryPy application or root, BaseHTTPRequestHandler class or 'module:attribute'"
     )
+
+
+def _is_handler(application: type) -> bool:
+    server = sys.modules.get("http.server")  # a subclass has imported it
+    return server is not None and issubclass(application, server.BaseHTTPRequestHandler)
 
 
 def _is_cherrypy_root(thing: Any) -> bool:

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import sys
+import importlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import syncless
 from syncless.http import server
 from syncless.http.application import Application
-from syncless.http.limits import Limits
 from syncless.http.mounted import MountedApplications
-from syncless.http.options import ServerOptions
-from syncless.http.program.blocking import Patch
-from syncless.http.program.hooks import Hook
-from syncless.http.program.serving import serve_until_stopped
 from syncless.wsgi.application import WSGIApplication
 from syncless.wsgi.client import client_gone
-from syncless.wsgi.compress import Compressed
 from syncless.wsgi.filewrapper import FileWrapper
 from syncless.wsgi.kinds import Declared, as_served
 from syncless.wsgi.mounts import Beneath, Mounts
@@ -27,15 +20,16 @@ from syncless.wsgi.requesthooks import Hooked
 from syncless.wsgi.static import BesideFiles
 from syncless.wsgi.websocket import websocket_offer
 
-try:
-    from syncless.native.beside import NativeHandlers
-except ModuleNotFoundError:  # setup.py builds it where the system has epoll
-    NativeHandlers = None  # type: ignore[assignment, misc]
+if TYPE_CHECKING:
+    import os
 
-if sys.version_info >= (3, 11):
-    from typing import Unpack
-elif TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from syncless.http.limits import Limits
+    from syncless.http.options import ServerOptions
+    from syncless.http.program.blocking import Patch
+    from syncless.http.program.hooks import Hook
+    from syncless.native.beside import NativeHandlers
 
 
 class Server(server.Server):
@@ -89,9 +83,12 @@ class Server(server.Server):
 
     @staticmethod
     def threads_of(native: Mapping[str, Any], threads: int, limits: Limits) -> NativeHandlers:
-        if NativeHandlers is None:
-            raise RuntimeError("native handlers need epoll, and this syncless was built without it")
-        return NativeHandlers(native, threads, limits)
+        try:
+            beside = importlib.import_module("syncless.native.beside")  # most servers have none
+        except ModuleNotFoundError:  # setup.py builds it where the system has epoll
+            raise RuntimeError("native handlers need epoll, and this syncless was built without it") from None
+        handlers: NativeHandlers = beside.NativeHandlers(native, threads, limits)
+        return handlers
 
     def application_at(self, address: Any) -> Application:
         one = self.application
@@ -114,7 +111,7 @@ class Server(server.Server):
         if self.static is not None:
             call = BesideFiles(call, self.static)
         if self.compression is not None:
-            call = Compressed(call, self.compression)
+            call = importlib.import_module("syncless.wsgi.compress").Compressed(call, self.compression)
         return WSGIApplication(
             call,
             self._template(address),
@@ -249,7 +246,8 @@ def serve(
     flight end (for `stop_seconds`), a second one interrupts them. Raises OSError if it cannot listen, and
     WorkersFailed if no worker can start.
     """
-    serve_until_stopped(
+    program = importlib.import_module("syncless.http.program.serving")  # with the master and the status page
+    program.serve_until_stopped(
         Server,
         Declared.of(application, interface),
         host,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from syncless.http.static.mounts import StaticFiles
+if TYPE_CHECKING:
+    from syncless.http.static.mounts import StaticFiles
 
 
 class BesideFiles:

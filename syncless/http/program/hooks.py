@@ -7,7 +7,6 @@ logged. Those of requests are given to the kind of application, see Server.aroun
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,6 +28,8 @@ class Hooks:
         self._given = dict(given or {})
         for name, hook in self._given.items():
             if name not in NAMES:
+                import difflib
+
                 found = difflib.get_close_matches(name, NAMES, 1)
                 meant = f"did you mean {found[0]!r}?" if found else f"there are {', '.join(NAMES)}"
                 raise ValueError(f"unknown hook {name!r}; {meant}")

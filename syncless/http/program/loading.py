@@ -6,7 +6,6 @@ A file with another suffix, such as the site.wsgi of mod_wsgi, is loaded as the 
 
 from __future__ import annotations
 
-import ast
 import importlib
 import os
 import sys
@@ -148,6 +147,8 @@ def _evaluate(module: ModuleType, expression: str) -> Any:
 
 def _arguments(call: str) -> tuple[list[Any], dict[str, Any]]:
     """The literals in the parentheses of a factory's call."""
+    import ast
+
     try:
         parsed = ast.parse(call.strip(), mode="eval").body
         if isinstance(parsed, ast.Call):

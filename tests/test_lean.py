@@ -1,0 +1,45 @@
+"""`import syncless.wsgi` is lean: a module that most servers never use is imported when it is first used."""
+
+import subprocess
+import sys
+
+LATER = """
+asyncio concurrent ctypes difflib email html http.client http.server json logging multiprocessing platform
+shutil ssl subprocess tempfile unittest urllib.request
+syncless.asgi.host syncless.asyncio syncless.cli syncless.console syncless.contrib syncless.debug
+syncless.http.compression syncless.http.program.master syncless.http.program.running
+syncless.http.static.mounts syncless.http.status syncless.io.dns syncless.native syncless.patches
+syncless.stackless
+""".split()
+"""Modules that `import syncless.wsgi` must not import, nor any module below them."""
+
+
+def modules_after(program):
+    command = [sys.executable, "-c", f"{program}\nimport sys; print(*sys.modules)"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, cwd="/")
+    return done.stdout.split()
+
+
+def test_import_of_the_server_loads_no_module_that_most_servers_never_use():
+    before = set(modules_after(""))  # an editable installation has a finder, and that has imports
+    loaded = set(modules_after("import syncless.wsgi")) - before
+    assert {name for name in loaded for late in LATER if f"{name}.".startswith(f"{late}.")} == set()
+
+
+def test_server_of_plain_requests_loads_no_tls():
+    program = """
+import socket
+from syncless.wsgi import Server
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [b"hello"]
+with Server(app, port=0) as server:
+    from syncless import run_in_thread
+    def get():
+        with socket.create_connection(server.address) as client:
+            client.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
+            return client.makefile("rb").read()
+    assert run_in_thread(get).endswith(b"hello")
+"""
+    loaded = modules_after(program)
+    assert not {"ssl", "_ssl", "http.client", "logging"} & set(loaded)
