@@ -24,4 +24,7 @@ def main(port=7000):
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    try:
+        main(*map(int, sys.argv[1:]))
+    except KeyboardInterrupt:  # Ctrl-C ends it
+        pass

@@ -132,8 +132,19 @@ def join(port, name, room):
         reader.join(5)
 
 
+def main(arguments):
+    try:
+        if arguments[:1] != ["join"]:
+            serve(*map(int, arguments))
+        elif len(arguments) == 4:
+            join(int(arguments[1]), *arguments[2:])
+        else:
+            sys.exit(__doc__)
+    except OSError as error:
+        sys.exit(f"irc: {error}")
+    except KeyboardInterrupt:  # Ctrl-C ends it
+        pass
+
+
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["join"]:
-        join(int(sys.argv[2]), *sys.argv[3:])
-    else:
-        serve(*map(int, sys.argv[1:]))
+    main(sys.argv[1:])

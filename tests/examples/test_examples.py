@@ -4,6 +4,7 @@ import http.client
 import importlib.util
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -241,6 +242,24 @@ def test_irc():
                 joined.stdin.close()
                 assert line_with(server, "PART") == ":Typed PART #room\r\n"
                 assert joined.wait(20) == 0
+
+
+@pytest.mark.parametrize("example", ["irc", "chat", "echo"])
+def test_interrupted_server_ends_without_a_traceback(example):
+    with Running("-m", f"examples.{example}", "0") as running:
+        running.process.send_signal(signal.SIGINT)
+        running.process.wait(20)
+    assert running.process.returncode == 0 and running.err == ""
+
+
+def test_irc_says_that_there_is_no_server_and_how_it_is_called():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+    for arguments, said in ((("join", port, "a", "#b"), "irc: "), (("join",), "Chat rooms")):
+        done = subprocess.run(
+            [sys.executable, "-m", "examples.irc", *arguments], capture_output=True, text=True, cwd=ROOT
+        )
+        assert done.returncode == 1 and done.stderr.startswith(said) and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("keys", ["q", " " * 60], ids=["left", "played to its end"])
