@@ -90,6 +90,7 @@ NATIVE = {
     "syncless.patches.libraries.entries": ["syncless/patches/libraries/elfreader.c"],  # where those are put
     "syncless._core.wait.deadlocks": [],  # circles of tasklets that wait for one another
     "syncless.stackless._thread": [],  # a Stackless program's run queue
+    "syncless.stackless._guard": [],  # the handling of a tasklet's exceptions
     "syncless.stackless._state": [],  # the state of a tasklet, its flags and its context
     "syncless.stackless._bomb": [],  # exceptions of a Stackless program
     "syncless.stackless._tracing": [],  # trace and profile functions of a tasklet's own

@@ -34,7 +34,7 @@ cdef class Loop(Scheduler):
     cdef int observe(self, Observer observer) except -1
     cdef int unobserve(self, Observer observer) except -1
 
-    cdef bint may_wake(self, Py_ssize_t others) noexcept
+    cdef bint may_wake(self, Py_ssize_t others, bint timers) noexcept
     cdef int before_poll(self, Runnable item) except -1
     cdef int run_before_poll(self) except -1
     cdef int start(self) except -1

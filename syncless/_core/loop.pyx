@@ -216,17 +216,17 @@ cdef class Loop(Scheduler):
         """How many items are in the ready queue."""
         return self.ready.count
 
-    cdef bint may_wake(self, Py_ssize_t others) noexcept:
+    cdef bint may_wake(self, Py_ssize_t others, bint timers) noexcept:
         """Nothing is ready: may something still come but from another thread? `others`: how many wait for
-        what nobody will do."""
+        what nobody will do. `timers`: whether timers count."""
         return (
-            self.jobs or self.timers.count or self.parked_count > self.mutual_count + others
+            self.jobs or timers and self.timers.count or self.parked_count > self.mutual_count + others
             or self.fds.is_watching())
 
     def hopeless(self) -> bool:
         """Whether all that wait wait for one another. Another thread, or a signal's handler, may know
         better."""
-        return self.ready.count == 0 and self.parked_count > 0 and not self.may_wake(0)
+        return self.ready.count == 0 and self.parked_count > 0 and not self.may_wake(0, True)
 
     def held_for(self) -> float:
         """Seconds since it last looked for events; 0 while it sleeps until one comes. From any thread."""

@@ -1,8 +1,12 @@
 """Clocks that raise an exception in a tasklet. See timeout.pyx."""
 
+from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport BaseTasklet
 from syncless._core.thrown cimport Thrown
 from syncless._core.timers cimport Timer
+
+
+cdef bint only_bounds(Loop loop, list waiters) noexcept
 
 
 cdef class Alarm:

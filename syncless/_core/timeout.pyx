@@ -59,6 +59,17 @@ cdef void time_is_over(void* owner) noexcept:
     timeout.thrown = throw_in_time(timeout.target, timeout if timeout.other is None else timeout.other)
 
 
+cdef bint only_bounds(Loop loop, list waiters) noexcept:
+    """Whether each timer of the loop is a Timeout of one of these tasklets."""
+    cdef Py_ssize_t i
+    cdef Timer* timer
+    for i in range(loop.timers.count):
+        timer = loop.timers.heap[i]
+        if timer.fire != time_is_over or stand_in_for((<Timeout> timer.owner).target) not in waiters:
+            return False
+    return True
+
+
 cdef class Timeout(BaseException):
     """Timeout(seconds=None, exception=None)\n--\n\nRaised in its tasklet when its time is over.
 

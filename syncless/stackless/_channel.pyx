@@ -246,6 +246,23 @@ cdef class channel(Meeting):
             raise StopIteration
         return self.receive()
 
+    def clear(self):
+        """Kills all tasklets that wait for it, in order, and drops the values that it keeps."""
+        cdef Node* place
+        cdef list waiting = []
+        for direction in (1, -1):
+            place = self.line(direction).first
+            while place != NULL:
+                waiting.append(<BaseTasklet> place.owner)
+                place = place.after
+        if self.kept is not None:
+            self.waits -= len(self.kept)
+            self.kept = None
+        for each in waiting:
+            if waits(<BaseTasklet> each):           # one that was killed before it may have met it
+                each = (<Case> each).selection.owner if isinstance(each, Case) else each
+                each.kill()
+
     def close(self):
         """Refuses further waits. Tasklets that wait already can still be met."""
         self.closing = True

@@ -1,15 +1,15 @@
 """run(timeout): a tasklet that runs too many bytecodes in one turn is taken from the processor."""
 
 from syncless._core.bytecodes cimport BytecodeLimit
-from syncless._core.cpython.counting cimport others_are_traced, traced_again
+from syncless._core.cpython.counting cimport interpreter_checks, others_are_traced, traced_again
 from syncless._core.scheduler cimport BaseTasklet
 from syncless.stackless._tasklet cimport tasklet
 from syncless.stackless._thread cimport PAUSED, Thread, end_run, pause
 
 
 cdef class Preemption(BytecodeLimit):
-    """Of one call of run(). Hard: the tasklet is paused where it stands, and run() returns it. Soft: run()
-    goes on at its next switch."""
+    """Of one call of run(). Hard: the tasklet is paused where the interpreter would let another thread run,
+    and run() returns it. Soft: run() goes on at its next switch."""
     cdef Thread state
     cdef BaseTasklet runner
     cdef bint soft
@@ -20,6 +20,8 @@ cdef class Preemption(BytecodeLimit):
             isinstance(running, tasklet) and (<tasklet> running).atomic
         ):
             return 0                            # asked again before its next bytecode
+        if not self.soft and not interpreter_checks():
+            return 0                            # `one.count += 1` is done whole
         if not end_run(self.state, self.runner):
             return 0                            # it is over already, or another run() within it is not
         self.left = self.limit

@@ -60,8 +60,9 @@ def run(timeout=0, threadblock=False, soft=False, ignore_nesting=False, totaltim
     Runs the others until none is ready and none waits for input, output or a time. Raises what no tasklet
     has caught.
 
-    `timeout`: a tasklet that runs more bytecodes than this in one turn is paused and returned; with `soft`
-    run() ends at its next switch instead, and returns None. `totaltimeout`: in all their turns together.
+    `timeout`: a tasklet that runs more bytecodes than this in one turn is paused at its next call, jump back
+    or beginning of a function, and returned; with `soft` run() ends at its next switch instead, and returns
+    None. `totaltimeout`: in all their turns together.
     `threadblock`: while tasklets wait for channels, waits for another thread that may meet them.
     `ignore_nesting` changes nothing: a tasklet can be interrupted at any depth. Within a run() that has a
     timeout, further ones have none.

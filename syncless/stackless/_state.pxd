@@ -1,6 +1,7 @@
 """The state of a tasklet. See _state.pyx."""
 
 from syncless._core.tasklet cimport Tasklet
+from syncless.stackless._guard cimport Guard
 
 
 cdef class StatefulTasklet(Tasklet):
@@ -9,6 +10,7 @@ cdef class StatefulTasklet(Tasklet):
     cdef public bint block_trap
     cdef readonly bint atomic
     cdef readonly bint ignore_nesting
+    cdef Guard guard                # the handling of its exceptions, if it was set, or None
 
     cdef bint is_alive(self) noexcept
     cdef bint is_blocked(self) noexcept
@@ -17,3 +19,4 @@ cdef class StatefulTasklet(Tasklet):
     cdef object neighbour(self, int step)
     cdef int flags(self) noexcept
     cdef int set_flags(self, int flags) except -1
+    cdef Guard guarded(self)

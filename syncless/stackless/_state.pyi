@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import Context
 from typing import Any, TypeVar
 
@@ -31,6 +32,26 @@ class StatefulTasklet(Tasklet[Any]):
         """Behind it in the run queue or the channel's queue; None if it is in neither."""
     @property
     def prev(self) -> StatefulTasklet | None: ...
+    @property
+    def times_switched_to(self) -> int:
+        """How often it has gone on since it was bound."""
+    @property
+    def method_name(self) -> str | None:
+        """The name of its function; None if it has none, or has ended. The same holds for the next three."""
+    @property
+    def module_name(self) -> str | None: ...
+    @property
+    def file_name(self) -> str | None: ...
+    @property
+    def line_number(self) -> int | None: ...
+    dont_raise: bool
+    """Whether exceptions of its function are reported, with a traceback, rather than raised in run()."""
+    exception_handler: Callable[[str], object] | None
+    """With `dont_raise`: called with a text in place of the report, and sys.exc_info() is the exception.
+    None: it is reported."""
+    context_manager_getter: Callable[[Any], AbstractContextManager[Any]] | None
+    """With `dont_raise`: called with the tasklet; the function runs inside the context manager that it
+    returns. Exceptions of the context manager itself are raised in run()."""
     block_trap: bool
     atomic: bool
     ignore_nesting: bool

@@ -1,11 +1,19 @@
 # cython: binding=False, always_allow_keywords=False, embedsignature=True, embedsignature.format=clinic
-"""The state of a tasklet: whether it lives and where it stands, its flags, its context and its C stack."""
+"""The state of a tasklet: whether it lives and where it stands, its function, its flags, its context and its
+C stack."""
+
+from cpython.object cimport PyObject
 
 from syncless._core.loop cimport Loop
-from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING
+from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, Scheduler
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.wait.waitqueue cimport is_queued
+from syncless.stackless._guard cimport Guard
 from syncless.stackless._thread cimport IN_RUN, PAUSED, here, run_queue
+
+cdef extern from "Python.h":
+    # NULL: an exception is set
+    PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept
 
 
 cdef class StatefulTasklet(Tasklet):
@@ -80,6 +88,82 @@ cdef class StatefulTasklet(Tasklet):
             return None
         ring = run_queue(<Loop> self.loop)
         return ring[(ring.index(self) + step + len(ring)) % len(ring)] if self in ring else None
+
+    @property
+    def times_switched_to(self):
+        """How often it has gone on since it was bound."""
+        return self.switches
+
+    # -- its function, and its exceptions
+
+    @property
+    def method_name(self):
+        """The name of its function; None if it has none, or has ended. The same holds for the next three."""
+        return getattr(self.function, "__name__", None)
+
+    @property
+    def module_name(self):
+        return getattr(self.function, "__module__", None)
+
+    @property
+    def file_name(self):
+        code = getattr(self.function, "__code__", None)
+        return None if code is None else code.co_filename
+
+    @property
+    def line_number(self):
+        code = getattr(self.function, "__code__", None)
+        return None if code is None else code.co_firstlineno
+
+    @property
+    def dont_raise(self):
+        """Whether exceptions of its function are reported, with a traceback, rather than raised in run()."""
+        return self.guard is not None and self.guard.dont_raise
+
+    @dont_raise.setter
+    def dont_raise(self, value):
+        if not isinstance(value, bool):
+            raise TypeError("dont_raise must be a bool")
+        self.guarded().dont_raise = value
+
+    @property
+    def exception_handler(self):
+        """With `dont_raise`: called with a text in place of the report, and sys.exc_info() is the exception.
+        None: it is reported."""
+        return None if self.guard is None else self.guard.exception_handler
+
+    @exception_handler.setter
+    def exception_handler(self, handler):
+        if handler is not None and not callable(handler):
+            raise TypeError("exception_handler must be callable, or None")
+        self.guarded().exception_handler = handler
+
+    @property
+    def context_manager_getter(self):
+        """With `dont_raise`: called with the tasklet; the function runs inside the context manager that it
+        returns. Exceptions of the context manager itself are raised in run()."""
+        return None if self.guard is None else self.guard.context_manager_getter
+
+    @context_manager_getter.setter
+    def context_manager_getter(self, getter):
+        if getter is not None and not callable(getter):
+            raise TypeError("context_manager_getter must be callable, or None")
+        self.guarded().context_manager_getter = getter
+
+    cdef Guard guarded(self):
+        if self.state not in (NEW, DONE):
+            raise RuntimeError(
+                "the tasklet has started: the handling of its exceptions must be set before")
+        if self.guard is None:
+            self.guard = Guard()
+        return self.guard
+
+    cdef PyObject* execute(self, Scheduler loop) noexcept:
+        cdef tuple arguments
+        if self.guard is None or not self.guard.dont_raise:
+            return Tasklet.execute(self, loop)
+        arguments = (self, self.function, self.args, self.kwargs)
+        return PyObject_Call(<PyObject*> self.guard, <PyObject*> arguments, NULL)
 
     # -- its flags
 

@@ -76,6 +76,7 @@ cdef class tasklet(TracedTasklet):
         self.state = NEW
         self.function = func
         self.ready_to_run = self.inserted = False
+        self.switches = 0
         self._result = self._exception = self.pending = None
         self.tempval = func                         # until it has arguments
         if gives:

@@ -23,6 +23,7 @@ from syncless._core.scheduler cimport (
 from syncless._core.spawning cimport become_main
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport get_loop
+from syncless._core.timeout cimport only_bounds
 
 cdef const char* PAUSED = "nothing: it is paused"
 cdef const char* IN_CHANNEL = "channel"
@@ -195,9 +196,12 @@ cdef object number_of_thread(thread_id):
 def when_idle(Loop loop):
     """Nothing is ready: can any wait still end?"""
     cdef Thread state = threads.get(loop.thread_id)
-    if state is None or state.loop is not loop or loop.may_wake(state.blocked):
+    cdef bint in_run = state is not None and len(state.runners) > 1
+    if state is None or state.loop is not loop:
         return
-    if len(state.runners) > 1:
+    if loop.may_wake(state.blocked, not in_run or not only_bounds(loop, state.runners)):
+        return
+    if in_run:
         if state.awaits_threads and other_threads(loop):
             if any([(<BaseTasklet> each).why == IN_CHANNEL for each in loop.tasklets()]):
                 return                          # they may be met

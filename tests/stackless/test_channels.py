@@ -332,3 +332,58 @@ def test_a_callback_serves_a_waiter(preference, schedule_all):
     ended.add_done_callback(callback)
     stackless.run()
     assert sorted(log) == ["first", "second"] and not any(each.alive for each in receivers)
+
+
+def test_clear_kills_the_tasklets_that_wait_in_order():
+    ended = []
+    channel = stackless.channel()
+
+    def work(name, action, *args):
+        try:
+            action(*args)
+        except stackless.TaskletExit:
+            ended.append(name)
+
+    for action, *args in ((channel.send, "value"), (channel.receive,)):
+        for name in "abc":
+            stackless.tasklet(work)(name, action, *args)
+        stackless.run()
+        assert abs(channel.balance) == 3
+        channel.clear()
+        assert channel.balance == 0 and ended == ["a", "b", "c"]
+        ended.clear()
+
+
+def test_clear_leaves_alone_a_tasklet_that_a_killed_one_has_met():
+    channel = stackless.channel()
+    received = []
+
+    def first():
+        try:
+            channel.receive()
+        finally:
+            channel.send("from the killed one")
+
+    for work in (first, lambda: received.append(channel.receive())):
+        stackless.tasklet(work)()
+    stackless.run()
+    channel.clear()
+    stackless.run()
+    assert received == ["from the killed one"] and channel.balance == 0
+
+
+def test_clear_drops_values_that_were_given_back_and_ends_a_select():
+    channel = stackless.channel()
+    receiver = stackless.tasklet(channel.receive)()
+    stackless.run()
+    channel.preference = 1
+    channel.send("value")
+    receiver.kill()
+    assert channel.balance == 1
+    channel.clear()
+    assert channel.balance == 0
+    selecting = syncless.spawn(syncless.select, [channel])
+    stackless.schedule()
+    assert channel.balance == -1
+    channel.clear()
+    assert channel.balance == 0 and selecting.done()

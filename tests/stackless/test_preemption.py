@@ -53,6 +53,45 @@ def test_the_count_is_exact_and_repeatable():
     assert abs(longer[-1] - 10 * first[-1]) <= 10
 
 
+@pytest.mark.parametrize("timeout", range(1, 40))
+def test_interruption_does_not_tear_a_statement(timeout):
+    """As with threads, and in Stackless: it comes at calls, at jumps back and where functions begin."""
+    counts = {"all": 0}
+
+    def count():
+        for _ in range(20):
+            counts["all"] += 1
+
+    counters = [stackless.tasklet(count)() for _ in range(2)]
+    for _ in range(1000):
+        interrupted = stackless.run(timeout)
+        if interrupted is None:
+            break
+        interrupted.insert()
+    assert counts == {"all": 40} and not any(each.alive for each in counters)
+
+
+def test_calls_and_generators_are_interrupted_even_if_nothing_jumps_back():
+    def deep(n):
+        if n:
+            return deep(n - 1)
+        return "end"
+
+    victim = stackless.tasklet(deep)(100)
+    assert stackless.run(50) is victim
+    victim.insert()
+    assert stackless.run(50) is victim
+    kill(victim)
+
+
+def test_long_jump_back_is_seen():
+    turns = []
+    source = "while True:\n" + "    turn = 1\n" * 300 + "    turns.append\n"
+    victim = stackless.tasklet(exec)(source, {"turns": turns})
+    assert stackless.run(50) is victim
+    kill(victim)
+
+
 def test_all_get_their_turns():
     turns = {}
     hogs = [stackless.tasklet(hog)(turns, name) for name in range(5)]

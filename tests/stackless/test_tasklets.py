@@ -577,3 +577,73 @@ def test_error_handler_runs_as_the_tasklet_that_failed():
     finally:
         stackless.set_error_handler(None)
     assert seen == [failed, early] and stackless.schedule() is stackless.main
+
+
+def test_a_tasklet_says_where_its_function_is_and_how_often_it_went_on():
+    def work(times):
+        for number in range(times):
+            assert stackless.current.times_switched_to == number + 1
+            stackless.schedule()
+
+    def other():
+        while stackless.runcount > 1:
+            stackless.schedule()
+
+    made = stackless.tasklet(work)
+    assert (made.method_name, made.module_name, made.file_name) == ("work", __name__, __file__)
+    assert made.line_number == work.__code__.co_firstlineno and made.times_switched_to == 0
+    for times in (3, 2):
+        made(times)
+        stackless.tasklet(other)()
+        stackless.run()
+        assert made.times_switched_to == times + 1
+        assert made.method_name is made.module_name is made.file_name is made.line_number is None
+        made.bind(work)
+        assert made.times_switched_to == 0
+    assert stackless.tasklet(len).method_name == "len" and stackless.tasklet(len).file_name is None
+
+
+def test_run_ends_before_a_timeout_around_it():
+    seen = []
+
+    def work():
+        with syncless.Timeout(0.05, False):
+            syncless.sleep(50)
+        seen.append("work")
+
+    for _ in range(2):
+        with syncless.Timeout(7), syncless.Timeout(6):
+            stackless.tasklet(work)()
+            stackless.run()
+    assert seen == ["work"] * 2
+
+
+def test_run_is_ended_by_a_timeout_around_it():
+    def work():
+        syncless.sleep(50)
+
+    worker = stackless.tasklet(work)()
+    with syncless.Timeout(0.05, False):
+        stackless.run()
+        pytest.fail("it must not come here")
+    assert worker.blocked
+    worker.kill()
+
+
+def test_run_in_a_tasklet_waits_for_a_timeout_of_another():
+    steps = []
+
+    def bounded():
+        with syncless.Timeout(0.05, False):
+            stackless.channel().receive()
+        steps.append("bounded")
+
+    def runner():
+        with syncless.Timeout(7):
+            stackless.run()
+        steps.append("runner")
+
+    stackless.tasklet(bounded)()
+    stackless.tasklet(runner)()
+    stackless.run()
+    assert steps == ["bounded", "runner"]

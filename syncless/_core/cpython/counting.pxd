@@ -27,3 +27,4 @@ cdef int begin_counting(Each each, PyObject* thing, bint first) except -1
 cdef int end_counting(bint last) except -1
 cdef void follow_trace() noexcept
 cdef int prepare_stack(dict known) except -1
+cdef bint interpreter_checks() except -1

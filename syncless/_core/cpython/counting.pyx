@@ -5,6 +5,7 @@ Takes a C function. Must not know what is done with the count. There are two way
 would be much slower). Either makes Python code several times slower while it is on.
 """
 
+import opcode
 import sys
 
 from cpython.object cimport PyObject
@@ -34,6 +35,13 @@ cdef extern from *:
 cdef bint BY_MONITORING = sys.version_info >= (3, 12)
 cdef bint FLAG_PER_GREENLET = sys.version_info < (3, 12)
 cdef Each count_one = NULL         # one function for the whole process
+
+cdef set CHECKING = {
+    code for name, code in opcode.opmap.items()
+    if name in ("RESUME", "JUMP_BACKWARD") or name.startswith(("CALL", "POP_JUMP_BACKWARD"))
+}
+cdef set JUMPS_BOTH_WAYS = set(opcode.hasjabs)      # before 3.11
+cdef int EXTENDED_ARG = opcode.EXTENDED_ARG
 
 
 cdef int begin_counting(Each each, PyObject* thing, bint first) except -1:
@@ -73,6 +81,21 @@ cdef int on_trace(PyObject* thing, PyFrameObject* frame, int what, PyObject* arg
     if what == PyTrace_CALL or what == PyTrace_LINE:        # a line: of a frame that was there before
         (<object> <PyObject*> frame).f_trace_opcodes = True
     return 0
+
+
+cdef bint interpreter_checks() except -1:
+    """Whether the bytecode that comes is one at which the interpreter itself lets another thread run: a call,
+    a jump back, the beginning of a function. To be asked by a function that is called before it."""
+    cdef object frame = <object> <PyObject*> PyEval_GetFrame()
+    cdef bytes code = frame.f_code.co_code
+    cdef Py_ssize_t at = frame.f_lasti
+    cdef int argument = 0
+    while code[at] == EXTENDED_ARG:
+        argument = argument << 8 | code[at + 1]
+        at += 2
+    if code[at] in JUMPS_BOTH_WAYS:
+        return (argument << 8 | code[at + 1]) * 2 <= at
+    return code[at] in CHECKING or at == 0
 
 
 def _on_instruction(code, offset):
