@@ -23,6 +23,8 @@ from syncless._core.spawning import spawn
 from syncless._core.tasklet import Tasklet
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
+from syncless.patches import anyio
+from syncless.patches.imports import when_imported
 from syncless.patches.native import conditions, locks, simplequeues
 from syncless.patches.native.threadends import watch_threads
 from syncless.patches.registry import Patcher, instances_of
@@ -320,6 +322,7 @@ def patch(patcher: Patcher) -> None:
     separate_thread_locals(True)
     if _handle_type is not None:
         patcher.member_in_place(_handle_type, "join", join_handle, "stops the thread")
+    when_imported(patcher, "anyio._backends._asyncio", anyio.patch)
 
 
 def patch_queue(patcher: Patcher) -> None:

@@ -54,13 +54,11 @@ app = Starlette(routes=[
 """,
     "fastapi": """
 import asyncio, contextlib, time
-import anyio.to_thread
 from fastapi import BackgroundTasks, FastAPI, Request, WebSocket
 from fastapi.responses import StreamingResponse
 
 @contextlib.asynccontextmanager
 async def lifespan(app):
-    anyio.to_thread.current_default_thread_limiter().total_tokens = 1000
     yield {"shared": 1}
 
 app = FastAPI(lifespan=lifespan)

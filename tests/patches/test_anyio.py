@@ -1,0 +1,182 @@
+"""anyio's calls in worker threads are tasklets."""
+
+import pytest
+
+from tests.patches.programs import check
+
+pytest.importorskip("anyio", reason="anyio is not installed")
+
+BEGIN = """
+import asyncio, contextvars, logging, threading, time
+logging.getLogger("asyncio").setLevel("ERROR")  # in debug mode it tells that a loaded machine is slow
+import anyio, anyio.from_thread, anyio.to_thread
+run_sync = anyio.to_thread.run_sync
+"""
+
+
+def passes(program, **options):
+    check(BEGIN + program, **options)
+
+
+@pytest.mark.parametrize("before", ["", "import anyio.to_thread, anyio._backends._asyncio\n"])
+def test_thousand_calls_wait_at_once(before):
+    """Whether anyio was imported before the patch or after it."""
+    passes(
+        """
+all_here = threading.Event()
+here = 0
+def wait():
+    global here
+    here += 1
+    if here == 1000:
+        all_here.set()
+    assert all_here.wait(20)
+async def main():
+    async with anyio.create_task_group() as group:
+        for _ in range(1000):
+            group.start_soon(run_sync, wait)
+anyio.run(main)
+assert here == 1000
+""",
+        patch=before + "patch_all()",
+    )
+
+
+def test_limits_of_the_program_hold():
+    passes("""
+now = most = 0
+def work():
+    global now, most
+    now += 1
+    most = max(most, now)
+    time.sleep(0.001)
+    now -= 1
+async def main(limiter):
+    global most
+    most = 0
+    async with anyio.create_task_group() as group:
+        for _ in range(20):
+            group.start_soon(lambda: run_sync(work, limiter=limiter))
+    return most
+async def with_the_default():
+    limiter = anyio.to_thread.current_default_thread_limiter()
+    assert limiter.total_tokens == 1000
+    limiter.total_tokens = 5
+    assert anyio.to_thread.current_default_thread_limiter() is limiter
+    return await main(None)
+async def with_its_own():
+    return await main(anyio.CapacityLimiter(3))
+assert anyio.run(with_the_default) == 5
+assert anyio.run(with_its_own) == 3
+""")
+
+
+def test_results_errors_and_context():
+    passes("""
+variable = contextvars.ContextVar("variable", default=0)
+def add(a, b):
+    assert variable.get() == 1
+    variable.set(2)
+    return a + b
+def fail(error):
+    raise error
+async def main():
+    variable.set(1)
+    assert await run_sync(add, 1, 2) == 3 and variable.get() == 1
+    for error, seen in ((ValueError("x"), ValueError), (StopIteration(), RuntimeError)):
+        try:
+            await run_sync(fail, error)
+        except seen:
+            pass
+        else:
+            raise AssertionError
+anyio.run(main)
+""")
+
+
+def test_call_reaches_back_to_its_loop():
+    passes("""
+async def double(x):
+    await anyio.sleep(0.001)
+    return 2 * x
+def work():
+    assert anyio.from_thread.run(double, 4) == 8
+    assert anyio.from_thread.run_sync(threading.current_thread) is threading.main_thread()
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return anyio.from_thread.run(run_sync, lambda: anyio.from_thread.run(double, 5))
+assert anyio.run(run_sync, work) == 10
+""")
+
+
+def test_cancelled_scope_waits_for_the_call_or_abandons_it():
+    passes("""
+begun, go = threading.Event(), threading.Event()
+log = []
+def work(checks):
+    begun.set()
+    go.wait()
+    if checks:
+        try:
+            anyio.from_thread.check_cancelled()
+        except asyncio.CancelledError:
+            log.append("told")
+    log.append("done")
+async def main(abandons):
+    begun.clear()
+    go.clear()
+    async with anyio.create_task_group() as group:
+        group.start_soon(lambda: run_sync(work, not abandons, abandon_on_cancel=abandons))
+        while not begun.is_set():
+            await anyio.sleep(0)
+        group.cancel_scope.cancel()
+        if not abandons:
+            go.set()
+    log.append("left")
+    go.set()
+    while log[-1] == "left" and abandons:
+        await anyio.sleep(0.001)
+anyio.run(main, False)
+assert log == ["told", "done", "left"], log
+log.clear()
+anyio.run(main, True)
+assert log == ["left", "done"], log
+""")
+
+
+def test_task_cancelled_by_asyncio_leaves_its_call_behind():
+    passes("""
+begun, go = threading.Event(), threading.Event()
+def work():
+    begun.set()
+    go.wait()
+    go.done = True
+async def main():
+    task = asyncio.create_task(run_sync(work))
+    while not begun.is_set():
+        await asyncio.sleep(0)
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        pass
+    else:
+        raise AssertionError
+    go.set()
+    while not hasattr(go, "done"):
+        await asyncio.sleep(0.001)
+asyncio.run(main())
+""")
+
+
+def test_unpatch_gives_threads_back():
+    passes("""
+unpatch()
+def ident():
+    return threading.get_ident()
+async def main():
+    assert await run_sync(ident) != ident()
+    assert anyio.to_thread.current_default_thread_limiter().total_tokens == 40
+anyio.run(main)
+""")
