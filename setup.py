@@ -4,7 +4,7 @@ Everything else about the project (metadata, tool settings) is in ``pyproject.to
 time only; a failing native build fails loudly, because a syncless without its engine is no syncless.
 
 syncless_config.h says which facilities of the system the modules may use. ``SYNCLESS_PORTABLE=1`` builds as
-on a system without those of Linux.
+on a system without those of Linux, and without SIMD instructions.
 
 ``SYNCLESS_BUILD=asan`` builds with AddressSanitizer and UndefinedBehaviorSanitizer,
 ``SYNCLESS_BUILD=debug`` with assertions.
@@ -30,6 +30,7 @@ NATIVE = {
     "syncless._core.cpython.chunkcache": [],  # 16 KiB frame stacks are kept, not unmapped
     "syncless._core.poll.poller": [],  # the contract of the backends
     "syncless._core.poll.epoll": [],
+    "syncless._core.poll.kqueue": [],
     "syncless._core.poll.poll": [],
     "syncless._core.poll.select": [],
     "syncless._core.timers": [],  # a heap of deadlines
@@ -173,6 +174,7 @@ NATIVE = {
 # module -> the facility without which it is left out
 OPTIONAL = {
     "syncless._core.poll.epoll": "EPOLL",
+    "syncless._core.poll.kqueue": "KQUEUE",
     "syncless.native.threads": "EPOLL",
     "syncless.native.publishing": "EPOLL",
     "syncless.native.shared": "EPOLL",
@@ -211,6 +213,10 @@ FACILITIES = {
     "SIOCOUTQ": "#include <linux/sockios.h>\n#include <sys/ioctl.h>\nint request = SIOCOUTQ;",
 }
 LINUX = frozenset(FACILITIES)
+FACILITIES |= {  # not of Linux only
+    "KQUEUE": "#include <sys/event.h>\nint f(void) { return kqueue(); }",
+    "PPOLL": "#include <poll.h>\nint f(struct timespec *t) { return ppoll(NULL, 0, t, NULL); }",
+}
 
 # header -> from where it is had
 HEADERS = {
@@ -259,9 +265,10 @@ if "t" in sys.abiflags:
 kind = os.environ.get("SYNCLESS_BUILD", "release")
 if kind not in FLAGS:
     sys.exit(f"SYNCLESS_BUILD={kind!r}: choose one of {', '.join(FLAGS)}")
-flags = FLAGS[kind]
+portable = os.environ.get("SYNCLESS_PORTABLE", "0") not in ("", "0")
 flags = [
-    *flags,
+    *FLAGS[kind],
+    *(["-DSYNCLESS_PLAIN"] if portable else []),
     "-fexceptions",
 ]  # an interpreter that ends unwinds the stacks of other threads, see _core/cpython/greenlet.pxd
 warnings = [
@@ -306,13 +313,14 @@ class Build(build_ext):
             config.write_text(text)
         for each in self.extensions:
             each.include_dirs.append(self.build_temp)
+            if OPTIONAL.get(each.name) == "KQUEUE" and sys.platform == "linux":
+                each.libraries.append("kqueue")  # libkqueue, which emulates it
             if any("syncless_config.h" in pathlib.Path(source).read_text() for source in each.sources):
                 each.depends.append(str(config))
         self.announce_work()
         super().build_extensions()
 
     def has(self, facility: str) -> bool:
-        portable = os.environ.get("SYNCLESS_PORTABLE", "0") not in ("", "0")
         return not (portable and facility in LINUX) and self.compiles(FACILITIES[facility])
 
     def compiles(self, source: str) -> bool:

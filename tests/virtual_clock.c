@@ -347,10 +347,22 @@ struct polled {
     nfds_t count;
 };
 
+static int real_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *limit, const sigset_t *mask) {
+    REAL(ppoll);
+    return real(fds, count, limit, mask);
+}
+
 static int try_poll(void *arguments, long long ns) {
     struct polled *polled = arguments;
     struct timespec limit = spec(ns);
-    return ppoll(polled->fds, polled->count, &limit, NULL);
+    return real_ppoll(polled->fds, polled->count, &limit, NULL);
+}
+
+int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *limit, const sigset_t *mask) { /* libkqueue waits by it */
+    if (!on || !limit || mask || !nanoseconds(limit))
+        return real_ppoll(fds, count, limit, mask);
+    struct polled polled = {fds, count};
+    return wait_until(now + nanoseconds(limit), try_poll, &polled);
 }
 
 int poll(struct pollfd *fds, nfds_t count, int ms) {
@@ -429,7 +441,7 @@ int select(int count, fd_set *readable, fd_set *writable, fd_set *failed, struct
 static int try_sleep(void *arguments, long long ns) {
     (void)arguments;
     struct timespec limit = spec(ns);
-    return ppoll(NULL, 0, &limit, NULL);
+    return real_ppoll(NULL, 0, &limit, NULL);
 }
 
 int clock_nanosleep(clockid_t which, int flags, const struct timespec *wanted, struct timespec *left) {

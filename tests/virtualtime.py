@@ -12,6 +12,7 @@ import ctypes
 import hashlib
 import os
 import pathlib
+import platform
 import runpy
 import shlex
 import subprocess
@@ -36,8 +37,10 @@ def real_seconds():
 
 
 def build():
-    """The library's path; it is compiled when its source has changed."""
-    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
+    """The library's path; it is compiled when its source, the C library or the Python has changed."""
+    # a folder may be seen from several systems, whose C libraries cannot load what another one has linked
+    system = f"{platform.machine()}, {' '.join(platform.libc_ver())}, {sys.version}"
+    digest = hashlib.sha256(SOURCE.read_bytes() + system.encode()).hexdigest()[:16]
     library = SOURCE.parent.parent / "build" / f"virtual_clock-{digest}.so"
     if not library.exists():
         library.parent.mkdir(exist_ok=True)

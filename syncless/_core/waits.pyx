@@ -60,7 +60,7 @@ cdef int wait_foreign_fd(Loop loop, int fd, int bits, int64_t deadline) except -
     try:
         loop.fds.arm_for_wait(fd, bits)
     except PermissionError:
-        return WOKEN                        # epoll refuses regular files: they are always ready
+        return WOKEN                        # epoll and kqueue refuse regular files: they are always ready
     try:
         return wait_fd(loop, fd, bits, deadline, "descriptor", fd)
     finally:

@@ -304,7 +304,7 @@ GROUPS = {
 EPILOG = """environment:
   SYNCLESS_NAME=VALUE sets an option, SYNCLESS_LIMIT_NAME=VALUE a limit.
   PORT and WEB_CONCURRENCY count where nothing else says --bind and --workers.
-  SYNCLESS_LOOP=select or epoll chooses how the loop waits.
+  SYNCLESS_LOOP=epoll, kqueue, poll or select chooses how the loop waits.
 
 example:
   syncless myproject.web:app --bind :8000 --workers 4 --limit head_seconds=10

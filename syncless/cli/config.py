@@ -31,7 +31,7 @@ VARIABLES = {
     "SYNCLESS_LIMIT_NAME": "sets the limit NAME: `SYNCLESS_LIMIT_HEAD_SECONDS=5`",
     "SYNCLESS_CONFIG": "path of the configuration file, like `--config`",
     "SYNCLESS_CONSOLE": "`1`: `syncless console PID` may attach to this process",
-    "SYNCLESS_LOOP": "`epoll` (default on Linux) or `select`: how the loop waits for descriptors",
+    "SYNCLESS_LOOP": "`epoll` (default on Linux), `kqueue`, `poll` or `select`: how the loop waits",
     "SYNCLESS_RESOLVER": "`thread`: names are looked up by the C library, in threads",
     "SYNCLESS_CHUNK_CACHE": "`0`: frame stacks are unmapped, as by the interpreter, and not kept for later",
     "SYNCLESS_BUILD": "when syncless is built: `release` (default), `debug` or `asan`",

@@ -11,8 +11,14 @@ from syncless._core.poll.select import SelectPoller
 BACKENDS: dict[str, type[Poller]] = {"poll": PollPoller, "select": SelectPoller}
 """The best first."""
 try:
+    from syncless._core.poll.kqueue import KqueuePoller
+except ModuleNotFoundError:  # setup.py builds each where the system has it
+    pass
+else:
+    BACKENDS = {"kqueue": KqueuePoller, **BACKENDS}
+try:
     from syncless._core.poll.epoll import EpollPoller
-except ModuleNotFoundError:  # setup.py builds it where the system has it
+except ModuleNotFoundError:
     pass
 else:
     BACKENDS = {"epoll": EpollPoller, **BACKENDS}

@@ -16,7 +16,22 @@ from syncless._core.poll.poller cimport READ, WRITE, Poller, PollEvent
 
 cdef extern from "<poll.h>" nogil:
     short POLLIN, POLLOUT
-    int poll(pollfd* fds, unsigned long count, int milliseconds)
+
+cdef extern from *:
+    """
+    #include "syncless_config.h"
+    /* Waits to the nanosecond where the system can. */
+    static int syncless_poll(struct pollfd *fds, unsigned long count, long long ns) {
+    #if SYNCLESS_PPOLL
+        struct timespec limit = {ns / 1000000000, ns % 1000000000};
+        return ppoll(fds, count, ns < 0 ? NULL : &limit, NULL);
+    #else
+        long long most = 86400000, milliseconds = ns / 1000000 + (ns % 1000000 != 0);
+        return poll(fds, count, ns < 0 ? -1 : (int)(milliseconds < most ? milliseconds : most));
+    #endif
+    }
+    """
+    int syncless_poll(pollfd* fds, unsigned long count, int64_t ns) nogil
 
 
 cdef class PollPoller(Poller):
@@ -86,7 +101,7 @@ cdef class PollPoller(Poller):
         return 0
 
     cdef int wait(self, PollEvent* events, int room, int64_t timeout) except -1:
-        cdef int n, seen, fd, place, kept = 0, number, error, count = self.used, limit = -1
+        cdef int n, seen, fd, place, kept = 0, number, error, count = self.used
         cdef void* copied
         if count > self.copied_room:
             copied = realloc(self.copied, self.room * sizeof(pollfd))
@@ -95,10 +110,8 @@ cdef class PollPoller(Poller):
             self.copied = <pollfd*> copied
             self.copied_room = self.room
         memcpy(self.copied, self.fds, count * sizeof(pollfd))
-        if timeout >= 0:
-            limit = <int> min((timeout + 999999) // 1000000, 86400000)
         with nogil:
-            n = poll(self.copied, count, limit)
+            n = syncless_poll(self.copied, count, timeout)
             error = errno
         if n < 0:
             if error == EINTR:

@@ -1,4 +1,4 @@
-"""The contract of a backend: seven functions and two attributes. One file per facility: epoll, select.
+"""The contract of a backend: seven functions and two attributes. One file per facility.
 
 open()                  take the descriptors it needs; called again in a child after fork
 arm(fd, gen, bits)      report when fd is next ready for bits. Returns the directions that are armed from now

@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import platform
-import select
 import sys
 from collections.abc import Collection, Sequence
 
 import syncless
+from syncless._core.poll.backends import BACKENDS
 from syncless.http.notices import tell
 from syncless.http.program.blocking import Patch, is_patched
 
@@ -49,7 +49,7 @@ def is_terminal() -> bool:
 
 def loop_name() -> str:
     """The backend of the loops of this process, and of its workers."""
-    return os.environ.get("SYNCLESS_LOOP") or ("epoll" if hasattr(select, "epoll") else "select")
+    return os.environ.get("SYNCLESS_LOOP") or next(iter(BACKENDS))
 
 
 def patched_areas(patch: Patch | None) -> str:

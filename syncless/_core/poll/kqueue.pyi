@@ -1,0 +1,3 @@
+from syncless._core.poll.poller import Poller
+
+class KqueuePoller(Poller): ...
