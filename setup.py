@@ -83,6 +83,7 @@ NATIVE = {
     "syncless._core.cpython.standins": [],  # built-in functions in the place of others
     "syncless.patches.native.pollobjects": [],  # the descriptors of a select.poll()
     "syncless.patches.native.threadends": [],  # the end of an OS thread wakes its joiners
+    "syncless.patches.native.signalfds": [],  # descriptors that tell of blocked signals
     "syncless._core.nativestack": [],  # which C functions a thread is in
     "syncless.patches.libraries.parking": [
         f"syncless/patches/libraries/{name}.c"
@@ -210,6 +211,7 @@ FACILITIES = {
         #endif
         int f(struct dl_phdr_info *info) { return info->dlpi_phnum; }
         ssize_t g(struct iovec *v) { return process_vm_readv(0, v, 1, v, 1, 0); }""",
+    "SIGNALFD": "#include <sys/signalfd.h>\nint f(sigset_t *s) { return signalfd(-1, s, SFD_CLOEXEC); }",
     "SIOCOUTQ": "#include <linux/sockios.h>\n#include <sys/ioctl.h>\nint request = SIOCOUTQ;",
 }
 LINUX = frozenset(FACILITIES)

@@ -1,10 +1,12 @@
 """Long computations that release the GIL: compression and hashing of large data, in threads.
 
-Off unless asked for: on one core a thread only makes them longer.
+Off unless asked for: on one core a thread only makes them longer. Smaller pieces of data, of which a program
+may process many in a row, are processed at once, and others get their turn in between.
 """
 
 from __future__ import annotations
 
+import binascii
 import functools
 import hashlib
 import zlib
@@ -13,11 +15,14 @@ from typing import Any
 
 from syncless._core.calls.files import may_use_threads
 from syncless._core.calls.threads import ThreadPool
+from syncless._core.current import give_way
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
 
 ABOVE = 1 << 20
 """Bytes. Smaller data is processed at once."""
+PIECE = 1 << 14
+"""Bytes. Smaller data is processed in no time."""
 EXPANSION = 1032
 """The most bytes that zlib makes of one."""
 
@@ -30,8 +35,12 @@ def _sized(original: Callable[..., Any], index: int) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         data = args[index] if len(args) > index else b""
-        if isinstance(data, (bytes, bytearray, memoryview)) and len(data) >= ABOVE and may_use_threads():
+        size = len(data) if isinstance(data, (bytes, bytearray, memoryview)) else 0
+        if size < PIECE or not may_use_threads():
+            return original(*args, **kwargs)
+        if size >= ABOVE:
             return _pool.run(original, *args, **kwargs)
+        give_way()
         return original(*args, **kwargs)
 
     return call
@@ -47,7 +56,10 @@ def _expands(original: Callable[..., Any], unlimited: int) -> Callable[..., Any]
     @functools.wraps(original)
     def decompress(self: Any, data: Any, max_length: int = unlimited) -> Any:
         small = isinstance(data, (bytes, bytearray, memoryview)) and len(data) < ABOVE
-        if not may_use_threads() or (small and 0 <= max_length <= ABOVE and max_length != unlimited):
+        if not may_use_threads():
+            return original(self, data, max_length)
+        give_way()
+        if small and 0 <= max_length <= ABOVE and max_length != unlimited:
             return original(self, data, max_length)
         if not small or max_length > 0:
             return _pool.run(original, self, data, max_length)
@@ -107,20 +119,45 @@ def _methods(*members: tuple[str, str]) -> Callable[[Patcher, Any], None]:
     return change
 
 
+def _functions(*names: tuple[str, int]) -> Callable[[Patcher, Any], None]:
+    """Of a module: the name of each, and which argument is the data."""
+
+    def change(patcher: Patcher, module: Any) -> None:
+        for name, index in names:
+            if hasattr(module, name):
+                patcher.rebind(module, name, _sized(getattr(module, name), index), "computes for long")
+
+    return change
+
+
 def patch(patcher: Patcher) -> None:
     why = "computes for long"
     for name in ("compress", "crc32", "adler32"):
         patcher.rebind(zlib, name, _sized(getattr(zlib, name), 0), why)
     patcher.rebind(zlib, "decompress", _decompress(zlib.decompress), why)
+    patcher.rebind(binascii, "crc32", _sized(binascii.crc32, 0), why)
+    patcher.rebind(hashlib, "new", _sized(hashlib.new, 1), why)
     for name in sorted(hashlib.algorithms_guaranteed):
         patcher.rebind(hashlib, name, _sized(getattr(hashlib, name), 0), why)
-    packer, unpacker = zlib.compressobj(), zlib.decompressobj()
-    for owner, name in ((type(packer), "compress"), (type(hashlib.sha256()), "update")):
-        patcher.member_in_place(owner, name, _sized(owner.__dict__[name], 1), why)
-    for kind, unlimited in ((type(unpacker), 0), (getattr(zlib, "_ZlibDecompressor", None), -1)):
+    # others of hashlib are of one of these types, or of one that inherits their methods
+    hashes = {type(hashlib.new(name)) for name in ("sha256", "blake2b", "blake2s")}
+    for owner in {type(zlib.compressobj()): "compress", **dict.fromkeys(hashes, "update")}.items():
+        patcher.member_in_place(*owner, _sized(vars(owner[0])[owner[1]], 1), why)
+    for kind, unlimited in (
+        (type(zlib.decompressobj()), 0),
+        (getattr(zlib, "_ZlibDecompressor", None), -1),
+    ):
         if kind is not None:
             patcher.member_in_place(kind, "decompress", _expands(vars(kind)["decompress"], unlimited), why)
+    when_imported(patcher, "_hashlib", _functions(("hmac_new", 1), ("hmac_digest", 1)))
+    when_imported(patcher, "_hashlib", _data_of_hmac)
     for module, prefix in (("_bz2", "BZ2"), ("_lzma", "LZMA")):
         compressor, decompressor = f"{prefix}Compressor", f"{prefix}Decompressor"
         changed = _methods((compressor, "compress"), (compressor, "flush"), (decompressor, "decompress"))
         when_imported(patcher, module, changed)
+
+
+def _data_of_hmac(patcher: Patcher, module: Any) -> None:
+    kind = getattr(module, "HMAC", None)
+    if kind is not None:
+        patcher.member_in_place(kind, "update", _data_sized(kind.__dict__["update"]), "computes for long")

@@ -15,6 +15,7 @@ import stat
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from syncless._core.calls import descriptors, fileio
@@ -60,11 +61,12 @@ SUPPORTED = ("supports_dir_fd", "supports_effective_ids", "supports_fd", "suppor
 """Sets of functions in os, to which the new functions are added."""
 
 EVENT_PAUSE = 0.002
-"""Seconds between two tries to write to an eventfd whose counter is full."""
+"""Seconds between two tries to write to an eventfd whose counter is nearly full."""
 
 _eventfd_read: Any = getattr(os, "eventfd_read", None)
 _eventfd_write: Any = getattr(os, "eventfd_write", None)
-_scandir = os.scandir
+_scandir, _listdir = os.scandir, os.listdir
+_dup2, _closerange = os.dup2, os.closerange
 _poll: Any = getattr(select, "poll", None)
 _sendfile: Any = getattr(os, "sendfile", None)
 _splice: Any = getattr(os, "splice", None)
@@ -113,6 +115,24 @@ def _entries_of(path: Any = None) -> Entries:
     return entries
 
 
+def dup2(fd: int, fd2: int, inheritable: bool = True) -> int:
+    """os.dup2, cooperative: it closes a file."""
+    if type(fd2) is not int:
+        return _dup2(fd, fd2, inheritable)
+    return _dup2_to(fd2, fd, inheritable)  # type: ignore[no-any-return]
+
+
+def closerange(fd_low: int, fd_high: int, /) -> None:
+    """os.closerange, cooperative. Files are closed one by one; a thread that closed all would lose the
+    descriptors by which it tells of its end."""
+    with suppress(OSError):  # no /proc
+        for fd in map(int, _listdir("/proc/self/fd")):
+            if fd_low <= fd < fd_high and is_file(fd):
+                with suppress(OSError):
+                    _close(fd)
+    _closerange(fd_low, fd_high)
+
+
 def sendfile(out_fd: int, in_fd: int, offset: int | None, count: int, *more: Any, **named: Any) -> int:
     """os.sendfile, cooperative."""
     if more or named or is_file(out_fd) or not os.get_blocking(out_fd):
@@ -142,7 +162,8 @@ def eventfd_read(fd: Any) -> int:
 
 
 def eventfd_write(fd: Any, value: int) -> None:
-    """os.eventfd_write, cooperative. No event says when the counter has room, so it tries again and again."""
+    """os.eventfd_write, cooperative. If the counter has room, but not enough, no event tells of more: it
+    tries again and again."""
     number = fd.fileno() if hasattr(fd, "fileno") else fd
     if type(number) is not int or number < 0 or not os.get_blocking(number):
         _eventfd_write(number, value)
@@ -152,12 +173,15 @@ def eventfd_write(fd: Any, value: int) -> None:
             _without_waiting(number, _eventfd_write, number, value)
             return
         except BlockingIOError:
-            sleep(EVENT_PAUSE)
+            if _is_ready(number, select.POLLOUT):
+                sleep(EVENT_PAUSE)
+            else:
+                wait_writable(number)
 
 
-def _is_readable(fd: int) -> bool:
+def _is_ready(fd: int, bits: int) -> bool:
     asked = _poll()
-    asked.register(fd, select.POLLIN)
+    asked.register(fd, bits)
     return bool(asked.poll(0))
 
 
@@ -176,7 +200,7 @@ def splice(
         try:
             moved: int = _without_waiting(dst, _splice_of, *args) if to_socket else _splice_of(*args)
         except BlockingIOError:
-            empty = not is_file(src) and not _is_readable(src)
+            empty = not is_file(src) and not _is_ready(src, select.POLLIN)
             if done and empty:
                 return done
             if flags & never and (empty or not to_socket):
@@ -200,6 +224,8 @@ def _nothing(*_: Any, **__: Any) -> None:
     raise NotImplementedError("this system has no such call")
 
 
+_close = DescriptorFunction(os.close)
+_dup2_to = DescriptorFunction(lambda fd2, fd, inheritable: _dup2(fd, fd2, inheritable))
 _sendfile_of = FileFunction(_sendfile or _nothing)
 _splice_of = FileFunction(_splice or _nothing)
 
@@ -231,6 +257,8 @@ def patch(patcher: Patcher) -> None:
     if _eventfd_read is not None:
         patcher.rebind(os, "eventfd_read", eventfd_read, "waits for a writer")
         patcher.rebind(os, "eventfd_write", eventfd_write, "waits for room in the counter")
+    patcher.rebind(os, "dup2", dup2, waits)
+    patcher.rebind(os, "closerange", closerange, waits)
     if _sendfile is not None:
         patcher.rebind(os, "sendfile", sendfile, "waits for the other side, or for a disk")
     if _splice is not None:

@@ -9,15 +9,17 @@ of its own: the loop itself could not wait, and a handler may.
 The main tasklet is the main thread, and so is a tasklet in which a handler runs. No other tasklet can set
 handlers.
 
-The standard library has no descriptor for a blocked signal, so sigwait and its kin ask the kernel every few
-milliseconds. A signal that is not blocked would end the process meanwhile. So it has a handler, as long as a
-tasklet waits for it, that tells the tasklet. Blocking it instead would not work: child processes and new OS
-threads would inherit the mask, and older threads would not block the signal.
+sigwait and its kin wait for a descriptor that tells of blocked signals. Systems other than Linux have none;
+there they ask the kernel every few milliseconds. A signal that is not blocked would end the process
+meanwhile. So it has a handler, as long as a tasklet waits for it, that tells the tasklet. Blocking it instead
+would not work: child processes and new OS threads would inherit the mask, and older threads would not block
+the signal.
 """
 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import signal
 import stat
@@ -34,13 +36,15 @@ from syncless._core.current import current
 from syncless._core.spawning import spawn
 from syncless._core.tasklet import Tasklet
 from syncless._core.threadloop import current_loop
+from syncless._core.wait.select import readable, select
 from syncless._core.wait.sync import Event
 from syncless.patches.imports import when_imported
+from syncless.patches.native.signalfds import pending_descriptor
 from syncless.patches.registry import Patcher
 from syncless.tools.results import AsyncResult
 
 PAUSE = 0.005
-"""Seconds between two checks for a signal."""
+"""Seconds between two checks for a signal, where no descriptor tells of it."""
 
 _signal, _getsignal = signal.signal, signal.getsignal
 _set_wakeup_fd = signal.set_wakeup_fd
@@ -240,16 +244,22 @@ def _wait_for(wanted: list[int], until: float | None) -> Any:
     if found is not None or (until is not None and time.monotonic() >= until):
         return found
     came = AsyncResult[int]()
+    pending = pending_descriptor(wanted)
     _await_signals(wanted, came)
     try:
         while found is None and (until is None or time.monotonic() < until):
-            if came.wait(PAUSE if until is None else min(PAUSE, max(0.0, until - time.monotonic()))):
+            left = math.inf if until is None else max(0.0, until - time.monotonic())
+            left = min(left, PAUSE) if pending < 0 else left
+            cases: list[Any] = [came] if pending < 0 else [came, readable(pending)]
+            if select(cases, None if left == math.inf else left)[0] == 0:
                 found = signal.struct_siginfo((came.get(), 0, 0, 0, 0, 0, 0))  # its sender is not known
             else:
-                found = _sigtimedwait(wanted, 0)
+                found = _sigtimedwait(wanted, 0)  # which another may have taken
         return found
     finally:
         _await_signals_no_more(wanted, came)
+        if pending >= 0:
+            os.close(pending)
 
 
 def _await_signals(wanted: list[int], came: AsyncResult[int]) -> None:

@@ -101,6 +101,23 @@ def descriptor():
     return [each.decode() if isinstance(each, bytes) else each for each in got]
 
 
+def closed_by_others():
+    """A descriptor is closed when another one takes its number, too."""
+    first, second = os.open("there", os.O_RDONLY), os.open("there", os.O_RDONLY)
+    os.dup2(first, second)
+    got = os.read(second, 3).decode()
+    os.closerange(min(first, second), max(first, second) + 1)
+    with contextlib.suppress(OSError):
+        os.fstat(second)
+        return "open"
+    return got
+
+
+def collected():
+    """Nobody closes the file."""
+    return open("there").read()
+
+
 def vectors():
     fd = os.open("there", os.O_RDWR)
     room = [bytearray(2), bytearray(2)]
@@ -308,6 +325,8 @@ TARGETS = {
         descriptor,
         ["one", "two", 1, 1, 8],
     ),
+    "os.dup2, closerange": (closed_by_others, "one"),
+    "a file that is garbage": (collected, LINES),
     "os.preadv, readv, writev, pwritev": (vectors, [4, 4, 2, 1]),
     "open with an opener": (opener, "one\n"),
     "os.fdopen": (fdopen, ["one\n", "two\n"]),

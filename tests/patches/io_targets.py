@@ -1,10 +1,12 @@
 """The targets of files that do not stand on a disk, of locks on files, sqlite3 and long computations. See
 targets.py."""
 
+import binascii
 import bz2
 import contextlib
 import fcntl
 import hashlib
+import hmac
 import lzma
 import os
 import pathlib
@@ -270,6 +272,30 @@ def long_computations():
     return done
 
 
+def computations_of_the_rest():
+    """The ways to hash that take a megabyte at once, and many small pieces in a row."""
+    data = os.urandom(int(SCALE * (16 << 20)))
+    keyed = hmac.new(b"secret", b"", "sha256")
+    started = time.monotonic()
+    done = []
+    while time.monotonic() - started < WAIT:
+        hashes = [make() for make in (hashlib.blake2b, hashlib.blake2s, hashlib.sha3_256)]
+        for each in hashes:
+            each.update(data)
+        keyed.update(data)
+        pieces = hashlib.sha256()
+        for at in range(0, len(data), 1 << 18):
+            pieces.update(data[at : at + (1 << 18)])
+        done = [
+            *(each.digest_size for each in hashes),
+            keyed.digest_size,
+            pieces.digest() == hashlib.new("sha256", data).digest(),
+            hmac.digest(b"secret", data, "sha256") == hmac.new(b"secret", data, "sha256").digest(),
+            binascii.crc32(data) == zlib.crc32(data),
+        ]
+    return done
+
+
 def lingering():
     """The peer takes what is under way only after a while, and the socket waits for it when it is closed."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -330,4 +356,5 @@ IO_TARGETS = {
     "sqlite3, many rows": (many_rows, True),
     "close, SO_LINGER": (lingering, -1),
     "long computations": (long_computations, [True, True, True, 64, 32]),
+    "long computations, the rest": (computations_of_the_rest, [64, 32, 32, 32, True, True, True]),
 }

@@ -494,7 +494,7 @@ def wait_too_short():
 
 
 def main(name):
-    patch_all(cpu=name == "long computations")
+    patch_all(cpu="long computations" in name)
     ticker = Ticker()
     started = time.perf_counter()
     result = TARGETS[name][0]()

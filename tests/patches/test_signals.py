@@ -371,3 +371,39 @@ print("each")
 """)
         == "each\n"
     )
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has signalfd")
+@pytest.mark.parametrize("to", ["os.kill(os.getpid(), {})", "signal.pthread_kill(threading.get_ident(), {})"])
+def test_blocked_signal_is_waited_for_by_a_descriptor(to):
+    """Nothing is asked again and again, the sender is known, and the descriptor is closed afterwards."""
+    assert (
+        run_python(f"""
+import os, signal, threading
+main = threading.get_ident()
+from syncless.patches import patch_all
+patch_all()
+import syncless
+from syncless.patches import signals
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1, signal.SIGUSR2])
+asked, original = [], signals._sigtimedwait
+signals._sigtimedwait = lambda *args: asked.append(args) or original(*args)
+descriptors = len(os.listdir("/proc/self/fd"))
+waiters = [syncless.spawn(signal.sigwaitinfo, [signal.SIGUSR1]) for _ in range(2)]
+syncless.sleep(0.1)
+assert len(asked) <= 4, asked
+for left in (2, 1):
+    {to.format("signal.SIGUSR1").replace("threading.get_ident()", "main")}
+    while sum(not waiter.done() for waiter in waiters) == left:
+        syncless.sleep(0.001)
+for waiter in waiters:
+    assert waiter.result().si_signo == signal.SIGUSR1 and waiter.result().si_pid == os.getpid()
+assert signal.sigtimedwait([signal.SIGUSR2], 0.01) is None
+killed = syncless.spawn(signal.sigwait, [signal.SIGUSR2])
+syncless.sleep(0)
+killed.kill()
+assert len(os.listdir("/proc/self/fd")) == descriptors
+print("told")
+""")
+        == "told\n"
+    )

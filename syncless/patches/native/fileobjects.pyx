@@ -60,6 +60,31 @@ def run_init(self, args, kwargs):
     original_init(self, args, <PyObject*> kwargs)
 
 
+class FoundSlow(Exception):
+    """Out of an opener: its file is on a file system that may not tell the attributes at once."""
+
+
+cdef int init_by_opener(object self, tuple args, dict kwargs, object opener) except -1:
+    """The opener is called here, for it may park; the file's attributes are asked for where they come at
+    once, or else in a thread."""
+    cdef dict named
+    def direct_or_not(*asked):
+        cdef FileSystem found
+        fd = opener(*asked)
+        found = of_descriptor(fd) if type(fd) is int and 0 <= fd <= INT_MAX else None
+        if found is None or found.trial_of(run_init).direct():
+            return fd
+        raise FoundSlow(fd)
+    named = {**kwargs, "opener": direct_or_not}
+    try:
+        run_init(self, args[:3], named)
+    except FoundSlow as found:
+        fd = found.args[0]
+        named["opener"] = lambda *asked: fd
+        tried_on(fd, run_init, run_init, (self, args[:3], named), {})
+    return 0
+
+
 cdef int cooperative_init(object self, object args, PyObject* named) except -1:
     """FileIO(file, mode, closefd, opener)."""
     cdef dict kwargs
@@ -70,7 +95,7 @@ cdef int cooperative_init(object self, object args, PyObject* named) except -1:
     name = positional[0] if len(positional) else kwargs.get("file")
     opener = positional[3] if len(positional) > 3 else kwargs.get("opener")
     if opener is not None:                      # it waits, or not, by itself
-        return original_init(self, args, named)
+        return init_by_opener(self, positional, kwargs, opener)
     if type(name) is int:
         if not 0 <= name <= INT_MAX:
             return original_init(self, args, named)

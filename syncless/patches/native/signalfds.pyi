@@ -1,0 +1,3 @@
+from collections.abc import Iterable
+
+def pending_descriptor(numbers: Iterable[int]) -> int: ...
