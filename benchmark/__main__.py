@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-from benchmark import picture, plots, report
+from benchmark import blocking, picture, plots, report
 from benchmark.engine import LIBRARIES
 from benchmark.experiments import EXPERIMENTS, Experiment, Scale
 from benchmark.measure import CORES, SERVER_CORE, machine
@@ -134,6 +134,7 @@ QUICK = [
     "patched",
     "files",
     "names",
+    "blocking",
 ]
 """The choice of --quick if nothing is chosen: one of each kind."""
 
@@ -160,7 +161,7 @@ def versions() -> dict[str, str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmark", description=__doc__)
-    choices = [*EXPERIMENTS, *CALLS, "report"]
+    choices = [*EXPERIMENTS, *CALLS, "blocking", "report"]
     parser.add_argument(
         "experiments", nargs="*", metavar="EXPERIMENT", help=f"{', '.join(choices)}; default: all"
     )
@@ -188,10 +189,13 @@ def main() -> int:
     scale = (
         Scale(1, 3000, 1, 500) if options.quick else Scale(options.seconds, options.requests, options.rounds)
     )
-    chosen = options.experiments or (QUICK if options.quick else [*EXPERIMENTS, *CALLS])
+    chosen = options.experiments or (QUICK if options.quick else [*EXPERIMENTS, *CALLS, "blocking"])
     started = time.monotonic()
     for name in chosen:
         if name == "report":
+            continue
+        if name == "blocking":
+            blocking.table(options.quick)
             continue
         if name in CALLS:
             libraries, parts = CALLS[name]
@@ -213,7 +217,7 @@ def main() -> int:
             report.RESULTS.mkdir(exist_ok=True)
             (report.RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
     if not options.quick:
-        print(report.tables([name for name in chosen if name != "report"] or None))
+        print(report.tables([name for name in chosen if name not in ("report", "blocking")] or None))
     if options.write:
         plots.write_all()
         picture.write()

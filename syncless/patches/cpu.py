@@ -141,8 +141,9 @@ def patch(patcher: Patcher) -> None:
         patcher.rebind(hashlib, name, _sized(getattr(hashlib, name), 0), why)
     # others of hashlib are of one of these types, or of one that inherits their methods
     hashes = {type(hashlib.new(name)) for name in ("sha256", "blake2b", "blake2s")}
-    for owner in {type(zlib.compressobj()): "compress", **dict.fromkeys(hashes, "update")}.items():
-        patcher.member_in_place(*owner, _sized(vars(owner[0])[owner[1]], 1), why)
+    methods = [(type(zlib.compressobj()), "compress"), *((kind, "update") for kind in hashes)]
+    for owner, name in methods:
+        patcher.member_in_place(owner, name, _sized(vars(owner)[name], 1), why)
     for kind, unlimited in (
         (type(zlib.decompressobj()), 0),
         (getattr(zlib, "_ZlibDecompressor", None), -1),

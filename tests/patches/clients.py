@@ -262,6 +262,108 @@ def pycurl_multi(port):
     return wait
 
 
+def mysqlclient_streamed(port):
+    """Rows that stay on the server until they are fetched."""
+    import MySQLdb
+    from MySQLdb.cursors import SSCursor
+
+    options = {"host": "127.0.0.1", "port": port, "user": "root", "cursorclass": SSCursor}
+    connections = [MySQLdb.connect(**options) for _ in range(THREADS)]
+
+    def wait(number):
+        cursor = connections[number].cursor()
+        cursor.execute("SELECT 5 UNION ALL SELECT SLEEP(%s) + 6", (WAIT,))
+        rows = [cursor.fetchone(), *cursor]
+        cursor.close()
+        return rows == [(5,), (6,)]
+
+    return wait
+
+
+def python_ldap(port):
+    import ldap
+
+    connections = [ldap.initialize(f"ldap://127.0.0.1:{port}") for _ in range(THREADS)]
+    return lambda number: connections[number].search_s("", ldap.SCOPE_BASE)[0][0] == ""
+
+
+def pylibmc(port):
+    import pylibmc
+
+    made = [pylibmc.Client([f"127.0.0.1:{port}"]) for _ in range(THREADS)]
+    return lambda number: made[number].get("nothing") is None
+
+
+def zmq_messages(port):
+    import zmq
+
+    context = zmq.Context()
+    pairs = []
+    for number in range(THREADS):
+        pull, push = context.socket(zmq.PULL), context.socket(zmq.PUSH)
+        pull.bind(f"inproc://{number}")
+        push.connect(f"inproc://{number}")
+        pairs.append((pull, push))
+
+    def wait(number):
+        pull, push = pairs[number]
+        threading.Timer(WAIT, push.send, (b"sent",)).start()
+        return pull.recv() == b"sent"
+
+    return wait
+
+
+def zmq_poller(port):
+    import zmq
+
+    context = zmq.Context()
+    sockets = [context.socket(zmq.PULL) for _ in range(THREADS)]
+    for number, each in enumerate(sockets):
+        each.bind(f"inproc://{number}")
+
+    def wait(number):
+        poller = zmq.Poller()
+        poller.register(sockets[number], zmq.POLLIN)
+        return poller.poll(WAIT * 1000) == []
+
+    return wait
+
+
+def apsw(port):
+    """A database that another connection has locked."""
+    import tempfile
+
+    import apsw
+
+    path = tempfile.mkdtemp() + "/database"
+    owner = apsw.Connection(path)
+    owner.execute("CREATE TABLE t (n); BEGIN EXCLUSIVE")
+    connections = [apsw.Connection(path) for _ in range(THREADS)]
+
+    def wait(number):
+        connections[number].set_busy_timeout(int(WAIT * 1000))
+        try:
+            connections[number].execute("INSERT INTO t VALUES (1)")
+        except apsw.BusyError:
+            return owner.in_transaction
+
+    return wait
+
+
+def confluent_kafka(port):
+    """No broker is there, and so no message."""
+    import logging
+
+    import confluent_kafka
+
+    options = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "logger": logging.getLogger("silent")}
+    logging.getLogger("silent").setLevel(logging.CRITICAL)
+    consumers = [confluent_kafka.Consumer(options) for _ in range(THREADS)]
+    for each in consumers:
+        each.subscribe(["topic"])
+    return lambda number: consumers[number].poll(WAIT) is None
+
+
 def psqlodbc_text(port):
     driver = glob.glob(PSQLODBC)[0]
     return f"Driver={driver};Server=127.0.0.1;Port={port};Database=postgres;UID=postgres;"
@@ -290,6 +392,13 @@ CLIENTS = {
     "pycurl": (pycurl, "pycurl", "http"),
     "pycurl's multi": (pycurl_multi, "pycurl", "http"),
     "pyodbc": (pyodbc, "pyodbc", "postgresql"),
+    "mysqlclient's SSCursor": (mysqlclient_streamed, "MySQLdb", "mariadb"),
+    "python-ldap": (python_ldap, "ldap", "ldap"),
+    "pylibmc": (pylibmc, "pylibmc", "memcached"),
+    "pyzmq": (zmq_messages, "zmq", "none"),
+    "pyzmq's poller": (zmq_poller, "zmq", "none"),
+    "apsw": (apsw, "apsw", "none"),
+    "confluent-kafka": (confluent_kafka, "confluent_kafka", "none"),
     "pg8000": (pg8000, "pg8000.dbapi", "postgresql"),
     "psycopg2": (psycopg2, "psycopg2", "postgresql"),
     "psycopg": (psycopg, "psycopg", "postgresql"),
@@ -313,15 +422,22 @@ IN_C = {
     "pycurl": ["pycurl"],
     "pycurl's multi": ["pycurl"],
     "pyodbc": ["pyodbc"],
+    "mysqlclient's SSCursor": ["MySQLdb"],
+    "python-ldap": ["ldap"],
+    "pylibmc": ["pylibmc"],
+    "pyzmq": ["zmq"],
+    "pyzmq's poller": ["zmq"],
 }
 """Those that wait in C -> what patch_native() is to be given."""
+OFFLOADED = {"apsw": ["apsw.Connection"], "confluent-kafka": ["confluent_kafka.Consumer"]}
+"""Those that cannot be patched -> what patch_all() is to offload."""
 
 
 def main(name, port, order):
     connect, module, _ = CLIENTS[name]
     if order == "before":
         importlib.import_module(module)
-    patch_all(drivers=name not in IN_C)
+    patch_all(drivers=name not in IN_C, offload=OFFLOADED.get(name, ()))
     if name in IN_C:
         patch_native(*IN_C[name])
     wait = connect(port)

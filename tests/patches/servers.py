@@ -15,6 +15,9 @@ import time
 
 import pytest
 
+WAIT = 0.2
+"""Seconds that a late answer takes."""
+
 SLOW_HTTP = """
 import sys, time, syncless
 from syncless.wsgi import Server
@@ -214,4 +217,57 @@ def http():
         process.stdout.close()
 
 
-SERVERS = {"redis": redis, "postgresql": postgresql, "mariadb": mariadb, "mongodb": mongodb, "http": http}
+@contextlib.contextmanager
+def answering_late(port):
+    """The port of a proxy that passes the answers of a quick server on after WAIT seconds."""
+
+    def pass_on(source, target, seconds):
+        with contextlib.suppress(OSError), source, target:
+            while piece := source.recv(1 << 16):
+                time.sleep(seconds)
+                target.sendall(piece)
+            target.shutdown(socket.SHUT_WR)
+
+    def accept():
+        with contextlib.suppress(OSError):
+            while True:
+                client, server = listener.accept()[0], socket.create_connection(("127.0.0.1", port))
+                for pair in ((client, server, 0), (server, client, WAIT)):
+                    threading.Thread(target=pass_on, args=pair, daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
+        accepting = threading.Thread(target=accept)
+        accepting.start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+        accepting.join()
+
+
+@contextlib.contextmanager
+def memcached():
+    port = free_port()
+    user = ["-u", "nobody"] if os.geteuid() == 0 else []
+    with (
+        running([program("memcached"), "-l", "127.0.0.1", "-p", str(port), *user], port, cwd="/"),
+        answering_late(port) as late,
+    ):
+        yield late
+
+
+@contextlib.contextmanager
+def ldap():
+    """One without a database, which has the entry about itself."""
+    slapd, port = program("slapd"), free_port()
+    with tempfile.NamedTemporaryFile(suffix=".conf") as empty:
+        command = [slapd, "-h", f"ldap://127.0.0.1:{port}", "-f", empty.name, "-d", "256"]
+        with running(command, port, cwd="/"), answering_late(port) as late:
+            yield late
+
+
+@contextlib.contextmanager
+def none():
+    """For clients that wait without a server."""
+    yield 0
+
+
+SERVERS = {each.__name__: each for each in (redis, postgresql, mariadb, mongodb, http, memcached, ldap, none)}

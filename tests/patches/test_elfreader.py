@@ -2,7 +2,10 @@
 itself."""
 
 import random
+import re
+import shutil
 import struct
+import subprocess
 
 import pytest
 
@@ -155,3 +158,38 @@ def test_damaged_images_hurt_nobody(machine):
             entries_of_file(bytes(damaged))
         except ValueError:
             pass
+
+
+SOURCE = """
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+typedef ssize_t (*reading)(int, void *, size_t);
+reading table[] = {read, (reading) write};  /* addresses in data */
+int own(int fd) { return poll((struct pollfd *) 0, 0, fd); }
+long call(int fd, void *room) { return recv(fd, room, 1, 0) + own(fd) + (long) &connect; }
+"""
+CALLED = ["connect", "poll", "read", "recv", "write"]
+
+
+@pytest.mark.parametrize("options", [[], ["-Wl,-z,now"], ["-Wl,-z,lazy", "-Wl,-z,norelro"]])
+@pytest.mark.parametrize("compiler", ["gcc", "aarch64-linux-gnu-gcc"])
+def test_entries_of_a_compiled_object_are_those_that_readelf_shows(tmp_path, compiler, options):
+    if not (shutil.which(compiler) and shutil.which("readelf")):
+        pytest.skip(f"{compiler} is not installed: apt install gcc-aarch64-linux-gnu libc6-dev-arm64-cross")
+    source, made = tmp_path / "made.c", tmp_path / "made.so"
+    source.write_text(SOURCE)
+    subprocess.run([compiler, "-shared", "-fPIC", *options, "-o", made, source], check=True)
+    shown = subprocess.run(["readelf", "-rW", made], capture_output=True, text=True, check=True).stdout
+    expected = [
+        (name, version, int(place, 16))
+        for place, name, version in re.findall(r"^(\w+) .* (\w+)@(\S+) \+ 0$", shown, re.MULTILINE)
+        if name in CALLED
+    ]
+    found = [entry for entry in entries_of_file(made.read_bytes()) if entry[0] in CALLED]
+    assert {name for name, *_ in found} == set(CALLED)
+    assert sorted((name, version, place) for name, version, place, _ in found) == sorted(expected)
+    if options == ["-Wl,-z,now"]:  # filled when it is loaded, and read-only from then on
+        assert all(is_readonly for name, _, _, is_readonly in found if name == "recv")
+    elif options:
+        assert not any(is_readonly for *_, is_readonly in found)

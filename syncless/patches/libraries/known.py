@@ -30,7 +30,7 @@ LIBRARIES = [
         "MySQLdb",
         SAFE,
         "mysqlclient, with MariaDB's or MySQL's client library",
-        "MariaDB, also by SQLAlchemy: 50 waits; 20,000 queries of 200 tasklets with kills and deadlines",
+        "MariaDB, also by SQLAlchemy: 50 waits; 200,000 queries of 200 tasklets with kills and deadlines",
     ),
     Library(
         "_mysql_connector",
@@ -42,7 +42,7 @@ LIBRARIES = [
         "psycopg2",
         SAFE,
         "in force where the callback of the area `drivers` is not: patch_all(drivers=False, native=True)",
-        "PostgreSQL: 50 waits at once, COPY, one connection of several tasklets, and a storm",
+        "PostgreSQL: 50 waits at once, COPY, large objects, one connection of several tasklets, and a storm",
     ),
     Library(
         "pycurl",
@@ -54,10 +54,31 @@ LIBRARIES = [
         "pyodbc",
         CARE,
         "a driver that holds a lock of the whole process while it waits serves one tasklet at a time",
-        "PostgreSQL by psqlODBC: 50 waits at once",
+        "PostgreSQL by psqlODBC: 50 waits at once, and a storm",
         r"libltdl\.so.*|libodbc\.so.*|libodbcinst\.so.*|psqlodbc\w*\.so|libmaodbc\.so|libpq\.so.*|libmariadb\.so.*",
     ),
-    Library("ldap", CARE, "python-ldap, by libldap; it waits by poll", "not with a real server"),
+    Library(
+        "ldap",
+        CARE,
+        "python-ldap; a connection is locked while it waits, so it serves one tasklet at a time",
+        "slapd: 50 searches at once",
+        r"_ldap\..*",
+    ),
+    Library("pylibmc", CARE, "by libmemcached", "memcached: 50 waits at once", r"_pylibmc\..*"),
+    Library(
+        "zmq",
+        CARE,
+        "pyzmq; each of its sockets is for one tasklet, as for one thread; a killed tasklet that receives "
+        "goes on with the next message",
+        "50 waits for messages and in pollers at once",
+    ),
+    Library("pymssql", CARE, "has FreeTDS inside", "logins at a server that refuses them"),
+    Library(
+        "cassandra",
+        CARE,
+        "cassandra-driver's default reactor (libev) runs in a thread of its own, which is a tasklet",
+        "connections to a server that does not answer",
+    ),
     Library(
         "libc.so",
         REFUSED,
@@ -86,8 +107,9 @@ LIBRARIES = [
     Library(
         "_sqlite3",
         REFUSED,
-        "its mutexes are recursive, so two tasklets could be inside one connection; patch_all() runs its "
-        "statements in threads",
+        "its mutexes are recursive, so two tasklets could be inside one connection; patch_all() runs the "
+        'statements of sqlite3 in threads, and patch_all(offload=["apsw.Connection", "apsw.Cursor"]) those '
+        "of apsw",
         "two tasklets that share a connection meet a false 'database is locked'",
         r"(libsqlite3|_sqlite3|apsw)\..*",
     ),
@@ -103,7 +125,7 @@ LIBRARIES = [
         "confluent_kafka",
         REFUSED,
         "librdkafka waits for threads of its own by condition variables, not for descriptors; "
-        'use patch_all(offload=["confluent_kafka.cimpl.*"])',
+        'use patch_all(offload=["confluent_kafka.Consumer", "confluent_kafka.Producer"])',
         files=r"(librdkafka|cimpl)[.-].*",
     ),
 ]
