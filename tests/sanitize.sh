@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the native modules with AddressSanitizer and UndefinedBehaviorSanitizer in a copy of the tree and runs the tests of the engine,
-# the sockets and the server there. Every object comes from malloc, so that each has its own red zones. Stack red zones are off: greenlets
-# copy stacks in and out, which AddressSanitizer takes for a fault.
+# the sockets, the hooks in C libraries and the server there. Every object comes from malloc, so that each has its own red zones. Stack
+# red zones are off: greenlets copy stacks in and out, which AddressSanitizer takes for a fault.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
@@ -20,7 +20,8 @@ export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export PYTHONMALLOC=malloc PYTHONPATH=$PWD SYNCLESS_TEST_SECONDS=300 SYNCLESS_TEST_STORMS=60
 "$python" -c 'import syncless._core.loop as loop; assert "sanitize" in loop.__file__, loop.__file__'
 # the workers' master is Python, and its tests send signals that the sanitizer takes for faults
-"$python" -m pytest tests/core tests/tools tests/asyncio tests/io tests/stackless "$@" &
+"$python" -m pytest tests/core tests/tools tests/asyncio tests/io tests/stackless \
+    tests/patches/test_native.py tests/patches/test_elfreader.py "$@" &
 others=$!
 not_workers=(--ignore tests/wsgi/test_workers.py --ignore tests/wsgi/test_reload.py --ignore tests/wsgi/test_recycling.py)
 "$python" -m pytest tests/http tests/wsgi "${not_workers[@]}" "$@"

@@ -377,6 +377,16 @@ def test_caller_that_keeps_the_gil_waits_as_before(lib, path, pair):
     assert after["holding_gil"] == before["holding_gil"] + 1 and after["waits"] == before["waits"]
 
 
+def test_calls_that_need_not_wait_are_not_counted_as_holding_the_gil(lib, path, pair):
+    holding = ctypes.PyDLL(path)
+    pair[1].send(b"x")
+    fds = (PollFd * 1)((pair[0].fileno(), select.POLLIN, 0))
+    before = native_stats()
+    for _ in range(200):
+        assert holding.w_poll(fds, 1, 5000) == 1
+    assert native_stats() == before
+
+
 def test_thread_without_a_loop_waits_as_before(lib, pair):
     fds = (PollFd * 1)((pair[0].fileno(), select.POLLIN, 0))
     before = native_stats()["waits"]

@@ -54,6 +54,10 @@ cdef int has_loop_here() noexcept nogil:
 
 cdef int park(int fd, int bits, int64_t deadline, int insists) noexcept nogil:
     """hook_park of hooks.h."""
+    cdef int holds
+    if detached_state(&holds) == NULL and holds:
+        hook_count(&hook_stats.holding_gil)
+        return PARK_REFUSED
     return attached(<WithGil> <void*> park_tasklet, fd, bits, deadline, insists)
 
 
@@ -77,8 +81,6 @@ cdef int attached(WithGil function, int fd, int bits, int64_t deadline, int insi
     cdef int holds, outcome
     cdef PyThreadState* state = detached_state(&holds)
     if state == NULL:
-        if holds:
-            hook_count(&hook_stats.holding_gil)
         return PARK_REFUSED
     PyEval_RestoreThread(state)
     outcome = function(fd, bits, deadline, insists)

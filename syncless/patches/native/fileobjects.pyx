@@ -68,6 +68,7 @@ cdef int init_by_opener(object self, tuple args, dict kwargs, object opener) exc
     """The opener is called here, for it may park; the file's attributes are asked for where they come at
     once, or else in a thread."""
     cdef dict named
+
     def direct_or_not(*asked):
         cdef FileSystem found
         fd = opener(*asked)
@@ -75,6 +76,7 @@ cdef int init_by_opener(object self, tuple args, dict kwargs, object opener) exc
         if found is None or found.trial_of(run_init).direct():
             return fd
         raise FoundSlow(fd)
+
     named = {**kwargs, "opener": direct_or_not}
     try:
         run_init(self, args[:3], named)
