@@ -153,6 +153,9 @@ NATIVE = {
                 "connection",
                 "closing",
                 "incoming",
+                "bodies",
+                "calling",
+                "steps",
                 "answer",
                 "sending",
                 "handlers",
@@ -160,6 +163,7 @@ NATIVE = {
                 "deadlines",
                 "letters",
                 "records",
+                "faults",
                 "publish",
             )
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 import syncless
-from syncless.cli.argumenttypes import mount
+from syncless.cli.argumenttypes import mount, native
 from syncless.wsgi.kinds import INTERFACES
 
 
@@ -32,6 +32,21 @@ def about_application(group: argparse._ArgumentGroup) -> None:
         action="append",
         metavar="/PATH=APP",
         help="another application, of either kind, for the paths below this one; may be repeated",
+    )
+    group.add_argument(
+        "--native",
+        type=native,
+        action="append",
+        metavar="ROUTE=HANDLER",
+        help="a native handler, module:handler or library.so:function, that answers a route such as /path or "
+        "'GET /users/{id}' without the interpreter's lock; may be repeated",
+    )
+    group.add_argument(
+        "--native-threads",
+        type=int,
+        default=0,
+        metavar="N",
+        help="threads of native handlers (default: cores)",
     )
     group.add_argument(
         "--chdir", metavar="DIR", help="change to the directory before importing the application"

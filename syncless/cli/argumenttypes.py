@@ -68,6 +68,14 @@ def mount(text: str) -> tuple[str, str]:
     return prefix, application
 
 
+def native(text: str) -> tuple[str, str]:
+    """A --native argument, ROUTE=HANDLER."""
+    route, _, handler = text.rpartition("=")
+    if "/" not in route or ":" not in handler:
+        raise argparse.ArgumentTypeError(f"{text!r}: write /PATH=MODULE:HANDLER or /PATH=LIBRARY.so:FUNCTION")
+    return route, handler
+
+
 def is_address(text: str) -> bool:
     try:
         parse_bind(text)

@@ -60,7 +60,7 @@ TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 COMMAND_ONLY = {"help", "version", "config", "check", "print_config", "no_patch"}
 
 TABLES = (
-    {name: name for name in ("limits", "certificates", "hooks", "static")}
+    {name: name for name in ("limits", "certificates", "hooks", "static", "native")}
     | {"mounts": "mount"}
     | {"areas": "patch"}
 )
@@ -123,8 +123,8 @@ class Options:
         if name == "certificates":
             hosts = _table(value).items()
             return {name: [(host, tuple(one) if isinstance(one, list) else one) for host, one in hosts]}
-        if name == "static" and isinstance(value, dict):
-            return {"static": [(prefix, _is(str, directory)) for prefix, directory in value.items()]}
+        if name in ("static", "native") and isinstance(value, dict):
+            return {name: [(path, _is(str, one)) for path, one in value.items()]}
         if name == "hooks":
             return {"hooks": list(_table(value).items())}
         if name == "logging":

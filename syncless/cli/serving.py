@@ -149,6 +149,8 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
         "compress_minimum": options.compress_minimum,
         "defer_accept": not options.no_defer_accept,
         "reuse_port": options.reuse_port,
+        "native": dict(options.native) or None,
+        "native_threads": options.native_threads,
     }
     if options.trusted_fields:
         settings["trusted_fields"] = options.trusted_fields

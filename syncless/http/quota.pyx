@@ -9,3 +9,10 @@ cdef class Quota:
             raise ValueError(f"a quota is one request at least, not {requests}")
         self.left = requests
         self.used_up = used_up
+
+    def take_many(self, long long requests) -> None:
+        """So many have begun elsewhere."""
+        cdef long long before = self.left
+        self.left -= requests
+        if before > 0 and self.left <= 0:
+            self.used_up()

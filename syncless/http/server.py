@@ -260,7 +260,7 @@ class Server:
     @property
     def requests(self) -> int:
         """Requests begun since the start."""
-        return sum(listener.requests for listener in self.listeners)
+        return self.beside.requests + sum(listener.requests for listener in self.listeners)
 
     def census(self) -> dict[str, int]:
         """Counts of what the server owns now: connections, running requests, deadlines, buffers."""
@@ -275,11 +275,12 @@ class Server:
         connection: the client sends again what it has pipelined behind."""
 
         def used_up() -> None:
-            for listener in self.listeners:
-                listener.stop()
+            for stop in (self.beside.stop, *(listener.stop for listener in self.listeners)):
+                stop()
             reached()
 
         quota = Quota(most, used_up)
+        self.beside.limit_requests(quota)
         for listener in self.listeners:
             listener.quota = quota
 
@@ -297,8 +298,7 @@ class Server:
     def stop(self, grace: float | None = None) -> None:
         """Stops: accepts what is connected already and no more, lets requests in flight end for `grace`
         seconds (Limits.stop_seconds), then interrupts them with TaskletExit. Idle connections are closed
-        after Limits.stop_idle_seconds, or their next answer. Returns when all connections are closed.
-        """
+        after Limits.stop_idle_seconds, or their next answer. Returns when all connections are closed."""
         self.stop_after(0.0, grace)
 
     def stop_after(self, last_call: float, grace: float | None = None) -> None:

@@ -17,6 +17,8 @@ cdef extern from "syncless/native.h" nogil:
         SYNCLESS_NATIVE_ABI
     int DONE "SYNCLESS_DONE"            # a handler returns it when the response is complete
     int PASS "SYNCLESS_PASS"            # or when the Python application is to answer
+    int READ "SYNCLESS_READ"            # or, of a request in steps, when it wants more of the body
+    int WRITE "SYNCLESS_WRITE"          # or to send more
     struct bytes_view "syncless_bytes":
         const char* data
         size_t size
@@ -27,8 +29,10 @@ cdef extern from "syncless/native.h" nogil:
     struct response "syncless_response":
         int32_t status
     ctypedef int (*syncless_handler)(request*, response*) noexcept nogil
+    ctypedef int (*syncless_step)(request*, response*, void* state) noexcept nogil
+    ctypedef void (*syncless_release)(void* state) noexcept nogil
     struct registration "syncless_registration":
-        unsigned abi
+        unsigned abi, pieces
         syncless_handler handler
         void* context
     const char* SYNCLESS_CAPSULE
@@ -49,17 +53,24 @@ cdef extern from "syncless/native.h" nogil:
     int append_format "syncless_append_format" (response* resp, const char* format, ...)
     int send_file "syncless_send_file" (response* resp, int fd, int64_t offset, int64_t size, int close_it)
 
+    int begin "syncless_begin" (
+        response* resp, syncless_step step, void* state, syncless_release release)
+    void set_length "syncless_set_length" (response* resp, int64_t length)
+    int wait "syncless_wait" (response* resp, int64_t milliseconds)
+
 
 cdef inline void _free_registration(object capsule) noexcept:
     free(PyCapsule_GetPointer(capsule, SYNCLESS_CAPSULE))
 
 
-cdef inline object handler(syncless_handler function, void* context=NULL):
-    """The handler as a Python object, for the `native` argument of serve()."""
+cdef inline object handler(syncless_handler function, void* context=NULL, bint pieces=False):
+    """The handler as a Python object, for the `native` argument of serve(). With `pieces` it reads bodies in
+    steps."""
     cdef registration* made = <registration*> malloc(sizeof(registration))
     if made == NULL:
         raise MemoryError
     made.abi = SYNCLESS_NATIVE_ABI
+    made.pieces = pieces
     made.handler = function
     made.context = context
     return PyCapsule_New(made, SYNCLESS_CAPSULE, _free_registration)

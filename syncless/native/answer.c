@@ -8,7 +8,6 @@
 #include "server.h"
 
 #define DATE_AGE 250000000      /* ns: a Date is a quarter of a second too old at most */
-enum { OUT_HIGH = 65536 };      /* bytes that are sent before more is put there */
 
 static void put(struct thread *t, const char *data, size_t size) {
     block_append(&t->out, data, size);          /* the caller has reserved the room */
@@ -66,8 +65,7 @@ static void remember(struct thread *t, const struct call *call, int status, size
     last->minor = call->head->minor;
 }
 
-/* FAILED where there is no memory. `length` < 0: none is told. */
-static int put_head(struct thread *t, struct call *call, int status, int64_t length, int closes) {
+int put_head(struct thread *t, struct call *call, int status, int64_t length, int chunked, int closes) {
     const syncless_bytes *type = &call->response.type;
     size_t start = t->out.size, fields = call->fields.size;
     char number[24];
@@ -91,6 +89,8 @@ static int put_head(struct thread *t, struct call *call, int status, int64_t len
         put(t, number, decimal(number, length));
         put(t, "\r\n", 2);
     }
+    if (chunked)
+        put(t, "Transfer-Encoding: chunked\r\n", 28);
     if (closes)
         put(t, "Connection: close\r\n\r\n", 21);
     else if (call->head->minor == 0)
@@ -102,15 +102,18 @@ static int put_head(struct thread *t, struct call *call, int status, int64_t len
     return SENT;
 }
 
+int is_head(const struct call *call) {
+    return call->request.method.size == 4 && !memcmp(call->request.method.data, "HEAD", 4);
+}
+
 /* Sends the response, or puts it to those that are sent together. FAILED: the connection cannot go on. */
 int answer(struct thread *t, struct conn *c, struct call *call, int closes) {
-    int status = call->response.status, head_only = call->request.method.size == 4 &&
-                                                    !memcmp(call->request.method.data, "HEAD", 4);
+    int status = call->response.status, head_only = is_head(call);
     int without = status == 204 || status == 304;
     int64_t length = call->file >= 0 ? call->file_size : (int64_t)call->response.body.size;
     if (status == 205)
         length = 0;
-    if (put_head(t, call, status, without || (head_only && !length) ? -1 : length, closes) == FAILED)
+    if (put_head(t, call, status, without || (head_only && !length) ? -1 : length, 0, closes) == FAILED)
         return FAILED;
     if (head_only || without || !length) {
         if (call->file >= 0 && call->close_file)

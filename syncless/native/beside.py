@@ -23,6 +23,7 @@ from syncless.http.counters import Counters
 from syncless.http.errors import REASONS
 from syncless.http.limits import Limits
 from syncless.http.listener import Listener
+from syncless.http.quota import Quota
 from syncless.native.mailbox import Mailbox
 from syncless.native.publishing import reclaim
 from syncless.native.records import request_of
@@ -61,7 +62,7 @@ class NativeHandlers:
             self._server = server
             logs = server.logs.access is not None
             self._threads = Threads(self.routes, self.thread_count, self.limits, logs=logs)
-            self._mailbox = Mailbox(self._threads, self._notice, self._record)
+            self._mailbox = Mailbox(self._threads, self._notice, self._fault, self._record)
         return Shared(application, self._threads)
 
     def gate(self, server: Any, listener: Listener, sock: socket, tls: bool) -> Gate:
@@ -80,12 +81,23 @@ class NativeHandlers:
             threads.measure_times()
         threads.start()
         self._told: set[tuple[int, str]] = set()
+        self._quota: Quota | None = None
+        self._charged = 0
         self._watching: Tasklet[Any] = spawn(self._watch)
         self._watching.name = "watchdog of native handlers"
 
     @property
     def connections(self) -> int:
         return self._threads.connections if self._threads is not None else 0
+
+    @property
+    def requests(self) -> int:
+        """Requests answered since the start."""
+        return self._threads.requests if self._threads is not None else 0
+
+    def limit_requests(self, quota: Quota) -> None:
+        """Counts its requests there, too, at each look of the watchdog."""
+        self._quota = quota
 
     def stop(self) -> None:
         """From now on every response closes its connection."""
@@ -169,6 +181,10 @@ class NativeHandlers:
                 return
             reclaim()
             self._mailbox.count_connections()
+            answered = threads.requests
+            if self._quota is not None:
+                self._quota.take_many(answered - self._charged)
+            self._charged = answered
             busy = {(i, route): took for i, took, route in threads.busy() if route and took >= STUCK_SECONDS}
             for i, route in busy.keys() - self._told:
                 self._server.logs.errors.warning(
@@ -188,6 +204,9 @@ class NativeHandlers:
             f"native handlers cannot accept connections: {os.strerror(error)}; closing idle ones. "
             "Raise the limit (ulimit -n) or set Limits.connections"
         )
+
+    def _fault(self, sentence: str) -> None:
+        self._server.logs.errors.error(sentence)
 
     def _record(
         self, status: int, refused: int, address: str, port: int, body: int, ns: int, data: bytes

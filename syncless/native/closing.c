@@ -78,6 +78,8 @@ static int may_linger(struct thread *t, struct conn *c) {
 static int may_send_body(struct thread *t, struct conn *c) {
     const struct limits *limits = &t->server->limits;
     int64_t waited = t->now - c->body_since, bytes = (int64_t)c->in.size - c->in_start;
+    if (c->steps)
+        bytes += c->steps->body.size;
     c->looks = c->heard ? 0 : c->looks + 1;
     c->heard = 0;
     if (c->looks * time_length(t->server, BODY_TIME) >= limits->body_ns || c->looks == 255)
@@ -89,7 +91,15 @@ static int may_send_body(struct thread *t, struct conn *c) {
 }
 
 static void refuse_late(struct thread *t, struct conn *c) {
-    refuse(t, c, 408, c->in.data + c->in_start, c->in.size - c->in_start);
+    if (c->steps && c->steps->begun) {
+        conn_close(t, c, 1);
+        return;
+    }
+    if (c->steps)
+        refuse(t, c, 408, c->steps->data, c->steps->size);
+    else
+        refuse(t, c, 408, c->in.data + c->in_start, c->in.size - c->in_start);
+    drop_steps(t, c);
     if (send_out(t, c) == FAILED)
         conn_close(t, c, 0);
     else
@@ -106,6 +116,9 @@ void conn_expired(struct thread *t, struct conn *c) {
     case BODY_TIME:
         if (!may_send_body(t, c))
             refuse_late(t, c);
+        return;
+    case PAUSE_TIME:
+        conn_push(t, c);
         return;
     case LINGER_TIME:
         if (!may_linger(t, c))

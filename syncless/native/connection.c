@@ -74,23 +74,25 @@ static int may_receive(const struct conn *c) {
 
 /* -- its requests --------------------------------------------------------------------------------------- */
 
-/* Serves the requests in the bytes, *left at most. *used: bytes of those that are answered. */
+/* Serves the requests, or pieces of a body, in the bytes, *left at most. *used: bytes of those that are
+   answered. */
 static long serve_all(struct thread *t, struct conn *c, const char *data, size_t size, size_t *used,
                       int *left) {
     long outcome = MORE;
     *used = 0;
     c->need = 0;
     while (*left && *used < size) {
-        outcome = serve_request(t, c, data + *used, size - *used);
+        outcome = c->steps ? feed_steps(t, c, data + *used, size - *used)
+                           : serve_request(t, c, data + *used, size - *used);
         if (outcome <= 0)
             break;
         --*left;
         *used += outcome;
         outcome = MORE;
-        if (has_unsent(c))
+        if (has_unsent(c) || (c->steps && !reads_body(c)))
             break;
     }
-    if (outcome == MORE && !c->need && *left && !has_unsent(c))
+    if (outcome == MORE && !c->need && *left && !has_unsent(c) && (!c->steps || reads_body(c)))
         c->need = (uint32_t)(size - *used) + 1;
     return outcome;
 }
@@ -171,7 +173,9 @@ void conn_arm(struct thread *t, struct conn *c) {
 
 /* Nothing more to do now: the next event makes it go on, with the deadline that fits. */
 static void wait_for_client(struct thread *t, struct conn *c) {
-    if (!c->stalled) {
+    if (!c->stalled && c->steps) {
+        steps_wait(t, c);
+    } else if (!c->stalled) {
         if (c->in.size > c->in_start) {
             if (c->time != HEAD_TIME && c->time != BODY_TIME)
                 start_time(t, c, HEAD_TIME);
@@ -191,7 +195,14 @@ void conn_live(struct thread *t, struct conn *c) {
     if (c->phase != READING)
         return;
     while (left && !c->closing && !has_unsent(c) && outcome != ENOUGH) {
-        outcome = serve_some(t, c, &left);
+        if (is_due(t, c)) {
+            outcome = go_on(t, c);
+            left--;
+        } else if (c->steps && !reads_body(c)) {
+            break;
+        } else {
+            outcome = serve_some(t, c, &left);
+        }
         if (outcome == GONE)
             return;
     }
@@ -201,7 +212,7 @@ void conn_live(struct thread *t, struct conn *c) {
     }
     if (c->closing)
         conn_close_when_sent(t, c);
-    else if (!left && !has_unsent(c) && conn_has_input(c))
+    else if (!left && !has_unsent(c) && conn_has_input(c) && (!c->steps || reads_body(c)))
         conn_push(t, c);                        /* others get a turn */
     if (c->phase == READING && !c->closing)
         wait_for_client(t, c);
@@ -229,6 +240,10 @@ void conn_event(struct thread *t, struct conn *c, unsigned events) {
         c->peer_shutdown = 1;
     if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
         c->readable = 1;
+    if (events & (EPOLLHUP | EPOLLERR) && c->steps && !reads_body(c)) {
+        conn_close(t, c, 0);                    /* no client is there to take the response */
+        return;
+    }
     if (c->stalled && events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) {
         int outcome = send_more(t, c);
         if (outcome == FAILED || too_slow(t, c)) {
@@ -268,12 +283,13 @@ struct conn *conn_open(struct thread *t, int fd, const struct address *address) 
 
 /* Nothing is left of it but the descriptor, which is the caller's. */
 void conn_release(struct thread *t, struct conn *c) {
-    stop_time(c);
     own(t->server, c->fd, 0);
     t->out.size = 0;                            /* it ends in its own turn, or between two turns */
     conn_drop_input(t, c);
     drop_unsent(t, c);
     drop_chunks(c);
+    drop_steps(t, c);
+    stop_time(c);
     forget_head(t, c);
     if (c->phase == LINGERING)
         bump(&t->counts.lingering, -1);

@@ -25,6 +25,8 @@ int64_t time_length(struct server *server, int time) {
         return look(limits->body_ns, limits->body_grace_ns);
     case WRITE_TIME:
         return look(limits->write_ns, limits->write_grace_ns);
+    case PAUSE_TIME:
+        return 1;               /* the list is in the order of its ends */
     default:
         return least(limits->linger_idle_ns, limits->linger_ns);
     }
@@ -47,6 +49,21 @@ void start_time(struct thread *t, struct conn *c, int time) {
     c->link.previous = list->previous;
     list->previous->next = &c->link;
     list->previous = &c->link;
+}
+
+/* A step goes on then. Most pauses are as long as the last one, so their place is near the end. */
+void start_pause(struct thread *t, struct conn *c, int64_t until) {
+    struct link *list = &t->lists[PAUSE_TIME], *before;
+    stop_time(c);
+    before = list->previous;
+    while (before != list && ((struct conn *)before)->since > until)
+        before = before->previous;
+    c->time = PAUSE_TIME;
+    c->since = until;
+    c->link.previous = before;
+    c->link.next = before->next;
+    before->next->previous = &c->link;
+    before->next = &c->link;
 }
 
 struct conn *first_of(struct thread *t, int time) {

@@ -24,6 +24,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "append_format": (),
     "send_file": (c_int, c_size_t, c_int, c_int64, c_int64, c_int),
     "respond": (c_int, c_size_t, c_int, c_size_t, c_size_t, c_size_t, c_size_t, c_int),
+    "begin": (c_int, c_size_t, c_size_t, c_size_t, c_size_t),
 }
 """In the order of the table: the type of the result, and of the arguments; none where they are not plain."""
 

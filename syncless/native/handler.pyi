@@ -9,16 +9,22 @@ class Handler:
 
     ``source`` is a PyCapsule named ``syncless.native.handler``, a ctypes function pointer, the result of
     ``numba.cfunc``, or another Handler. ``name`` is for people. ``context`` is an address that the function
-    finds in its request; it must stay valid as long as the handler is used.
+    finds in its request; it must stay valid as long as the handler is used. With ``pieces`` it is called when
+    the head of a request has come, and reads a body of any size in steps.
 
     ImportError if the function was compiled for another version of the interface, TypeError if the source is
     nothing of these.
     """
 
     name: str
-    def __init__(self, source: Any, name: str | None = None, *, context: int | None = None) -> None: ...
+    pieces: bool
+    def __init__(
+        self, source: Any, name: str | None = None, *, context: int | None = None, pieces: bool | None = None
+    ) -> None: ...
 
-def load(path: str | os.PathLike[str], name: str, *, context: int | None = None) -> Handler:
+def load(
+    path: str | os.PathLike[str], name: str, *, context: int | None = None, pieces: bool | None = None
+) -> Handler:
     """The handler of that name in a shared library, such as one of C or a Rust cdylib.
 
     The library says by ``SYNCLESS_LIBRARY`` for which version of the interface it was compiled. OSError if it

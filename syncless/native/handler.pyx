@@ -15,22 +15,24 @@ KINDS = (
 
 
 cdef class Handler:
-    """Handler(source, name=None, *, context=0): a native function that answers requests.
+    """Handler(source, name=None, *, context=0, pieces=False): a native function that answers requests.
 
     ``source`` is a PyCapsule named ``syncless.native.handler``, a ctypes function pointer, the result of
     ``numba.cfunc``, or another Handler. ``name`` is for people. ``context`` is an address that the function
-    finds in its request; it must stay valid as long as the handler is used.
+    finds in its request; it must stay valid as long as the handler is used. With ``pieces`` it is called when
+    the head of a request has come, and reads a body of any size in steps.
 
     ImportError if the function was compiled for another version of the interface, TypeError if the source is
     nothing of these.
     """
 
-    def __init__(self, object source not None, str name=None, *, context=None):
+    def __init__(self, object source not None, str name=None, *, context=None, pieces=None):
         cdef syncless_registration* registration
         self.kept = source
         if isinstance(source, Handler):
             self.call = (<Handler> source).call
             self.context = (<Handler> source).context
+            self.pieces = (<Handler> source).pieces
             self.name = name or (<Handler> source).name
         elif PyCapsule_CheckExact(source):
             if not PyCapsule_IsValid(source, SYNCLESS_CAPSULE):
@@ -40,12 +42,15 @@ cdef class Handler:
             self.check(registration.abi)
             self.call = registration.handler
             self.context = registration.context
+            self.pieces = registration.pieces != 0
         else:
             self.name = name or str(
                 getattr(source, "native_name", None) or getattr(source, "__name__", "handler"))
             self.call = <syncless_handler> <uintptr_t> address_of(source)
         if context is not None:
             self.context = <void*> <uintptr_t> context
+        if pieces is not None:
+            self.pieces = pieces
         if self.call == NULL:
             raise TypeError(f"the native handler {self.name} is a null pointer")
 
@@ -70,7 +75,7 @@ cdef object address_of(source):
     raise TypeError(f"a native handler must be {KINDS}, not {source!r}")
 
 
-def load(path, str name not None, *, context=None) -> Handler:
+def load(path, str name not None, *, context=None, pieces=None) -> Handler:
     """The handler of that name in a shared library, such as one of C or a Rust cdylib.
 
     The library says by ``SYNCLESS_LIBRARY`` for which version of the interface it was compiled. OSError if it
@@ -88,6 +93,6 @@ def load(path, str name not None, *, context=None) -> Handler:
         function = library[name]
     except AttributeError:
         raise ImportError(f"{os.fspath(path)} has no function {name}") from None
-    made = Handler(function, name, context=context)
+    made = Handler(function, name, context=context, pieces=pieces)
     made.check(abi)
     return made

@@ -1,4 +1,4 @@
-/* A handler's call, and the functions that it finds in the table of its request. See syncless/native.h. */
+/* The functions that a handler finds in the table of its request. See syncless/native.h. */
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -184,85 +184,20 @@ static int respond(syncless_response *response, int status, const char *type, si
     return SYNCLESS_DONE;
 }
 
+static int begin(syncless_response *response, syncless_step step, void *state, void (*release)(void *)) {
+    struct call *call = call_of(response);
+    if (!step || call->step || call->conn->steps) {
+        if (release)
+            release(state);
+        return -1;
+    }
+    call->step = step;
+    call->state = state;
+    call->release = release;
+    return 0;
+}
+
 const struct syncless_calls CALLS = {
     SYNCLESS_NATIVE_ABI, sizeof(struct syncless_calls), parameter, field, field_at, client, published, alloc,
-    add_field, append, append_format, send_file, respond,
+    add_field, append, append_format, send_file, respond, begin,
 };
-
-/* -- the call ------------------------------------------------------------------------------------------- */
-
-static void set_request(struct call *call, const char *data, const struct head *head, syncless_bytes path,
-                        syncless_bytes body) {
-    syncless_request *request = &call->request;
-    request->context = call->match->route->context;
-    request->method.data = data + head->method;
-    request->method.size = head->method_size;
-    request->path = path;
-    request->query.data = data + head->query;
-    request->query.size = head->query_size;
-    request->target.data = data + head->target;
-    request->target.size = head->target_size;
-    request->body = body;
-    request->minor = head->minor;
-    request->field_count = head->header_count;
-    memset(&call->response.status, 0, sizeof call->response - offsetof(syncless_response, status));
-    call->response.status = 200;
-}
-
-static int is_sound(const struct call *call) {
-    const syncless_response *response = &call->response;
-    return response->status >= 200 && response->status < CODES &&
-           head_is_value(response->type.data, response->type.size) &&
-           response->body.size < BLOCK_MOST;
-}
-
-/* Calls the handler and sends what it answers. > 0: the bytes of the request; PYTHON: it does not answer;
-   ENOUGH: the connection closes once all is sent; GONE: it is closed. `used`: bytes of the whole request. */
-long run_handler(struct thread *t, struct conn *c, const struct match *match, const char *data, size_t used,
-                 const struct head *head, syncless_bytes path, syncless_bytes body) {
-    struct call *call = &t->call;
-    int measured = t->server->counts_time || t->server->logs, result, closes, passed = 0;
-    int64_t before = measured ? clock_ns() : 0;
-    call->conn = c;
-    call->data = data;
-    call->head = head;
-    call->match = match;
-    call->file = -1;
-    set_request(call, data, head, path, body);
-    atomic_store_explicit(&t->busy_with, match->route, memory_order_relaxed);
-    result = match->route->handler(&call->request, &call->response);
-    atomic_store_explicit(&t->busy_with, NULL, memory_order_relaxed);
-    closes = !head->keep_alive || atomic_load_explicit(&t->server->stopping, memory_order_relaxed);
-    if (result == SYNCLESS_DONE && is_sound(call)) {
-        int status = call->response.status;
-        size_t size = call->file >= 0 ? (size_t)call->file_size : call->response.body.size;
-        int outcome = answer(t, c, call, closes);
-        count_request(t, status, measured ? clock_ns() - before : -1);
-        if (t->server->logs)
-            record(t, c, status, 0, head->method_size == 4 && data[head->method] == 'H' ? 0 : size,
-                   clock_ns() - before, closes, data, used);
-        if (outcome == FAILED)
-            conn_close(t, c, 1);
-    } else {
-        if (call->file >= 0 && call->close_file)
-            close(call->file);
-        passed = result == SYNCLESS_PASS;
-        if (!passed) {
-            count_request(t, 500, measured ? clock_ns() - before : -1);
-            refuse(t, c, 500, data + head->method, used - head->method);
-            closes = 1;
-        }
-    }
-    call->fields.size = 0;
-    block_reset(&call->body, RECEIVE);
-    arena_reset(&t->arena);
-    if (passed)
-        return PYTHON;
-    if (c->phase == CLOSED)
-        return GONE;
-    if (c->sent_before < 2)
-        c->sent_before++;
-    if (closes)
-        c->closing = 1;
-    return closes ? ENOUGH : (long)used;
-}

@@ -42,3 +42,14 @@ struct letter *take_letters(struct letters *from) {
     }
     return turned;
 }
+
+/* Closes the connections that nobody takes. */
+void drop_letters(struct letters *from) {
+    struct letter *letter = take_letters(from), *next;
+    for (; letter; letter = next) {
+        next = letter->next;
+        if (letter->kind == CONNECTION_LETTER)
+            close(letter->fd);
+        free(letter);
+    }
+}

@@ -4,10 +4,14 @@ from syncless.http.listener import Listener
 from syncless.native.threads import Threads
 
 class Mailbox:
-    """Mailbox(threads, notice, record): adopts connections that the threads of native handlers hand over."""
+    """Mailbox(threads, notice, fault, record): takes what the threads of native handlers send to Python."""
 
     def __init__(
-        self, threads: Threads, notice: Callable[[int], object], record: Callable[..., object]
+        self,
+        threads: Threads,
+        notice: Callable[[int], object],
+        fault: Callable[[str], object],
+        record: Callable[..., object],
     ) -> None: ...
     def listen(self, listener: Listener) -> None: ...
     def count_connections(self) -> None: ...

@@ -20,7 +20,7 @@ from syncless.http.deadlines cimport HEAD_DEADLINE
 from syncless.http.listener cimport Listener
 from syncless.http.phases cimport READING
 from syncless.native.threads cimport (
-    CONNECTION_LETTER, LOG_LETTER, Threads, address, letter, show,
+    CONNECTION_LETTER, FAULT_LETTER, LOG_LETTER, Threads, address, letter, show,
 )
 
 from syncless._core.threadloop import current_loop
@@ -58,17 +58,19 @@ cdef int adopt(Loop loop, Threads threads, Listener listener, letter* sent) exce
 
 
 cdef class Mailbox(Watcher):
-    """Mailbox(threads, notice, record): `notice` is called with an error number when threads cannot accept,
-    `record` with what a line of the access log needs."""
+    """Mailbox(threads, notice, fault, record): `notice` is called with an error number when threads cannot
+    accept, `fault` with a sentence when a handler fails, `record` with the parts of a line of the access
+    log."""
     cdef Threads threads
-    cdef object notice, record, loop
+    cdef object notice, fault, record, loop
     cdef list listeners
     cdef bint closed
 
-    def __init__(self, Threads threads not None, notice, record):
+    def __init__(self, Threads threads not None, notice, fault, record):
         cdef Loop loop = current_loop()
         self.threads = threads
         self.notice = notice
+        self.fault = fault
         self.record = record
         self.loop = loop
         self.listeners = []
@@ -97,6 +99,8 @@ cdef class Mailbox(Watcher):
                     adopt(loop, self.threads, <Listener> self.listeners[sent.address.listener], sent)
                 elif sent.kind == LOG_LETTER:
                     self.log(sent)
+                elif sent.kind == FAULT_LETTER:
+                    self.fault(sent.data[:sent.size].decode(errors="replace"))
                 else:
                     self.notice(sent.fd)
             except BaseException as error:

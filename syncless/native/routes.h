@@ -27,6 +27,7 @@ struct route {
     const char *name;                   /* for people */
     syncless_handler handler;
     void *context;
+    int pieces;                         /* the handler takes bodies in pieces */
     int segment_count;                  /* 0: the path as it is */
     struct segment segments[16];
     const struct route *next;           /* with the same exact path */

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from syncless.native.handler import Handler
+from syncless.native.naming import handler_named
 
 ROUTE = re.compile(r"(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+) +)?(/[^ ?#]*)")
 PARAMETER = re.compile(r"\{([A-Za-z_]\w*)(\.\.\.)?\}")
@@ -68,6 +69,8 @@ def parse_route(text: str, handler: Any) -> Route:
             f"a native route can have {MOST_PARAMETERS} parameters and {MOST_SEGMENTS} segments at most, "
             f"not {text!r}"
         )
+    if isinstance(handler, str):
+        handler = handler_named(handler)
     made = handler if isinstance(handler, Handler) else Handler(handler, text)
     return Route(text, method, path, segments if names else [], made)
 

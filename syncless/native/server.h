@@ -8,7 +8,10 @@
        thread.c        a thread: its turn, accepting, what others send to it
        connection.c    the life of a connection
        closing.c       its end
-       incoming.c      the next request of a connection: head, route, body
+       incoming.c      the next request of a connection: head, route
+       bodies.c        its body, as a whole or in pieces
+       calling.c       the call of its handler, and what follows from the result
+       steps.c         handlers that go on: bodies in pieces, responses in pieces over time
        answer.c        the head and the body of a response, refusals
        sending.c       what is sent, at once or later
        handlers.c      the functions that a handler calls
@@ -16,6 +19,7 @@
        deadlines.c     lists of connections by the start of their times
        letters.c       queues between threads
        records.c       what the access log is told
+       faults.c        what the error log is told: handlers that fail
        publish.c       bytes that Python code replaces while handlers read them */
 
 #ifndef SYNCLESS_SERVER_H
@@ -38,6 +42,7 @@ enum {
     COPIED = 16384,             /* bytes: a body up to this size is copied behind its head */
     BODY_MOST = 1 << 20,        /* bytes of a body, framing included; larger ones are Python's */
     MEMORY_MOST = 2048,         /* bytes of such a head */
+    OUT_HIGH = 65536,           /* bytes of answers that are sent before more is put there */
 };
 
 /* The limits of limits.py that are kept here, in its units, times in ns. */
@@ -49,8 +54,9 @@ struct limits {
     int chunk_line, trailer_bytes, pipelined, connections, remembered, linger_connections;
 };
 
-/* Deadlines: one list for each, in the order in which their times began. */
-enum { HEAD_TIME, IDLE_TIME, BODY_TIME, WRITE_TIME, LINGER_TIME, TIMES, NO_TIME = TIMES };
+/* Deadlines: one list for each, in the order in which their times began. PAUSE_TIME: in the order in which
+   steps are to go on. */
+enum { HEAD_TIME, IDLE_TIME, BODY_TIME, WRITE_TIME, LINGER_TIME, PAUSE_TIME, TIMES, NO_TIME = TIMES };
 
 struct link {
     struct link *next, *previous;
@@ -87,9 +93,10 @@ struct conn {                   /* there may be many idle ones */
     uint32_t sent_before;       /* requests, up to 2: whether it has been used before */
     struct tail *tail;
     struct chunks *chunks;      /* a chunked body that has not come as a whole */
+    struct steps *steps;        /* its request is answered in steps */
     struct pace *pace;          /* while the client makes us wait */
     int64_t body_since;         /* ns: when waiting for a body began */
-    int64_t lingered;           /* bytes that were thrown away; of a body: those that had come */
+    int64_t lingered;           /* bytes that were thrown away */
     struct memory *memory;      /* its last head */
     struct address address;
     int fd;
@@ -107,7 +114,7 @@ struct conn {                   /* there may be many idle ones */
 
 struct counts {                 /* of one thread; read by others at any time */
     _Atomic int64_t requests[CODES], refused[CODES], latency[17], latency_ns;
-    _Atomic int64_t connections, accepted, received, sent, begun, dropped, handed;
+    _Atomic int64_t connections, accepted, received, sent, dropped, handed;
     _Atomic int64_t reading, lingering, held;
 };
 
@@ -123,11 +130,45 @@ struct call {                   /* a request and its response while the handler 
     struct block body;          /* of appended pieces */
     int file;                   /* -1: none */
     char close_file;
+    char unread;                /* a part of the request's body has not been read */
     int64_t file_offset, file_size;
+    size_t size;                /* bytes of the head, or of the whole request */
+    int64_t began;              /* ns; 0: it is not measured */
+    syncless_step step;         /* it begins to answer in steps */
+    void *state;
+    void (*release)(void *);
 };
 
-/* The letters that threads send one another: a connection, a block of the access log, or a notice. */
-enum { CONNECTION_LETTER, LOG_LETTER, NOTICE_LETTER };
+struct framing {                /* of a body that is read as it comes */
+    int64_t left;               /* bytes of the body or chunk; < 0: see bodies.c */
+    int64_t size;               /* bytes of the body up to now */
+    char chunked, ended;
+};
+
+struct steps {                  /* a request that is answered in steps; its head is kept behind the struct */
+    syncless_step step;
+    void *state;
+    void (*release)(void *);
+    struct framing body;        /* of the request */
+    struct match match;
+    struct head *head;
+    const char *data;           /* the head, of `size` bytes */
+    size_t size;
+    syncless_bytes path;
+    int64_t began;              /* ns */
+    int64_t resume_at;          /* ns: when a step that waits goes on */
+    int64_t left_at;            /* ns: when it ceased to wait for the body; 0: it waits, or never did */
+    int64_t length;             /* of the response, -1: not told */
+    int64_t sent;               /* bytes of its body up to now */
+    int status;
+    char wants;                 /* SYNCLESS_READ, WRITE or WAIT */
+    char told_end;              /* a step knows of the end of the body */
+    char begun, chunked, closes;        /* the response */
+};
+
+/* The letters that threads send one another: a connection, a block of the access log, a notice, or a line for
+   the error log. */
+enum { CONNECTION_LETTER, LOG_LETTER, NOTICE_LETTER, FAULT_LETTER };
 
 struct letter {
     struct letter *next;
@@ -181,6 +222,8 @@ struct thread {
     int64_t dated;              /* ns */
     int64_t retry_at;           /* ns: when to accept again; 0: accepts */
     int64_t complain_at;
+    int64_t fault_at;           /* ns: when a failure is logged again */
+    int64_t faults;             /* that were not logged since the last one */
     int listening;              /* it accepts */
     int swept;                  /* orders that have been carried out, see server.sweeps */
     struct counts counts;
@@ -264,9 +307,47 @@ void conn_shed(struct thread *t);
 enum { MORE = 0, PYTHON = -1, ENOUGH = -2, GONE = -3 };
 long serve_request(struct thread *t, struct conn *c, const char *data, size_t size);
 void forget_head(struct thread *t, struct conn *c);
+
+/* bodies.c */
+void begin_body(struct framing *framing, const struct head *head);
+/* The next piece of a body. > 0: the bytes that have been read now; those of *piece are the body's, perhaps
+   none. MORE, or minus a status. */
+long next_piece(const struct limits *limits, struct framing *framing, const char *data, size_t size,
+                syncless_bytes *piece);
+/* > 0: the bytes of the request, whose *body is complete. MORE, PYTHON, or minus a status. */
+long read_body(struct thread *t, struct conn *c, const char *data, size_t size, const struct head *head,
+               size_t used, syncless_bytes *body);
+void wait_for_body(struct thread *t, struct conn *c, const struct head *head, size_t size, size_t used);
 void drop_chunks(struct conn *c);
 
+/* calling.c */
+long run_handler(struct thread *t, struct conn *c, const struct match *match, const char *data, size_t used,
+                 size_t head_size, const struct head *head, syncless_bytes path, syncless_bytes body);
+long run_step(struct thread *t, struct conn *c, syncless_bytes piece);
+const char *fault_of(const struct call *call, char *words, size_t room);
+
+/* steps.c */
+struct steps *begin_steps(struct conn *c, struct call *call, size_t head_size);
+const char *take_step(struct thread *t, struct conn *c, struct call *call, int result, long *outcome,
+                      char *words, size_t room);
+long feed_steps(struct thread *t, struct conn *c, const char *data, size_t size);
+long go_on(struct thread *t, struct conn *c);
+int is_due(struct thread *t, const struct conn *c);
+void steps_wait(struct thread *t, struct conn *c);
+void drop_steps(struct thread *t, struct conn *c);
+
+/* Whether the next bytes that come are for a step. */
+static inline int reads_body(const struct conn *c) {
+    return c->steps && c->steps->wants == SYNCLESS_READ && !c->steps->body.ended;
+}
+
+/* faults.c */
+void tell_fault(struct thread *t, const struct route *route, const char *words);
+
 /* answer.c */
+int is_head(const struct call *call);
+/* FAILED where there is no memory. `length` < 0: none is told. */
+int put_head(struct thread *t, struct call *call, int status, int64_t length, int chunked, int closes);
 int answer(struct thread *t, struct conn *c, struct call *call, int closes);
 void refuse(struct thread *t, struct conn *c, int status, const char *data, size_t size);
 void count_request(struct thread *t, int status, int64_t ns);
@@ -284,12 +365,11 @@ void drop_unsent(struct thread *t, struct conn *c);
 
 /* handlers.c */
 extern const struct syncless_calls CALLS;
-long run_handler(struct thread *t, struct conn *c, const struct match *match, const char *data, size_t used,
-                 const struct head *head, syncless_bytes path, syncless_bytes body);
 size_t show_address(const struct address *address, char *text, size_t room);
 
 /* deadlines.c */
 void start_time(struct thread *t, struct conn *c, int time);
+void start_pause(struct thread *t, struct conn *c, int64_t until);
 void stop_time(struct conn *c);
 struct conn *first_of(struct thread *t, int time);
 struct conn *next_of(struct thread *t, struct conn *c, int time);
@@ -300,6 +380,7 @@ int64_t time_length(struct server *server, int time);
 struct letter *letter_new(int kind, size_t size);
 void send_letter(struct letters *to, struct letter *letter);
 struct letter *take_letters(struct letters *from);
+void drop_letters(struct letters *from);
 
 /* records.c */
 void record(struct thread *t, struct conn *c, int status, int refused, int64_t body, int64_t ns,

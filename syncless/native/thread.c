@@ -257,7 +257,9 @@ void thread_turn(struct thread *t, int64_t timeout) {
     struct epoll_event events[EVENTS];
     int i, n;
     t->now = clock_ns();
-    timeout = t->ready ? 0 : sooner(timeout, sooner(expire(t), records_wait(t)));
+    timeout = sooner(timeout, sooner(expire(t), records_wait(t)));
+    if (t->ready)                               /* perhaps since a time was over */
+        timeout = 0;
     if (t->retry_at)
         timeout = sooner(timeout, t->retry_at > t->now ? t->retry_at - t->now : 0);
     free_dead(t);
@@ -344,12 +346,7 @@ int thread_start(struct thread *t) {
 
 /* It has ended, or has never begun. */
 void thread_free(struct thread *t) {
-    struct letter *letter, *next;
-    for (letter = take_letters(&t->letters); letter; letter = next) {
-        next = letter->next;
-        close(letter->fd);
-        free(letter);
-    }
+    drop_letters(&t->letters);
     free_dead(t);
     run_ready(t);
     reader_free(t->reader);

@@ -18,6 +18,7 @@ cdef extern from "routes.h" nogil:
         const char* name
         void* handler
         void* context
+        int pieces
         int segment_count
         segment segments[16]
     struct match:
@@ -36,6 +37,7 @@ cdef extern from "server.h" nogil:
         CONNECTION_LETTER
         LOG_LETTER
         NOTICE_LETTER
+        FAULT_LETTER
     struct text:
         const char* data
         size_t size
@@ -96,6 +98,7 @@ cdef extern from "server.h" nogil:
     void thread_free(thread* t)
     void send_connection(thread* to, letter* letter)
     letter* take_letters(letters* source)
+    void drop_letters(letters* source)
     letter* letter_new(int kind, size_t size)
     size_t show_address(const address* address, char* text, size_t room)
 
@@ -109,6 +112,7 @@ cdef class Threads:
     cdef bint wants(self, int fd, const char* data, const head* found) noexcept
     cdef void pythons(self, int fd) noexcept
     cdef int send(self, int index, int fd, str text, int port, const char* data, size_t size) except -1
+    cdef int64_t counted_by_all(self, int at) noexcept
     cdef int wake_all(self) except -1
     cdef letter* take_letters(self) noexcept
     cdef int set_routes(self, list wanted) except -1

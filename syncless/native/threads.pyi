@@ -8,6 +8,7 @@ class Threads:
     names: list[str]
     event: int
     connections: int
+    requests: int
     handed_over: int
     deaf: bool
     ended: bool

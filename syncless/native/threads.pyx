@@ -57,9 +57,7 @@ for _i in range(COUNTED):
 
 cdef class Threads:
     """Threads(routes, count, limits, logs=False): `routes` as routing.py gives them; not yet running.
-
-    ``logs``: requests are told for the access log.
-    """
+    ``logs``: requests are told for the access log."""
 
     def __cinit__(self):
         self.core.python.event = -1
@@ -98,7 +96,7 @@ cdef class Threads:
         cdef int i
         for i in range(self.core.thread_count):
             thread_free(self.core.threads[i])
-        drop_letters(take_letters(&self.core.python))
+        drop_letters(&self.core.python)
         if self.core.python.event >= 0:
             os_close(self.core.python.event)
         routes_free(self.core.routes)
@@ -134,6 +132,7 @@ cdef class Threads:
                 one.name = self.keep(each.text, &size)
                 one.handler = <void*> handler.call
                 one.context = handler.context
+                one.pieces = handler.pieces
                 for kind, words in each.segments:
                     one.segments[one.segment_count].kind = ord(kind)
                     one.segments[one.segment_count].text = self.keep(
@@ -267,8 +266,7 @@ cdef class Threads:
         return True
 
     def join(self) -> bool:
-        """Frees the threads. False if one has not ended, because it is in a handler: it keeps what it
-        needs."""
+        """Frees the threads. False if one is in a handler still: it keeps all that it needs."""
         cdef int i
         cdef bint all_ended = self.ended
         if self.started and not all_ended:
@@ -282,8 +280,7 @@ cdef class Threads:
         return all_ended
 
     def leave_to_parent(self) -> None:
-        """In a child after a fork, where the threads are not: the child's copies of their connections are
-        closed."""
+        """In a child after a fork: closes its copies of the threads' connections."""
         cdef int fd
         for fd in range(self.core.owned_size):
             if self.core.owned[fd] == 1:
@@ -296,7 +293,7 @@ cdef class Threads:
 
     @property
     def event(self) -> int:
-        """The descriptor that is readable when they have sent something to Python."""
+        """Readable when they have sent something to Python."""
         return self.core.python.event
 
     @property
@@ -306,6 +303,20 @@ cdef class Threads:
         cdef int64_t count = 0
         for i in range(self.core.thread_count):
             count += self.core.threads[i].counts.connections
+        return count
+
+    @property
+    def requests(self) -> int:
+        """How many they have answered."""
+        cdef int code
+        return sum([self.counted_by_all(code) for code in range(CODES)])
+
+    cdef int64_t counted_by_all(self, int at) noexcept:
+        """One of the counts in the order of CELL_OF."""
+        cdef int i
+        cdef int64_t count = 0
+        for i in range(self.core.thread_count):
+            count += counted(&self.core.threads[i].counts, at)
         return count
 
     @property
@@ -336,18 +347,15 @@ cdef class Threads:
 
     def collect(self, Counters counters not None) -> None:
         """Adds what they have counted since the last time."""
-        cdef int i, at
+        cdef int at
         cdef int64_t count
         for at in range(COUNTED):
-            count = 0
-            for i in range(self.core.thread_count):
-                count += counted(&self.core.threads[i].counts, at)
+            count = self.counted_by_all(at)
             counters.cells[CELL_OF[at]] += count - self.collected[at]
             self.collected[at] = count
 
     def busy(self) -> list:
-        """(thread, seconds, route) of each thread that is at work now; the route is None between two
-        handlers."""
+        """(thread, seconds, route or None) of each thread that is at work now."""
         cdef int i
         cdef int64_t since
         cdef const route* at
@@ -361,7 +369,6 @@ cdef class Threads:
 
 
 cdef int64_t counted(const counts* of, int at) noexcept:
-    """The counts in the order of CELL_OF."""
     if at < CODES:
         return of.requests[at]
     if at < 2 * CODES:
@@ -374,16 +381,6 @@ cdef str show(const address* of):
     cdef char text[64]
     show_address(of, text, 64)
     return text.decode()
-
-
-cdef void drop_letters(letter* first) noexcept:
-    cdef letter* following
-    while first != NULL:
-        following = first.next
-        if first.kind == CONNECTION_LETTER:
-            os_close(first.fd)
-        free(first)
-        first = following
 
 
 cdef int publish_view(const char* name, size_t name_size, const char* data, size_t size) noexcept:

@@ -215,7 +215,8 @@ def serve(
     Native handlers (see docs/howto/native.md):
 
     - `native`: functions of Cython, C, Rust or Numba by their route, {"GET /users/{id}": module.user}; they
-      run in threads without the interpreter's lock. `native_threads`: number of these threads (0: one for
+      run in threads without the interpreter's lock. A string names one, "module:handler" or
+      "library.so:function". `native_threads`: number of these threads (0: one for
       each core).
 
     Limits:

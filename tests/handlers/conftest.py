@@ -44,6 +44,10 @@ def handlers(library):
     return lambda name, **options: native.load(library, name, **options)
 
 
+def chosen(routes, handlers):
+    return {text: handlers(each) if isinstance(each, str) else each for text, each in routes.items()}
+
+
 class Stepped:
     """A thread of native handlers whose turns the test takes, and a client of it."""
 
@@ -99,7 +103,7 @@ def stepped(handlers):
     made = []
 
     def begin(routes, **limits):
-        made.append(Stepped({text: handlers(name) for text, name in routes.items()}, limits))
+        made.append(Stepped(chosen(routes, handlers), limits))
         return made[-1]
 
     yield begin
@@ -121,11 +125,7 @@ def served(start, handlers):  # noqa: F811
     def begin(routes, application=python, **options):
         options.setdefault("native_threads", 2)
         options.setdefault("defer_accept", False)
-        chosen = {
-            text: handlers(handler) if isinstance(handler, str) else handler
-            for text, handler in routes.items()
-        }
-        return start(application, native=chosen, **options)
+        return start(application, native=chosen(routes, handlers), **options)
 
     begin.client = start.client
     return begin

@@ -1,6 +1,7 @@
 /* Native handlers of the tests. */
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -110,10 +111,135 @@ int news(syncless_request *request, syncless_response *response) {
     return syncless_respond(response, 200, "text/plain", found.data, found.size);
 }
 
+/* Which process answers. */
+int process(syncless_request *request, syncless_response *response) {
+    char pid[20];
+    (void)request;
+    snprintf(pid, sizeof pid, "%d", (int)getpid());
+    if (syncless_add_field(response, "X-Pid", pid))
+        return -1;
+    return syncless_respond_static(response, 200, "text/plain", "native", 6);
+}
+
 /* Blocks until a byte comes through the pipe whose descriptor is the context. */
 int block(syncless_request *request, syncless_response *response) {
     char byte;
     while (read((int)(intptr_t)request->context, &byte, 1) < 0)
         ;
     return syncless_respond(response, 200, "text/plain", "went on", 7);
+}
+
+/* -- in steps ------------------------------------------------------------------------------------------- */
+
+struct sum {
+    unsigned long long bytes, sum, pieces;
+    size_t largest;
+};
+
+static int released; /* how many states have been */
+
+int count_released(syncless_request *request, syncless_response *response) {
+    (void)request;
+    response->type.data = "text/plain", response->type.size = 10;
+    return syncless_append_format(response, "%d", released);
+}
+
+static void release(void *state) {
+    free(state);
+    __sync_fetch_and_add(&released, 1);
+}
+
+static int sum_step(syncless_request *request, syncless_response *response, void *state) {
+    struct sum *sum = state;
+    size_t i;
+    if (!request->body.size) {
+        response->type.data = "text/plain", response->type.size = 10;
+        return syncless_append_format(response, "%.*s %llu %llu", (int)request->path.size, request->path.data,
+                                      sum->bytes, sum->sum);
+    }
+    for (i = 0; i < request->body.size; i++)
+        sum->sum += (unsigned char)request->body.data[i];
+    sum->bytes += request->body.size;
+    return SYNCLESS_READ;
+}
+
+/* Path, number and sum of the bytes of a body of any size; registered for pieces. */
+int sum(syncless_request *request, syncless_response *response) {
+    (void)request;
+    return syncless_begin(response, sum_step, calloc(1, sizeof(struct sum)), release) ? -1 : SYNCLESS_READ;
+}
+
+static int mirror_step(syncless_request *request, syncless_response *response, void *state) {
+    (void)state;
+    if (!request->body.size)
+        return SYNCLESS_DONE;
+    response->type.data = "text/plain", response->type.size = 10;
+    return syncless_append(response, request->body.data, request->body.size) ? -1 : SYNCLESS_READ;
+}
+
+/* Sends each piece of the body back when it comes. */
+int mirror(syncless_request *request, syncless_response *response) {
+    (void)request;
+    return syncless_begin(response, mirror_step, calloc(1, 1), release) ? -1 : SYNCLESS_READ;
+}
+
+struct steps {
+    int left, failing;
+    int64_t wait;
+    size_t size;
+    int64_t length;
+};
+
+static int steps_step(syncless_request *request, syncless_response *response, void *state) {
+    struct steps *steps = state;
+    size_t i;
+    (void)request;
+    if (!steps->left)
+        return steps->failing ? -1 : SYNCLESS_DONE;
+    for (i = 0; i < steps->size; i++)
+        if (syncless_append(response, &"0123456789"[steps->left % 10], 1))
+            return -1;
+    syncless_set_length(response, steps->length);
+    if (syncless_add_field(response, "X-Steps", "yes"))
+        return -1;
+    steps->left--;
+    return steps->wait ? syncless_wait(response, steps->wait) : SYNCLESS_WRITE;
+}
+
+/* The query says how many pieces of how many bytes: "3&size=10&wait=5&length=30&failing=1" */
+int steps(syncless_request *request, syncless_response *response) {
+    struct steps *made = calloc(1, sizeof *made);
+    char query[100] = {0};
+    memcpy(query, request->query.data, request->query.size < 99 ? request->query.size : 99);
+    made->left = atoi(query);
+    made->length = -1;
+#define NUMBER(name) if (strstr(query, #name "=")) made->name = atoi(strstr(query, #name "=") + sizeof #name)
+    NUMBER(size);
+    NUMBER(wait);
+    NUMBER(length);
+    NUMBER(failing);
+    if (syncless_begin(response, steps_step, made, release))
+        return -1;
+    return steps_step(request, response, made);
+}
+
+/* Does what the query says wrongly. */
+int wrong(syncless_request *request, syncless_response *response) {
+    switch (request->query.size ? request->query.data[0] : 0) {
+    case 'n': /* nothing */
+        return SYNCLESS_DONE;
+    case 's': /* a status */
+        return syncless_respond(response, 99, "text/plain", "a", 1);
+    case 't': /* a type */
+        return syncless_respond(response, 200, "text/plain\r\nX: y", "a", 1);
+    case 'l': /* a large body */
+        return syncless_respond(response, 200, "text/plain", "a", (size_t)1 << 31);
+    case 'b': /* no begin */
+        return SYNCLESS_WRITE;
+    case 'r': /* begun and failed */
+        syncless_begin(response, steps_step, calloc(1, sizeof(struct steps)), release);
+        return 77;
+    default:
+        return -1;
+    }
 }

@@ -21,12 +21,17 @@ new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
 
 class Registration(ctypes.Structure):
-    _fields_ = [("abi", ctypes.c_uint32), ("handler", ctypes.c_void_p), ("context", ctypes.c_void_p)]
+    _fields_ = [
+        ("abi", ctypes.c_uint32),
+        ("pieces", ctypes.c_uint32),
+        ("handler", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
+    ]
 
 
 def capsule_of(library, abi):
     function = ctypes.CDLL(library).hello
-    registration = Registration(abi, ctypes.cast(function, ctypes.c_void_p), None)
+    registration = Registration(abi, 0, ctypes.cast(function, ctypes.c_void_p), None)
     capsule = new_capsule(ctypes.addressof(registration), NAME, None)
     return capsule, registration
 
@@ -145,10 +150,12 @@ use std::os::raw::{c_char, c_int, c_void};
 pub struct Bytes { data: *const u8, size: usize }
 
 #[repr(C)]
-pub struct Response { calls: *const c_void, status: i32, permanent: i32, kind: Bytes, body: Bytes }
+pub struct Response {
+    calls: *const c_void, status: i32, permanent: i32, kind: Bytes, body: Bytes, length: i64, wait_ms: i64,
+}
 
 #[no_mangle]
-pub static syncless_native_abi: u32 = 1;
+pub static syncless_native_abi: u32 = 2;
 
 static BODY: &[u8] = b"from Rust";
 static KIND: &[u8] = b"text/plain";

@@ -46,6 +46,25 @@ static int pass(syncless_request *request, syncless_response *response) {
     return SYNCLESS_PASS;
 }
 
+/* In steps: sends each piece back, waits at the end, and fails now and then. */
+static int mirror_step(syncless_request *request, syncless_response *response, void *state) {
+    int *left = state;
+    if (request->body.size)
+        return syncless_append(response, request->body.data, request->body.size) ? -1 : SYNCLESS_READ;
+    if (--*left <= 0)
+        return request->query.size ? -1 : SYNCLESS_DONE;
+    if (syncless_append(response, "more", 4))
+        return -1;
+    return *left % 2 ? SYNCLESS_WRITE : syncless_wait(response, 1);
+}
+
+static int mirror(syncless_request *request, syncless_response *response) {
+    int *left = malloc(sizeof *left);
+    (void)request;
+    *left = 4;
+    return syncless_begin(response, mirror_step, left, free) ? -1 : SYNCLESS_READ;
+}
+
 static void set_route(struct route *route, const char *path, syncless_handler handler) {
     memset(route, 0, sizeof *route);
     route->path = path;
@@ -55,7 +74,7 @@ static void set_route(struct route *route, const char *path, syncless_handler ha
 }
 
 static void build(void) {
-    struct route *routes = calloc(4, sizeof *routes);
+    struct route *routes = calloc(5, sizeof *routes);
     static const struct text text = {"refused\n", 8};
     socklen_t size = sizeof address;
     int i, fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
@@ -63,7 +82,9 @@ static void build(void) {
     set_route(&routes[1], "/echo", echo);
     set_route(&routes[2], "/news", news);
     set_route(&routes[3], "/pass", pass);
-    server.routes = routes_new(routes, 4);
+    set_route(&routes[4], "/mirror", mirror);
+    routes[4].pieces = 1;
+    server.routes = routes_new(routes, 5);
     server.head_limits = (struct head_limits){8190, 100, 32768};
     server.limits = (struct limits){
         .body_bytes = 1 << 20, .buffered_bytes = 1 << 28, .linger_bytes = 1 << 20, .head_ns = 1000000000,
@@ -99,6 +120,8 @@ static const char *const pieces[] = {
     "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
     "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
     "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\nabc",
+    "POST /mirror HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
+    "POST /mirror?fail HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
     "GET /pass HTTP/1.1\r\nHost: a\r\n\r\n", "GET /%2f%41 HTTP/1.1\r\nHost: a\r\n\r\n", "HEAD / HTTP/1.0\r\n\r\n",
     "\r\n", "GET", " / HTTP/1.1\r\n", "\0\1", "Content-Length: 99999999\r\n\r\n", "0\r\n\r\n"};
 

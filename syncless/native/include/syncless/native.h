@@ -14,6 +14,8 @@
    All that a request points to, and all that syncless_alloc() gives, is valid until the handler returns.
    Bodies are copied, or sent before that memory is used again, unless a function says otherwise.
 
+   A request that is not answered at once is answered in steps, see syncless_begin().
+
    This header needs no library to link with: the functions that are not here are in a table that each
    request and response points to. Structs and table are one version of an interface, SYNCLESS_NATIVE_ABI. A
    handler of another version is refused when it is registered. */
@@ -30,9 +32,16 @@
 extern "C" {
 #endif
 
-#define SYNCLESS_NATIVE_ABI 1
+#define SYNCLESS_NATIVE_ABI 2
 
-enum { SYNCLESS_DONE = 0, SYNCLESS_PASS = 1 };
+/* The results of handlers. The last three are for requests that are answered in steps. */
+enum {
+    SYNCLESS_DONE = 0,          /* the response is complete */
+    SYNCLESS_PASS = 1,          /* the Python application is to answer */
+    SYNCLESS_READ = 2,          /* the step is to be called with the next piece of the body */
+    SYNCLESS_WRITE = 3,         /* when the client takes more */
+    SYNCLESS_WAIT = 4           /* after a time, see syncless_wait() */
+};
 
 typedef struct syncless_bytes {
     const char *data;
@@ -43,6 +52,7 @@ typedef struct syncless_request syncless_request;
 typedef struct syncless_response syncless_response;
 
 typedef int (*syncless_handler)(syncless_request *request, syncless_response *response);
+typedef int (*syncless_step)(syncless_request *request, syncless_response *response, void *state);
 
 /* The functions of the server. Those that find something return 1, or 0 and leave the result alone. Those
    that build a response return 0, or -1 if that is not possible: a handler that returns the -1 answers with
@@ -63,6 +73,7 @@ struct syncless_calls {
     int (*send_file)(syncless_response *, int fd, int64_t offset, int64_t size, int close_it);
     int (*respond)(syncless_response *, int status, const char *type, size_t type_size, const char *body,
                    size_t body_size, int permanent);
+    int (*begin)(syncless_response *, syncless_step step, void *state, void (*release)(void *));
 };
 
 struct syncless_request {
@@ -72,17 +83,19 @@ struct syncless_request {
     syncless_bytes path;                /* percent-decoded */
     syncless_bytes query;               /* as it came, without the question mark */
     syncless_bytes target;              /* as it came */
-    syncless_bytes body;                /* all of it, whatever its framing */
+    syncless_bytes body;                /* all of it, whatever its framing; of a step: the next piece */
     int32_t minor;                      /* of HTTP/1.minor */
     int32_t field_count;
 };
 
 struct syncless_response {
     const struct syncless_calls *calls;
-    int32_t status;                     /* 200 unless it is set */
+    int32_t status;                     /* 0: 200 */
     int32_t permanent;                  /* the body's memory never changes and is never freed */
     syncless_bytes type;                /* Content-Type; size 0: none */
     syncless_bytes body;
+    int64_t length;                     /* of all pieces; -1: not known; see syncless_set_length() */
+    int64_t wait_ms;                    /* see syncless_wait() */
 };
 
 /* -- reading the request -------------------------------------------------------------------------------- */
@@ -174,11 +187,47 @@ static inline int syncless_send_file(syncless_response *response, int fd, int64_
     return response->calls->send_file(response, fd, offset, size, close_it);
 }
 
+/* -- in steps ------------------------------------------------------------------------------------------- */
+
+/* `step` is called with `state` instead of the handler from now on, always in the same thread:
+
+   - after SYNCLESS_READ with the next piece of the body, request->body, which is empty at the end of the body
+     and then only. A handler that is registered for pieces is called when the head has come, and reads a body
+     of any size this way. For any other handler the body is request->body as a whole, and the first piece is
+     the empty one.
+   - after SYNCLESS_WRITE when the client can take more
+   - after syncless_wait() when that time is over
+
+   Each step may add a piece to the response: syncless_append(), or the body of syncless_respond(). Status and
+   fields are those of the step that adds the first piece or returns SYNCLESS_WRITE or SYNCLESS_WAIT first.
+   SYNCLESS_DONE ends the response; without a piece before, it is an ordinary one. If a step fails when a part
+   of the response is out, the connection is cut off.
+
+   `release` (or NULL) is called with `state` once, at the end of the request or of its connection. Where the
+   call is not possible it is called at once, and the result is -1. */
+static inline int syncless_begin(syncless_response *response, syncless_step step, void *state,
+                                 void (*release)(void *)) {
+    return response->calls->begin(response, step, state, release);
+}
+
+/* The bytes of all pieces together, told before the first one: they get a Content-Length. Without it they are
+   chunks, or end with the connection in HTTP/1.0. */
+static inline void syncless_set_length(syncless_response *response, int64_t length) {
+    response->length = length;
+}
+
+/* return syncless_wait(response, 1000): the next step comes a second later. */
+static inline int syncless_wait(syncless_response *response, int64_t milliseconds) {
+    response->wait_ms = milliseconds < 0 ? 0 : milliseconds < INT32_MAX ? milliseconds : INT32_MAX;
+    return SYNCLESS_WAIT;
+}
+
 /* -- registering it ------------------------------------------------------------------------------------- */
 
 /* A PyCapsule with the name "syncless.native.handler" points to one of these. */
 typedef struct syncless_registration {
     uint32_t abi;                       /* SYNCLESS_NATIVE_ABI */
+    uint32_t pieces;                    /* 1: it reads bodies in steps, see syncless_begin() */
     syncless_handler handler;
     void *context;                      /* becomes request->context */
 } syncless_registration;

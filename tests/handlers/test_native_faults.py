@@ -1,0 +1,54 @@
+"""Native handlers that fail: the answer of the client, and the line in the log."""
+
+import io
+
+import pytest
+
+from tests.waiting import eventually
+
+LINES = {
+    "nothing": "returned SYNCLESS_DONE without a response",
+    "status": "gave the status 99, which is not between 200 and 599",
+    "type": "gave a Content-Type with bytes that a header field cannot have",
+    "large": "gave a body of 2147483648 bytes, and 1073741823 is the most: send a file, or pieces",
+    "begin": "asked for another step without syncless_begin()",
+    "returned": "returned 77",
+    "error": "returned -1",
+}
+
+
+@pytest.mark.parametrize("query", LINES)
+def test_handler_that_fails_is_a_500_and_a_line_in_the_log(served, query):
+    log = io.StringIO()
+    client = served.client(served({"/wrong": "wrong"}, error_log=log))
+    status, headers, body = client.get(f"/wrong?{query}")
+    assert status == 500 and headers["connection"] == "close" and b"The application failed" in body
+    assert client.at_end()
+    assert eventually(lambda: "\n" in log.getvalue())
+    assert log.getvalue().rstrip().endswith(f"[ERROR] the native handler of '/wrong' {LINES[query]}")
+
+
+def test_many_failures_are_one_line_a_second(served):
+    log = io.StringIO()
+    server = served({"/wrong": "wrong"}, error_log=log, native_threads=1)
+    failed = 0
+
+    def fails_again():
+        nonlocal failed
+        failed += served.client(server).get("/wrong")[0] == 500
+        return log.getvalue().count("\n") >= 2
+
+    assert eventually(fails_again)
+    assert (
+        log.getvalue()
+        .splitlines()[1]
+        .endswith(f"returned -1; before that, {failed - 2} more requests have failed")
+        or failed > 2
+    )
+
+
+def test_response_cut_off_in_its_midst_is_told(served, handlers):
+    log = io.StringIO()
+    client = served.client(served({"/steps": "steps"}, error_log=log))
+    client.send(b"GET /steps?1&size=5&length=6 HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert eventually(lambda: "syncless_set_length()" in log.getvalue())

@@ -1,0 +1,177 @@
+"""Native handlers in processes of their own: the command line, workers, reload, kills, shortage of
+descriptors."""
+
+import os
+import pathlib
+import resource
+import signal
+import socket
+import urllib.request
+
+import pytest
+
+from tests.waiting import eventually
+from tests.wsgi.conftest import program  # noqa: F401
+from tests.wsgi.supervised import APP, Load, alive
+
+
+@pytest.fixture
+def running(program, library):  # noqa: F811
+    """running(*options) -> a Program with native handlers, which ends."""
+
+    def begin(*options, **more):
+        native = [f"--native=/{name}={library}:{name}" for name in ("process", "steps")]
+        return program(*native, "--native-threads=2", "-l", "stop_idle_seconds=0.2", *options, **more)
+
+    return begin
+
+
+def connected(running):
+    client = socket.create_connection(("127.0.0.1", running.port), timeout=20)
+    client.sendall(b"GET /steps?100000&size=1&wait=50 HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert client.recv(10000).startswith(b"HTTP/1.1 200 OK")
+    return client
+
+
+def test_command_line_has_native_handlers_beside_the_application(running):
+    server = running()
+    assert server.get("/process") == (200, server.process.pid, "native")
+    assert server.get("/") == (200, server.process.pid, "1")
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("/a", "write /PATH=MODULE:HANDLER"),
+        ("/a=nowhere:f", "nowhere"),
+        ("/a=os:getcwd", "a native handler must be"),
+        ("/a=./none.so:f", "none.so"),
+    ],
+)
+def test_native_option_that_is_wrong_is_told(program, option, words):  # noqa: F811
+    server = program("--native", option, "--check", serves=False)
+    assert server.process.wait(20) == 2
+    assert words in server.said() and "Traceback" not in server.said()
+
+
+def test_option_in_a_file_and_a_module(program, library, tmp_path):  # noqa: F811
+    (tmp_path / "fast.py").write_text(
+        f"from syncless import native\nanswer = native.load({str(library)!r}, 'process')"
+    )
+    (tmp_path / "syncless.toml").write_text(
+        'native-threads = 1\n[native]\n"GET /users/{id}" = "fast:answer"\n'
+    )
+    server = program()
+    assert server.get("/users/1")[2] == "native"
+
+
+def test_workers_have_threads_of_their_own_and_a_killed_one_is_replaced(running):
+    server = running("--workers", "2")
+    assert eventually(lambda: len(server.children()) == 2)
+    first = server.children()
+    killed = server.get("/process")[1]
+    os.kill(killed, signal.SIGKILL)
+    assert eventually(lambda: not alive(killed) and len(server.children()) == 2)
+    others = set()
+
+    def both_answer():
+        others.add(server.get("/process")[1])
+        return len(others) == 2
+
+    with Load(server, "/sleep?0.01") as load:
+        assert eventually(both_answer)
+    assert load.failures == [] and killed not in others and len(others & first) == 1
+
+
+def test_native_requests_go_on_while_workers_are_reloaded(running):
+    server = running("--workers", "2")
+    assert eventually(lambda: len(server.children()) == 2)
+    with Load(server, "/process") as native, Load(server, clients=2) as python:
+        for _ in range(2):
+            reload(server)
+    assert native.failures == [] and python.failures == []
+    assert len({pid for pid, _ in native.answers}) >= 3
+
+
+def test_reload_option_takes_the_new_application_beside_the_same_handlers(running):
+    pytest.importorskip("watchfiles", reason="watchfiles is not installed")
+    server = running("--workers", "1", "--reload")
+    assert eventually(lambda: "for changes" in server.said(), 30)
+    assert server.get("/process")[2] == "native"
+    (server.folder / "app.py").write_text(APP.format(version=2))
+    os.utime(server.folder / "app.py", (5000, 5000))
+    assert eventually(lambda: server.get("/")[2] == "2", 30)
+    assert server.get("/process")[2] == "native"
+
+
+def test_stop_waits_for_a_response_that_is_under_way(running):
+    server = running("--workers", "1")
+    client = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    client.sendall(b"GET /steps?20&size=1&wait=50 HTTP/1.1\r\nHost: a\r\n\r\n")
+    data = client.recv(10000)
+    server.process.send_signal(signal.SIGTERM)
+    while more := client.recv(10000):
+        data += more
+    client.close()
+    assert data.endswith(b"0\r\n\r\n") and data.count(b"\r\n1\r\n") >= 20
+    assert server.process.wait(20) == 0
+
+
+def test_native_requests_count_for_the_age_of_a_worker(running):
+    server = running("--workers", "1", "-l", "worker_requests=20", "-l", "worker_requests_jitter=0")
+    first = server.get("/process")[1]
+    with Load(server, "/process") as load:
+        assert eventually(lambda: not alive(first), 30)
+    assert load.failures == []
+
+
+def test_metrics_count_native_requests(running):
+    pytest.importorskip("prometheus_client", reason="prometheus_client makes the metrics")
+    server = running("--metrics", "/metrics")
+    for _ in range(7):
+        server.get("/process")
+    assert eventually(lambda: 'syncless_requests_total{status="200"} 7.0\n' in metrics(server))
+    assert "syncless_connections_accepted_total" in metrics(server)
+
+
+def metrics(server):
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=20) as answer:
+        return answer.read().decode()
+
+
+def test_shortage_of_descriptors_is_told_once_without_spinning_and_ends(running):
+    server = running()
+    pid = server.process.pid
+    clients = [connected(server) for _ in range(5)]
+    open_now = len(os.listdir(f"/proc/{pid}/fd"))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (open_now + 3, open_now + 3))
+    clients += [connected(server) for _ in range(3)]
+    late = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    late.sendall(b"GET /process HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert eventually(
+        lambda: "native handlers cannot accept connections: Too many open files" in server.said()
+    )
+    before = ticks(pid)
+    late.settimeout(1)
+    with pytest.raises(TimeoutError):
+        late.recv(1)
+    assert ticks(pid) - before < 0.5 * os.sysconf("SC_CLK_TCK")
+    for client in clients:
+        client.close()
+    late.settimeout(20)
+    assert late.recv(1000).endswith(b"native")
+    assert server.said().count("cannot accept") <= 2  # of each thread
+    late.close()
+
+
+def reload(server):
+    """Until none of the workers are there that were before."""
+    before = server.children()
+    server.signal(signal.SIGHUP)
+    assert eventually(lambda: not any(alive(pid) for pid in before), 30)
+
+
+def ticks(pid):
+    """CPU time of a process, in ticks."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return int(fields[11]) + int(fields[12])
