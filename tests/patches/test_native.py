@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import importlib
 import importlib.util
 import os
 import select
@@ -23,9 +24,11 @@ from syncless.patches import changes, describe, is_patched, native_stats, patch_
 from syncless.patches.libraries.known import LIBRARIES
 from tests.waiting import eventually
 
-entries_of_file = pytest.importorskip(
+entries = pytest.importorskip(
     "syncless.patches.libraries.entries", reason="C libraries can be patched on Linux only"
-).entries_of_file
+)
+entries_of_file, loaded_objects = entries.entries_of_file, entries.loaded_objects
+Rule = importlib.import_module("syncless.patches.libraries.objects").Rule
 
 COMPILER = shutil.which("gcc") or shutil.which("cc")
 pytestmark = pytest.mark.skipif(
@@ -256,10 +259,27 @@ def test_select_and_epoll_park(lib, pair):
 @pytest.mark.parametrize("call", ["usleep", "nanosleep", "clock_nanosleep"])
 def test_sleeping_parks(lib, call):
     length = 20_000 if call == "usleep" else 20_000_000
-    started = time.monotonic()
-    waiter = waiting(getattr(lib, f"w_{call}"), length)
-    assert waiter.waiting_for == "pause in a C library"
+    started, before = time.monotonic(), native_stats()["waits"]
+    waiter = syncless.spawn(getattr(lib, f"w_{call}"), length)
     assert waiter.result(5) == 0 and time.monotonic() - started >= 0.02
+    assert native_stats()["waits"] == before + 1
+
+
+def test_mutex_is_held_through_several_waits(lib, pair):
+    before = native_stats()["with_lock"]
+    waiter = waiting(lib.w_locked_recv_twice, pair[0].fileno(), ctypes.create_string_buffer(1))
+    for count in (1, 2):
+        pair[1].send(b"x")
+        eventually(lambda count=count: native_stats()["with_lock"] == before + count)
+    assert waiter.result(5) == 2
+
+
+def test_library_means_those_that_it_needs_except_refused_ones(lib, path, tmp_path):
+    made = str(tmp_path / "libuser.so")
+    subprocess.run([COMPILER, "-shared", "-Wl,--no-as-needed", "-o", made, path], check=True)
+    ctypes.CDLL(made)
+    meant = Rule(made, None).objects(loaded_objects())
+    assert meant == {made: True, path: False}
 
 
 def test_name_is_looked_up_beside_others(lib):

@@ -100,6 +100,7 @@ def test_call_inside_of_a_call_is_made_at_once():
 
     @offload(threads=1)
     def outer():
+        syncless.sleep(0)  # from here on the thread has a loop
         return get_ident() == inner()
 
     assert outer()

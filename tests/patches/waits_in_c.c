@@ -137,6 +137,14 @@ ssize_t w_locked_recv(int fd, void *data, size_t size) {
     return n;
 }
 
+/* Waits twice meanwhile. */
+ssize_t w_locked_recv_twice(int fd, void *data) {
+    pthread_mutex_lock(&mutex);
+    ssize_t n = recv(fd, data, 1, 0) + recv(fd, data, 1, 0);
+    pthread_mutex_unlock(&mutex);
+    return n;
+}
+
 void *w_dlopen(const char *path) { return dlopen(path, RTLD_NOW); }
 
 /* A table of functions in the data, as some libraries have one. */

@@ -60,7 +60,7 @@ class Rule:
         todo = list(found)
         while todo:
             for needed in needed_by(todo.pop()):
-                path = by_name.get(needed)
+                path = by_name.get(needed.rpartition("/")[2])
                 if path is not None and path not in found and not is_refused(path):
                     found[path] = False
                     todo.append(path)
