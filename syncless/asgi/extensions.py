@@ -1,13 +1,15 @@
-"""The extensions of ASGI's HTTP protocol that are bytes beside the response: early hints and trailers."""
+"""The extensions of ASGI's HTTP protocol: early hints, trailers, and parts of files."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from typing import Any
 
 HTTP: dict[str, Any] = {
     "http.response.pathsend": {},
+    "http.response.zerocopysend": {},
     "http.response.early_hint": {},
     "http.response.trailers": {},
 }
@@ -34,6 +36,13 @@ def early_hints(message: dict[str, Any]) -> bytes:
             raise ValueError(f"each of the 'links' must be bytes that a Link field can have, not {link!r}")
         lines.append(b"link: %b\r\n" % link)
     return b"HTTP/1.1 103 Early Hints\r\n%b\r\n" % b"".join(lines)
+
+
+def file_region(fd: int, offset: int | None, count: int | None) -> tuple[int, int]:
+    """Offset and size of a part of an open file: from its position and to its end by default."""
+    if offset is None:
+        offset = os.lseek(fd, 0, os.SEEK_CUR)
+    return offset, max(0, os.fstat(fd).st_size - offset) if count is None else count
 
 
 def trailer_lines(message: dict[str, Any]) -> bytes:

@@ -37,6 +37,7 @@ cdef class Request(Conversation):
     cdef int pause(self, Loop engine, const char* why) except -1
     cdef int leave_task(self) except -1
     cdef int fail_unfinished(self) except -1
+    cdef int check_client(self) except -1
     cdef int go_on(self) except -1
 
     cdef object hear_body(self)

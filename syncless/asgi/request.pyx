@@ -9,8 +9,6 @@ client is that of a tasklet (call_in_tasklet).
 exchange.pyx decides what becomes of the request when the application fails.
 """
 
-import os
-
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 
@@ -27,11 +25,12 @@ from syncless.http.response cimport CHUNKED
 from syncless.http.stream cimport is_receivable, receive_more
 
 from syncless._core.wait.sync import Lock
-from syncless.asgi.extensions import early_hints, takes_trailers, trailer_lines
+from syncless.asgi.extensions import early_hints, file_region, takes_trailers, trailer_lines
 from syncless.asgi.operations import given
 from syncless.asgi.scope import variables_of
 from syncless.asyncio.tasklets import call_in_tasklet
 from syncless.http.errors import ClientGone
+from syncless.http.filepart import blocks
 from syncless.http.notices import visible
 from syncless.tools.runningloop import swap_current_task
 
@@ -190,13 +189,17 @@ cdef class Request(Conversation):
         return 0
 
     cdef int fail_unfinished(self) except -1:
-        if self.peer.is_gone():
-            raise ClientGone("the client has left")
+        self.check_client()
         if self.stage == NOT_STARTED:
             raise RuntimeError("the application returned without a response (http.response.start)")
         raise RuntimeError(
             "the application returned before its response was complete: the last http.response.body must "
             "have more_body false")
+
+    cdef int check_client(self) except -1:
+        if self.peer.is_gone():
+            raise ClientGone("the client has left")
+        return 0
 
     # -- receive() -------------------------------------------------------------------------------------------
 
@@ -279,8 +282,7 @@ cdef class Request(Conversation):
         kind = (<dict> message).get("type")
         if self.stage == ENDED:
             raise RuntimeError(f"the message {kind!r} came after the response was complete")
-        if self.peer.is_gone():
-            raise ClientGone("the client has left")
+        self.check_client()
         if kind == "http.response.start":
             self.start_response(<dict> message)
             return None
@@ -288,6 +290,9 @@ cdef class Request(Conversation):
             return self.say_body(<dict> message)
         if kind == "http.response.pathsend" and self.stage == STARTED:
             return self.later(self._send_path, (message["path"],))
+        if kind == "http.response.zerocopysend" and self.stage == STARTED:
+            part = (message["file"], message.get("offset"), message.get("count"))
+            return self.later(self._send_part, (*part, message.get("more_body", False)))
         if kind == "http.response.trailers" and self.stage == TRAILING:
             return self.say_trailers(<dict> message)
         if kind == "http.response.early_hint":
@@ -362,10 +367,23 @@ cdef class Request(Conversation):
         return self.peer.append(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
     def _send_path(self, path):
-        """In a tasklet of its own: the body is a file."""
-        with self.turns, open(path, "rb", 0) as file:
-            self.response.put_file(self.peer, file.fileno(), 0, os.fstat(file.fileno()).st_size)
-            self.end_body(False)
+        with open(path, "rb", 0) as file:
+            self._send_part(file, 0, None, False)
+
+    def _send_part(self, file, offset, count, bint more):
+        """In a tasklet of its own: a part of an open file, from its position and to its end by default."""
+        cdef int fd = file.fileno()
+        with self.turns:
+            self.check_client()
+            offset, count = file_region(fd, offset, count)
+            if not self.response.committed:
+                self.response.commit(self.peer, -1 if more or self.trailers else count)
+            if self.response.framing == CHUNKED:
+                for block in blocks(fd, offset, count):
+                    self.response.put(self.peer, block, False)
+            else:
+                self.response.put_file(self.peer, fd, offset, count)
+            self.end_body(more)
 
     cdef object later(self, object function, tuple args):
         """A future for the end of a call that may wait for the client."""
@@ -376,7 +394,6 @@ cdef class Request(Conversation):
     def _put(self, bytes data, bint more):
         """In a tasklet of its own: puts a part of the body, and waits until the client has taken enough."""
         with self.turns:
-            if self.peer.is_gone():
-                raise ClientGone("the client has left")
+            self.check_client()
             self.response.put(self.peer, data, not more)
             self.end_body(more)

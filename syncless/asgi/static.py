@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from syncless.asgi.scope import variables_of
+from syncless.http.filepart import FilePart
 from syncless.http.static.mounts import StaticFiles
 
 
@@ -29,6 +30,10 @@ class BesideFiles:
         headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
         await send({"type": "http.response.start", "status": int(answer.status[:3]), "headers": headers})
         try:
+            if isinstance(answer.body, FilePart):
+                part = {"file": answer.body, "offset": answer.body.offset, "count": answer.body.size}
+                await send({"type": "http.response.zerocopysend", **part})
+                return
             for block in answer.body:
                 await send({"type": "http.response.body", "body": block, "more_body": True})
         finally:

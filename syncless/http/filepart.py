@@ -25,23 +25,26 @@ class FilePart:
         return self.file.fd, self.offset, self.size
 
     def __iter__(self) -> Iterator[bytes]:
-        return blocks(self.file, self.offset, self.size)
+        return blocks(self.file.fd, self.offset, self.size)
+
+    def fileno(self) -> int:
+        return self.file.fd
 
     def close(self) -> None:
         self.file.close()
 
 
-def blocks(file: OpenFile, offset: int, size: int) -> Iterator[bytes]:
+def blocks(fd: int, offset: int, size: int) -> Iterator[bytes]:
     """The bytes of a part of a file, in blocks. RuntimeError if the file has become shorter."""
     end = offset + size
     while offset < end:
-        yield exactly(file, offset, min(PIECE, end - offset))
+        yield exactly(fd, offset, min(PIECE, end - offset))
         offset += PIECE
 
 
-def exactly(file: OpenFile, offset: int, size: int) -> bytes:
+def exactly(fd: int, offset: int, size: int) -> bytes:
     """That many bytes of a file. RuntimeError if it has become shorter."""
-    data = pread(file.fd, size, offset)
+    data = pread(fd, size, offset)
     if len(data) < size:
         raise RuntimeError("the file became shorter while it was sent")
     return data

@@ -35,8 +35,8 @@ class WebSocket:
     def __init__(
         self, upgrade: Upgrade, variables: dict[str, Any], limits: Limits, answers_close: bool = True
     ):
-        """With `answers_close` false the client's close frame is answered by answer_close(), for a caller
-        that receives ahead of its application."""
+        """With `answers_close` false the client's close frame, or its breach of the protocol, is answered by
+        answer_close(), for a caller that receives ahead of its application."""
         self._answers_close = answers_close
         self._upgrade = upgrade
         self._variables = variables
@@ -308,6 +308,10 @@ class WebSocket:
     def _fail(self, code: int, reason: str) -> None:
         """The client breaks the protocol or a limit: says so and reads no further."""
         self._parts = None
+        if not self._answers_close:
+            self._answered = True
+            self._unanswered = code, reason, self._library.close_data(code, _shortened(reason))
+            return
         try:
             self.say_close(code, reason)
         except WebSocketClosed:

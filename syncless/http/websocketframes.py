@@ -104,9 +104,14 @@ class Frames:
     def close(self, code: int, reason: str) -> bytes:
         """A close frame; ValueError for a code that none may have."""
         try:
-            return self.frame(CLOSE, Close(code, reason).serialize())
+            return self.frame(CLOSE, close_data(code, reason))
         except ProtocolError as error:
             raise ValueError(f"{code} is no close code that can be sent (RFC 6455, 7.4): {error}") from None
+
+
+def close_data(code: int, reason: str) -> bytes:
+    """The payload of a close frame."""
+    return Close(code, reason).serialize()
 
 
 def read_close(data: bytes) -> tuple[int, str]:

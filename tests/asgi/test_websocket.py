@@ -187,6 +187,25 @@ def test_malformed_handshake_is_a_400(start):
     assert client.response()[0] == 400
 
 
+@pytest.mark.parametrize(
+    ("broken", "code"),
+    [
+        (frame(3, b"reserved opcode"), 1002),
+        (frame(1, b"unmasked", masked=False), 1002),
+        (frame(0, b"continues nothing"), 1002),
+        (frame(1, b"\xff"), 1007),
+        (frame(2, bytes(1001)), 1009),
+    ],
+    ids=["opcode", "mask", "continuation", "text", "size"],
+)
+def test_messages_before_a_breach_of_the_protocol_are_answered(start, broken, code):
+    raw = Raw(start, start(speaking(echoing), websocket_bytes=1000))
+    raw.client.send(frame(1, b"before") + broken + frame(1, b"after"))
+    assert raw.receive() == (1, b"before")
+    assert closed_with(raw) == code
+    assert raw.client.at_end()
+
+
 def test_message_that_is_too_large(start):
     raw = Raw(start, start(speaking(echoing), websocket_bytes=10))
     raw.send(2, bytes(11))

@@ -127,7 +127,7 @@ class Parts:
     def __iter__(self) -> Iterator[bytes]:
         for head, (first, length) in zip(self._heads, self._ranges, strict=False):
             yield head
-            yield from blocks(self._file, first, length)
+            yield from blocks(self._file.fd, first, length)
         yield self._heads[-1]
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class Parts:
 def _body(file: OpenFile, first: int, length: int) -> list[bytes] | FilePart:
     if length > SMALL:
         return FilePart(file, first, length)
-    return [exactly(file, first, length)] if length else []
+    return [exactly(file.fd, first, length)] if length else []
 
 
 def _partial(file: OpenFile, known: Known, ranges: Ranges) -> Answer:
