@@ -61,8 +61,8 @@ docs-serve: $(VENV)/.documented  ## show the documentation site on http://127.0.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve --dev-addr 127.0.0.1:8001
 
 $(VENV)/.benched: $(VENV)/.tested
-	$(INSTALL) gevent eventlet goless uvloop httptools granian gunicorn waitress cheroot uvicorn matplotlib Cython
-	-$(INSTALL) bjoern
+	$(INSTALL) gevent eventlet goless uvloop httptools granian gunicorn waitress cheroot uvicorn hypercorn fastapi matplotlib Cython
+	-$(INSTALL) bjoern fastpysgi freastal pyruvate
 	@touch $@
 
 bench: $(VENV)/.benched  ## the 2009 experiment and its peers; results go to benchmark/results/

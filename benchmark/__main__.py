@@ -30,7 +30,7 @@ def run_experiment(experiment: Experiment, scale: Scale, only: list[str] | None)
     """All peers, one after the other, and that as many times as there are rounds."""
     peers: dict[str, Any] = {}
     for name in experiment.peers:
-        if only and name != "syncless" and name not in only:
+        if only and name not in experiment.ours and name not in only:
             continue
         peer = PEERS[name]
         try:
@@ -124,11 +124,19 @@ CALLS: dict[str, tuple[list[str], list[str]]] = {
 """Experiments within one process -> the libraries, and the parts that need a process each."""
 
 
+GROUPS = {
+    name: [each for each in EXPERIMENTS if each.startswith(prefixes)]
+    for name, prefixes in {"asgi": ("asgi-", "websocket-"), "wsgi": ("wsgi-",)}.items()
+}
+"""Names for several experiments."""
+
 QUICK = [
     "keepalive",
     "slowlog-10000",
     "cores-fib-2",
     "wsgi-json",
+    "asgi-hello",
+    "websocket-200",
     "models",
     "engine",
     "patched",
@@ -163,7 +171,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmark", description=__doc__)
     choices = [*EXPERIMENTS, *CALLS, "blocking", "report"]
     parser.add_argument(
-        "experiments", nargs="*", metavar="EXPERIMENT", help=f"{', '.join(choices)}; default: all"
+        "experiments", nargs="*", metavar="EXPERIMENT", help=f"{', '.join([*choices, *GROUPS])}; default: all"
     )
     parser.add_argument("--peers", action="append", help="only this peer beside syncless; may be repeated")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default 5)")
@@ -181,7 +189,8 @@ def main() -> int:
         help="draw the plots, and write docs/benchmarks.md, from the last results",
     )
     options = parser.parse_args()
-    unknown = [name for name in options.experiments if name not in choices]
+    named = [each for name in options.experiments for each in GROUPS.get(name, [name])]
+    unknown = [name for name in named if name not in choices]
     if unknown:
         parser.error(f"unknown experiment {unknown[0]!r}; choose from {', '.join(choices)}")
     if len(CORES) < 2:
@@ -189,7 +198,7 @@ def main() -> int:
     scale = (
         Scale(1, 3000, 1, 500) if options.quick else Scale(options.seconds, options.requests, options.rounds)
     )
-    chosen = options.experiments or (QUICK if options.quick else [*EXPERIMENTS, *CALLS, "blocking"])
+    chosen = named or (QUICK if options.quick else [*EXPERIMENTS, *CALLS, "blocking"])
     started = time.monotonic()
     for name in chosen:
         if name == "report":

@@ -8,10 +8,10 @@ import select
 import socket
 import statistics
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
 
+from benchmark.asgi import ASGI
 from benchmark.burst import burst
+from benchmark.experiment import Experiment, Scale
 from benchmark.loads import BROWSER, FEW, Load, ab, wrk
 from benchmark.measure import CORES, LOAD_CORE, room_for
 from benchmark.servers import BUILD, LATER_LOG, Running
@@ -29,6 +29,8 @@ SERVERS = (
     "eventlet",
     "waitress",
     "cheroot",
+    "freastal",
+    "pyruvate",
 )
 """Servers that users of Python may run instead."""
 READ_ONCE = ("syncless, blocking", "uwsgi, blocking", "uwsgi, 2 threads")
@@ -43,41 +45,6 @@ BACKLOGS = (
 )
 PATIENCE_SECONDS = 3.0
 """Longest wait of a new connection for its first answer beside idle ones."""
-
-
-@dataclass
-class Scale:
-    """How long it takes."""
-
-    seconds: int = 4  # of each wrk run
-    requests: int = 100_000  # of each ab run
-    rounds: int = 5
-    idle: int = 10_000  # idle connections
-
-
-@dataclass
-class Experiment:
-    name: str
-    title: str
-    application: str
-    peers: tuple[str, ...]
-    load: Callable[[Running, Scale], Load]
-    targets: dict[str, float] = field(default_factory=dict)
-    """peer -> the most that our CPU per request may be of the peer's"""
-    ours: tuple[str, ...] = ("syncless",)
-    """Rows of ours with which the peers are compared"""
-    same_work: dict[str, str] = field(default_factory=dict)
-    """peer -> the row of ours that does the same work, where not all do"""
-
-    def compared(self, peer: str) -> tuple[str, ...]:
-        """The rows of ours with which a peer is compared."""
-        return (
-            ()
-            if peer in self.ours or peer in self.same_work.values()
-            else (self.same_work[peer],)
-            if self.same_work
-            else self.ours
-        )
 
 
 def _idle(server: Running, scale: Scale) -> Load:
@@ -431,5 +398,6 @@ EXPERIMENTS = {
             ("node", "go nethttp", *SERVERS, "uwsgi, router"),
             _idle,
         ),
+        *ASGI,
     )
 }

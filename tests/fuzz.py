@@ -1,9 +1,10 @@
 """Invariant: for any bytes, split in any way, each client gets the same well-formed answers, and other
 clients notice nothing.
 
-``python -m tests.fuzz --seconds 60 --seed 1`` runs a server and hostile clients in one process. It stops at
-the first violation, and prints the bytes that caused it and the seed that brings them back. `make fuzz` does
-so for ten minutes. After every input:
+``python -m tests.fuzz --seconds 60 --seed 1`` runs a server and hostile clients in one process, for half of
+the time with a WSGI application, then with one of ASGI. It stops at the first violation, and prints the
+bytes that caused it and the seed that brings them back. `make fuzz` does so for ten minutes.
+After every input:
 
 - the answers are complete HTTP messages with statuses that the server may give, or the connection ends;
   there is never half a message;
@@ -26,12 +27,15 @@ import re
 import struct
 import sys
 import time
+from typing import Any
 
 import syncless
 from syncless.http.proxyheader import SIGNATURE, parse_proxy_header
 from syncless.http.trust import Forwarding, Trust
 from syncless.io import socket
 from syncless.wsgi import Server
+from tests.fuzzed_asgi import application as asgi_application
+from tests.wsgi.test_websocket import HANDSHAKE, frame
 
 CASES = [
     case["request"].encode("latin-1")
@@ -197,7 +201,22 @@ def mutated(data: bytes, choose: random.Random) -> bytes:
     return data
 
 
+def some_frames(choose: random.Random) -> bytes:
+    """A WebSocket's handshake and something like its frames."""
+    frames = b"".join(
+        frame(
+            choose.choice((0, 1, 1, 2, 2, 8, 9, 10)),
+            choose.choice((b"", b"text", b"\xc3", b"\xa9", b"\x03\xe8", bytes(126), bytes(70000))),
+            fin=choose.random() < 0.7,
+        )
+        for _ in range(choose.choice((1, 2, 5)))
+    )
+    return (HANDSHAKE + "\r\n").replace("/ws", "/").encode() + mutated(frames, choose)
+
+
 def some_input(choose: random.Random) -> bytes:
+    if choose.random() < 0.1:
+        return some_frames(choose)
     data = b"".join(a_request(choose) for _ in range(choose.choice((1, 1, 1, 2, 5))))
     return mutated(data, choose)
 
@@ -271,7 +290,8 @@ def dechunked(data: bytes, ended_by_reset: bool) -> tuple[bytes, bytes]:
 
 
 class Fuzzer:
-    def __init__(self, seed: int):
+    def __init__(self, seed: int, application: Any = application):
+        """`application` speaks WSGI or ASGI."""
         self.choose = random.Random(seed)
         self.seed = seed
         self.log = io.StringIO()
@@ -445,7 +465,7 @@ def main() -> int:
     seed = os.getpid() if options.seed is None else options.seed
     print(f"fuzzing for {options.seconds:.0f} s with seed {seed}", flush=True)
     try:
-        inputs = Fuzzer(seed).run(options.seconds)
+        inputs = sum(Fuzzer(seed, each).run(options.seconds / 2) for each in (application, asgi_application))
     except Violation as violation:
         print(f"the invariant does not hold: {violation}", file=sys.stderr)
         return 1

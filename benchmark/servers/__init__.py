@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import importlib.metadata
 import importlib.util
 import os
 import pathlib
@@ -16,32 +15,15 @@ import sys
 import sysconfig
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from benchmark.measure import CORES, cpu_ns, pinned, private_bytes
-from benchmark.servers import apps
+from benchmark.servers import apps, websocketclient
+from benchmark.servers.asgi_peers import ASGI_PEERS
+from benchmark.servers.peer import Absent, Peer, package_version
 
 HERE = pathlib.Path(__file__).parent
 BUILD = HERE.parent.parent / "build" / "benchmark"
 BODY = b"Hello, World!"
-
-
-class Absent(Exception):
-    """The server cannot run here; the text says why."""
-
-
-@dataclass
-class Peer:
-    """How to start a server: `command(port, application)`; Absent if it cannot be had."""
-
-    name: str
-    command: Callable[[int, str], list[str]]
-    version: Callable[[], str]
-    applications: tuple[str, ...] = ("hello", "sleep", "flask", "django")
-    environment: dict[str, str] = field(default_factory=dict)
-    cores: int = 1
-    keeps: bool = True
-    """whether connections are kept"""
 
 
 WSGI = ("hello", "logged", "sleep", "json", "big", "fib", "fib native", "flask", "django")
@@ -49,21 +31,11 @@ SILENT = tuple(name for name in WSGI if name != "logged")
 """of servers that have no access log of their own"""
 
 
-def _package(package: str) -> Callable[[], str]:
-    def version() -> str:
-        try:
-            return importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            raise Absent(f"the Python package {package} is not installed") from None
-
-    return version
-
-
 def _python(script: str, package: str, applications: tuple[str, ...] = WSGI) -> Peer:
     return Peer(
         package,
         lambda port, app: [sys.executable, str(HERE / script), str(port), app],
-        _package(package),
+        package_version(package),
         applications,
     )
 
@@ -73,7 +45,7 @@ def _wsgi(name: str, package: str, applications: tuple[str, ...] = WSGI) -> Peer
     return Peer(
         name,
         lambda port, app: [sys.executable, str(HERE / "run_wsgi.py"), name, str(port), app],
-        _package(package),
+        package_version(package),
         applications,
     )
 
@@ -205,25 +177,6 @@ def _uwsgi_version(asynchronous: bool = False) -> Callable[[], str]:
     return version
 
 
-def _uvicorn(port: int, app: str) -> list[str]:
-    options = [
-        "--port",
-        str(port),
-        "--app-dir",
-        str(HERE),
-        "--backlog",
-        "1024",
-        "--loop",
-        "uvloop",
-        "--http",
-        "httptools",
-        "--timeout-keep-alive",
-        "600",
-    ]
-    quiet = ["--no-access-log", "--log-level", "critical"] if app != "logged" else []
-    return [sys.executable, "-m", "uvicorn", "served_asgi:application", *options, *quiet]
-
-
 def _native_version() -> str:
     compile_native()
     return "the computing part without the interpreter's lock"
@@ -237,7 +190,7 @@ def _several(number: int) -> list[Peer]:
         Peer(
             f"syncless, {count} workers",
             lambda port, app: [sys.executable, str(HERE / "run_syncless.py"), str(port), app, count],
-            _package("syncless"),
+            package_version("syncless"),
             WSGI,
             cores=number,
         ),
@@ -268,7 +221,7 @@ def _several(number: int) -> list[Peer]:
         Peer(
             f"uvloop protocol, {count}",
             lambda port, app: [sys.executable, str(HERE / "run_uvloop.py"), str(port), app, count],
-            _package("uvloop"),
+            package_version("uvloop"),
             hello,
             cores=number,
         ),
@@ -292,11 +245,11 @@ def _slow_log(way: str) -> Peer:
 
 LATER_LOG = BUILD / "later.log"
 _PEERS: tuple[Peer, ...] = (
-    _python("run_syncless.py", "syncless"),
+    _python("run_syncless.py", "syncless", (*WSGI, "echo")),
     Peer(
         "syncless, select",
         lambda port, app: [sys.executable, str(HERE / "run_syncless.py"), str(port), app],
-        _package("syncless"),
+        package_version("syncless"),
         WSGI,
         {"SYNCLESS_LOOP": "select"},
     ),
@@ -376,23 +329,25 @@ _PEERS: tuple[Peer, ...] = (
     _wsgi("granian", "granian"),
     _wsgi("waitress", "waitress", SILENT),
     _wsgi("cheroot", "cheroot", SILENT),
+    _wsgi("freastal", "freastal", SILENT),
+    _wsgi("pyruvate", "pyruvate", SILENT),
     Peer("uwsgi", _uwsgi(), _uwsgi_version(), WSGI),
     Peer("uwsgi, router", _uwsgi("--http-keepalive=600", socket="--http"), _uwsgi_version(), SILENT),
-    Peer("uvicorn (ASGI)", _uvicorn, _package("uvicorn"), ("hello", "logged", "sleep", "json", "big", "fib")),
+    *ASGI_PEERS,
     *_several(1),
     *_several(2),
     *(_slow_log(way) for way in ("none", "synchronous", "epoll thread", "thread per request", "tasklet")),
     Peer(
         "syncless, timer tasklet",
         lambda port, app: [sys.executable, str(HERE / "run_call_later.py"), str(port)],
-        _package("syncless"),
+        package_version("syncless"),
         ("call later",),
         {"LOG": str(LATER_LOG)},
     ),
     Peer(
         "syncless, blocking",
         lambda port, app: [sys.executable, str(HERE / "run_call_later.py"), str(port), "blocking"],
-        _package("syncless"),
+        package_version("syncless"),
         ("call later",),
         {"LOG": str(LATER_LOG)},
     ),
@@ -430,6 +385,8 @@ ANSWERS: dict[str, tuple[bytes | None, bytes]] = {
     "json": (apps.POSTED, apps.summary(apps.POSTED)),
     "fib": (None, b"1884755131"),
     "fib native": (None, b"1884755131"),
+    "fastapi": (None, b'{"hello":"world"}'),
+    "fastapi sync": (None, b'{"hello":"world"}'),
 }
 """application -> what is posted, and the right answer; hello for all others"""
 
@@ -462,20 +419,14 @@ class Running:
             raise
 
     def _verify(self) -> None:
-        """Answers are checked, not only counted: twice on one connection, once on another."""
-        posted, expected = ANSWERS.get(self.application, (None, BODY))
+        """Waits until it answers. Answers are checked, not only counted."""
         deadline = time.monotonic() + 20
         while True:
-            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
             try:
-                for _ in range(2):
-                    connection.request("GET" if posted is None else "POST", "/", posted)
-                    response = connection.getresponse()
-                    body = response.read()
-                    if (response.status, body) != (200, expected):
-                        raise AssertionError(f"wrong answer: {response.status} {body[:100]!r}")
-                    if not self.keeps:
-                        connection.close()  # it does not say so, but it has closed its side
+                if self.application == "echo":
+                    websocketclient.verify(self.port)
+                else:
+                    self._ask()
                 return
             except OSError:
                 if self.process.poll() is not None:
@@ -485,8 +436,22 @@ class Running:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
-            finally:
-                connection.close()
+
+    def _ask(self) -> None:
+        """Twice on one connection, once on another."""
+        posted, expected = ANSWERS.get(self.application, (None, BODY))
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            for _ in range(2):
+                connection.request("GET" if posted is None else "POST", "/", posted)
+                response = connection.getresponse()
+                body = response.read()
+                if (response.status, body) != (200, expected):
+                    raise AssertionError(f"wrong answer: {response.status} {body[:100]!r}")
+                if not self.keeps:
+                    connection.close()  # it does not say so, but it has closed its side
+        finally:
+            connection.close()
 
     @property
     def cpu_ns(self) -> int:

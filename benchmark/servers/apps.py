@@ -111,6 +111,14 @@ def django():
     return get_wsgi_application()
 
 
+def echo(environ, start_response):
+    """A WebSocket that sends back each message."""
+    websocket = environ["wsgi.websocket"]
+    while (message := websocket.receive()) is not None:
+        websocket.send(message)
+    return []
+
+
 def named(name, sleep=time.sleep):
     """The application of that name."""
     return {
@@ -124,4 +132,5 @@ def named(name, sleep=time.sleep):
         "fib native": native,
         "flask": flask,
         "django": django,
+        "echo": lambda: echo,
     }[name]()

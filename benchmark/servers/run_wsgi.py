@@ -98,6 +98,18 @@ def granian():
     Server("served:application", address="127.0.0.1", port=port, **options).serve()
 
 
+def freastal():
+    import freastal
+
+    freastal.serve(named(application), host="127.0.0.1", port=port)
+
+
+def pyruvate():
+    import pyruvate
+
+    pyruvate.serve(named(application), f"127.0.0.1:{port}", 8, max_reuse_count=0, keepalive_timeout=255)
+
+
 {
     "eventlet": eventlet_,
     "waitress": waitress,
@@ -105,4 +117,6 @@ def granian():
     "gunicorn, gevent": lambda: gunicorn("gevent"),
     "gunicorn, gthread": lambda: gunicorn("gthread", threads=8),
     "granian": granian,
+    "freastal": freastal,
+    "pyruvate": pyruvate,
 }[server]()

@@ -1,0 +1,30 @@
+"""Servers that run the applications of served_asgi.py, each started by run_asgi.py."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+from benchmark.servers.peer import Peer, package_version
+
+HERE = pathlib.Path(__file__).parent
+HTTP = ("hello", "sleep", "json", "big", "fib", "fastapi", "fastapi sync")
+
+
+def _peer(package: str, *applications: str) -> Peer:
+    return Peer(
+        f"{package} (ASGI)",
+        lambda port, app: [sys.executable, str(HERE / "run_asgi.py"), package, str(port), app],
+        package_version(package),
+        (*HTTP, *applications),
+    )
+
+
+ASGI_PEERS = (
+    _peer("syncless", "echo"),
+    _peer("granian", "logged", "echo"),
+    _peer("fastpysgi"),
+    _peer("freastal"),
+    _peer("uvicorn", "logged", "echo"),
+    _peer("hypercorn", "echo"),
+)
