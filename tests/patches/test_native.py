@@ -76,7 +76,7 @@ def pair():
 def waiting(function, *args):
     """A tasklet that has begun to wait in the call."""
     tasklet = syncless.spawn(function, *args)
-    eventually(lambda: tasklet.status == "waiting")
+    assert eventually(lambda: tasklet.status == "waiting")
     return tasklet
 
 
@@ -270,7 +270,7 @@ def test_mutex_is_held_through_several_waits(lib, pair):
     waiter = waiting(lib.w_locked_recv_twice, pair[0].fileno(), ctypes.create_string_buffer(1))
     for count in (1, 2):
         pair[1].send(b"x")
-        eventually(lambda count=count: native_stats()["with_lock"] == before + count)
+        assert eventually(lambda count=count: native_stats()["with_lock"] == before + count)
     assert waiter.result(5) == 2
 
 
