@@ -3,7 +3,6 @@ for too long."""
 
 from __future__ import annotations
 
-import _thread
 import logging
 import sys
 import threading
@@ -18,11 +17,9 @@ from syncless._core.loop import Loop
 from syncless._core.tasklet import Tasklet
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.deadlocks import Waits, may_be_circles
-from syncless.tools.blockers import Stall, watch_this_thread
+from syncless.tools.blockers import Stall, Watch
 
 logger = logging.getLogger("syncless.debug")
-
-_start_new_thread = _thread.start_new_thread
 
 
 def describe(tasklet: Tasklet[Any], stack: bool = True, waits: Waits | None = None) -> str:
@@ -221,21 +218,19 @@ class Watchdog:
             raise ValueError(f"milliseconds must be positive, not {milliseconds}")
         self.seconds = milliseconds / 1000
         self.report = report
-        self._stop: _thread.LockType | None = None
+        self._watch: Watch | None = None
 
     def start(self) -> None:
         """Watches the loop of the calling thread."""
-        if self._stop is not None:
+        if self._watch is not None:
             raise RuntimeError("this watchdog is already running")
-        self._stop = _thread.allocate_lock()
-        self._stop.acquire()
-        watch_this_thread(self.seconds, self._stop, self._note)
+        self._watch = Watch(self.seconds, self._note)
 
     def stop(self) -> None:
         """Stops watching. Harmless if it does not watch."""
-        if self._stop is not None:
-            self._stop.release()
-            self._stop = None
+        if self._watch is not None:
+            self._watch.stop()
+            self._watch = None
 
     def _note(self, stall: Stall, has_ended: bool) -> None:
         if not has_ended:

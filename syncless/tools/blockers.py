@@ -10,15 +10,13 @@ from collections.abc import Callable
 from types import FrameType
 from typing import NamedTuple
 
-from syncless._core.loop import Loop
+from syncless._core.calls.sidethread import SideThread, wait_readable
 from syncless._core.threadloop import current_loop
 
 try:
     from syncless._core.nativestack import native_stack
 except ModuleNotFoundError:  # setup.py builds it where stacks can be read
     native_stack = None  # type: ignore[assignment]
-
-_start_new_thread = _thread.start_new_thread
 
 WAITS = {
     *("recv", "recvfrom", "recvmsg", "read", "readv", "send", "sendto", "sendmsg", "write", "writev"),
@@ -128,42 +126,48 @@ def _c_functions(thread: int, number: int) -> Frames:
     return [] if only_libc and not waits else frames
 
 
-def watch_this_thread(
-    seconds: float, stop: _thread.LockType, report: Callable[[Stall, bool], object]
-) -> None:
-    """Starts an OS thread that watches the loop of the calling thread, until `stop` can be acquired."""
-    here = current_loop(), _thread.get_ident(), _thread.get_native_id()
-    _start_new_thread(_watch, (*here, seconds, stop, report))
+class Watch:
+    """Watch(seconds, report): an OS thread that watches the loop of the thread that makes it.
 
+    report(stall, has_ended) is called in it once while code holds the loop for longer than `seconds`, and
+    once afterwards with how long it did.
+    """
 
-def _watch(
-    loop: Loop,
-    thread: int,
-    number: int,
-    seconds: float,
-    stop: _thread.LockType,
-    report: Callable[[Stall, bool], object],
-) -> None:
-    """report(stall, has_ended) is called once while code holds the loop for longer than `seconds`, and once
-    afterwards with how long it did."""
-    stall: Stall | None = None
-    longest = 0.0
-    while not stop.acquire(timeout=seconds / 2):
-        held = loop.held_for()
-        if stall is not None and held < longest:
-            report(stall._replace(seconds=longest), True)
-            stall = None
-        longest = held
-        if held < seconds or stall is not None:
-            continue
-        frames = _c_functions(thread, number)
-        frame = sys._current_frames().get(thread)
-        if frame is not None and loop.held_for() >= held:  # or it is in the engine itself
+    def __init__(self, seconds: float, report: Callable[[Stall, bool], object]):
+        self._seconds = seconds
+        self._report = report
+        self._loop = current_loop()
+        self._thread, self._number = _thread.get_ident(), _thread.get_native_id()
+        self._stall: Stall | None = None
+        self._longest = 0.0
+        self._beside = SideThread(self._look)
+        self._beside.start()
+
+    def stop(self) -> None:
+        if self._beside.stop():
+            self._over()
+
+    def _over(self) -> None:
+        stall, self._stall = self._stall, None
+        if stall is not None:
+            self._report(stall._replace(seconds=self._longest), True)
+
+    def _look(self, woken: int) -> bool:
+        if wait_readable([woken], self._seconds / 2):
+            return True
+        held = self._loop.held_for()
+        if held < self._longest:
+            self._over()
+        self._longest = held
+        if held < self._seconds or self._stall is not None:
+            return True
+        frames = _c_functions(self._thread, self._number)
+        frame = sys._current_frames().get(self._thread)
+        if frame is not None and self._loop.held_for() >= held:  # or it is in the engine itself
             stack = "".join(traceback.format_stack(frame))
-            stall = Stall(held, stack, _line(frame), frames)
-            report(stall, False)
-    if stall is not None:
-        report(stall._replace(seconds=longest), True)
+            self._stall = Stall(held, stack, _line(frame), frames)
+            self._report(self._stall, False)
+        return True
 
 
 class Blockers:
@@ -173,17 +177,15 @@ class Blockers:
         self.seconds = milliseconds / 1000
         self._found: dict[tuple[str, str], list[float]] = {}
         """(blocker, cure) -> the seconds of each time."""
-        self._stop: _thread.LockType | None = None
+        self._watch: Watch | None = None
 
     def start(self) -> None:
-        stop = self._stop = _thread.allocate_lock()
-        stop.acquire()
-        watch_this_thread(self.seconds, stop, self._note)
+        self._watch = Watch(self.seconds, self._note)
 
     def stop(self) -> None:
-        if self._stop is not None:
-            self._stop.release()
-            self._stop = None
+        if self._watch is not None:
+            self._watch.stop()
+            self._watch = None
 
     def _note(self, stall: Stall, has_ended: bool) -> None:
         if has_ended:

@@ -224,7 +224,7 @@ def test_thread_that_the_system_refuses_raises(monkeypatch):
 
     pool, entered, leave = threads.ThreadPool(2), threading.Event(), threading.Event()
     with monkeypatch.context() as patch:
-        patch.setattr(threads, "_start_new_thread", refuse)
+        patch.setattr(threads, "start_os_thread", refuse)
         with pytest.raises(RuntimeError, match="can't start"):
             pool.run(int)
         assert not pool._threads and not pool._backlog
@@ -232,7 +232,7 @@ def test_thread_that_the_system_refuses_raises(monkeypatch):
     while not entered.is_set():
         sleep(0.001)
     with monkeypatch.context() as patch:
-        patch.setattr(threads, "_start_new_thread", refuse)
+        patch.setattr(threads, "start_os_thread", refuse)
         second = spawn(pool.run, int, "7")
         sleep(0.01)
         assert not second.done() and pool._threads == 1

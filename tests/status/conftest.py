@@ -26,6 +26,10 @@ def app(environ, start_response):
         os._exit(7)
     elif path == "/stop":
         os.kill(os.getpid(), 19)
+    elif path == "/fork":
+        if (pid := os.fork()) == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
     elif path == "/fail":
         raise ValueError("on purpose")
     start_response("404 Not Found" if path == "/missing" else "200 OK", [("X-Pid", str(os.getpid()))])

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import sys
 import threading
 import time
 
@@ -14,6 +15,8 @@ import pytest
 from tests.status.conftest import APP
 from tests.waiting import eventually
 from tests.wsgi.supervised import Load
+
+ROOT = __file__.rsplit("/tests/", 1)[0]
 
 
 class Asking:
@@ -200,6 +203,32 @@ def test_slow_start_is_no_stall(seen):
     slow = "\ndef slow():\n    end = time.monotonic() + 1\n    while time.monotonic() < end: pass\n"
     running = seen("--hook", "on_start=app:slow", code=APP + slow)
     assert running.status()["totals"]["stalls"] == 0
+
+
+COUNT_AT_FORK = """
+import os
+def write():
+    number = len(os.listdir("/proc/self/task"))
+    with open(f"threads-{os.getpid()}", "w") as file:
+        file.write(str(number))
+def count():
+    from syncless._core.current import directly
+    directly(write)  # under the patch files take a thread
+os.register_at_fork(before=count)  # the first to be registered is the last to be called
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads as Linux lists them")
+@both
+def test_process_has_one_thread_while_the_application_forks(seen, workers, tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text(COUNT_AT_FORK)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
+    running = seen("--workers", workers)
+    _, pid, _ = running.get("/fork")
+    assert (tmp_path / f"threads-{pid}").read_text() == "1"
+    with Asking(running, "/event?1.5"):
+        assert eventually(lambda: in_flight(running.status()))
+    assert "Warning" not in running.said()
 
 
 def test_page_is_one_file_that_takes_nothing_from_elsewhere(seen):

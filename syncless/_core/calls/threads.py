@@ -13,9 +13,10 @@ import os
 import weakref
 from _queue import Empty, SimpleQueue
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar
 
+from syncless._core.current import directly
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event, Semaphore
 
@@ -23,7 +24,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 # The interpreter's own, whatever is put in their place later (syncless.patches).
-_start_new_thread = _thread.start_new_thread
+start_os_thread, new_os_lock = _thread.start_new_thread, _thread.allocate_lock
 _put, _get = SimpleQueue.put, SimpleQueue.get
 _sigmask = _signal.pthread_sigmask
 
@@ -37,6 +38,13 @@ IDLE_SECONDS = 10.0
 
 _pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
 """All that there are."""
+
+
+class _Waker(SimpleQueue[None]):
+    """Of an idle thread, which waits for a word in it."""
+
+    number: int
+    """The system's number of the thread."""
 
 
 class _Job:
@@ -92,8 +100,8 @@ class ThreadPool:
             raise ValueError(f"a pool needs at least one thread, not {size}")
         self.size = size
         self._backlog: deque[_Job] = deque()
-        self._idle: list[SimpleQueue[None]] = []
-        """Threads that have nothing to do, the last one last; each waits for a word in its queue."""
+        self._idle: list[_Waker] = []
+        """Of threads that have nothing to do, the last one last."""
         self._threads = 0
         self._ends = False
         """Idle threads end at once."""
@@ -111,14 +119,19 @@ class ThreadPool:
         """function() in a thread, soon. No code waits for it here: it must handle its own exceptions."""
         self._give(_Job(function, (), {}))
 
-    def end_threads(self) -> None:
-        """Threads end as soon as there is no call left for them."""
+    def end_threads(self) -> list[int]:
+        """Threads end as soon as there is no call left for them. Returns the system's numbers of those that
+        were idle."""
         self._ends = True
+        numbers = []
         while self._idle:
             try:
-                _put(self._idle.pop(), None)
+                waker = self._idle.pop()
             except IndexError:
                 break  # the last one has just found something to do
+            numbers.append(waker.number)
+            _put(waker, None)
+        return numbers
 
     def _run(self, job: _Job) -> Any:
         self._give(job)
@@ -149,7 +162,7 @@ class ThreadPool:
         if self._threads < self.size:
             self._threads += 1
             try:
-                _start_new_thread(self._work, ())
+                start_os_thread(self._work, ())
             except RuntimeError:  # the system refuses
                 self._threads -= 1
                 if not self._threads:
@@ -162,7 +175,8 @@ class ThreadPool:
         """A thread's life. Between calls it takes no signals: one that the program blocks would end the
         process here."""
         _sigmask(_signal.SIG_BLOCK, HELD_BACK)
-        waker: SimpleQueue[None] = SimpleQueue()
+        waker = _Waker()
+        waker.number = _thread.get_native_id()
         while (job := self._next(waker)) is not None:
             if not job.abandoned:
                 _sigmask(_signal.SIG_SETMASK, job.mask)
@@ -176,7 +190,7 @@ class ThreadPool:
                 job.place.release()
             del job
 
-    def _next(self, waker: SimpleQueue[None]) -> _Job | None:
+    def _next(self, waker: _Waker) -> _Job | None:
         """The next job; None when there has been nothing for IDLE_SECONDS."""
         while True:
             try:
@@ -201,7 +215,7 @@ class ThreadPool:
                 else:
                     _get(waker)  # the word is on its way
 
-    def _is_withdrawn(self, waker: SimpleQueue[None]) -> bool:
+    def _is_withdrawn(self, waker: _Waker) -> bool:
         """Takes it out of those that are idle; False if somebody has just done so, to wake it."""
         try:
             self._idle.remove(waker)
@@ -253,7 +267,38 @@ def thread_count() -> int:
     return _pool._threads
 
 
+def wait_until_left(numbers: Iterable[int], seconds: float) -> None:
+    """Waits until threads of the system that end, or have ended as Python sees it, have left; at most so
+    long in this OS thread."""
+    never = new_os_lock()
+    never.acquire()
+    tries = int(seconds / 0.0001)
+    for number in numbers:
+        while tries and directly(os.path.exists, f"/proc/self/task/{number}"):
+            never.acquire(timeout=0.0001)
+            tries -= 1
+
+
+_resting: list[ThreadPool] = []
+"""Whose idle threads have ended because the process forks, see sidethread.py."""
+
+
+def _before_fork() -> None:
+    numbers = []
+    for pool in list(_pools):
+        if not pool._ends:
+            numbers += pool.end_threads()
+            _resting.append(pool)
+    wait_until_left(numbers, 1.0)
+
+
+def _after_fork_in_parent() -> None:
+    while _resting:
+        _resting.pop()._ends = False
+
+
 def _after_fork_in_child() -> None:
+    _after_fork_in_parent()
     for pool in _pools:  # their threads did not come along, and who waited for them is not here either
         pool._backlog.clear()
         pool._idle.clear()
@@ -262,4 +307,6 @@ def _after_fork_in_child() -> None:
         share._places = Semaphore(share.size)
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+)

@@ -6,8 +6,6 @@ carry the status server along. Where no status is asked for they do nothing.
 
 from __future__ import annotations
 
-import _thread
-import contextlib
 import os
 import socket
 import time
@@ -15,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from syncless._core.calls.sidethread import SideThread, wait_readable
 from syncless.http.errorlog import process_log
 from syncless.http.limits import Limits
 from syncless.http.program.slot import Slot, Worker
@@ -25,8 +24,6 @@ from syncless.http.status.overview import Process, Program
 from syncless.http.status.reporter import TICK, Reporter
 from syncless.http.status.scoreboard import Scoreboard
 from syncless.http.status.status import StatusServer
-
-_start_new_thread = _thread.start_new_thread
 
 
 def make_server(options: StatusOptions, scoreboard: Scoreboard, program: Program) -> StatusServer:
@@ -193,7 +190,7 @@ class OfProcess:
         add_metrics(server, options.path, self._scoreboard)
         self._born = time.monotonic()
         self.status = make_server(options, self._scoreboard, self)
-        self._ended = False
+        self.status.listen_here(self._reporter)
 
     def urls(self) -> list[str]:
         return self._server.urls
@@ -211,20 +208,17 @@ class OfProcess:
     def is_ready(self) -> bool:
         return self.state == "ready" and self.is_live()
 
-    def run(self) -> None:
-        """In a thread of its own, which ends with the process or after end()."""
-        self.status.listen_here(self._reporter)
-        while not self._ended:
-            try:
-                self.status.step(TICK)
-                if self.state != "starting":
-                    self._reporter.tick()
-            except Exception as error:
-                process_log().error("the status server has failed:", error)
-                time.sleep(1)
-
-    def end(self) -> None:
-        self._ended = True
+    def step(self, woken: int) -> bool:
+        """Of a thread beside the loop. It goes on until it is stopped."""
+        try:
+            wait_readable([self.status.fileno(), woken], TICK)
+            self.status.step()
+            if self.state != "starting":
+                self._reporter.tick()
+        except Exception as error:
+            process_log().error("the status server has failed:", error)
+            wait_readable([woken], 1)
+        return True
 
 
 @contextmanager
@@ -235,17 +229,10 @@ def shown(options: StatusOptions, server: Server) -> Iterator[OfProcess | None]:
         return
     process = OfProcess(options, server)
     process.status.open()
-    done = _thread.allocate_lock()
-    done.acquire()
-
-    def run() -> None:
-        with contextlib.closing(process.status):
-            process.run()
-        done.release()
-
-    _start_new_thread(run, ())
+    beside = SideThread(process.step)
+    beside.start()
     try:
         yield process
     finally:
-        process.end()
-        done.acquire(timeout=1)
+        if beside.stop():
+            process.status.close()

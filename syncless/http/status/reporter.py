@@ -22,6 +22,7 @@ import traceback
 from types import FrameType
 from typing import Any
 
+from syncless._core.calls.sidethread import SideThread, wait_readable
 from syncless._core.tasklet import Tasklet
 from syncless._core.threadloop import current_loop
 from syncless.http.counters import Counters
@@ -44,7 +45,6 @@ SHOWN_FRAMES = 40
 LENGTH = struct.Struct("!I")
 """The header of a report: its number of bytes."""
 
-_start_new_thread = _thread.start_new_thread
 _HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
@@ -74,25 +74,23 @@ class Reporter:
     def start(self, line: int) -> None:
         """Answers each byte that comes through the socket ``line`` with a report, in a thread that ends with
         the process."""
-        _start_new_thread(self._answer, (_socket.socket(fileno=line),))
+        asking = _socket.socket(fileno=line)
+        SideThread(lambda woken: self._answer(asking, woken)).start()
 
-    def _answer(self, line: _socket.socket) -> None:
-        while True:
-            line.settimeout(TICK)
+    def _answer(self, line: _socket.socket, woken: int) -> bool:
+        """Waits for a question, or a TICK. False: there will be none any more."""
+        asked = None
+        if line.fileno() in wait_readable([line.fileno(), woken], TICK):
             try:
                 asked = line.recv(64)
-            except TimeoutError:
-                asked = None
             except OSError:
-                return
-            self.tick()
-            if asked == b"":
-                return
-            if asked:
-                told = json.dumps(self.report()).encode()
-                line.settimeout(None)
-                with contextlib.suppress(OSError):
-                    line.sendall(LENGTH.pack(len(told)) + told)
+                asked = b""
+        self.tick()
+        if asked:
+            told = json.dumps(self.report()).encode()
+            with contextlib.suppress(OSError):
+                line.sendall(LENGTH.pack(len(told)) + told)
+        return asked != b""
 
     def tick(self) -> None:
         """To be called each TICK, in another thread than the loop's."""

@@ -1,0 +1,143 @@
+"""SideThread: an OS thread beside the loop, which is not there while the process forks.
+
+Fact: a fork copies one thread only. Danger: a lock that another one holds stays locked in the child for ever,
+and CPython 3.12 warns of it. Decision: before a fork the thread ends its wait and itself, and in the parent
+it starts again. Price: some 0.1 ms for a fork. Guarded by tests/core/test_sidethread.py.
+"""
+
+from __future__ import annotations
+
+import _socket
+import _thread
+import contextlib
+import os
+import select
+from collections.abc import Callable, Sequence
+
+from syncless._core.calls.threads import new_os_lock, start_os_thread, wait_until_left
+
+_poll = select.poll  # before a patch replaces it
+
+PATIENCE = 1.0
+"""Seconds for which a fork, or stop(), waits for the end of a step, and for the system's threads."""
+
+
+def wait_readable(descriptors: Sequence[int], seconds: float) -> set[int]:
+    """Waits in this OS thread until one can be read, at most so long. Returns those that can."""
+    poll = _poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll(seconds * 1000)}
+
+
+class SideThread:
+    """SideThread(step): step(descriptor) is called again and again in an OS thread, until it returns False.
+    It must return soon after the descriptor has become readable."""
+
+    def __init__(self, step: Callable[[int], bool]):
+        self._step = step
+        self._life: _Life | None = None
+
+    def start(self) -> None:
+        _started.add(self)
+        self.go_on()
+
+    def stop(self) -> bool:
+        """Ends it after the present step. Returns whether it has ended, for which it waits PATIENCE."""
+        _started.discard(self)
+        return self.rest()
+
+    def go_on(self) -> None:
+        if self._life is None or not self._life.keep():
+            self._life = _Life(self._step, self._ended)
+
+    def rest(self) -> bool:
+        life = self._life
+        if life is None or life.end():
+            self._life = None
+        return self._life is None
+
+    def _ended(self) -> None:
+        """Its last step says that there is nothing more to do."""
+        _started.discard(self)
+
+
+class _Life:
+    """One run of the OS thread."""
+
+    def __init__(self, step: Callable[[int], bool], ended: Callable[[], None]):
+        self._step = step
+        self._ended = ended
+        self._ends = False
+        self._over = new_os_lock()
+        self._over.acquire()
+        self._ident = self._number = 0
+        self._ours, self._theirs = _socket.socketpair()
+        self._ours.setblocking(False)
+        start_os_thread(self._run, ())
+
+    def _run(self) -> None:
+        self._ident, self._number = _thread.get_ident(), _thread.get_native_id()
+        try:
+            while not self._ends:
+                if not self._step(self._theirs.fileno()):
+                    self._ended()
+                    break
+        finally:
+            self._theirs.close()
+            self._over.release()
+
+    def end(self) -> bool:
+        """Whether it has ended in time. Not if it is a step that asks for it."""
+        if self._ident == _thread.get_ident():
+            return False
+        self._ends = True
+        with contextlib.suppress(OSError):  # it has ended already
+            self._ours.send(b"x")
+        if not self._over.acquire(timeout=PATIENCE):
+            return False
+        self._ours.close()
+        wait_until_left([self._number], PATIENCE)
+        return True
+
+    def keep(self) -> bool:
+        """It has not ended in time, and need not any more. False: it has ended since."""
+        self._ends = False
+        if self._over.acquire(blocking=False):
+            self._ours.close()
+            return False
+        with contextlib.suppress(OSError):
+            self._theirs.recv(1, _socket.MSG_DONTWAIT)
+        return True
+
+
+_started: set[SideThread] = set()
+_forks = 0
+"""That are under way: several threads may fork at a time."""
+
+
+def _before_fork() -> None:
+    global _forks
+    _forks += 1
+    for each in list(_started):
+        each.rest()
+
+
+def _after_fork_in_parent() -> None:
+    global _forks
+    _forks -= 1
+    if not _forks:
+        for each in list(_started):
+            each.go_on()
+
+
+def _after_fork_in_child() -> None:
+    global _forks
+    _forks = 0
+    _started.clear()
+
+
+# called before the hook of the pools, which a step may use: the last one to be registered is the first
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+)

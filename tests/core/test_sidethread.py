@@ -1,0 +1,142 @@
+"""OS threads beside the loop, which are not there while the process forks."""
+
+import os
+import threading
+import time
+
+import pytest
+
+import syncless
+from syncless._core.calls import sidethread
+from syncless._core.calls.sidethread import SideThread, wait_readable
+from syncless._core.calls.threads import ThreadPool
+from tests.waiting import eventually
+
+
+class Counting:
+    """A side thread that counts its steps; each lasts until it is told to end."""
+
+    def __init__(self, **more):
+        self.steps, self.threads = 0, set()
+        self.side = SideThread(self.step)
+
+    def step(self, descriptor):
+        self.threads.add(threading.get_native_id())
+        self.steps += 1
+        wait_readable([descriptor], 100)
+        return True
+
+    def __enter__(self):
+        self.side.start()
+        assert eventually(lambda: self.steps)
+        return self
+
+    def __exit__(self, *error):
+        assert self.side.stop()
+
+
+def os_threads():
+    return {int(name) for name in os.listdir("/proc/self/task")}
+
+
+linux = pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="counts threads as Linux lists them")
+
+
+def fork(in_child=lambda: None):
+    """The exit status of the child."""
+    if (pid := os.fork()) == 0:
+        status = 9
+        try:
+            status = in_child() or 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@linux
+def test_thread_is_not_there_while_the_process_forks_and_goes_on_in_the_parent():
+    with Counting() as one:
+        before = set(one.threads)
+        assert before <= os_threads()
+        sidethread._before_fork()
+        seen = before & os_threads()
+        sidethread._after_fork_in_parent()
+        assert not seen
+        assert eventually(lambda: one.threads - before)
+        before = set(one.threads)
+        assert fork(lambda: len(os_threads()) - 1) == 0
+        assert eventually(lambda: one.threads - before) and one.steps >= 2
+
+
+@linux
+def test_idle_threads_of_a_pool_end_at_a_fork_and_the_pool_works_on():
+    pool = ThreadPool(3)
+    began, busy = threading.Event(), threading.Event()
+    held = syncless.spawn(pool.run, lambda: (began.set(), busy.wait(20), threading.get_native_id())[2])
+    assert eventually(began.is_set)
+    idle = {pool.run(threading.get_native_id) for _ in range(3)}
+    assert idle <= os_threads()
+    assert fork(lambda: 0 if syncless.run_in_thread(int, "5") == 5 else 1) == 0
+    assert not idle & os_threads()
+    busy.set()
+    assert held.result() in os_threads() and pool.run(int, "7") == 7
+    assert eventually(lambda: pool._idle)  # threads are kept again
+    pool.end_threads()
+
+
+def test_fork_does_not_wait_for_the_end_of_a_wait():
+    with Counting():
+        began = time.monotonic()
+        for _ in range(5):
+            assert fork() == 0
+        assert time.monotonic() - began < 20  # each step lasts 100 s
+
+
+def test_thread_that_has_ended_is_not_started_again():
+    ended = threading.Event()
+    side = SideThread(lambda descriptor: ended.set())
+    side.start()
+    assert ended.wait(20) and eventually(lambda: side not in sidethread._started)
+    ended.clear()
+    assert fork() == 0 and not ended.is_set()
+    assert side.stop() and side.stop()
+
+
+def test_stopped_thread_is_not_started_again():
+    with Counting() as one:
+        pass
+    steps = one.steps
+    assert fork() == 0
+    assert one.steps == steps
+
+
+def test_step_may_fork():
+    statuses = []
+
+    def step(descriptor):
+        statuses.append(fork())
+        return False
+
+    side = SideThread(step)
+    side.start()
+    assert eventually(lambda: statuses) and statuses == [0]
+    assert side.stop()
+
+
+def test_fork_goes_on_without_a_step_that_does_not_end(monkeypatch):
+    monkeypatch.setattr(sidethread, "PATIENCE", 0.01)
+    release = threading.Event()
+    steps = []
+
+    def step(descriptor):
+        steps.append(1)
+        release.wait(20)
+        return True
+
+    side = SideThread(step)
+    side.start()
+    assert eventually(lambda: steps)
+    assert fork() == 0
+    release.set()
+    assert eventually(lambda: len(steps) > 1)  # it was only the fork for which it had to end
+    assert eventually(side.stop)
