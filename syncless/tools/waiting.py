@@ -1,4 +1,4 @@
-"""wait and join_all: waiting for several things at once."""
+"""wait, iwait and join_all: waiting for several things at once."""
 
 from __future__ import annotations
 

@@ -154,6 +154,23 @@ def test_application_without_a_lifespan_is_served(start):
     assert start.client(start(app)).get()[2] == b"hello"
 
 
+def test_unknown_message_in_a_lifespan_is_refused(start):
+    told = []
+
+    async def app(scope, receive, send):
+        if scope["type"] != "lifespan":
+            await saying()(scope, receive, send)
+            return
+        try:
+            await send({"type": "lifespan.startup.done"})
+        except RuntimeError as error:
+            told.append(str(error))
+            raise
+
+    assert start.client(start(app)).get()[2] == b"hello"
+    assert "'lifespan.startup.done'" in told[0]
+
+
 # -- static files, compression -------------------------------------------------------------------------------
 
 

@@ -55,7 +55,8 @@ def test_requests_are_counted_by_status_and_time(served):
     assert figures["accepted"] == 2 and figures["sent_bytes"] > 500
 
 
-def test_stuck_thread_is_named(served, handlers):
+def test_stuck_thread_is_named_once(served, handlers, monkeypatch):
+    monkeypatch.setattr(beside, "WATCH_SECONDS", 0.05)
     reader, writer = os.pipe()
     errors = io.StringIO()
     server = served({"/block": handlers("block", context=reader)}, error_log=errors)
@@ -64,6 +65,11 @@ def test_stuck_thread_is_named(served, handlers):
     assert eventually(lambda: "'/block'" in errors.getvalue())
     ((seconds, words),) = server.beside.stuck(0)
     assert seconds >= 1 and "in the handler of '/block'" in words
+    looks = seconds
+    while looks < seconds + 10 * beside.WATCH_SECONDS:
+        ((looks, _),) = server.beside.stuck(0)
+        syncless.sleep(0.01)
+    assert errors.getvalue().count("'/block'") == 1
     os.write(writer, b"x")
     assert client.response()[2] == b"went on"
     assert server.beside.stuck(0) == []

@@ -122,6 +122,22 @@ def test_routes_by_method_and_their_precedence(served):
     assert client.response()[2] == b"python PUT /a/b "
 
 
+def test_literal_goes_before_a_parameter_this_before_the_rest_and_a_method_before_any(served):
+    routes = {
+        "/a/{x}/c": "hello",
+        "/a/b/{id}": "show",
+        "/m/{id}": "hello",
+        "GET /m/{id}": "show",
+        "/r/{path...}": "hello",
+        "/r/{id}": "show",
+    }
+    client = served.client(served(routes))
+    for path, shown in (("/a/b/c", b"{id}=c"), ("/m/1", b"{id}=1"), ("/r/1", b"{id}=1")):
+        assert shown in client.get(path)[2]
+    assert client.get("/a/x/c")[2] == client.get("/r/1/2")[2] == b"Hello, World!"
+    assert post(client, "/m/1", b"")[2] == b"Hello, World!"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -103,7 +103,13 @@ def test_call_inside_of_a_call_is_made_at_once():
         syncless.sleep(0)  # from here on the thread has a loop
         return get_ident() == inner()
 
+    @offload(threads=1)
+    def deeper(depth):
+        syncless.sleep(0)  # from now on this thread has tasklets, too
+        return depth and deeper(depth - 1) + 1
+
     assert outer()
+    assert syncless.spawn(deeper, 3).result(20) == 3
 
 
 def test_pool_is_a_context():

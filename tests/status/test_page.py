@@ -25,7 +25,9 @@ def test_page_follows_its_server(seen):
         assert all(str(pid) in text("#workers") for pid in running.children())
         with Asking(running, "/event/%3Cimg%20id=forged%3E%1b?3"):
             assert eventually(lambda: "/event/<img id=forged>\\u001b" in text("#requests"), 20)
-            assert "event" in text("#requests") and "app.py:9 in app" in text("#requests")
+            # before that it opens a file, which waits, too
+            assert eventually(lambda: "app.py:9 in app" in text("#requests"), 20)
+            assert "event" in text("#requests")
             assert page.evaluate("document.querySelector('#forged')") is None
         assert eventually(lambda: "No request is in flight." in text("main"), 20)
         with Asking(running, "/burn?0.6"):
