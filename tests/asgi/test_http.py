@@ -126,6 +126,46 @@ def test_scope_behind_a_trusted_proxy(start):
     assert b"x-forwarded-for" in names and b"x-forwarded-host" not in names
 
 
+def test_forwarding_fields_of_a_stranger_are_not_told(start):
+    seen = []
+
+    async def answer(scope, receive, send):
+        seen.append(scope)
+        await saying()(scope, receive, send)
+
+    fields = "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Prefix: /evil\r\nX-Real-Ip: 192.0.2.7\r\nX-Own: 1\r\n"
+    start.client(start(http(answer))).get("/", fields)
+    names = [name for name, _ in seen[0]["headers"]]
+    assert b"x-own" in names and not [name for name in names if name.startswith(b"x-forwarded")]
+    assert seen[0]["client"][0] == "127.0.0.1"
+
+
+def test_kept_receive_hears_nothing_of_the_next_request(start):
+    kept, told = [], []
+
+    async def answer(scope, receive, send):
+        kept.append((receive, send))
+        told.append((await kept[0][0]())["type"])
+        if len(kept) > 1:
+            await kept[0][1]({"type": "http.response.start", "status": 500})
+        await saying()(scope, receive, send)
+
+    client = start.client(start(http(answer)))
+    assert [client.get()[0] for _ in range(2)] == [200, 200]
+    assert told == ["http.request", "http.disconnect"]
+
+
+def test_operation_is_awaited_once(start):
+    async def answer(scope, receive, send):
+        for operation in (receive(), send(START)):
+            await operation
+            with pytest.raises(RuntimeError, match="twice"):
+                await operation
+        await send({"type": "http.response.body", "body": b"once"})
+
+    assert start.client(start(http(answer))).get()[2] == b"once"
+
+
 def test_current_task_is_the_requests_own(start):
     seen = []
 
