@@ -104,6 +104,11 @@ NATIVE = {
     "syncless.asyncio.rounds": [],  # callbacks are called, each where it may park
     "syncless.asyncio.descriptors": [],  # descriptors of add_reader()
     "syncless.asyncio.callbacks": [],  # call_soon() and its kin
+    "syncless.asyncio.unsent": [],  # bytes that a socket has not taken yet
+    "syncless.asyncio.directions": [],  # the common part of reading and writing
+    "syncless.asyncio.inlet": [],  # a socket is read for a protocol
+    "syncless.asyncio.outlet": [],  # data that a protocol writes are sent
+    "syncless.asyncio.transports": [],  # TCP and UNIX streams
     "syncless.http.scanner": [
         "syncless/http/names.c",
         "syncless/http/head.c",

@@ -16,6 +16,7 @@ cdef class Descriptor(Watcher):
 
     cdef int due(self, ReadyHandle handle) except -1
     cdef int look(self, int bits) except -1
+    cdef int awaited(self) noexcept
     cdef int arm(self) except -1
     cdef int leave_engine(self, Loop engine) except -1
 

@@ -5,7 +5,6 @@ says that the descriptor is ready.
 """
 
 from cpython.object cimport PyObject
-from cython cimport final
 
 from syncless._core.loop cimport Loop
 from syncless._core.poll.now cimport is_ready
@@ -14,7 +13,6 @@ from syncless.asyncio.handles cimport Handle
 from syncless.asyncio.rounds cimport Rounds
 
 
-@final
 cdef class ReadyHandle(Handle):
     """Called whenever its descriptor is ready.
 
@@ -29,7 +27,6 @@ cdef class ReadyHandle(Handle):
         return self.descriptor.look(self.bit)
 
 
-@final
 cdef class Descriptor(Watcher):
     """A descriptor that add_reader() or add_writer() watches."""
 
@@ -57,12 +54,15 @@ cdef class Descriptor(Watcher):
             engine.fds.arm(self.fd, bits)           # for a poller whose every report is the last one
         return 0
 
+    cdef int awaited(self) noexcept:
+        """The directions that have a handle."""
+        return (READ if self.reader is not None else 0) | (WRITE if self.writer is not None else 0)
+
     cdef int arm(self) except -1:
         """From now on its events come here. The number may have been another descriptor's before."""
         cdef Loop engine = self.descriptors.rounds.engine
-        cdef int bits = (READ if self.reader is not None else 0) | (WRITE if self.writer is not None else 0)
         if engine is not None:
-            engine.fds.arm_for_wait(self.fd, bits)
+            engine.fds.arm_for_wait(self.fd, self.awaited())
             engine.fds.entry(self.fd).watcher = <PyObject*> self
         return 0
 

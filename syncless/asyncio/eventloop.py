@@ -13,7 +13,7 @@ import os
 import selectors
 import signal
 import socket
-from asyncio import coroutines
+from asyncio import coroutines, sslproto
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -22,6 +22,7 @@ from syncless._core.loop import Loop
 from syncless._core.threadloop import current_loop
 from syncless.asyncio.callbacks import Callbacks
 from syncless.asyncio.tasklets import call_in_tasklet
+from syncless.asyncio.transports import SocketTransport
 from syncless.io import dns
 from syncless.tools.realthreads import RealThreadPoolExecutor
 
@@ -117,10 +118,29 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
 
     # -- transports ------------------------------------------------------------------------------------------
 
-    def _make_socket_transport(self, *args: Any, **settings: Any) -> Any:
-        transport = super()._make_socket_transport(*args, **settings)
-        transport.max_size = _RECEIVE_BYTES
-        return transport
+    def _make_socket_transport(
+        self, sock: Any, protocol: Any, waiter: Any = None, *, extra: Any = None, server: Any = None
+    ) -> Any:
+        return SocketTransport(self, sock, protocol, waiter, extra, server)
+
+    def _make_ssl_transport(
+        self,
+        rawsock: Any,
+        protocol: Any,
+        sslcontext: Any,
+        waiter: Any = None,
+        *,
+        server_side: bool = False,
+        server_hostname: Any = None,
+        extra: Any = None,
+        server: Any = None,
+        **settings: Any,
+    ) -> Any:
+        tls: Any = sslproto.SSLProtocol(
+            self, protocol, sslcontext, waiter, server_side, server_hostname, **settings
+        )
+        SocketTransport(self, rawsock, tls, None, extra, server)
+        return tls._app_transport
 
     def _make_read_pipe_transport(self, *args: Any, **settings: Any) -> Any:
         transport = super()._make_read_pipe_transport(*args, **settings)

@@ -1,5 +1,7 @@
 """The table of contents of handles.pyx."""
 
+from cpython.object cimport PyObject
+
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.loop cimport Loop
 from syncless._core.timers cimport Timer
@@ -18,6 +20,8 @@ cdef class Handle:
     cdef object __weakref__
 
     cdef int fill(self, Calls rounds, object callback, tuple args, object context) except -1
+    cdef PyObject* invoke(self) noexcept
+    cdef int tell(self, object error) except -1
     cdef int done(self) except -1
 
 

@@ -14,7 +14,11 @@ from libc.stdint cimport int64_t
 from syncless._core.linked cimport append as list_append, remove as list_remove
 from syncless._core.timers cimport timer_init
 
-from syncless.asyncio.reports import describe
+from syncless.asyncio.reports import describe, tell_failure
+
+cdef extern from "Python.h":
+    # NULL: an exception is set
+    PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept
 
 cdef double LATEST = 9e9            # s; timers beyond it would not fit into 64 bits of nanoseconds
 
@@ -39,6 +43,15 @@ cdef class Handle:
     def get_context(self):
         """The context in which the callback is called."""
         return self.context
+
+    cdef PyObject* invoke(self) noexcept:
+        """Makes the call, in the present context. A new reference; NULL: an exception is set."""
+        return PyObject_Call(<PyObject*> self.callback, <PyObject*> self.args, NULL)
+
+    cdef int tell(self, object error) except -1:
+        """The call has raised."""
+        tell_failure(self.rounds.loop, self, error)
+        return 0
 
     cdef int done(self) except -1:
         """The call is over."""

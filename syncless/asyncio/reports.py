@@ -10,6 +10,8 @@ from asyncio import base_events, format_helpers
 from types import FrameType
 from typing import Any, NamedTuple
 
+logger = base_events.logger  # type: ignore[attr-defined]
+
 _LIBRARIES = tuple(
     os.path.join(folder, "")
     for folder in {os.path.dirname(os.path.dirname(__file__)), *sysconfig.get_paths().values()}
@@ -48,7 +50,7 @@ def _is_library(frame: FrameType) -> bool:
 
 def tell_wait(task: Any, site: Site, seconds: float) -> None:
     """A callback or task has waited in calls that stop any other loop."""
-    base_events.logger.warning(  # type: ignore[attr-defined]
+    logger.warning(
         "waited %.3f s in %s at %s:%d; only this task was held up: %s",
         *(seconds, site.function, site.file, site.line, task),
     )
@@ -79,7 +81,7 @@ def tell_slow(loop: Any, handle: Any, callback: Any, seconds: float) -> None:
     """In debug mode: nothing else of the loop could run for so long."""
     if seconds >= loop.slow_callback_duration:
         task = getattr(callback, "__self__", None)
-        base_events.logger.warning(  # type: ignore[attr-defined]
+        logger.warning(
             "Executing %s took %.3f seconds", task if isinstance(task, asyncio.Task) else handle, seconds
         )
 

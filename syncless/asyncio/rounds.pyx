@@ -14,8 +14,10 @@ caller that gives way lets tasklets have a turn, but no other callback. Guarded 
 tests/asyncio/test_callbacks.py::test_callback_that_gives_way_stays_ahead_of_the_next.
 
 asyncio keeps notes per OS thread: which loop runs, which task is the current one, and the hooks for
-asynchronous generators. They are made when a caller begins or goes on, and taken away when it ends or parks
-(Caller.__call__), so tasklets that are no callbacks see none of them.
+asynchronous generators. They are made when a caller begins or goes on, and taken away when it parks
+(Caller.__call__), so tasklets that are no callbacks see none of them. Making them costs as much as a short
+callback. So a caller that ends leaves them in place, and takes them away when the next item of the ready
+queue is not another caller of its loop (Caller.make_room).
 """
 
 import os
@@ -33,17 +35,15 @@ from syncless._core.cpython.compat cimport raised
 from syncless._core.linked cimport Node
 from syncless._core.loop cimport Loop
 from syncless._core.pollclock cimport is_poll_due
-from syncless._core.scheduler cimport NEW, PARKED, BaseTasklet, Scheduler
+from syncless._core.scheduler cimport NEW, PARKED, BaseTasklet, Runnable, Scheduler
 from syncless._core.tasklet cimport begin_anew
 from syncless.asyncio.handles cimport Calls, Handle, TimerHandle
 
 from syncless._core.exits import TaskletExit
-from syncless.asyncio.reports import tell_failure, tell_slow, tell_wait, waiting_site
+from syncless.asyncio.reports import tell_slow, tell_wait, waiting_site
 from syncless.tools.runningloop import note_of_running_loop, swap_current_task
 
 cdef extern from "Python.h":
-    # NULL: an exception is set
-    PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept
     # -1: an exception is set
     int unchecked_enter "PyContext_Enter" (PyObject* context) noexcept
     void PyErr_Clear()
@@ -89,6 +89,13 @@ cdef class Caller(Tasklet):
         Tasklet.finish(self, engine)
         self.rounds.spare = self
         return 0
+
+    cdef int make_room(self, Scheduler loop, Runnable item) except -1:
+        if isinstance(item, Caller) and (<Caller> item).rounds is self.rounds:
+            if (<Caller> item).state == NEW:
+                return 0
+        loop.lingers = None
+        return self.rounds.leave()
 
     cdef str label(self):
         return "asyncio callbacks" if self.handle is None else repr(self.handle)
@@ -167,7 +174,9 @@ cdef class Rounds(Calls):
         cdef Handle handle
         if self.caller is not me or self.engine is None:
             return 0                                # the loop was stopped meanwhile
-        self.enter(None)
+        if self.engine.lingers is None:
+            self.enter(None)
+        self.engine.lingers = None
         me.switch_hook = me
         if self.batch == 0:
             self.batch = self.count
@@ -197,10 +206,11 @@ cdef class Rounds(Calls):
             if self.batch == 0 and not self.stopping and self.engine.ready.count == 0:
                 self.batch = self.count
         me.switch_hook = None
-        self.leave()
         self.caller = None
         if self.batch == 0 and self.stopping:
+            self.leave()
             return self.end_run(None)
+        self.engine.lingers = me
         if self.count:
             return self.call_next()
         return 0
@@ -214,7 +224,7 @@ cdef class Rounds(Calls):
             PyErr_Clear()
             context = context.copy()
             PyContext_Enter(context)
-        returned = PyObject_Call(<PyObject*> handle.callback, <PyObject*> handle.args, NULL)
+        returned = handle.invoke()
         if returned != NULL:
             Py_DECREF(<object> returned)
             PyContext_Exit(context)
@@ -249,7 +259,7 @@ cdef class Rounds(Calls):
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             self.end_run(error)
         elif not isinstance(error, TaskletExit):
-            tell_failure(self.loop, handle, error)
+            handle.tell(error)
         return 0
 
     cdef int enter(self, object task) except -1:

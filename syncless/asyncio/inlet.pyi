@@ -1,0 +1,3 @@
+from syncless.asyncio.directions import Direction
+
+class Inlet(Direction): ...

@@ -1,0 +1,14 @@
+"""The table of contents of transports.pyx."""
+
+from syncless.asyncio.directions cimport Endpoint
+from syncless.asyncio.inlet cimport Inlet
+from syncless.asyncio.outlet cimport Outlet
+
+
+cdef class SocketTransport(Endpoint):
+    cdef object sock                # None once it is closed
+    cdef object server              # the asyncio Server that accepted it, or None
+    cdef dict extra
+    cdef Inlet inlet
+    cdef Outlet outlet
+    cdef object __weakref__

@@ -1,0 +1,274 @@
+"""The transport of a connected stream socket, TCP or UNIX.
+
+Takes a socket and a protocol. Gives what asyncio promises of a transport; data come through
+inlet.pyx and go through outlet.pyx. It must not know TLS, which is a protocol and a transport of
+the standard library's (asyncio.sslproto), nor how a connection came to be.
+"""
+
+import inspect
+import socket as _stdlib
+import warnings
+from asyncio import base_events, constants, futures, transports, trsock
+
+from cython cimport final
+
+from syncless._core.loop cimport Loop
+from syncless._core.poll.poller cimport READ, WRITE
+from syncless.asyncio.callbacks cimport Callbacks
+from syncless.asyncio.directions cimport Endpoint
+from syncless.asyncio.inlet cimport Inlet
+from syncless.asyncio.outlet cimport Outlet
+
+from syncless.asyncio.reports import logger
+
+cdef object set_nodelay = base_events._set_nodelay
+cdef object wake_waiter = futures._set_result_unless_cancelled
+cdef bint counts_transports = len(inspect.signature(base_events.Server._attach).parameters) > 1
+
+
+class StandardTransport(transports._FlowControlMixin, transports.Transport):
+    """isinstance() takes a SocketTransport for one of these. It cannot have Python classes as its bases."""
+
+
+@final
+cdef class SocketTransport(Endpoint):
+    """Made by create_connection(), create_server() and their kin."""
+
+    _start_tls_compatible = True
+    _sendfile_compatible = constants._SendfileMode.TRY_NATIVE
+
+    def __init__(self, Callbacks loop, sock, protocol, waiter=None, extra=None, server=None):
+        self.loop = loop
+        self.descriptors = loop.descriptors
+        self.extra = {} if extra is None else dict(extra)
+        self.extra["socket"] = trsock.TransportSocket(sock)
+        for name, ask in (("sockname", sock.getsockname), ("peername", sock.getpeername)):
+            if name not in self.extra:
+                try:
+                    self.extra[name] = ask()
+                except OSError:
+                    self.extra[name] = None
+        self.fd = sock.fileno()
+        self.inlet = Inlet.__new__(Inlet)
+        self.inlet.begin(self, sock.family in (_stdlib.AF_INET, _stdlib.AF_INET6))
+        self.outlet = Outlet.__new__(Outlet)
+        self.outlet.begin(self)
+        self.set_protocol(protocol)
+        self.sock = sock
+        self.server = server
+        if server is not None:
+            server._attach(self) if counts_transports else server._attach()
+        loop._transports[self.fd] = self
+        set_nodelay(sock)
+        loop.call_soon(protocol.connection_made, self)
+        loop.call_soon(self._begin_reading)             # not before connection_made() was called
+        if waiter is not None:
+            loop.call_soon(wake_waiter, waiter, None)
+
+    @property
+    def __class__(self):
+        return StandardTransport
+
+    def __del__(self):
+        if self.sock is not None:
+            warnings.warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
+            self.sock.close()
+            if self.server is not None and counts_transports:
+                self.server._detach(self)
+
+    def __repr__(self):
+        said = ["SocketTransport"]
+        if self.sock is None:
+            said.append("closed")
+        elif self.closing:
+            said.append("closing")
+        said.append(f"fd={self.fd}")
+        if self.sock is not None:
+            said.append("read=polling" if self.reader is not None and not self.inlet.paused else "read=idle")
+            said.append(
+                f"write=<{'idle' if self.writer is None else 'polling'}, "
+                f"bufsize={self.get_write_buffer_size()}>")
+        return f"<{' '.join(said)}>"
+
+    # -- its properties --------------------------------------------------------------------------------------
+
+    def get_extra_info(self, name, default=None):
+        """'socket', 'sockname', 'peername', or what was given when it was made."""
+        return self.extra.get(name, default)
+
+    def get_protocol(self):
+        return self.protocol
+
+    def set_protocol(self, protocol):
+        """From now on the protocol gets what is read."""
+        self.inlet.give_to(protocol)
+        self.protocol = protocol
+
+    def is_closing(self):
+        return self.closing
+
+    # asyncio's sendfile() and start_tls() ask for these
+
+    @property
+    def _sock(self):
+        return self.sock
+
+    @property
+    def _sock_fd(self):
+        return self.fd
+
+    @property
+    def _loop(self):
+        return self.loop
+
+    @property
+    def _protocol(self):
+        return self.protocol
+
+    @property
+    def _protocol_paused(self):
+        return self.outlet.protocol_paused
+
+    @property
+    def _paused(self):
+        return self.inlet.paused
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def is_reading(self):
+        return not self.closing and not self.inlet.paused
+
+    def pause_reading(self):
+        """The protocol gets nothing until resume_reading()."""
+        if self.is_reading():
+            self.inlet.paused = True
+            if self.loop.get_debug():
+                logger.debug("%r pauses reading", self)
+
+    def resume_reading(self):
+        if self.closing or not self.inlet.paused:
+            return
+        self.inlet.paused = False
+        if self.reader is not None and self.inlet.more:
+            self.due(self.inlet)
+        if self.loop.get_debug():
+            logger.debug("%r resumes reading", self)
+
+    def _begin_reading(self):
+        if not self.closing:
+            self.reader = self.inlet
+            self.follow()
+
+    cdef int on_ready(self, Loop engine, int bits) except -1:
+        if bits & READ and self.reader is not None:
+            self.inlet.reported(bits)
+        if bits & WRITE and self.writer is not None:
+            self.outlet.more = True
+            self.due(self.writer)                       # the outlet, or a sendfile() that goes on
+        return 0
+
+    # -- writing ---------------------------------------------------------------------------------------------
+
+    def write(self, data):
+        """Sends the data, at once as far as the socket takes it. Never waits."""
+        self.outlet.write(data)
+
+    def writelines(self, list_of_data):
+        """As write() for each piece, with fewer system calls."""
+        self.outlet.write_all(list(list_of_data))
+
+    def write_eof(self):
+        """The peer reads the end of the stream once all has been sent."""
+        if not self.closing:
+            self.outlet.end()
+
+    def can_write_eof(self):
+        return True
+
+    def get_write_buffer_size(self):
+        """Bytes that were written and are unsent."""
+        return self.outlet.unsent.size
+
+    def get_write_buffer_limits(self):
+        """(low, high) in bytes."""
+        return self.outlet.low, self.outlet.high
+
+    def set_write_buffer_limits(self, high=None, low=None):
+        """The protocol's pause_writing() is called when more than `high` bytes are unsent (default 64 KiB),
+        resume_writing() when it is `low` or less (default a quarter of it)."""
+        self.outlet.set_limits(high, low)
+
+    def _make_empty_waiter(self):
+        """A future for the moment when nothing is unsent. Nothing can be written until _reset_empty_waiter().
+        asyncio's sendfile() asks for it."""
+        if self.outlet.empty_waiter is not None:
+            raise RuntimeError("Empty waiter is already set")
+        waiter = self.outlet.empty_waiter = self.loop.create_future()
+        if self.outlet.unsent.size == 0:
+            waiter.set_result(None)
+        return waiter
+
+    def _reset_empty_waiter(self):
+        self.outlet.empty_waiter = None
+
+    # -- its end ---------------------------------------------------------------------------------------------
+
+    def close(self):
+        """Closes the connection when all has been sent. The protocol gets nothing more."""
+        if self.closing:
+            return
+        self.closing = True
+        self.reader = None
+        if self.outlet.unsent.size == 0 and not self.lost:
+            self.lost = 1
+            self.loop.call_soon(self._call_connection_lost, None)
+
+    def abort(self):
+        """Closes the connection now."""
+        self._force_close(None)
+
+    cdef object went_wrong(self, error, message):
+        self._fatal_error(error, message or "Fatal error: protocol.data_received() call failed.")
+
+    def _fatal_error(self, error, message="Fatal error on transport"):
+        if self.loop is None:
+            return
+        if not isinstance(error, OSError):
+            self.loop.call_exception_handler({
+                "message": message,
+                "exception": error,
+                "transport": self,
+                "protocol": self.protocol,
+            })
+        elif self.loop.get_debug():
+            logger.debug("%r: %s", self, message, exc_info=error)
+        self._force_close(error)
+
+    def _force_close(self, error):
+        if self.lost:
+            return
+        self.outlet.unsent.clear()
+        self.reader = self.writer = None
+        self.closing = True
+        self.lost = 1
+        self.loop.call_soon(self._call_connection_lost, error)
+
+    cdef int finish_closing(self) except -1:
+        self.lost = 1
+        self._call_connection_lost(None)
+        return 0
+
+    def _call_connection_lost(self, error):
+        try:
+            self.protocol.connection_lost(error)
+        finally:
+            self.forget()
+            sock, self.sock = self.sock, None
+            sock.close()
+            self.loop = self.protocol = self.inlet.get_buffer = self.inlet.callback = None
+            if self.server is not None:
+                server, self.server = self.server, None
+                server._detach(self) if counts_transports else server._detach()
+            waiter = self.outlet.empty_waiter
+            if waiter is not None and not waiter.done():
+                waiter.set_exception(ConnectionError("Connection is closed by peer"))

@@ -1,0 +1,2 @@
+class Unsent:
+    size: int
