@@ -36,6 +36,7 @@ SERVERS = (
 READ_ONCE = ("syncless, blocking", "uwsgi, blocking", "uwsgi, 2 threads")
 """Servers of the experiment calllater without the second reading."""
 HELLO = ("syncless", "floor", "node", "go nethttp", "go fasthttp", "bjoern", "meinheld", "gevent")
+NATIVE = "syncless native"
 BACKLOGS = (
     "syncless, raw, backlog 5",
     "syncless, raw, backlog 100",
@@ -314,6 +315,78 @@ EXPERIMENTS = {
                 "uwsgi, blocking": "syncless, blocking",
                 "uwsgi, 2 threads": "syncless, blocking",
             },
+        ),
+        Experiment(
+            "native",
+            "Hello by a native handler, kept connections: `wrk -t1 -c50`",
+            "hello",
+            (
+                NATIVE,
+                "floor",
+                "lwan, 1",
+                "libtask",
+                "go fasthttp",
+                "go nethttp",
+                "node",
+                "uvloop protocol, 1",
+                "syncless",
+            ),
+            lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+            {"floor": 1.05, "lwan, 1": 0.95, "go fasthttp": 0.8, "go nethttp": 0.42},
+            ours=(NATIVE,),
+        ),
+        Experiment(
+            "native-pipelined",
+            "The same, 16 requests at a time",
+            "hello",
+            (NATIVE, "floor", "go fasthttp", "syncless"),
+            lambda server, scale: wrk(server.port, scale.seconds, headers=FEW, script="pipeline.lua"),
+            {"floor": 1.15, "go fasthttp": 0.5},
+            ours=(NATIVE,),
+        ),
+        Experiment(
+            "native-fib",
+            "fibonacci(10^6) in 32 bits by a native handler: `wrk -t1 -c50`",
+            "fib",
+            (NATIVE, "floor, fibonacci", "go fasthttp", "go nethttp", "node", "syncless, 1 workers, Cython"),
+            lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+            {"floor, fibonacci": 1.02},
+            ours=(NATIVE,),
+        ),
+        Experiment(
+            "native-threads",
+            "Hello by native handlers on two cores, which the load shares: `wrk -t2 -c40`",
+            "hello",
+            (
+                "syncless native, 2",
+                "syncless native, 1",
+                "lwan, 2",
+                "go nethttp, 2",
+                "go fasthttp, 2",
+                "node cluster, 2",
+                "uvloop protocol, 2",
+                "syncless, 2 workers",
+            ),
+            lambda server, scale: wrk(server.port, scale.seconds, connections=40, headers=FEW, threads=2),
+            {"syncless native, 1": 1.03},
+            ours=("syncless native, 2",),
+        ),
+        Experiment(
+            "native-beside",
+            "Hello in Python beside a native handler: `wrk -t1 -c50`",
+            "hello",
+            ("syncless beside native", "syncless"),
+            lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+            {"syncless": 1.03},
+            ours=("syncless beside native",),
+        ),
+        Experiment(
+            "native-idle",
+            "Beside 10,000 idle connections of native handlers",
+            "hello",
+            (NATIVE,),
+            _idle,
+            ours=(NATIVE,),
         ),
         *(
             Experiment(

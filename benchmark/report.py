@@ -33,6 +33,10 @@ CHAPTERS: tuple[tuple[str, list[str]], ...] = (
     ("A slow operation behind a request", ["slowlog", "slowlog-10000"]),
     ("A timer after the answer: uWSGI", ["calllater"]),
     ("Several cores: Go", ["cores-hello-1", "cores-hello-2", "cores-fib-1", "cores-fib-2"]),
+    (
+        "Native handlers",
+        ["native", "native-pipelined", "native-fib", "native-threads", "native-beside", "native-idle"],
+    ),
     ("WSGI servers", [*WSGI, "idle", "accesslog", "halfsent", "sleep", "flask", "django"]),
     (
         "ASGI servers, and WebSockets",
@@ -128,7 +132,7 @@ def experiment_table(result: dict[str, Any]) -> str:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     ran = {name: peer for name, peer in result["peers"].items() if "rounds" in peer}
-    if result["name"] == "idle":
+    if result["name"] in ("idle", "native-idle"):
         for name, peer in ran.items():
             each = latency_of(peer, "bytes per idle connection")
             kept = median_of(peer, lambda r, ms: ms["cpu_us alone"] / r["cpu_us"])

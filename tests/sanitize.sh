@@ -14,6 +14,7 @@ mkdir "$tree/build"
 cd "$tree"
 "$python" -m pip install --quiet 'setuptools>=77' 'Cython>=3.0.11,<4'
 SYNCLESS_BUILD=asan "$python" setup.py --quiet build_ext --inplace
+"$python" -m pytest tests/handlers/test_native_sanitizers.py # programs of their own, also under ThreadSanitizer
 export LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)"
 export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0:halt_on_error=1:abort_on_error=1
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
@@ -24,6 +25,8 @@ export PYTHONMALLOC=malloc PYTHONPATH=$PWD SYNCLESS_TEST_SECONDS=300 SYNCLESS_TE
     tests/patches/test_native.py tests/patches/test_elfreader.py "$@" &
 others=$!
 not_workers=(--ignore tests/wsgi/test_workers.py --ignore tests/wsgi/test_reload.py --ignore tests/wsgi/test_recycling.py)
-"$python" -m pytest tests/http tests/wsgi "${not_workers[@]}" "$@"
+# of the native handlers' tests those that start no other compilers and no processes
+handlers=(tests/handlers/test_native_{server,steps,faults,operating}.py)
+"$python" -m pytest tests/http tests/wsgi "${handlers[@]}" "${not_workers[@]}" "$@"
 wait $others
 "$python" -m tests.fuzz --seconds 20

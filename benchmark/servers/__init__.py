@@ -225,12 +225,78 @@ def _several(number: int) -> list[Peer]:
             hello,
             cores=number,
         ),
-        Peer(f"lwan, {count}", lambda port, app: [], _lwan, hello, cores=number),
+        Peer(
+            f"lwan, {count}",
+            lambda port, app: [str(BUILD / "lwan"), str(port), count],
+            _lwan,
+            ("hello",),
+            cores=number,
+        ),
+        _native(f"syncless native, {count}", number),
     ]
 
 
 def _lwan() -> str:
-    raise Absent("there is no package of it: it is built from its source repository")
+    """Links its hello with a library that has been built: BENCHMARK_LWAN names the source, where the folder
+    `build` is cmake's."""
+    source = pathlib.Path(os.environ.get("BENCHMARK_LWAN", ""))
+    if not source.name:
+        raise Absent("BENCHMARK_LWAN=/path/to/lwan, with its library in build/ by cmake and make")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    target = BUILD / "lwan"
+    command = [os.environ.get("CC", "cc"), "-O3", "-std=gnu11", f"-I{source / 'src' / 'lib'}"]
+    command += [f"-I{source / 'build'}", "-include", str(source / "build" / "lwan-build-config.h")]
+    command += [str(HERE / "lwan.c"), "-Wl,-whole-archive", str(source / "build/src/lib/liblwan.a")]
+    command += ["-Wl,-no-whole-archive", "-o", str(target), "-lpthread", "-ldl", "-lm"]
+    libraries = [f"-l{name}" for name in ("z", "brotlienc", "brotlidec", "brotlicommon", "zstd")]
+    for some in (libraries, libraries[:-1], libraries[:1]):  # as cmake has found them
+        done = subprocess.run([*command, *some], capture_output=True, text=True)
+        if done.returncode == 0:
+            return "from its source"
+    raise Absent(f"it cannot be linked: {done.stderr.strip().splitlines()[-1]}")
+
+
+def _libtask() -> str:
+    """BENCHMARK_LIBTASK names its source, in which make has built libtask.a."""
+    source = pathlib.Path(os.environ.get("BENCHMARK_LIBTASK", ""))
+    if not source.name:
+        raise Absent("BENCHMARK_LIBTASK=/path/to/libtask, with its library built by make")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    command = [
+        os.environ.get("CC", "cc"),
+        "-O2",
+        "-w",
+        "-D_GNU_SOURCE",
+        f"-I{source}",
+        str(HERE / "libtask.c"),
+    ]
+    done = subprocess.run(
+        [*command, str(source / "libtask.a"), "-o", str(BUILD / "libtask")], capture_output=True, text=True
+    )
+    if done.returncode:
+        raise Absent(f"it cannot be linked: {done.stderr.strip().splitlines()[-1]}")
+    return "a task for each connection, skips the head"
+
+
+def _native_library() -> str:
+    """The native handlers, compiled."""
+    source, target = HERE / "native_handlers.c", BUILD / "native_handlers.so"
+    BUILD.mkdir(parents=True, exist_ok=True)
+    include = HERE.parent.parent / "syncless" / "native" / "include"
+    command = [os.environ.get("CC", "cc"), "-O2", "-shared", "-fPIC", f"-I{include}"]
+    subprocess.run([*command, source, "-o", target], check=True)
+    return "in C"
+
+
+def _native(name: str, threads: int, route: str = "/") -> Peer:
+    """Ours with native handlers, on a route."""
+
+    def command(port: int, app: str) -> list[str]:
+        library, function = str(BUILD / "native_handlers.so"), "fib" if app == "fib" else "hello"
+        script = str(HERE / "run_native.py")
+        return [sys.executable, script, library, str(port), route, function, str(threads)]
+
+    return Peer(name, command, _native_library, ("hello", "fib"), cores=threads)
 
 
 def _slow_log(way: str) -> Peer:
@@ -320,6 +386,15 @@ _PEERS: tuple[Peer, ...] = (
         )  # type: ignore[misc]
         for name in ("nethttp", "fasthttp")
     ),
+    Peer(
+        "floor, fibonacci",
+        lambda port, app: [str(_compiled_c("floor")), str(port), "fib"],
+        lambda: "C, epoll, parses nothing",
+        ("fib",),
+    ),
+    _native("syncless native", 1),
+    Peer("libtask", lambda port, app: [str(BUILD / "libtask"), str(port)], _libtask, ("hello",)),
+    _native("syncless beside native", 1, "/native"),
     _python("run_bjoern.py", "bjoern", SILENT),
     _meinheld(),
     _python("run_gevent.py", "gevent"),

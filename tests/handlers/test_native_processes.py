@@ -4,8 +4,11 @@ descriptors."""
 import os
 import pathlib
 import resource
+import shutil
 import signal
 import socket
+import subprocess
+import threading
 import urllib.request
 
 import pytest
@@ -169,6 +172,48 @@ def reload(server):
     before = server.children()
     server.signal(signal.SIGHUP)
     assert eventually(lambda: not any(alive(pid) for pid in before), 30)
+
+
+def test_requests_in_two_threads_wait_for_no_lock(running):
+    """A lock that has to be waited for is a futex call, so there must be next to none."""
+    if (strace := shutil.which("strace")) is None:
+        pytest.skip("strace is not installed")
+    server = running()
+    pid, calls = server.process.pid, server.folder / "calls"
+    clients = [socket.create_connection(("127.0.0.1", server.port), timeout=20) for _ in range(8)]
+    for client in clients:
+        ask(client, 1)
+    command = [strace, "-f", "-qq", "-e", "trace=futex", "-o", calls, "-p", str(pid)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as tracing:
+        traced = eventually(lambda: tracing.poll() is not None or is_traced(pid))
+        if not traced or tracing.poll() is not None:
+            pytest.skip(f"strace cannot trace here: {tracing.communicate()[1]}")
+        asking = [threading.Thread(target=ask, args=(client, 1000)) for client in clients]
+        for each in asking:
+            each.start()
+        for each in asking:
+            each.join()
+        tracing.send_signal(signal.SIGINT)
+        tracing.wait(20)
+    for client in clients:
+        client.close()
+    assert calls.read_text().count("futex(") < 20  # of 8,000 requests
+
+
+def is_traced(pid):
+    tasks = list(pathlib.Path(f"/proc/{pid}/task").iterdir())
+    return len(tasks) >= 3 and all("TracerPid:\t0\n" not in (task / "status").read_text() for task in tasks)
+
+
+def ask(client, times):
+    """So many requests, ten at a time."""
+    each = b"GET /process HTTP/1.1\r\nHost: a\r\n\r\n"
+    for _ in range(max(1, times // 10)):
+        number = min(times, 10)
+        client.sendall(each * number)
+        data = b""
+        while data.count(b"native") < number:
+            data += client.recv(65536)
 
 
 def ticks(pid):
