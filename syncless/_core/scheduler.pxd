@@ -36,7 +36,6 @@ cdef class Scheduler
 cdef class Runnable:
     """Something that the loop runs at its base when its turn comes."""
     cdef int turn(self, Scheduler loop) except -1
-    cdef int make_room(self, Scheduler loop, Runnable item) except -1
 
 
 cdef class BaseTasklet(Runnable):
@@ -149,8 +148,6 @@ cdef class StandIn(BaseTasklet):
 cdef class Scheduler:
     cdef ReadyQueue ready           # Runnables whose turn comes
     cdef PollClock clock            # when the loop must look for events again
-    # the last item that ran, if it has left something of the thread's changed; it is told before another runs
-    cdef Runnable lingers
     cdef bint polling               # asleep, with the GIL released
     cdef readonly BaseTasklet main
     cdef BaseTasklet current        # None while the loop itself runs

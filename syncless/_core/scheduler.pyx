@@ -66,9 +66,6 @@ cdef class Runnable:
     cdef int turn(self, Scheduler loop) except -1:
         raise NotImplementedError("a Runnable defines turn()")
 
-    cdef int make_room(self, Scheduler loop, Runnable item) except -1:
-        """It lingers, and the item is about to run."""
-
 
 cdef void deadline_passed(void* owner) noexcept:
     cdef BaseTasklet tasklet = <BaseTasklet> owner
@@ -187,7 +184,8 @@ cdef class Scheduler:
         return failed() if outcome < 0 else tasklet.outcome
 
     cdef int wake(self, BaseTasklet tasklet, object value) except -1:
-        """From any thread: a parked tasklet goes on with `value`. Returns 1, or 0 if it does not wait."""
+        """Lets a parked tasklet go on with `value`. Returns 1, or 0 if it does not wait (any more). From any
+        thread."""
         if tasklet.state != PARKED:
             return (<StandIn> tasklet).taken(value) if tasklet.state == STANDS_IN else 0
         tasklet.value = value
@@ -294,8 +292,6 @@ cdef class Scheduler:
     cdef int _run_next(self) except -1:
         cdef PyGreenlet* target
         cdef Runnable item = <Runnable> take_first(&self.ready)
-        if self.lingers is not None:
-            self.lingers.make_room(self, item)
         if isinstance(item, BaseTasklet) and (<BaseTasklet> item).state != NEW:
             target = (<BaseTasklet> item).carrier
             if (<BaseTasklet> item).state == READY and target != NULL:      # else it was killed meanwhile
@@ -304,7 +300,7 @@ cdef class Scheduler:
             return 0
         return item.turn(self)
 
-    # -- live tasklets and failures --------------------------------------------------------------------------
+    # -- live tasklets ---------------------------------------------------------------------------------------
 
     cdef void adopt(self, BaseTasklet tasklet) noexcept:
         """Puts the tasklet on the list of live ones."""
@@ -334,8 +330,11 @@ cdef class Scheduler:
             one = one.after
         return found
 
+    # -- failure and end -------------------------------------------------------------------------------------
+
     cdef int report(self, object where, BaseException error) except -1:
-        """Tells of an exception that no code caught. KeyboardInterrupt and SystemExit go to the main one."""
+        """Tells somebody of an exception that nobody caught. KeyboardInterrupt and SystemExit go to the main
+        tasklet instead."""
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             return self.throw(self.main, error)
         tell_uncaught(where, error)
@@ -343,7 +342,8 @@ cdef class Scheduler:
 
 
 cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1:
-    """Gives the thread to the next ready tasklet or to a leader. Returns at this tasklet's next turn."""
+    """Gives the thread to the next ready tasklet or to a leader; returns when this tasklet's turn has
+    come."""
     cdef PyGreenlet* carrier
     cdef PyObject* returned
     if tasklet.state != RUNNING:

@@ -14,10 +14,8 @@ caller that gives way lets tasklets have a turn, but no other callback. Guarded 
 tests/asyncio/test_callbacks.py::test_callback_that_gives_way_stays_ahead_of_the_next.
 
 asyncio keeps notes per OS thread: which loop runs, which task is the current one, and the hooks for
-asynchronous generators. They are made when a caller begins or goes on, and taken away when it parks
-(Caller.__call__), so tasklets that are no callbacks see none of them. Making them costs as much as a short
-callback. So a caller that ends leaves them in place, and takes them away when the next item of the ready
-queue is not another caller of its loop (Caller.make_room).
+asynchronous generators. They are made when a caller begins or goes on, and taken away when it ends or parks
+(Caller.__call__), so tasklets that are no callbacks see none of them.
 """
 
 import os
@@ -35,7 +33,7 @@ from syncless._core.cpython.compat cimport raised
 from syncless._core.linked cimport Node
 from syncless._core.loop cimport Loop
 from syncless._core.pollclock cimport is_poll_due
-from syncless._core.scheduler cimport NEW, PARKED, BaseTasklet, Runnable, Scheduler
+from syncless._core.scheduler cimport NEW, PARKED, BaseTasklet, Scheduler
 from syncless._core.tasklet cimport begin_anew
 from syncless.asyncio.handles cimport Calls, Handle, TimerHandle
 
@@ -89,13 +87,6 @@ cdef class Caller(Tasklet):
         Tasklet.finish(self, engine)
         self.rounds.spare = self
         return 0
-
-    cdef int make_room(self, Scheduler loop, Runnable item) except -1:
-        if isinstance(item, Caller) and (<Caller> item).rounds is self.rounds:
-            if (<Caller> item).state == NEW:
-                return 0
-        loop.lingers = None
-        return self.rounds.leave()
 
     cdef str label(self):
         return "asyncio callbacks" if self.handle is None else repr(self.handle)
@@ -174,9 +165,7 @@ cdef class Rounds(Calls):
         cdef Handle handle
         if self.caller is not me or self.engine is None:
             return 0                                # the loop was stopped meanwhile
-        if self.engine.lingers is None:
-            self.enter(None)
-        self.engine.lingers = None
+        self.enter(None)
         me.switch_hook = me
         if self.batch == 0:
             self.batch = self.count
@@ -206,11 +195,10 @@ cdef class Rounds(Calls):
             if self.batch == 0 and not self.stopping and self.engine.ready.count == 0:
                 self.batch = self.count
         me.switch_hook = None
+        self.leave()
         self.caller = None
         if self.batch == 0 and self.stopping:
-            self.leave()
             return self.end_run(None)
-        self.engine.lingers = me
         if self.count:
             return self.call_next()
         return 0

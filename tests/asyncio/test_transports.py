@@ -401,7 +401,6 @@ def test_loop_that_is_dropped_with_an_open_transport_closes_the_socket():
 
 
 def test_tasklet_that_runs_after_a_callback_sees_no_running_loop():
-    """The loop's notes stay in place between two callbacks only."""
     seen = []
     with event_loop() as loop:
         ended = syncless.Event()
