@@ -145,6 +145,7 @@ NATIVE = {
     "syncless.asgi.scope": [],  # head -> scope
     "syncless.asgi.steps": [],  # the first step of a task
     "syncless.asgi.operations": [],  # receive() and send()
+    "syncless.asgi.bodymessages": [],  # receive() of a request body
     "syncless.asgi.request": [],  # calls the application
     "syncless.asgi.websocket": [],  # an application that speaks on a WebSocket
     "syncless.asgi.application": [],  # a request for each head

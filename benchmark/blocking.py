@@ -29,7 +29,7 @@ SECONDS = 30
 """A process that takes longer hangs: one waits in C for what another thread would do."""
 ROUNDS = 3
 """The best of so many: a busy machine makes pauses of its own."""
-QUICK = ["psycopg2's COPY", "pyzmq"]
+QUICK = ["psycopg2's COPY", "pycurl"]
 LIBRARIES = [*clients.IN_C, *clients.OFFLOADED, "redis"]
 
 

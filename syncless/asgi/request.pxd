@@ -1,4 +1,5 @@
 from syncless._core.loop cimport Loop
+from syncless.asgi.bodymessages cimport BodyMessages
 from syncless.asgi.operations cimport Conversation
 from syncless.asyncio.rounds cimport Rounds
 
@@ -14,6 +15,7 @@ cdef class Request(Conversation):
     cdef object call                # the application
     cdef object tasks               # Tasks: those that go on after their response
     cdef Rounds rounds              # of the asyncio loop
+    cdef BodyMessages messages      # receive() of the request body
     cdef dict scope
     cdef object receive             # given to the application; knows the request while it lasts
     cdef object send                # the same
@@ -22,11 +24,9 @@ cdef class Request(Conversation):
     cdef Stage stage
     cdef bint trailers              # the application has announced them
     cdef bytes trailer_lines        # those that it has given
-    cdef bint body_given            # the last http.request has been given
     cdef bint told                  # http.disconnect is due
     cdef bint waits                 # for its response, which is given from elsewhere
     cdef list ears                  # futures of receive() that wait for the client to leave
-    cdef object reading             # the future of receive() that waits for the body
     cdef object turns               # Lock of those that send and wait, or None
 
     cdef int fill(self, dict scope) except -1
@@ -40,9 +40,7 @@ cdef class Request(Conversation):
     cdef int check_client(self) except -1
     cdef int go_on(self) except -1
 
-    cdef object hear_body(self)
     cdef object wait_for_end(self)
-    cdef bytes piece_now(self)
     cdef int client_left(self) except -1
 
     cdef int start_response(self, dict message) except -1

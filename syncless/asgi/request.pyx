@@ -9,20 +9,20 @@ client is that of a tasklet (call_in_tasklet).
 exchange.pyx decides what becomes of the request when the application fails.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 
 from syncless._core.clock cimport NEVER
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport PARKED, BaseTasklet
 from syncless._core.threadloop cimport get_loop
+from syncless.asgi.bodymessages cimport BodyMessages
 from syncless.asgi.operations cimport Conversation, Receive, Send
 from syncless.asgi.steps cimport begin_task
 from syncless.asyncio.callbacks cimport Callbacks
 from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
 from syncless.http.response cimport CHUNKED
-from syncless.http.stream cimport is_receivable, receive_more
 
 from syncless._core.wait.sync import Lock
 from syncless.asgi.extensions import early_hints, file_region, takes_trailers, trailer_lines
@@ -38,7 +38,6 @@ cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
 
 cdef enum:
-    PIECE = 65536           # bytes of a request body that one message has at most
     SMALL = 16384           # bytes of a response body that are put into the connection's buffer
     OUT_MOST = 49152        # bytes in it with which nothing more is, until the client takes some
 
@@ -57,7 +56,7 @@ cdef class Request(Conversation):
         self.call = call
         self.tasks = tasks
         self.rounds = loop.rounds
-        self.new_body()
+        self.messages = BodyMessages(self.new_body(), self.peer, listener.buffers, loop.rounds.loop)
         self.renew()
 
     cdef int renew(self) except -1:
@@ -69,7 +68,7 @@ cdef class Request(Conversation):
     cdef int fill(self, dict scope) except -1:
         self.scope = scope
         self.stage = NOT_STARTED
-        self.trailers = self.body_given = self.told = self.waits = False
+        self.trailers = self.messages.complete = self.told = self.waits = False
         return 0
 
     cdef int forget(self) except -1:
@@ -181,9 +180,7 @@ cdef class Request(Conversation):
         """The request ends here. Its task may go on; nothing of the client concerns it any more."""
         self.interruptible = False
         self.client_left()
-        if self.reading is not None:
-            self.reading.cancel()
-            self.reading = None
+        self.messages.end()
         if not self.task.done():
             self.tasks.keep(self.task, self.name, self.listener.error_log)
         return 0
@@ -207,54 +204,9 @@ cdef class Request(Conversation):
         """The iterator that gives the next message."""
         if self.told or self.response.complete:
             return given({"type": "http.disconnect"})
-        if self.body_given:
+        if self.messages.complete:
             return self.wait_for_end()
-        return self.hear_body()
-
-    cdef object hear_body(self):
-        """The next piece of the request body."""
-        cdef bytes piece
-        if self.body.finished:
-            self.body_given = True
-            return given({"type": "http.request", "body": b"", "more_body": False})
-        if self.peer.is_gone():
-            return given({"type": "http.disconnect"})
-        piece = self.piece_now()
-        if piece is not None:
-            self.body_given = self.body.finished
-            return given({"type": "http.request", "body": piece, "more_body": not self.body_given})
-        if self.reading is not None and not self.reading.done():
-            raise RuntimeError("another task waits in receive() already")
-        self.reading = call_in_tasklet(self.rounds.loop, self._read)
-        return self.reading.__await__()
-
-    cdef bytes piece_now(self):
-        """Bytes of the body that have come; None if it has to wait for them, or might."""
-        cdef bytes piece
-        cdef char* data
-        cdef Py_ssize_t n
-        if self.body.chunked or self.body.expects_continue or self.body.broken:
-            return None
-        if self.peer.stream.inbox.size == 0:
-            if (not is_receivable(self.peer.stream)
-                    or receive_more(self.peer.stream, self.listener.buffers) <= 0):
-                return None
-        n = min(self.body.window(&data), <Py_ssize_t> PIECE)
-        piece = PyBytes_FromStringAndSize(data, n)
-        self.body.advance(n)
-        return piece
-
-    def _read(self):
-        """In a tasklet of its own: waits for bytes of the body."""
-        cdef bytes whole = PyBytes_FromStringAndSize(NULL, PIECE)
-        cdef Py_ssize_t n
-        try:
-            n = self.body.read_into(PyBytes_AS_STRING(whole), PIECE)
-        except ClientGone:
-            self.told = True
-            return {"type": "http.disconnect"}
-        self.body_given = self.body.finished
-        return {"type": "http.request", "body": whole[:n], "more_body": not self.body_given}
+        return self.messages.hear()
 
     cdef object wait_for_end(self):
         """There is nothing more to tell than that the client has left."""

@@ -1,0 +1,99 @@
+"""BodyMessages: the messages of a request body, for receive().
+
+Each piece is a message. Bytes that have come are given at once. Else a tasklet reads, and the task waits for
+a future. If receive() is cancelled, that tasklet goes on, and the next receive() gets its message.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+
+from syncless.http.stream cimport is_receivable, receive_more
+
+from syncless._core.spawning import spawn
+from syncless.asgi.operations import given
+from syncless.http.errors import ClientGone
+
+cdef enum:
+    PIECE = 65536           # bytes that one message has at most
+
+
+cdef class BodyMessages:
+    """BodyMessages(body, peer, buffers, loop): of the asyncio loop in which the task runs."""
+
+    def __init__(self, Body body not None, Peer peer not None, Buffers buffers not None, loop):
+        self.body = body
+        self.peer = peer
+        self.buffers = buffers
+        self.loop = loop
+
+    cdef object hear(self):
+        """The iterator that gives the next message."""
+        cdef bytes piece
+        if self.reader is None and self.message is None and self.failure is None:
+            if self.body.finished:
+                self.complete = True
+                return given({"type": "http.request", "body": b"", "more_body": False})
+            if self.peer.is_gone():
+                return given({"type": "http.disconnect"})
+            piece = self.piece_now()
+            if piece is not None:
+                self.complete = self.body.finished
+                return given({"type": "http.request", "body": piece, "more_body": not self.complete})
+            self.reader = spawn(self._read)
+        elif self.hearer is not None and not self.hearer.done():
+            raise RuntimeError("another task waits in receive() already")
+        self.hearer = self.loop.create_future()
+        if self.reader is None:
+            self.hand_over()
+        return self.hearer.__await__()
+
+    cdef int end(self) except -1:
+        """The request ends here: the rest of the body is for others. A task that still waits hears of it."""
+        if self.reader is not None:
+            self.reader.kill()
+            self.message = {"type": "http.disconnect"}
+            self.hand_over()
+        self.message = self.failure = self.hearer = None
+        return 0
+
+    cdef bytes piece_now(self):
+        """Bytes that have come; None if it has to wait for them, or might."""
+        cdef bytes piece
+        cdef char* data
+        cdef Py_ssize_t n
+        if self.body.chunked or self.body.expects_continue or self.body.broken:
+            return None
+        if self.peer.stream.inbox.size == 0:
+            if not is_receivable(self.peer.stream) or receive_more(self.peer.stream, self.buffers) <= 0:
+                return None
+        n = min(self.body.window(&data), <Py_ssize_t> PIECE)
+        piece = PyBytes_FromStringAndSize(data, n)
+        self.body.advance(n)
+        return piece
+
+    def _read(self):
+        """In a tasklet of its own: waits for bytes."""
+        cdef bytes whole = PyBytes_FromStringAndSize(NULL, PIECE)
+        cdef Py_ssize_t n
+        try:
+            n = self.body.read_into(PyBytes_AS_STRING(whole), PIECE)
+            self.message = {"type": "http.request", "body": whole[:n], "more_body": not self.body.finished}
+        except ClientGone:
+            self.message = {"type": "http.disconnect"}
+        except Exception as error:
+            self.failure = error
+        finally:
+            self.reader = None
+        self.hand_over()
+
+    cdef int hand_over(self) except -1:
+        """Gives the task that waits in receive() what was read for it."""
+        if self.hearer is None or self.hearer.done():
+            return 0
+        message, self.message = self.message, None
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            self.hearer.set_exception(failure)
+        else:
+            self.complete = not message.get("more_body", False)
+            self.hearer.set_result(message)
+        return 0

@@ -1,0 +1,89 @@
+"""A receive() that waits for the request body, and its cancellation."""
+
+import asyncio
+
+import pytest
+
+from tests.asgi.test_http import http, saying
+
+pytestmark = pytest.mark.virtual_time
+
+POST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"
+
+
+def test_paths_of_one_length_are_told_apart(start):
+    async def answer(scope, receive, send):
+        await saying(scope["path"].encode() + scope["raw_path"])(scope, receive, send)
+
+    client = start.client(start(http(answer)))
+    assert [client.get(path)[2] for path in ("/a", "/b", "/a")] == [b"/a/a", b"/b/b", b"/a/a"]
+
+
+def test_second_task_that_waits_in_receive_is_refused(start):
+    told = []
+
+    async def answer(scope, receive, send):
+        first = asyncio.ensure_future(receive())
+        await asyncio.sleep(0.01)
+        try:
+            await receive()
+        except RuntimeError as error:
+            told.append(str(error))
+        first.cancel()
+        await saying()(scope, receive, send)
+
+    client = start.client(start(http(answer)))
+    client.send(POST)
+    assert client.response()[0] == 200
+    client.send(b"12345" + POST)
+    assert client.response()[0] == 200
+    assert told == ["another task waits in receive() already"] * 2
+
+
+@pytest.mark.parametrize("pause", [False, True])
+@pytest.mark.parametrize("step", range(4))
+def test_receive_after_a_cancelled_one_gets_the_whole_body(start, step, pause):
+    """The bytes come before the cancellation, in the same round of the loop, or after it."""
+    bodies = []
+
+    async def answer(scope, receive, send):
+        first = asyncio.ensure_future(receive())
+        await asyncio.sleep(0.01)
+        client.send(b"123")
+        for _ in range(step):
+            await asyncio.sleep(0)
+        cancelled = first.cancel()
+        if pause:
+            await asyncio.sleep(0.01)
+        whole = b"" if cancelled else (await first)["body"]
+        client.send(b"45")
+        while True:
+            message = await receive()
+            whole += message["body"]
+            if not message["more_body"]:
+                break
+        bodies.append(whole)
+        await saying()(scope, receive, send)
+
+    client = start.client(start(http(answer)))
+    client.send(POST)
+    assert client.response()[0] == 200
+    assert bodies == [b"12345"]
+
+
+def test_task_that_waits_in_receive_when_the_response_is_complete_hears_of_the_end(start):
+    heard = []
+
+    async def listens(receive):
+        heard.append(await receive())
+
+    async def answer(scope, receive, send):
+        task = asyncio.ensure_future(listens(receive))
+        await asyncio.sleep(0.01)
+        await saying()(scope, receive, send)
+        await task
+
+    client = start.client(start(http(answer)))
+    client.send(POST)
+    assert client.response()[0] == 200
+    assert heard == [{"type": "http.disconnect"}]
