@@ -390,3 +390,9 @@ def test_tests_that_the_sources_name_exist():
         if path.suffix in (".py", ".pyx", ".pxd", ".md"):
             for file, function in named.findall(path.read_text()):
                 assert f"def {function}" in (ROOT / file).read_text(), f"{path.name} names {file} {function}"
+
+
+def test_tests_look_at_the_result_of_eventually():
+    """It returns whether the condition has held; a test that drops this goes on as if it had."""
+    dropped = re.compile(r"^ *eventually\(", re.MULTILINE)
+    assert [str(path) for path in (ROOT / "tests").rglob("*.py") if dropped.search(path.read_text())] == []

@@ -313,9 +313,9 @@ def test_disconnect_is_told_to_all_who_listen(start):
     server = start(http(answer))
     client = start.client(server)
     client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-    eventually(lambda: server.census()["active"])
+    assert eventually(lambda: server.census()["active"])
     client.close()
-    eventually(lambda: seen == [{"type": "http.disconnect"}] * 3)
+    assert eventually(lambda: seen == [{"type": "http.disconnect"}] * 3)
 
 
 def test_disconnect_in_the_middle_of_a_body(start):
@@ -328,9 +328,9 @@ def test_disconnect_in_the_middle_of_a_body(start):
     server = start(http(answer))
     client = start.client(server)
     client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc")
-    eventually(lambda: seen)
+    assert eventually(lambda: seen)
     client.close()
-    eventually(lambda: len(seen) == 2)
+    assert eventually(lambda: len(seen) == 2)
     assert seen == [b"abc", {"type": "http.disconnect"}]
 
 
@@ -348,9 +348,9 @@ def test_send_to_client_that_has_left_raises_oserror(start):
     server = start(http(answer))
     client = start.client(server)
     client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-    eventually(lambda: server.census()["active"])
+    assert eventually(lambda: server.census()["active"])
     client.close()
-    eventually(lambda: seen)
+    assert eventually(lambda: seen)
 
 
 # -- responses -----------------------------------------------------------------------------------------------
@@ -423,7 +423,7 @@ def test_send_that_waits_for_the_client_can_time_out(start):
     server = start(http(answer))
     client = start.client(server)
     client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-    eventually(lambda: seen)
+    assert eventually(lambda: seen)
     client.close()
 
 
@@ -463,7 +463,7 @@ def test_background_work_goes_on_after_the_response(start):
     client = start.client(server)
     assert client.get("/1")[2] == b"ok" and not done
     assert client.get("/2")[2] == b"ok" and not done
-    eventually(lambda: done == ["/1", "/2"])
+    assert eventually(lambda: done == ["/1", "/2"])
 
 
 def test_stop_waits_for_background_work(start):
@@ -489,7 +489,7 @@ def test_error_in_background_work_is_logged(start, errors):
         raise ValueError("later")
 
     assert start.client(start(http(answer), error_log=errors)).get()[2] == b"ok"
-    eventually(lambda: "ValueError: later" in errors.getvalue())
+    assert eventually(lambda: "ValueError: later" in errors.getvalue())
 
 
 # -- errors --------------------------------------------------------------------------------------------------
@@ -580,7 +580,7 @@ def test_request_that_takes_too_long_is_cancelled(start):
             raise
 
     assert start.client(start(http(answer), request_seconds=0.1)).get()[0] == 503
-    eventually(lambda: seen == ["cancelled"])
+    assert eventually(lambda: seen == ["cancelled"])
 
 
 def test_stop_interrupts_what_takes_too_long(start):
@@ -590,7 +590,7 @@ def test_stop_interrupts_what_takes_too_long(start):
     server = start(http(answer))
     client = start.client(server)
     client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-    eventually(lambda: server.census()["active"])
+    assert eventually(lambda: server.census()["active"])
     server.stop(0.1)
     assert client.response()[0] == 503
 
@@ -613,7 +613,7 @@ def test_access_log_has_the_request(start):
     log = io.StringIO()
     client = start.client(start(saying(), access_log=log))
     client.get("/a%20b?c", "User-Agent: me\r\nReferer: there\r\n")
-    eventually(lambda: log.getvalue())
+    assert eventually(lambda: log.getvalue())
     assert '"GET /a%20b?c HTTP/1.1" 200 5 "there" "me"' in log.getvalue()
 
 

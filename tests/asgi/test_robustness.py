@@ -52,7 +52,7 @@ def test_client_vanishes_after_each_byte_of_a_request(start):
         if size % 2:
             client.sock.setsockopt(1, 13, struct.pack("ii", 1, 0))  # SO_LINGER: by a reset
         client.close()
-    eventually(lambda: not any(server.census().values()))
+    assert eventually(lambda: not any(server.census().values()))
     assert start.client(server).get()[0] == 200
 
 
@@ -67,7 +67,7 @@ def test_client_vanishes_at_each_step_of_a_websocket(start):
         if size % 4 == 0:
             client.sock.setsockopt(1, 13, struct.pack("ii", 1, 0))
         client.close()
-    eventually(lambda: not any(server.census().values()))
+    assert eventually(lambda: not any(server.census().values()))
     raw = Raw(start, server)
     raw.send(1, b"still here")
     assert raw.receive() == (1, b"still here")
@@ -102,7 +102,7 @@ def test_application_that_raises_after_some_steps(start, errors, steps, waits):
         assert status == 200 and body is None  # cut short
     else:
         assert body == b"partpartend"
-    eventually(lambda: "Mine" in errors.getvalue())
+    assert eventually(lambda: "Mine" in errors.getvalue())
 
 
 @pytest.mark.parametrize("steps", range(4))
@@ -128,7 +128,7 @@ def test_application_that_raises_after_some_steps_of_a_websocket(start, errors, 
         code = 4000 if steps == 3 else 1011
         assert raw.receive() == (8, struct.pack("!H", code))
         raw.send(8, struct.pack("!H", code))
-    eventually(lambda: "Mine" in errors.getvalue())
+    assert eventually(lambda: "Mine" in errors.getvalue())
 
 
 @pytest.mark.virtual_time(False)  # the kernel waits, too, until a window opens

@@ -83,7 +83,7 @@ def test_client_that_closes_is_told(start):
 
     raw = Raw(start, start(speaking(speak)))
     raw.send(8, struct.pack("!H", 4001) + b"bye")
-    eventually(lambda: len(seen) == 2)
+    assert eventually(lambda: len(seen) == 2)
     assert seen == [{"type": "websocket.disconnect", "code": 4001, "reason": "bye"}] * 2
 
 
@@ -96,7 +96,7 @@ def test_client_that_leaves_without_a_word_is_told(start):
 
     raw = Raw(start, start(speaking(speak)))
     raw.client.close()
-    eventually(lambda: seen)
+    assert eventually(lambda: seen)
     assert seen[0]["code"] == 1006
 
 

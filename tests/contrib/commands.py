@@ -34,8 +34,7 @@ class Command:
             found[:] = re.finditer(pattern, self.said())
             return len(found) >= times or self.process.poll() is not None
 
-        eventually(look, 30)
-        assert len(found) >= times, f"{pattern!r} is not in\n{self.said()}"
+        assert eventually(look, 30) and len(found) >= times, f"{pattern!r} is not in\n{self.said()}"
         return found[0]
 
     def end(self, number=signal.SIGTERM):

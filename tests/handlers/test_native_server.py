@@ -257,7 +257,7 @@ def test_connections_are_spread_over_the_threads(served):
     clients = [served.client(server) for _ in range(60)]
     for client in clients:
         assert client.get("/")[0] == 200
-    eventually(lambda: sum(server.beside._threads.connections_by_thread()) == 60)
+    assert eventually(lambda: sum(server.beside._threads.connections_by_thread()) == 60)
     assert min(server.beside._threads.connections_by_thread()) >= 12
 
 

@@ -76,7 +76,7 @@ def test_shutdown_waits_for_calls_and_takes_no_more():
     assert futures[0].done()
     with pytest.raises(RuntimeError, match="after shutdown"):
         executor.submit(len, "")
-    eventually(lambda: executor._pool._threads == 0)
+    assert eventually(lambda: executor._pool._threads == 0)
 
 
 def test_shutdown_may_cancel_calls_that_have_not_begun():
@@ -92,7 +92,7 @@ def test_threads_are_named_and_initialized_once():
     with RealThreadPoolExecutor(1, "worker", begun.append, (5,)) as executor:
         names = {executor.submit(lambda: threading.current_thread().name).result() for _ in range(3)}
     assert names == {"worker_0"} and begun == [5]
-    eventually(lambda: "worker_0" not in [thread.name for thread in threading.enumerate()])
+    assert eventually(lambda: "worker_0" not in [thread.name for thread in threading.enumerate()])
 
 
 def test_failing_initializer_breaks_the_executor(caplog):

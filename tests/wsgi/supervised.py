@@ -86,7 +86,7 @@ class Program:
             return len(seen) >= number
 
         with concurrent.futures.ThreadPoolExecutor(number) as pool:
-            eventually(all_seen, 20)
+            assert eventually(all_seen, 20), seen
         return seen
 
     def children(self):
