@@ -34,7 +34,7 @@ class Developed:
             self.process = subprocess.Popen(
                 line, cwd=folder, env=environment(), stdout=output, stderr=subprocess.STDOUT
             )
-        assert eventually(lambda: "for changes" in self.said or self.process.poll() is not None, 60), self.said
+        assert eventually(lambda: "for changes" in self.said or self.process.poll() is not None, 60)
 
     def write(self, text, name="hello.py"):
         (self.folder / name).write_text(text)
@@ -89,7 +89,7 @@ def test_broken_file_is_shown_and_the_old_code_goes_on(develop):
 def test_file_that_is_broken_from_the_start_is_waited_for(develop):
     server = develop(source="import no_such_module\n")
     assert (
-        assert eventually(lambda: "waiting for a file to change" in server.said, 30)
+        eventually(lambda: "waiting for a file to change" in server.said, 30)
         and "serves on" not in server.said
     )
     server.write(APP.format(answer="mended"))
