@@ -15,6 +15,13 @@ int hello(syncless_request *request, syncless_response *response) {
     return syncless_respond_static(response, 200, "text/plain", "Hello, World!", 13);
 }
 
+/* Ten bytes without fields, with the status and the type that the query asks for: "200text/html". */
+int alike(syncless_request *request, syncless_response *response) {
+    char query[64] = {0};
+    memcpy(query, request->query.data, request->query.size < 63 ? request->query.size : 63);
+    return syncless_respond(response, atoi(query), query + 3, "0123456789", 10);
+}
+
 /* The body that was sent. */
 int echo(syncless_request *request, syncless_response *response) {
     return syncless_respond(response, 200, "application/octet-stream", request->body.data, request->body.size);

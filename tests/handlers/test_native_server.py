@@ -109,6 +109,13 @@ def test_remembered_head_gives_the_same_and_another_one_does_not(served):
             assert told == client.get(f"/users/{name}", f"X-Asked: {name}\r\n")[2].decode().splitlines()
 
 
+def test_remembered_head_is_for_the_same_status_and_type_only(served):
+    client = served.client(served({"/": "alike"}))
+    for status, kind in [(200, "text/aaaa"), (404, "text/aaaa"), (404, "text/bbbb"), (200, "text/bbbb")] * 2:
+        got, headers, body = client.get(f"/?{status}{kind}")
+        assert (got, headers["content-type"], body) == (status, kind, b"0123456789")
+
+
 def test_routes_by_method_and_their_precedence(served):
     routes = {"GET /a/{x}": "show", "GET /a/b": "hello", "POST /a/{x}": "echo", "/only": "hello"}
     client = served.client(served(routes))
