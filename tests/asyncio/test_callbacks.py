@@ -370,6 +370,34 @@ def test_writer_and_reader_of_one_descriptor():
     assert got == [b"x"]
 
 
+def test_reader_that_was_replaced_is_not_called_though_its_descriptor_is_ready(in_backend):
+    def body():
+        pairs = [socket.socketpair(), socket.socketpair()]
+        called = []
+
+        def first(mine, other):
+            called.append("first")
+            loop.remove_reader(mine)
+            loop.add_reader(other, second, other)
+
+        def second(mine):
+            called.append(mine.recv(1))
+            loop.stop()
+
+        with event_loop() as loop:
+            for (here, there), (other, _) in zip(pairs, reversed(pairs), strict=True):
+                there.send(b"x")
+                loop.add_reader(here, first, here, other)
+            loop.run_forever()
+            assert sorted(loop.remove_reader(here) for here, _ in pairs) == [False, True]
+        for here, there in pairs:
+            here.close()
+            there.close()
+        return called
+
+    assert in_backend(body) == ["first", b"x"]
+
+
 def test_descriptor_number_that_was_closed_is_watched_anew():
     """Its last owner closed it without remove_reader()."""
     first, other = socket.socketpair()
