@@ -119,9 +119,16 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
     # -- transports ------------------------------------------------------------------------------------------
 
     def _make_socket_transport(
-        self, sock: Any, protocol: Any, waiter: Any = None, *, extra: Any = None, server: Any = None
+        self,
+        sock: Any,
+        protocol: Any,
+        waiter: Any = None,
+        *,
+        extra: Any = None,
+        server: Any = None,
+        context: Any = None,
     ) -> Any:
-        return SocketTransport(self, sock, protocol, waiter, extra, server)
+        return SocketTransport(self, sock, protocol, waiter, extra, server, context)
 
     def _make_ssl_transport(
         self,
@@ -134,12 +141,13 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
         server_hostname: Any = None,
         extra: Any = None,
         server: Any = None,
+        context: Any = None,
         **settings: Any,
     ) -> Any:
         tls: Any = sslproto.SSLProtocol(
             self, protocol, sslcontext, waiter, server_side, server_hostname, **settings
         )
-        SocketTransport(self, rawsock, tls, None, extra, server)
+        SocketTransport(self, rawsock, tls, None, extra, server, context)
         return tls._app_transport
 
     def _make_read_pipe_transport(self, *args: Any, **settings: Any) -> Any:

@@ -9,7 +9,7 @@ cdef class Inlet(Direction):
     cdef bint hung_up               # the end of what the peer sends has been reported, and not been read
     cdef bint paused
 
-    cdef int begin(self, Endpoint endpoint, bint glues) except -1
+    cdef int begin(self, Endpoint endpoint, bint glues, object context) except -1
     cdef int give_to(self, object protocol) except -1
     cdef int reported(self, int bits) except -1
     cdef object read(self)

@@ -40,11 +40,11 @@ cdef object BufferedProtocol = protocols.BufferedProtocol
 
 @final
 cdef class Inlet(Direction):
-    cdef int begin(self, Endpoint endpoint, bint glues) except -1:
+    cdef int begin(self, Endpoint endpoint, bint glues, object context) except -1:
         self.bit = READ
         self.endpoint = self.descriptor = endpoint
         self.glues = glues
-        return self.fill(endpoint.descriptors.rounds, None, (), None)
+        return self.fill(endpoint.descriptors.rounds, None, (), context)
 
     cdef int give_to(self, object protocol) except -1:
         """From now on the protocol gets what is read."""

@@ -11,7 +11,7 @@ cdef class Outlet(Direction):
     cdef bint ended                 # write_eof() was called
     cdef bint protocol_paused
 
-    cdef int begin(self, Endpoint endpoint) except -1
+    cdef int begin(self, Endpoint endpoint, object context) except -1
     cdef int write(self, object data) except -1
     cdef int write_all(self, list pieces) except -1
     cdef int end(self) except -1

@@ -29,12 +29,12 @@ cdef str WRITE_ERROR = "Fatal write error on socket transport"
 
 @final
 cdef class Outlet(Direction):
-    cdef int begin(self, Endpoint endpoint) except -1:
+    cdef int begin(self, Endpoint endpoint, object context) except -1:
         self.bit = WRITE
         self.endpoint = self.descriptor = endpoint
         self.unsent = Unsent()
         self.set_limits(None, None)
-        return self.fill(endpoint.descriptors.rounds, None, (), None)
+        return self.fill(endpoint.descriptors.rounds, None, (), context)
 
     # -- writing ---------------------------------------------------------------------------------------------
 

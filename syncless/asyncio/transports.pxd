@@ -8,6 +8,7 @@ from syncless.asyncio.outlet cimport Outlet
 cdef class SocketTransport(Endpoint):
     cdef object sock                # None once it is closed
     cdef object server              # the asyncio Server that accepted it, or None
+    cdef object context             # for the protocol's methods, given since Python 3.15; or None: a copy
     cdef dict extra
     cdef Inlet inlet
     cdef Outlet outlet

@@ -1,4 +1,5 @@
 import asyncio
+import contextvars
 import socket
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +17,7 @@ class SocketTransport(Endpoint):
         waiter: asyncio.Future[None] | None = None,
         extra: Mapping[str, object] | None = None,
         server: asyncio.AbstractServer | None = None,
+        context: contextvars.Context | None = None,
     ) -> None: ...
     def abort(self) -> None: ...
     def can_write_eof(self) -> bool: ...

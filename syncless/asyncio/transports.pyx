@@ -37,8 +37,9 @@ cdef class SocketTransport(Endpoint):
     _start_tls_compatible = True
     _sendfile_compatible = constants._SendfileMode.TRY_NATIVE
 
-    def __init__(self, Callbacks loop, sock, protocol, waiter=None, extra=None, server=None):
+    def __init__(self, Callbacks loop, sock, protocol, waiter=None, extra=None, server=None, context=None):
         self.loop = loop
+        self.context = context
         self.descriptors = loop.descriptors
         self.extra = {} if extra is None else dict(extra)
         self.extra["socket"] = trsock.TransportSocket(sock)
@@ -50,9 +51,9 @@ cdef class SocketTransport(Endpoint):
                     self.extra[name] = None
         self.fd = sock.fileno()
         self.inlet = Inlet.__new__(Inlet)
-        self.inlet.begin(self, sock.family in (_stdlib.AF_INET, _stdlib.AF_INET6))
+        self.inlet.begin(self, sock.family in (_stdlib.AF_INET, _stdlib.AF_INET6), context)
         self.outlet = Outlet.__new__(Outlet)
-        self.outlet.begin(self)
+        self.outlet.begin(self, context)
         self.set_protocol(protocol)
         self.sock = sock
         self.server = server
@@ -60,7 +61,7 @@ cdef class SocketTransport(Endpoint):
             server._attach(self) if counts_transports else server._attach()
         loop._transports[self.fd] = self
         set_nodelay(sock)
-        loop.call_soon(protocol.connection_made, self)
+        loop.call_soon(protocol.connection_made, self, context=context)
         loop.call_soon(self._begin_reading)             # not before connection_made() was called
         if waiter is not None:
             loop.call_soon(wake_waiter, waiter, None)
@@ -221,7 +222,7 @@ cdef class SocketTransport(Endpoint):
         self.reader = None
         if self.outlet.unsent.size == 0 and not self.lost:
             self.lost = 1
-            self.loop.call_soon(self._call_connection_lost, None)
+            self.loop.call_soon(self._call_connection_lost, None, context=self.context)
 
     def abort(self):
         """Closes the connection now."""
@@ -251,7 +252,7 @@ cdef class SocketTransport(Endpoint):
         self.reader = self.writer = None
         self.closing = True
         self.lost = 1
-        self.loop.call_soon(self._call_connection_lost, error)
+        self.loop.call_soon(self._call_connection_lost, error, context=self.context)
 
     cdef int finish_closing(self) except -1:
         self.lost = 1

@@ -50,7 +50,7 @@ def test_the_count_is_exact_and_repeatable():
     steps = [after - before for before, after in itertools.pairwise(first)]
     assert max(steps) - min(steps) <= 1  # a turn may end in the middle of an iteration
     longer = turns_in(10_000)
-    assert abs(longer[-1] - 10 * first[-1]) <= 10
+    assert abs(longer[-1] - 10 * first[-1]) <= 50  # each of the five turns ends with an iteration
 
 
 @pytest.mark.parametrize("timeout", range(1, 40))
