@@ -14,7 +14,6 @@ mkdir "$tree/build"
 cd "$tree"
 "$python" -m pip install --quiet 'setuptools>=77' 'Cython>=3.0.11,<4'
 SYNCLESS_BUILD=asan "$python" setup.py --quiet build_ext --inplace
-"$python" -m pytest tests/handlers/test_native_sanitizers.py # programs of their own, also under ThreadSanitizer
 export LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)"
 export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0:halt_on_error=1:abort_on_error=1
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
