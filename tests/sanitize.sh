@@ -24,8 +24,6 @@ export PYTHONMALLOC=malloc PYTHONPATH=$PWD SYNCLESS_TEST_SECONDS=300 SYNCLESS_TE
     tests/patches/test_elfreader.py "$@" &
 others=$!
 not_workers=(--ignore tests/wsgi/test_workers.py --ignore tests/wsgi/test_reload.py --ignore tests/wsgi/test_recycling.py)
-# of the native handlers' tests those that start no other compilers and no processes
-handlers=(tests/handlers/test_native_{server,steps,faults,operating}.py)
-"$python" -m pytest tests/http tests/wsgi "${handlers[@]}" "${not_workers[@]}" "$@"
+"$python" -m pytest tests/http tests/wsgi "${not_workers[@]}" "$@"
 wait $others
 "$python" -m tests.fuzz --seconds 20
