@@ -19,6 +19,8 @@ import subprocess
 import sys
 import time
 
+from tests.preload import without_preload
+
 SOURCE = pathlib.Path(__file__).parent / "virtual_clock.c"
 AVAILABLE = sys.platform == "linux"
 BEFORE = "SYNCLESS_TEST_PRELOAD"
@@ -56,8 +58,7 @@ def build():
             "-ldl",
             "-lpthread",
         ]
-        # the compiler runs without sanitizers
-        subprocess.run(command, check=True, env={**os.environ, "LD_PRELOAD": ""})
+        subprocess.run(command, check=True, env=without_preload())
         mine.replace(library)
     return library
 

@@ -27,7 +27,7 @@ WAITS = {
 THREADS = {"pthread_cond_wait", "pthread_cond_timedwait", "pthread_join", "sem_wait", "sem_timedwait"}
 OTHERS = {"syscall", "clock_gettime", "gettimeofday", "time"}
 """Further functions that a preloaded library may have put into libc's place."""
-LIBC = ("libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libc.musl")
+LIBC = ("libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libc.musl", "linux-vdso")
 
 Frames = list[tuple[str | None, str]]
 

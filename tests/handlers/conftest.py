@@ -10,6 +10,7 @@ from syncless import native
 from syncless.http.limits import Limits
 from syncless.native.routing import parse_routes
 from syncless.native.threads import Threads
+from tests.preload import without_preload
 from tests.wsgi.conftest import Client, authority, https, start  # noqa: F401
 
 HERE = pathlib.Path(__file__).parent
@@ -27,7 +28,8 @@ def compiled(source, target, *options):
         "-fPIC",
         f"-I{native.get_include()}",
     ]
-    done = subprocess.run([*command, *options, source, "-o", target], capture_output=True, text=True)
+    command += [*options, source, "-o", target]
+    done = subprocess.run(command, capture_output=True, text=True, env=without_preload())
     assert done.returncode == 0, done.stderr
     return target
 

@@ -15,6 +15,8 @@ import time
 
 import pytest
 
+from tests.preload import without_preload
+
 WAIT = 0.2
 """Seconds that a late answer takes."""
 
@@ -55,7 +57,9 @@ def running(command, port, **options):
     """A server process, once it answers on its port; ended by its number. Its log is a file, because a server
     that writes more than a pipe holds would stand still."""
     with tempfile.TemporaryFile("w+") as log:
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, **options)
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=log, env=without_preload(), **options
+        )
         try:
             for _ in range(300):
                 if process.poll() is not None:
@@ -116,6 +120,7 @@ def postgresql():
             check=True,
             capture_output=True,
             cwd=folder,
+            env=without_preload(),
         )
         port = free_port()
         options = {
@@ -128,7 +133,8 @@ def postgresql():
         command = [postgres, "-D", f"{folder}/db", *(f"--{name}={value}" for name, value in options.items())]
         with running(command, port, user=user, cwd=folder):
             for _ in range(100):  # it listens before it is ready
-                ready = subprocess.run([program("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)])
+                asked = [program("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
+                ready = subprocess.run(asked, env=without_preload())
                 if ready.returncode == 0:
                     break
                 time.sleep(0.1)
@@ -141,7 +147,9 @@ def mariadb():
     with data_folder() as (folder, user):
         made = ["--no-defaults", f"--datadir={folder}/db", *([f"--user={user}"] if user else [])]
         auth = ["--auth-root-authentication-method=normal", "--skip-test-db"]
-        subprocess.run([install, *made, *auth], check=True, capture_output=True, cwd=folder)
+        subprocess.run(
+            [install, *made, *auth], check=True, capture_output=True, cwd=folder, env=without_preload()
+        )
         port = free_port()
         options = [
             f"--port={port}",

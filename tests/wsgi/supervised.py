@@ -1,11 +1,13 @@
 """A server with workers in a process of its own, and clients that keep it busy."""
 
 import concurrent.futures
+import contextlib
 import functools
 import http.client
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -141,6 +143,23 @@ def alive(pid):
     except ProcessLookupError:
         return False
     return True
+
+
+@contextlib.contextmanager
+def halted(pid):
+    """The process stands still meanwhile, with all its threads."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert eventually(lambda: states(pid) == {"T"})
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def states(pid):
+    """Those of the process's threads: S, R, T, ..."""
+    tasks = pathlib.Path(f"/proc/{pid}/task").iterdir()
+    return {(task / "stat").read_text().rpartition(") ")[2][0] for task in tasks}
 
 
 class Load:

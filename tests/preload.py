@@ -1,0 +1,8 @@
+"""`make sanitize` preloads the sanitizers' runtime, which is for Python only."""
+
+import os
+
+
+def without_preload():
+    """The environment for compilers and database servers: `initdb` hangs with the sanitizers' runtime."""
+    return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
