@@ -385,6 +385,97 @@ def test_killed_sleeper_wakes_up(lib):
     assert waiter.result(5) in (999, 1000)
 
 
+# -- kills and timeouts while connecting ---------------------------------------------------------------------
+
+
+def address_of(listener):
+    """As C has it."""
+    host, port = listener.getsockname()
+    return struct.pack("=HH4s8x", socket.AF_INET, socket.htons(port), socket.inet_aton(host))
+
+
+def connect(lib, client, address):
+    """As an extension module: an error of the call is an exception."""
+    if lib.w_connect(client.fileno(), address, len(address)) != 0:
+        number = ctypes.get_errno()
+        raise ConnectionError(number, os.strerror(number))
+
+
+@pytest.fixture
+def full():
+    """A listener without room: the kernel drops attempts to connect, and repeats them after a second."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=0)
+    with listener, socket.create_connection(listener.getsockname()):
+        yield listener
+
+
+@pytest.fixture
+def client():
+    with socket.socket() as client:
+        yield client
+
+
+def test_connect_of_killed_tasklet_fails(lib, full, client):
+    waiter = waiting(connect, lib, client, address_of(full))
+    assert waiter.kill(timeout=5)
+    assert isinstance(waiter.exception(), syncless.TaskletExit)
+    assert isinstance(waiter.exception().__context__, ConnectionError)
+
+
+@pytest.mark.parametrize("block", [syncless.deadline, syncless.Timeout])
+def test_connect_that_is_late_fails(lib, full, client, block):
+    expected = TimeoutError if block is syncless.deadline else syncless.Timeout
+    with pytest.raises(expected) as raised, block(0.02):
+        connect(lib, client, address_of(full))
+    assert isinstance(raised.value.__cause__, ConnectionError)
+
+
+def test_connect_of_killed_tasklet_fails_although_the_listener_has_accepted_it(lib, full, client):
+    waiter = waiting(connect, lib, client, address_of(full))
+    waiter.kill(block=False)
+    full.accept()[0].close()
+    ready = select.poll()
+    ready.register(client, select.POLLOUT)
+    assert ready.poll(10_000), "the kernel has not repeated its attempt"  # the thread waits, not the tasklet
+    assert client.getpeername() == full.getsockname()
+    assert waiter.join(5)
+    assert isinstance(waiter.exception().__context__, ConnectionError)
+    with full.accept()[0] as accepted:
+        assert accepted.recv(1) == b""
+
+
+def test_connect_to_a_listener_without_room_fails_when_killed(lib, tmp_path):
+    address = str(tmp_path / "listener")
+    packed = struct.pack("H108s", socket.AF_UNIX, address.encode())
+    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as first:
+        listener.bind(address)
+        listener.listen(0)
+        first.connect(address)
+        with socket.socket(socket.AF_UNIX) as client:
+            waiter = waiting(connect, lib, client, packed)
+            assert waiter.kill(timeout=5)
+            assert isinstance(waiter.exception().__context__, ConnectionError)
+
+
+def test_addresses_that_are_tried_after_a_kill_answer_as_they_are(lib, full):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        refused = address_of(closed)
+    found = []
+
+    def run(listener):
+        for address in (address_of(full), refused, address_of(listener)):
+            with socket.socket() as client:
+                result = lib.w_connect(client.fileno(), address, len(address))
+                found.append((result, ctypes.get_errno() if result else 0))
+        syncless.sleep(100)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        waiter = waiting(run, listener)
+        assert waiter.kill(timeout=5)
+        assert isinstance(waiter.exception(), syncless.TaskletExit)
+    assert found[0][0] == -1 and found[1:] == [(-1, errno.ECONNREFUSED), (0, 0)]
+
+
 # -- calls left to libc --------------------------------------------------------------------------------------
 
 

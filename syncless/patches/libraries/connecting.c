@@ -60,7 +60,7 @@ static int hooked_connect(int fd, const struct sockaddr *address, socklen_t leng
     for (;;) {
         struct pollfd one = {fd, POLLOUT, 0};
         if (poll(&one, 1, 0) != 0)
-            return outcome_of_connect(fd, wait.insists);
+            return outcome_of_connect(fd, 0);
         switch (transfer_wait(&wait)) {
         case TRANSFER_ENDS: errno = EINPROGRESS; return -1;
         case TRANSFER_REFUSED: poll(&one, 1, -1); break;
