@@ -40,22 +40,22 @@ def test_metrics_count_all_workers_together(seen, workers):
     running = seen("--metrics", "--workers", workers)
     for path in ("/", "/", "/missing", "/fail"):
         running.get(path)
+    assert eventually(lambda: metrics(running)["syncless_request_duration_seconds_count",] == 4)
     found = metrics(running)
     assert found["syncless_requests_total", "200"] == 2 and found["syncless_requests_total", "404"] == 1
     assert found["syncless_requests_total", "500"] == 1
-    assert found["syncless_request_duration_seconds_count",] == 4
     assert found["syncless_request_duration_seconds_bucket", "+Inf"] == 4
     assert 0 < found["syncless_request_duration_seconds_sum",] < 20
     assert eventually(lambda: metrics(running)["syncless_workers",] == (int(workers) or 1))
     assert found["syncless_resident_memory_bytes",] > 1_000_000 and found["syncless_open_descriptors",] > 2
-    with Asking(running, "/event?3"):
+    with Asking(running, "/event"):
         assert eventually(lambda: metrics(running)["syncless_running_requests",] == 1)
         assert metrics(running)["syncless_connections", "running"] == 1
-    with Asking(running, "/burn?0.5"):
-        pass
+    with Asking(running, "/burn"):
+        assert eventually(lambda: any(w["recent_stalls"] for w in running.status()["workers"]))
     assert eventually(lambda: metrics(running)["syncless_stalls_total",] == 1)
     assert eventually(lambda: metrics(running)["syncless_connections_accepted_total",] == 6)
-    assert metrics(running)["syncless_longest_stall_seconds",] > 0.2
+    assert metrics(running)["syncless_longest_stall_seconds",] > 0
 
 
 def test_counters_never_go_back(seen):
@@ -75,7 +75,8 @@ def test_counters_never_go_back(seen):
     with Asking(running, "/die"):
         pass
     assert eventually(lambda: count()["syncless_workers_crashed_total",] == 1)
-    assert load.failures == [] and count()["syncless_requests_total", "200"] == len(load.answers)
+    assert eventually(lambda: count()["syncless_requests_total", "200"] == len(load.answers))
+    assert load.failures == []
 
 
 def fetch(url, **headers):
@@ -91,8 +92,10 @@ def test_metrics_at_a_path_of_the_main_address(tmp_path, workers):
     try:
         for _ in range(3):
             assert fetch(f"{url}/")[1] == "found" == fetch(f"{url}/internal")[1]
-        kind, text = fetch(f"{url}/internal/metrics")
-        assert parsed(text)["syncless_requests_total", "200"] == 6 and kind.startswith("text/plain")
+        assert fetch(f"{url}/internal/metrics")[0].startswith("text/plain")
+        assert eventually(
+            lambda: parsed(fetch(f"{url}/internal/metrics")[1])["syncless_requests_total", "200"] == 6
+        )
         kind, text = fetch(f"{url}/internal/metrics", Accept="application/openmetrics-text")
         assert kind.startswith("application/openmetrics-text") and text.endswith("# EOF\n")
     finally:
