@@ -205,7 +205,8 @@ def test_slow_start_is_no_stall(seen):
     """The loop stands still while the process prepares itself, and nobody waits for it."""
     slow = "\ndef slow():\n    end = time.monotonic() + 1\n    while time.monotonic() < end: pass\n"
     running = seen("--hook", "on_start=app:slow", code=APP + slow)
-    assert running.status()["totals"]["stalls"] == 0
+    stalls = [stall["stack"] for worker in running.status()["workers"] for stall in worker["recent_stalls"]]
+    assert not any("in slow" in stack for stack in stalls), stalls  # the machine itself may stand still
 
 
 COUNT_AT_FORK = """
