@@ -166,7 +166,7 @@ def test_error_of_the_application_is_in_the_log_of_gunicorn(gunicorn, tmp_path):
     assert connection.getresponse().status == 500
     assert eventually(lambda: "ValueError: the application's own" in (tmp_path / "errors").read_text())
     assert "printed by the application" in said.read_text()
-    assert '"GET /error HTTP/1.1" 500' in (tmp_path / "access").read_text()
+    assert eventually(lambda: '"GET /error HTTP/1.1" 500' in (tmp_path / "access").read_text())
     for name in ("errors", "access"):
         (tmp_path / name).rename(tmp_path / f"{name}.1")
     server.process.send_signal(signal.SIGUSR1)
