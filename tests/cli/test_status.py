@@ -11,7 +11,7 @@ import syncless
 from syncless.cli.status import duration, lines
 from tests.cli.terminal import Terminal
 from tests.cli.test_loading import environment
-from tests.status.conftest import seen  # noqa: F401
+from tests.status.conftest import WAITS_AT, seen  # noqa: F401
 from tests.status.test_status import Asking, in_flight
 from tests.waiting import eventually
 
@@ -32,13 +32,13 @@ def status(*arguments, cwd=None, **variables):
 def test_status_shows_workers_and_requests(seen):  # noqa: F811
     running = seen("--workers", "2")
     address = f"unix:{running.path}"
-    with Asking(running, "/event/%1b%5b31m?2"):
+    with Asking(running, "/event/%1b%5b31m"):
         assert eventually(lambda: in_flight(running.status()))
         done = status(address)
     assert done.returncode == 0 and done.stderr == "" and "\033" not in done.stdout
     for pid in running.children():
         assert f"{pid}" in done.stdout
-    assert "GET /event/\\x1b[31m" in done.stdout and "app.py:9 in app" in done.stdout
+    assert "GET /event/\\x1b[31m" in done.stdout and WAITS_AT in done.stdout
     where = f"on http://127.0.0.1:{running.port}/"
     assert f"syncless {syncless.__version__} {where}" in done.stdout and "ready" in done.stdout
     # the same address from the configuration, from the environment, and as JSON

@@ -39,6 +39,7 @@ def app(environ, start_response):
     start_response("404 Not Found" if path == "/missing" else "200 OK", [("X-Pid", str(os.getpid()))])
     return [b"hello"]
 """
+WAITS_AT = f"app.py:{1 + APP[: APP.index('event.wait()')].count(chr(10))} in app"
 
 
 class Seen(Program):

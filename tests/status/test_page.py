@@ -3,6 +3,7 @@
 import pytest
 
 from tests.browser import BROWSER, page_of
+from tests.status.conftest import WAITS_AT
 from tests.status.test_status import Asking
 from tests.waiting import eventually
 
@@ -25,7 +26,7 @@ def test_page_follows_its_server(seen):
         assert all(str(pid) in text("#workers") for pid in running.children())
         with Asking(running, "/event/%3Cimg%20id=forged%3E%1b"):
             assert eventually(lambda: "/event/<img id=forged>\\u001b" in text("#requests"), 20)
-            assert eventually(lambda: "app.py:14 in app" in text("#requests"), 20)
+            assert eventually(lambda: WAITS_AT in text("#requests"), 20)
             assert "event" in text("#requests")
             assert page.evaluate("document.querySelector('#forged')") is None
         assert eventually(lambda: "No request is in flight." in text("main"), 20)
