@@ -3,6 +3,11 @@ that forked.
 
 All others are left as they are and never run: their `finally` blocks belong to the parent. If a tasklet other
 than the main one has forked, it is the *orphan*, and the process ends with it, as with a thread that forks.
+
+Fact: Python calls what others have registered for the child (threading's is one) before _after_fork_in_child.
+It takes locks. Danger: the patched locks give way when a poll is due; tasklets of the parent would run here,
+and take connections and events away from it. Decision: the C library tells of the child first, and no poll is
+due until begin_child. Guarded by tests/core/test_forking.py.
 """
 
 import os
@@ -10,9 +15,15 @@ import sys
 
 from cpython.ref cimport Py_INCREF
 
+from syncless._core.clock cimport monotonic_ns
 from syncless._core.loop cimport Loop, Watcher
+from syncless._core.pollclock cimport polled
 from syncless._core.scheduler cimport DONE, BaseTasklet
-from syncless._core.threadloop cimport peek_loop
+from syncless._core.threadloop cimport peek_loop, put_off_polls
+
+cdef extern from "<pthread.h>":
+    int pthread_atfork(void (*before)() noexcept nogil, void (*in_parent)() noexcept nogil,
+                       void (*in_child)() noexcept nogil)
 
 
 cdef int begin_child(Loop loop) except -1:
@@ -21,6 +32,7 @@ cdef int begin_child(Loop loop) except -1:
     loop.polling = False
     loop.fds.abandon()
     loop.poller.open()
+    polled(&loop.clock, monotonic_ns())
     loop.forked = True
     loop.hear_signals()
     for watcher in watchers:
@@ -45,6 +57,7 @@ def _after_fork_in_child() -> None:
         begin_child(loop)
 
 
+pthread_atfork(NULL, NULL, put_off_polls)
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 

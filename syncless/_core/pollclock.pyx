@@ -4,6 +4,9 @@ Takes the end of each turn. docs/design.md says under Fairness why it counts tur
 not read the clock at each.
 """
 
+from libc.limits cimport INT_MAX
+from libc.stdint cimport INT64_MAX
+
 from syncless._core.clock cimport monotonic_ns
 
 cdef enum:
@@ -26,6 +29,12 @@ cdef void share_equally(PollClock* clock, int64_t now, int items) noexcept:
     polled(clock, now)
     clock.turns_left = max(items, <int> POLL_ITEMS)
     clock.slice_ns = max(spent, <int64_t> POLL_AFTER)
+
+
+cdef void put_off(PollClock* clock) noexcept nogil:
+    """None is due until polled()."""
+    clock.turns_left = INT_MAX
+    clock.slice_ns = INT64_MAX
 
 
 cdef bint is_poll_due(PollClock* clock) noexcept:

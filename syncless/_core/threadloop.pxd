@@ -3,6 +3,7 @@
 from syncless._core.loop cimport Loop
 
 cdef object loops                   # WeakValueDictionary: thread id -> Loop
+cdef void put_off_polls() noexcept nogil
 cdef Loop get_loop()
 cdef Loop peek_loop()
 cdef bint has_loop() noexcept nogil

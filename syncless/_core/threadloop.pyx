@@ -13,6 +13,7 @@ from syncless._core cimport hooks
 from syncless._core.cpython.compat cimport Py_IsFinalizing, in_main_interpreter
 from syncless._core.ending cimport end_carriers, end_tasklets
 from syncless._core.loop cimport Loop, Watcher
+from syncless._core.pollclock cimport put_off
 
 cdef extern from *:
     """
@@ -87,6 +88,13 @@ cdef Loop peek_loop():
 cdef bint has_loop() noexcept nogil:
     """Whether this thread has one. The GIL need not be held."""
     return syncless_tls_loop != NULL
+
+
+cdef void put_off_polls() noexcept nogil:
+    """No poll of this thread's loop is due for now, and none that is due makes a tasklet give way. The GIL
+    need not be held."""
+    if syncless_tls_loop != NULL:
+        put_off(&(<Loop> syncless_tls_loop).clock)
 
 
 cdef Loop get_loop():
