@@ -19,7 +19,7 @@ cdef class Request(Conversation):
     cdef dict scope
     cdef object receive             # given to the application; knows the request while it lasts
     cdef object send                # the same
-    cdef object task                # the application's
+    cdef readonly object task       # the application's
     cdef object other_task          # the current task, while others run in its place
     cdef Stage stage
     cdef bint trailers              # the application has announced them
@@ -37,6 +37,7 @@ cdef class Request(Conversation):
     cdef int pause(self, Loop engine, const char* why) except -1
     cdef int leave_task(self) except -1
     cdef int fail_unfinished(self) except -1
+    cdef object say_to_nobody(self)
     cdef int check_client(self) except -1
     cdef int go_on(self) except -1
 

@@ -24,6 +24,7 @@ from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
 from syncless.http.response cimport CHUNKED
 
+from syncless._core.exits import TaskletExit
 from syncless._core.wait.sync import Lock
 from syncless.asgi.extensions import early_hints, file_region, takes_trailers, trailer_lines
 from syncless.asgi.operations import given
@@ -92,6 +93,7 @@ cdef class Request(Conversation):
 
     cdef int answer(self) except -1:
         """Calls the application and waits for its response."""
+        cdef bint waited = False
         if Py_REFCNT(<PyObject*> self.receive) > 1 or Py_REFCNT(<PyObject*> self.send) > 1:
             self.renew()                            # somebody keeps the last request's
         (<Receive> self.receive).request = (<Send> self.send).request = self
@@ -103,13 +105,21 @@ cdef class Request(Conversation):
             self.switch_hook = None
             self.rounds.leave()
         if not self.task.done():
+            if self.listener.loop.orphan is self:
+                raise RuntimeError("the child of a fork cannot await: its asyncio loop runs in the parent")
             try:
                 self.wait_for_answer()
             finally:
                 self.leave_task()
+            waited = True
         task, self.task = self.task, None
         if task.done():
-            task.result()
+            try:
+                task.result()
+            except KeyboardInterrupt:
+                if waited:                          # the loop has given it to the main tasklet
+                    raise TaskletExit from None
+                raise
             if not self.response.complete:
                 self.fail_unfinished()
         return 0
@@ -121,6 +131,8 @@ cdef class Request(Conversation):
             self.rounds.leave()
             if self.peer.pending():
                 self.peer.send_soon()
+        elif self.listener.loop.orphan is self:
+            swap_task(self.rounds.loop, self.other_task)
         else:
             self.rounds.enter(self.other_task)
             self.other_task = None
@@ -193,6 +205,12 @@ cdef class Request(Conversation):
             "the application returned before its response was complete: the last http.response.body must "
             "have more_body false")
 
+    cdef object say_to_nobody(self):
+        """There is no connection any more. The child of a fork never had one: the parent answers."""
+        if self.listener.loop.orphan is None:
+            self.check_client()
+        return None
+
     cdef int check_client(self) except -1:
         if self.peer.is_gone():
             raise ClientGone("the client has left")
@@ -210,6 +228,8 @@ cdef class Request(Conversation):
 
     cdef object wait_for_end(self):
         """There is nothing more to tell than that the client has left."""
+        if self.peer.is_gone():
+            return given({"type": "http.disconnect"})
         future = self.rounds.loop.create_future()
         if self.ears is None:
             self.ears = []
@@ -234,7 +254,8 @@ cdef class Request(Conversation):
         kind = (<dict> message).get("type")
         if self.stage == ENDED:
             raise RuntimeError(f"the message {kind!r} came after the response was complete")
-        self.check_client()
+        if self.peer.is_gone():
+            return self.say_to_nobody()
         if kind == "http.response.start":
             self.start_response(<dict> message)
             return None

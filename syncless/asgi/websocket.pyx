@@ -148,6 +148,8 @@ cdef class WebSocketRequest(Request):
         if type(message) is not dict:
             raise TypeError(f"a message must be a dict, not {type(message).__name__}")
         kind = (<dict> message).get("type")
+        if self.peer.is_gone() and self.listener.loop.orphan is not None:
+            return None                             # the child of a fork: the parent speaks
         if self.progress == OPEN and kind == "websocket.send":
             return self.say_message(<dict> message)
         if self.progress <= OPEN and kind == "websocket.close":

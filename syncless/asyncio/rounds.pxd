@@ -14,7 +14,7 @@ cdef class Caller(Tasklet):
     cdef Rounds rounds
     cdef BaseTasklet thread         # the tasklet as which programs see it: Rounds.thread
     cdef Handle handle              # the one that it calls
-    cdef object task                # the current task while others run in its place
+    cdef readonly object task       # the current task while others run in its place
     cdef object site                # the line of the program that waits, if that is to be told
     cdef dict waits                 # site -> task, and seconds for which it has waited there; or None
     cdef int forks                  # of the process, when it was made
@@ -44,6 +44,7 @@ cdef class Rounds(Calls):
     cdef int call_and_watch(self, Caller me, Handle handle) except -1
     cdef int tell_of(self, Caller me) except -1
     cdef int failed(self, Handle handle, object error) except -1
+    cdef int end_child(self, Handle handle) except -1
     cdef int enter(self, object task) except -1
     cdef int leave(self) except -1
     cdef int begin_run(self, Loop engine) except -1

@@ -1,4 +1,8 @@
+from typing import Any
+
 from syncless.asyncio.handles import Calls
 
-class Caller: ...
+class Caller:
+    task: Any
+
 class Rounds(Calls): ...

@@ -20,7 +20,7 @@ asynchronous generators. They are made when a caller begins or goes on, and take
 
 import os
 import sys
-from asyncio import events
+from asyncio import Future, events
 
 from cpython.contextvars cimport PyContext_Enter, PyContext_Exit, PyContext_New
 from cpython.object cimport PyObject
@@ -35,6 +35,7 @@ from syncless._core.loop cimport Loop
 from syncless._core.pollclock cimport is_poll_due
 from syncless._core.scheduler cimport NEW, PARKED, BaseTasklet, Scheduler
 from syncless._core.tasklet cimport begin_anew
+from syncless._core.threadloop cimport get_loop
 from syncless.asyncio.handles cimport Calls, Handle, TimerHandle
 
 from syncless._core.exits import TaskletExit
@@ -63,6 +64,13 @@ cdef object swap_task = swap_current_task
 cdef object set_hooks = sys.set_asyncgen_hooks
 
 
+
+cdef object task_of(Handle handle):
+    """The task of which the callback is a step, or None."""
+    owner = getattr(handle.callback, "__self__", None)
+    return owner if isinstance(owner, Future) else None
+
+
 # -- callers -------------------------------------------------------------------------------------------------
 
 
@@ -78,6 +86,8 @@ cdef class Caller(Tasklet):
 
     cdef PyObject* execute(self, Scheduler engine) noexcept:
         if unchecked_run_round(self.rounds, self) < 0:
+            if engine.orphan is self:
+                return NULL                         # the exception ends the process
             self.rounds.end_run(raised())           # a fault of the loop itself, or no memory
         Py_INCREF(None)
         return <PyObject*> None
@@ -104,7 +114,9 @@ cdef class Caller(Tasklet):
                 rounds.caller = None
                 if rounds.count:
                     rounds.call_next()
-        elif self.forks == forks:                   # in the child of a fork no loop of the parent runs
+        elif self.forks != forks:                   # in the child of a fork no loop of the parent runs
+            swap_task(rounds.loop, self.task)
+        else:
             self.away += monotonic_ns() - self.left
             if self.site is not None:
                 self._note_wait((monotonic_ns() - self.left) / 1e9)
@@ -183,11 +195,13 @@ cdef class Rounds(Calls):
                     self.call_and_watch(me, handle)
                 else:
                     self.call(handle)
+                if me.forks != forks:
+                    return self.end_child(handle)
                 if me.waits is not None:
                     self.tell_of(me)
                 me.handle = None
             handle.done()
-            if self.caller is not me or me.forks != forks:
+            if self.caller is not me:
                 self.leave()
                 return 0
             if is_poll_due(&self.engine.clock):
@@ -244,10 +258,32 @@ cdef class Rounds(Calls):
         return 0
 
     cdef int failed(self, Handle handle, object error) except -1:
-        if isinstance(error, (KeyboardInterrupt, SystemExit)):
-            self.end_run(error)
+        cdef Loop engine = get_loop()
+        if engine.orphan is not None and engine.orphan is engine.current:
+            if task_of(handle) is None:
+                raise error                         # the task has it
+        elif isinstance(error, (KeyboardInterrupt, SystemExit)):
+            if not self.loop.of_thread:
+                self.end_run(error)
+            elif isinstance(error, KeyboardInterrupt) or task_of(handle) is None:
+                engine.throw(engine.main, error)    # a thread's loop goes on
         elif not isinstance(error, TaskletExit):
             handle.tell(error)
+        return 0
+
+    cdef int end_child(self, Handle handle) except -1:
+        """The callback has forked and returned, and this is the child, where no loop runs: raises what ends
+        the process. A task whose connection is the parent's has no fault."""
+        task = task_of(handle)
+        self.leave()
+        if task is None:
+            return 0
+        if not task.done():
+            raise RuntimeError("the child of a fork cannot await: its asyncio loop runs in the parent")
+        try:
+            task.result()
+        except ConnectionError:
+            pass
         return 0
 
     cdef int enter(self, object task) except -1:

@@ -52,9 +52,7 @@ class WebSocket:
         self._pinged = False
         self._gone = False
         self._answered = False  # the client has sent its close frame
-        self._unanswered: tuple[int, str, bytes] | None = (
-            None  # that frame
-        )
+        self._unanswered: tuple[int, str, bytes] | None = None  # that frame
         self.close_code: int | None = None
         """The code of the first close frame received or sent (RFC 6455, 7.4); 1006 if the client left without
         one; None while it is open."""

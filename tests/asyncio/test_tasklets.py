@@ -226,6 +226,27 @@ def test_resident_loop_says_that_it_runs_where_a_wait_for_it_is_a_mistake(reside
     assert not syncless.run_in_thread(resident.is_running)
 
 
+def test_exit_of_a_task_is_raised_where_it_is_awaited_and_the_resident_loop_goes_on(resident):
+    async def leaves():
+        await asyncio.sleep(0)
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        await_(leaves())
+    assert await_(double(2)) == 4
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_exit_of_a_callback_is_the_main_tasklets_and_the_resident_loop_goes_on(resident, kind):
+    def leaves():
+        raise kind
+
+    resident.call_soon(leaves)
+    with pytest.raises(kind):
+        sleep(10)
+    assert await_(double(2)) == 4
+
+
 def test_each_thread_has_a_resident_loop(resident):
     loops = []
 

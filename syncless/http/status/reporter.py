@@ -29,6 +29,7 @@ from syncless.http.counters import Counters
 from syncless.http.exchange import Exchange
 from syncless.http.listener import Listener
 from syncless.http.server import Server
+from syncless.http.status.places import place_of, place_of_task
 from syncless.http.status.scoreboard import Row, write
 from syncless.http.status.usage import memory, open_files
 
@@ -44,8 +45,6 @@ SHOWN_REQUESTS = 100
 SHOWN_FRAMES = 40
 LENGTH = struct.Struct("!I")
 """The header of a report: its number of bytes."""
-
-_HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 
 
 class Reporter:
@@ -148,13 +147,16 @@ class Reporter:
         self.write_figures()
         requests = []
         others: dict[str, int] = {}
+        parked = {}
         for tasklet in self._loop.tasklets():
             if isinstance(tasklet, Exchange):
                 requests.append(tasklet)
             else:
+                if (task := getattr(tasklet, "task", None)) is not None:
+                    parked[task] = tasklet
                 waits = tasklet.waiting_for or tasklet.status
                 others[waits] = others.get(waits, 0) + 1
-        shown = [told for told in map(self._request, requests) if told is not None]
+        shown = [told for one in requests if (told := self._request(one, parked)) is not None]
         shown.sort(key=lambda told: -float(told["seconds"]))
         return {
             "held_seconds": self._loop.held_for(),
@@ -171,39 +173,26 @@ class Reporter:
             for seconds, words in self._server.beside.stuck(STALL_SECONDS)
         ]
 
-    def _request(self, tasklet: Exchange) -> dict[str, Any] | None:
-        """None if it has ended meanwhile."""
+    def _request(self, exchange: Exchange, parked: dict[Any, Tasklet[Any]]) -> dict[str, Any] | None:
+        """None if it has ended meanwhile. `parked`: asyncio task -> tasklet in which a step of it waits."""
         try:
-            told = tasklet.summary()
-            waits, seconds, on = tasklet.waiting_for, tasklet.waiting_seconds, tasklet.waiting_object
-            told["state"] = tasklet.status
+            told = exchange.summary()
+            task = getattr(exchange, "task", None)  # of an ASGI application
+            waiter = parked.get(task, exchange)
+            told["state"] = waiter.status
+            waits, on = waiter.waiting_for, waiter.waiting_object
             told["waits_for"] = waits
             told["waits_on"] = None if on is None else type(on).__name__
-            told["waits_seconds"] = seconds
-            told["where"] = self._where(tasklet)
+            told["waits_seconds"] = waiter.waiting_seconds
+            if task is None or waiter is not exchange:
+                told["where"] = place_of(self._frame(waiter))
+            else:
+                awaited, told["where"] = place_of_task(task)
+                told["waits_for"] = awaited or waits
         except Exception:
             return None
         return told
 
-    def _where(self, tasklet: Tasklet[Any]) -> str | None:
-        """The line of the application in which it stands."""
+    def _frame(self, tasklet: Tasklet[Any]) -> FrameType | None:
         running = tasklet.status == "running"
-        frame = sys._current_frames().get(self._thread) if running else tasklet.frame
-        best: FrameType | None = None
-        steps = 0
-        while frame is not None and steps < 200:
-            file = frame.f_code.co_filename
-            if not file.startswith(_HERE) and not file.startswith("<frozen"):
-                best = best or frame
-                if not _is_library(file):
-                    best = frame
-                    break
-            frame = frame.f_back
-            steps += 1
-        if best is None:
-            return None
-        return f"{best.f_code.co_filename}:{best.f_lineno} in {best.f_code.co_name}"
-
-
-def _is_library(file: str) -> bool:
-    return "site-packages" in file or file.startswith(os.path.dirname(os.__file__))
+        return sys._current_frames().get(self._thread) if running else tasklet.frame
