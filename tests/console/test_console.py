@@ -1,5 +1,6 @@
 """A prompt in a running process: attached over a UNIX socket, or in its own terminal."""
 
+import contextlib
 import io
 import os
 import pathlib
@@ -163,31 +164,46 @@ def environment(tmp_path, **more):
     return {**os.environ, "PYTHONPATH": str(ROOT), "XDG_RUNTIME_DIR": str(tmp_path), **more}
 
 
-@pytest.mark.virtual_time(False)  # other processes
-def test_console_attaches_to_a_server_by_its_process_id(tmp_path):
-    server = subprocess.Popen(
-        [sys.executable, "-m", "syncless", "examples.hello:app", "--bind", "127.0.0.1:0"],
+@contextlib.contextmanager
+def program(tmp_path, *arguments):
+    """`python -m syncless ARGUMENTS` with a console, once it has said its first line."""
+    running = subprocess.Popen(
+        [sys.executable, "-m", "syncless", *arguments],
         cwd=ROOT,
         env=environment(tmp_path, SYNCLESS_CONSOLE="1"),
         stdout=subprocess.PIPE,
         text=True,
     )
     try:
-        syncless.run_in_thread(server.stdout.readline)
-        asked = syncless.run_in_thread(
-            subprocess.run,
-            [sys.executable, "-m", "syncless", "console", str(server.pid)],
-            input="import sys\nfor name in ('a', 'b'):\n    print(name)\n\n"
+        syncless.run_in_thread(running.stdout.readline)
+        yield running
+    finally:
+        running.terminate()
+        syncless.run_in_thread(running.communicate)
+
+
+def attach(tmp_path, *arguments, says=""):
+    return syncless.run_in_thread(
+        subprocess.run,
+        [sys.executable, "-m", "syncless", "console", *arguments],
+        input=says,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+
+@pytest.mark.virtual_time(False)  # other processes
+def test_console_attaches_to_a_server_by_its_process_id(tmp_path):
+    with program(tmp_path, "examples.hello:app", "--bind", "127.0.0.1:0") as server:
+        asked = attach(
+            tmp_path,
+            str(server.pid),
+            says="import sys\nfor name in ('a', 'b'):\n    print(name)\n\n"
             "print('syncless.wsgi' in sys.modules)",
-            env=environment(tmp_path),
-            capture_output=True,
-            text=True,
-            timeout=30,
         )
         assert asked.stdout == "a\nb\nTrue\n" and asked.returncode == 0, asked.stderr
-    finally:
-        server.terminate()
-        syncless.run_in_thread(server.communicate)
     assert server.returncode == 0 and not (tmp_path / "syncless" / f"console-{server.pid}").exists()
 
 
@@ -206,41 +222,15 @@ print(tell(), later, flush=True)
 @pytest.mark.virtual_time(False)  # other processes
 def test_statements_see_and_change_the_names_of_the_program(tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
-    program = subprocess.Popen(
-        [sys.executable, "-m", "syncless", "run", str(tmp_path / "program.py")],
-        cwd=ROOT,
-        env=environment(tmp_path, SYNCLESS_CONSOLE="1"),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        syncless.run_in_thread(program.stdout.readline)
-        asked = syncless.run_in_thread(
-            subprocess.run,
-            [sys.executable, "-m", "syncless", "console", str(program.pid)],
-            input="early\n'rest' in dir()\ncount += 1\n"
+    with program(tmp_path, "run", str(tmp_path / "program.py")) as running:
+        asked = attach(
+            tmp_path,
+            str(running.pid),
+            says="early\n'rest' in dir()\ncount += 1\n"
             "later = [tell() for _ in 'a']\ndebug.__name__\nrest.set()",
-            env=environment(tmp_path),
-            capture_output=True,
-            text=True,
-            timeout=30,
         )
         assert asked.stdout == "1\nTrue\n'syncless.debug'\n" and asked.returncode == 0, asked.stderr
-        assert syncless.run_in_thread(program.communicate)[0] == "42 [42]\n"
-    finally:
-        program.kill()
-        program.wait()
-
-
-def attach(tmp_path, *arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "syncless", "console", *arguments],
-        input="",
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+        assert syncless.run_in_thread(running.stdout.read) == "42 [42]\n"
 
 
 @pytest.mark.virtual_time(False)  # other processes
