@@ -112,7 +112,7 @@ cdef class Caller(Tasklet):
             self.left = monotonic_ns()
             if rounds.caller is self and self.state == PARKED and not rounds.blocks:
                 rounds.caller = None
-                if rounds.count:
+                if rounds.count or rounds.stopping:
                     rounds.call_next()
         elif self.forks != forks:                   # in the child of a fork no loop of the parent runs
             swap_task(rounds.loop, self.task)

@@ -163,6 +163,24 @@ def test_stop_ends_after_the_round_in_which_it_was_called():
         assert order == ["same round", "next round"]
 
 
+def test_callback_that_stops_the_loop_and_parks_does_not_hold_up_the_end():
+    told = []
+
+    with event_loop() as loop:
+
+        def stop():
+            loop.stop()
+            sleep(1)
+            told.append("callback goes on")
+
+        loop.call_soon(stop)
+        with syncless.Timeout(10):
+            loop.run_forever()
+        told.append("loop has stopped")
+        sleep(2)
+    assert told == ["loop has stopped", "callback goes on"]
+
+
 def test_callback_that_parks_may_go_on_after_the_loop_has_stopped():
     order = []
     release = syncless.Event()
