@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 from syncless._core.loop import Loop
 from syncless._core.threadloop import current_loop
 from syncless.asyncio.callbacks import Callbacks
+from syncless.asyncio.datagrams import DatagramTransport
 from syncless.asyncio.tasklets import call_in_tasklet
 from syncless.asyncio.transports import SocketTransport
 from syncless.io import dns
@@ -149,6 +150,9 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
         )
         SocketTransport(self, rawsock, tls, None, extra, server, context)
         return tls._app_transport
+
+    def _make_datagram_transport(self, sock: Any, protocol: Any, *args: Any, **settings: Any) -> Any:
+        return DatagramTransport(self, sock, protocol, *args, **settings)
 
     def _make_read_pipe_transport(self, *args: Any, **settings: Any) -> Any:
         transport = super()._make_read_pipe_transport(*args, **settings)

@@ -22,8 +22,18 @@ from syncless.asyncio.outlet cimport Outlet
 from syncless.asyncio.reports import logger
 
 cdef object set_nodelay = base_events._set_nodelay
+cdef tuple INTERNET = (_stdlib.AF_INET, _stdlib.AF_INET6)
 cdef object wake_waiter = futures._set_result_unless_cancelled
 cdef bint counts_transports = len(inspect.signature(base_events.Server._attach).parameters) > 1
+
+
+cdef int send_at_once(object sock) except -1:
+    """Small pieces do not wait for the acknowledgement of those before. Sockets that the program has made,
+    and those that such a one has accepted, have protocol 0, which set_nodelay() does not take for TCP."""
+    set_nodelay(sock)
+    if sock.proto == 0 and sock.family in INTERNET:
+        sock.setsockopt(_stdlib.IPPROTO_TCP, _stdlib.TCP_NODELAY, True)
+    return 0
 
 
 class StandardTransport(transports._FlowControlMixin, transports.Transport):
@@ -51,7 +61,7 @@ cdef class SocketTransport(Endpoint):
                     self.extra[name] = None
         self.fd = sock.fileno()
         self.inlet = Inlet.__new__(Inlet)
-        self.inlet.begin(self, sock.family in (_stdlib.AF_INET, _stdlib.AF_INET6), context)
+        self.inlet.begin(self, sock.family in INTERNET, context)
         self.outlet = Outlet.__new__(Outlet)
         self.outlet.begin(self, context)
         self.set_protocol(protocol)
@@ -60,7 +70,7 @@ cdef class SocketTransport(Endpoint):
         if server is not None:
             server._attach(self) if counts_transports else server._attach()
         loop._transports[self.fd] = self
-        set_nodelay(sock)
+        send_at_once(sock)
         loop.call_soon(protocol.connection_made, self, context=context)
         loop.call_soon(self._begin_reading)             # not before connection_made() was called
         if waiter is not None:
@@ -108,7 +118,7 @@ cdef class SocketTransport(Endpoint):
     def is_closing(self):
         return self.closing
 
-    # asyncio's sendfile() and start_tls() ask for these
+    # asyncio's sendfile() and start_tls(), and some programs, ask for these
 
     @property
     def _sock(self):
@@ -125,6 +135,10 @@ cdef class SocketTransport(Endpoint):
     @property
     def _protocol(self):
         return self.protocol
+
+    @property
+    def _closing(self):
+        return self.closing
 
     @property
     def _protocol_paused(self):

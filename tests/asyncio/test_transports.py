@@ -339,8 +339,37 @@ def test_transport_is_what_libraries_ask_for():
             assert told.transport.get_extra_info("peername") == there.getsockname()
             assert told.transport.get_extra_info("socket").fileno() == told.transport._sock_fd
             assert told.transport.get_extra_info("color", "none") == "none"
+            assert not told.transport._closing
             told.transport.close()
+            assert told.transport._closing
             await told.ended
+
+    run(main())
+
+
+@pytest.mark.realtime("the virtual clock sets the option itself")
+@pytest.mark.parametrize("proto", [0, socket.IPPROTO_TCP])
+def test_connection_over_a_socket_of_the_program_does_not_hold_small_pieces_back(proto):
+    async def main():
+        loop = asyncio.get_running_loop()
+        accepted = loop.create_future()
+
+        class Accepted(asyncio.Protocol):
+            def connection_made(self, transport):
+                accepted.set_result(transport)
+
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, proto)
+        listener.bind(("127.0.0.1", 0))
+        server = await loop.create_server(Accepted, sock=listener)
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, proto)
+        sock.setblocking(False)
+        await loop.sock_connect(sock, listener.getsockname())
+        made, _ = await loop.create_connection(asyncio.Protocol, sock=sock)
+        for transport in (made, await accepted):
+            assert transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            transport.abort()
+        server.close()
+        await server.wait_closed()
 
     run(main())
 
