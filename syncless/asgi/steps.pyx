@@ -24,11 +24,16 @@ cdef Caller nobody = Caller.__new__(Caller)
 
 cdef object begin_task(Rounds rounds, object coroutine):
     """The coroutine as a task of the loop, whose first step has been made. The caller has made asyncio's
-    notes (Rounds.enter)."""
+    notes (Rounds.enter).
+
+    A task factory of the program decides itself when it makes the first step.
+    """
     cdef Handle first = rounds.first, last = rounds.last, step, later, following
     cdef Caller caller = rounds.caller
     cdef Py_ssize_t count = rounds.count
     cdef PyObject* returned
+    if rounds.task_factory is not None:
+        return rounds.loop.create_task(coroutine)
     rounds.first = rounds.last = None
     rounds.count = 0
     rounds.caller = nobody

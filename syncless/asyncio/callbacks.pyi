@@ -26,6 +26,8 @@ class Callbacks:
         """Calls callback(*args) when loop.time() is `when`, in seconds. Returns a handle."""
     def time(self) -> float:
         """Seconds of the monotonic clock."""
+    def set_task_factory(self, factory: Callable[..., Any] | None) -> None:
+        """Tasks are made by factory(loop, coroutine); None: by asyncio.Task."""
     def set_debug(self, enabled: bool) -> None:
         """In debug mode each call is checked, and handles know where they were made."""
     def run_forever(self) -> None:

@@ -170,6 +170,11 @@ cdef class Callbacks:
         """Each future and each task asks for it."""
         return self.rounds.debug
 
+    def set_task_factory(self, factory):
+        """Tasks are made by factory(loop, coroutine); None: by asyncio.Task."""
+        super().set_task_factory(factory)
+        self.rounds.task_factory = factory
+
     def _check_thread(self):
         if self.rounds.engine is not None and get_loop() is not self.rounds.engine:
             raise RuntimeError(

@@ -32,6 +32,7 @@ cdef class Rounds(Calls):
     cdef Caller caller              # the tasklet that calls the next callback, or is going to
     cdef Caller spare
     cdef tuple hooks                # for asynchronous generators
+    cdef object task_factory        # of the program, or None
     cdef object failure             # the exception that ended the run, or None
     cdef int forks                  # of the process, when the run began
     cdef bint stopping

@@ -182,6 +182,33 @@ def test_current_task_is_the_requests_own(start):
     assert seen[0][0] is seen[0][1] is not None
 
 
+def test_task_factory_of_the_program_makes_the_tasks_of_requests(start, resident):
+    made = []
+
+    class Task(asyncio.Task):
+        pass
+
+    def factory(loop, coroutine, **settings):
+        made.append(Task(coroutine, loop=loop, **settings))
+        return made[-1]
+
+    async def app(scope, receive, send):
+        if scope["type"] == "lifespan":
+            await receive()
+            asyncio.get_running_loop().set_task_factory(factory)
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await send({"type": "lifespan.shutdown.complete"})
+        else:
+            assert asyncio.current_task() is made[-1]
+            await saying()(scope, receive, send)
+
+    client = start.client(start(app))
+    assert client.get()[2] == b"hello"
+    assert client.get()[2] == b"hello"
+    assert len(made) >= 2
+
+
 def test_context_variables_last_for_one_request(start):
     var = contextvars.ContextVar("var", default=0)
 
