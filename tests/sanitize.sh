@@ -21,7 +21,7 @@ export PYTHONMALLOC=malloc PYTHONPATH=$PWD SYNCLESS_TEST_SECONDS=300 SYNCLESS_TE
 "$python" -c 'import syncless._core.loop as loop; assert "sanitize" in loop.__file__, loop.__file__'
 # the workers' master is Python, and its tests send signals that the sanitizer takes for faults
 "$python" -m pytest tests/core tests/tools tests/asyncio tests/io tests/stackless \
-    tests/patches/test_elfreader.py "$@" &
+    tests/patches/test_elfreader.py tests/patches/test_native.py "$@" &
 others=$!
 not_workers=(--ignore tests/wsgi/test_workers.py --ignore tests/wsgi/test_reload.py --ignore tests/wsgi/test_recycling.py)
 "$python" -m pytest tests/http tests/wsgi "${not_workers[@]}" "$@"

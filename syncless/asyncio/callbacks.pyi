@@ -6,6 +6,7 @@ from syncless.asyncio.handles import Handle, TimerHandle
 
 class Callbacks:
     """The base of EventLoop."""
+
     blocking: Literal["park", "warn", "block"]
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: Context | None = None

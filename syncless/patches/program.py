@@ -7,16 +7,22 @@ import os
 import runpy
 import sys
 
-from syncless.patches import describe, patch_all
+from syncless.patches import OFF, describe, patch_all
 from syncless.tools.blockers import Blockers
 
-USAGE = """usage: python -m syncless run [--describe] [--blockers] program.py [argument ...]
-       python -m syncless run [--describe] [--blockers] -m module [argument ...]
+USAGE = """usage: python -m syncless run [option ...] program.py [argument ...]
+       python -m syncless run [option ...] -m module [argument ...]
 
 Runs an unchanged Python program with the standard library patched: threads are tasklets, and a call that
-would block parks its tasklet. --describe first prints to stderr what is patched. --blockers prints there at
-the end what held up all tasklets for 50 ms or longer: how often, for how long, where, and what would cure it.
+would block parks its tasklet.
+
+--blockers      print to stderr at the end what held up all tasklets for 50 ms or longer: how often, for how
+                long, where, and what would cure it
+--describe      first print to stderr what is patched
+--patch-cpu     run long computations (compression, hashing) in threads
+--patch-native  make C libraries that are known to be safe wait cooperatively
 """
+ON_REQUEST = {f"--patch-{area}": area for area in OFF}
 
 
 def _report_blockers() -> None:
@@ -28,12 +34,9 @@ def _report_blockers() -> None:
 def run(arguments: list[str]) -> int:
     """Runs the program with its own arguments, and raises what it raises, SystemExit included. Returns 2 if
     no program is named."""
-    while arguments[:1] in (["--describe"], ["--blockers"]):
-        if arguments[0] == "--describe":
-            patch_all()
-            print(describe(), file=sys.stderr)
-        else:
-            _report_blockers()
+    options = set()
+    while arguments and arguments[0] in ("--describe", "--blockers", *ON_REQUEST):
+        options.add(arguments[0])
         arguments = arguments[1:]
     if arguments[:1] in (["-h"], ["--help"]):
         print(USAGE, end="")
@@ -42,7 +45,11 @@ def run(arguments: list[str]) -> int:
     if len(arguments) < (2 if module else 1) or (arguments[0].startswith("-") and not module):
         print(USAGE, end="", file=sys.stderr)
         return 2
-    patch_all()
+    patch_all(**{area: True for option, area in ON_REQUEST.items() if option in options})
+    if "--describe" in options:
+        print(describe(), file=sys.stderr)
+    if "--blockers" in options:  # patching is none
+        _report_blockers()
     if module:
         sys.argv = arguments[1:]
         sys.path.insert(0, os.getcwd())

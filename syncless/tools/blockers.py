@@ -27,6 +27,8 @@ WAITS = {
 THREADS = {"pthread_cond_wait", "pthread_cond_timedwait", "pthread_join", "sem_wait", "sem_timedwait"}
 OTHERS = {"syscall", "clock_gettime", "gettimeofday", "time"}
 """Further functions that a preloaded library may have put into libc's place."""
+DATA = ("_hashlib", "_md5", "_sha", "_blake2", "zlib", "_bz2", "_lzma", "binascii")
+"""Beginnings of the names of extension modules that hash or compress."""
 LIBC = ("libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libc.musl", "linux-vdso")
 
 Frames = list[tuple[str | None, str]]
@@ -98,11 +100,13 @@ def _cure(frames: Frames) -> str:
     calls = [_clean(frame[0]) for frame in frames if _is_libc(frame)]
     callers = [frame[1] for frame in frames if not _is_libc(frame)]
     if not callers:
-        return "Python itself waits: patch_all(), or run_in_thread()"
+        return "it waits: patch_all() for Python itself, patch_native() for a module in C, or run_in_thread()"
     if THREADS.intersection(calls):
         return "it waits for a thread of its own: @offload, patch_all(offload=[...]) or run_in_thread()"
     if WAITS.intersection(calls) or (calls and not any(calls)):
         return f'patch_native("{_base(callers[0])}")'
+    if any(_is_extension(path) and _base(path).startswith(DATA) for path in callers):
+        return "it hashes or compresses: patch_all(cpu=True), or @offload for a function around it"
     return "it computes in C: @offload, patch_all(offload=[...]) or run_in_thread()"
 
 

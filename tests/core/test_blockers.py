@@ -82,6 +82,11 @@ def test_other_causes_have_other_cures():
     assert "thread of its own" in waits.cure
     computes = stall(("deflate", "/lib/libz.so.1"))
     assert "computes in C" in computes.cure and computes.blocker.startswith("deflate in libz.so.1")
+    hashes = stall(
+        ("SHA256_Update", "/lib/libcrypto.so.3"),
+        (None, "/lib/lib-dynload/_hashlib.cpython-313-x86_64-linux-gnu.so"),
+    )
+    assert "patch_all(cpu=True)" in hashes.cure
     assert "computes in Python" in stall().cure and stall().blocker == "app.py:1 in run()"
     assert "patch_all()" in stall(("clock_nanosleep", "/lib/libc.so.6")).cure
 
