@@ -1,7 +1,8 @@
-"""C libraries that wait, beside a ticker: its largest pause with OS threads, under gevent and under syncless.
+"""Calls that wait, beside a ticker: its largest pause with OS threads, under gevent and under syncless.
 
-``python -m benchmark blocking`` starts the servers of the clients' tests, measures every library that is
-installed, and prints a table. Thirty threads wait 0.2 s each. ``--quick`` measures two libraries, once.
+``python -m benchmark blocking`` prints two tables. For the first it starts the servers of the clients' tests
+and measures every library in C that is installed: thirty threads wait 0.2 s each. The second is of calls of
+the standard library. ``--quick`` measures two of each, once.
 """
 
 from __future__ import annotations
@@ -16,16 +17,19 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.patches import clients, servers
+from benchmark import names, operations
+from tests.patches import clients, servers, stalls
 
 WAYS = ("threads", "gevent", "syncless")
 THREADS = 30
 PERIOD = 0.005
-SECONDS = 30
+SECONDS = 20
 """A process that takes longer hangs: one waits in C for what another thread would do."""
 ROUNDS = 3
 """The best of so many: a busy machine makes pauses of its own."""
@@ -33,30 +37,49 @@ QUICK = ["psycopg2's COPY", "pycurl"]
 LIBRARIES = [*clients.IN_C, *clients.OFFLOADED, "redis"]
 
 
-def tick(state: dict[str, float]) -> None:
-    last = time.perf_counter()
-    while not state.get("over"):
-        time.sleep(PERIOD)
-        now = time.perf_counter()
-        state["worst"] = max(state["worst"], now - last - PERIOD)
-        last = now
+class Ticker:
+    """A thread that ticks: an OS thread, a greenlet or a tasklet."""
+
+    def __init__(self) -> None:
+        self.worst = 0.0
+        self._over = False
+        self._thread = threading.Thread(target=self._tick)
+        self._thread.start()
+        time.sleep(4 * PERIOD)
+
+    def _tick(self) -> None:
+        clock = stalls.Clock()
+        last = clock.now()
+        while not self._over:
+            time.sleep(PERIOD)
+            now = clock.now()
+            self.worst = max(self.worst, now - last - PERIOD)
+            last = now
+
+    def end(self) -> float:
+        """Its longest pause in seconds."""
+        time.sleep(2 * PERIOD)  # in which it sees what has just ended
+        self._over = True
+        self._thread.join()
+        return self.worst
 
 
-def measure(name: str, way: str, port: int) -> dict[str, float]:
-    """In a process of its own: seconds, and the ticker's worst pause in seconds."""
+def patch(way: str, **areas: Any) -> None:
     if way == "gevent":
         importlib.import_module("gevent.monkey").patch_all()
     elif way == "syncless":
-        patches = importlib.import_module("syncless.patches")
-        patches.patch_all(drivers=False, offload=clients.OFFLOADED.get(name, ()))
-        if name in clients.IN_C:
-            patches.patch_native(*clients.IN_C[name])
+        importlib.import_module("syncless.patches").patch_all(**areas)
+
+
+def measure_library(name: str, way: str, port: int) -> dict[str, float]:
+    """In a process of its own: seconds, and the ticker's worst pause in seconds."""
+    patch(way, drivers=False, offload=clients.OFFLOADED.get(name, ()))
+    if way == "syncless" and name in clients.IN_C:
+        importlib.import_module("syncless.patches").patch_native(*clients.IN_C[name])
     clients.THREADS = THREADS
     wait = clients.CLIENTS[name][0](port)
     wait(0)
-    state = {"worst": 0.0}
-    ticker = threading.Thread(target=tick, args=(state,))
-    ticker.start()
+    ticker = Ticker()
     threads = [threading.Thread(target=wait, args=(number,)) for number in range(THREADS)]
     started = time.perf_counter()
     for thread in threads:
@@ -64,33 +87,53 @@ def measure(name: str, way: str, port: int) -> dict[str, float]:
     for thread in threads:
         thread.join()
     seconds = time.perf_counter() - started
-    state["over"] = True
-    ticker.join()
-    return {"seconds": seconds, "worst": state["worst"]}
+    return {"seconds": seconds, "worst": ticker.end()}
 
 
-def in_process(name: str, way: str, port: int) -> dict[str, float] | None:
-    command = [sys.executable, "-W", "ignore", "-m", "benchmark.blocking", name, way, str(port)]
+def measure_operation(name: str, way: str, directory: str) -> dict[str, float]:
+    patch(way, cpu=name in operations.COMPUTE)
+    call = operations.operation(name, directory)
+    ticker = Ticker()
+    started = time.perf_counter()
+    call()
+    seconds = time.perf_counter() - started
+    return {"seconds": seconds, "worst": ticker.end()}
+
+
+def in_process(name: str, way: str, place: int | str) -> dict[str, float] | str:
+    """`place`: the port of a server, or a directory. Gives a word if nothing was measured."""
+    command = [sys.executable, "-W", "ignore", "-m", "benchmark.blocking", name, way, str(place)]
+    if name == operations.NAMES:
+        command = names.namespaced(command)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
-        return None
+    except subprocess.CalledProcessError:
+        return "fails"
+    except subprocess.TimeoutExpired:
+        return "hangs"
     found: dict[str, float] = json.loads(done.stdout)
     return found
 
 
-def cell(found: list[dict[str, float] | None]) -> str:
-    whole = [one for one in found if one is not None]
-    if not whole:
-        return "hangs, or fails"
-    best = min(whole, key=lambda one: one["worst"])
+def cell(name: str, way: str, place: Callable[[], int | str], rounds: int) -> str:
+    found = []
+    for _ in range(rounds):
+        one = in_process(name, way, place())
+        if isinstance(one, str):
+            return one
+        found.append(one)
+    best = min(found, key=lambda one: one["worst"])
     return f"{best['worst'] * 1000:.0f} ms, {best['seconds']:.2f} s"
 
 
-def table(quick: bool = False) -> None:
+def row(name: str, place: Callable[[], int | str], quick: bool) -> str:
+    return " | ".join(cell(name, way, place, 1 if quick else ROUNDS) for way in WAYS)
+
+
+def table_of_libraries(quick: bool) -> None:
     print("| library | OS threads, unpatched | gevent | syncless |\n|---|---|---|---|")
     with contextlib.ExitStack() as stack:
-        ports: dict[str, Any] = {}
+        ports: dict[str, int] = {}
         for name in QUICK if quick else LIBRARIES:
             _, module, server = clients.CLIENTS[name]
             if importlib.util.find_spec(module.partition(".")[0]) is None:
@@ -102,23 +145,57 @@ def table(quick: bool = False) -> None:
             except pytest.skip.Exception as why:
                 print(f"| {name} | {why} | | |")
                 continue
-            rounds = 1 if quick else ROUNDS
-            cells = [cell([in_process(name, way, ports[server]) for _ in range(rounds)]) for way in WAYS]
-            print(f"| {name} | {' | '.join(cells)} |", flush=True)
+            port = ports[server]
+            print(f"| {name} | {row(name, lambda port=port: port, quick)} |", flush=True)
+
+
+def table_of_operations(quick: bool) -> None:
+    print("| call | OS threads, unpatched | gevent | syncless |\n|---|---|---|---|")
+    with contextlib.ExitStack() as stack:
+        fresh, why_not = None, ""
+        try:
+            fresh = stack.enter_context(operations.slow_files())
+        except RuntimeError as error:
+            why_not = str(error)
+        for name in operations.QUICK if quick else operations.OPERATIONS:
+            label = operations.label(name)
+            if name == operations.NAMES and os.geteuid() != 0:
+                print(f"| {label} | a name server on port 53 needs root | | |")
+            elif name not in operations.FILES:
+                print(f"| {label} | {row(name, lambda: '', quick)} |", flush=True)
+            elif fresh is None:
+                print(f"| {label} | {why_not} | | |")
+            else:
+                print(f"| {label} | {row(name, fresh, quick)} |", flush=True)
+
+
+def table(quick: bool = False) -> None:
+    table_of_libraries(quick)
+    print()
+    table_of_operations(quick)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", nargs="?", choices=LIBRARIES)
+    parser.add_argument("name", nargs="?", choices=[*LIBRARIES, *operations.OPERATIONS])
     parser.add_argument("way", nargs="?", choices=WAYS)
-    parser.add_argument("port", nargs="?", type=int)
-    parser.add_argument("--quick", action="store_true", help="two libraries, once: whether it works")
+    parser.add_argument("place", nargs="?", help="the port of the server, or a directory of slow files")
+    parser.add_argument("--quick", action="store_true", help="two of each, once: whether it works")
     options = parser.parse_args()
     if options.name is None:
         table(options.quick)
-    else:
-        print(json.dumps(measure(options.name, options.way, options.port)), flush=True)
-        os._exit(0)  # libraries with threads of their own may take long to end
+        return
+    code = 1
+    try:
+        if options.name in operations.OPERATIONS:
+            found = measure_operation(options.name, options.way, options.place)
+        else:
+            found = measure_library(options.name, options.way, int(options.place))
+        print(json.dumps(found), flush=True)
+        code = 0
+    except Exception:
+        traceback.print_exc()
+    os._exit(code)  # the ticker, and libraries with threads of their own, would go on
 
 
 if __name__ == "__main__":

@@ -188,8 +188,8 @@ LIBRARIES: dict[str, Callable[[int], dict[str, float]]] = {
 }
 
 
-def in_namespace(library: str, divisor: str) -> None:
-    """Becomes the network that the measuring process sees."""
+def in_namespace(command: list[str]) -> None:
+    """Becomes the network that the measuring process sees, and runs it."""
     from tests.io.compare_names import loopback_up
 
     with tempfile.TemporaryDirectory() as folder:
@@ -202,49 +202,35 @@ def in_namespace(library: str, divisor: str) -> None:
                 file.write(text)
             subprocess.run(["mount", "--bind", f"{folder}/{name}", f"/etc/{name}"], check=True)
         loopback_up()
-        command = ["taskset", "-c", str(LOAD_CORE), sys.executable, "-m", "tests.io.nameserver", "53"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
+        serving = ["taskset", "-c", str(LOAD_CORE), sys.executable, "-m", "tests.io.nameserver", "53"]
+        with subprocess.Popen(serving, stdout=subprocess.PIPE) as server:
             assert server.stdout is not None and server.stdout.readline()
-            measured = [
-                "taskset",
-                "-c",
-                str(SERVER_CORE),
-                sys.executable,
-                "-m",
-                "benchmark.names",
-                library,
-                "measure",
-                divisor,
-            ]
-            done = subprocess.run(measured, capture_output=True, text=True)
+            done = subprocess.run(command, capture_output=True, text=True)
             server.kill()
     sys.stdout.write(done.stdout)
     sys.stderr.write(done.stderr)
 
 
-if __name__ == "__main__":
-    if sys.argv[2] == "measure":
+def namespaced(command: list[str]) -> list[str]:
+    """A command that runs this one there."""
+    here = [sys.executable, "-m", "benchmark.names", "namespace"]
+    return ["unshare", "--mount", "--net", *here, *command]
+
+
+def main(library: str, act: str, divisor: str) -> None:
+    if act == "measure":
         try:
-            found = LIBRARIES[sys.argv[1]](int(sys.argv[3]))
+            found = LIBRARIES[library](int(divisor))
         except (Absent, ImportError) as error:
             sys.exit(str(error))
         print(json.dumps(found), flush=True)
         os._exit(0)
-    elif sys.argv[2] == "namespace":
-        in_namespace(sys.argv[1], sys.argv[3])
+    measured = [sys.executable, "-m", "benchmark.names", library, "measure", divisor]
+    sys.exit(subprocess.run(namespaced(["taskset", "-c", str(SERVER_CORE), *measured])).returncode)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "namespace":
+        in_namespace(sys.argv[2:])
     else:
-        sys.exit(
-            subprocess.run(
-                [
-                    "unshare",
-                    "--mount",
-                    "--net",
-                    sys.executable,
-                    "-m",
-                    "benchmark.names",
-                    sys.argv[1],
-                    "namespace",
-                    sys.argv[3],
-                ]
-            ).returncode
-        )
+        main(*sys.argv[1:])

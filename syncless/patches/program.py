@@ -6,6 +6,7 @@ import atexit
 import os
 import runpy
 import sys
+from typing import Any
 
 from syncless.patches import OFF, describe, patch_all
 from syncless.tools.blockers import Blockers
@@ -45,7 +46,8 @@ def run(arguments: list[str]) -> int:
     if len(arguments) < (2 if module else 1) or (arguments[0].startswith("-") and not module):
         print(USAGE, end="", file=sys.stderr)
         return 2
-    patch_all(**{area: True for option, area in ON_REQUEST.items() if option in options})
+    areas: dict[str, Any] = {area: True for option, area in ON_REQUEST.items() if option in options}
+    patch_all(**areas)
     if "--describe" in options:
         print(describe(), file=sys.stderr)
     if "--blockers" in options:  # patching is none

@@ -32,22 +32,15 @@ def environment(wait: float) -> dict[str, str]:
     return {**os.environ, "SYNCLESS_TEST_WAIT": str(wait)}
 
 
-class Ticker:
-    """Ticks in a tasklet of the thread that makes it. `worst` is its longest pause so far, in seconds; it may
-    be set back to 0."""
+class Clock:
+    """Seconds of the thread that makes it. Those are left out that the machine did not give."""
 
     def __init__(self) -> None:
         self._schedstat, self._stat = (
             _calls[2](f"/proc/{name}", os.O_RDONLY) for name in ("thread-self/schedstat", "stat")
         )
-        self.worst = 0.0
-        self._last = self._now()
-        syncless.spawn(self._run)
-        syncless.sleep(4 * PERIOD)
-        self.worst = 0.0
 
-    def _now(self) -> float:
-        """Seconds, of which those are left out that the machine did not give."""
+    def now(self) -> float:
         clock, read, _ = _calls
         if virtualtime.preloaded():  # computing and the machine's pauses take no time
             return clock()
@@ -55,11 +48,24 @@ class Ticker:
         stolen = int(read(self._stat, 200, 0).split()[8]) * TICK
         return clock() - delayed - stolen
 
+
+class Ticker:
+    """Ticks in a tasklet of the thread that makes it. `worst` is its longest pause so far, in seconds; it may
+    be set back to 0."""
+
+    def __init__(self) -> None:
+        self._clock = Clock()
+        self.worst = 0.0
+        self._last = self._clock.now()
+        syncless.spawn(self._run)
+        syncless.sleep(4 * PERIOD)
+        self.worst = 0.0
+
     def _run(self) -> None:
         while True:
             syncless.sleep(PERIOD)
             try:
-                now = self._now()
+                now = self._clock.now()
             except ProcessLookupError:  # the interpreter is ending, and the thread has gone
                 return
             self.worst = max(self.worst, now - self._last - PERIOD)
