@@ -34,6 +34,7 @@ import time
 from collections import Counter
 
 import syncless
+from syncless.http.program import blocking as stalls
 from syncless.io import socket
 from syncless.wsgi import Server, server
 from tests.proxied import COMMANDS, Proxied, missing
@@ -86,6 +87,7 @@ class Watched(Server):
 
 def serve(folder: str) -> None:
     server.Server = Watched
+    stalls.STALL_MILLISECONDS = 10_000  # an import takes long under a sanitizer; a hang is longer
     server.serve(
         application,
         port=0,

@@ -148,4 +148,5 @@ def test_port_in_use_is_reported(project, tmp_path):
     first = project("--noreload")
     second = Command(tmp_path, [sys.executable, "manage.py", "runsyncless", str(first.port), "--noreload"])
     second.says("Error: That port is already in use.")
-    assert second.end() == 1
+    assert second.process.wait(20) == 1
+    second.end()
