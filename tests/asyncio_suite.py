@@ -69,6 +69,9 @@ KNOWN_PARKED = {
 }
 """The same for --park."""
 
+ENTERED = "is already entered"
+"""With --park, what a test says that enters its context while a callback waits in it, as unittest does."""
+
 
 def is_known(test: str, known: dict[str, str]) -> bool:
     return any(test == name or (name.endswith(".") and test.startswith(name)) for name in known)
@@ -92,7 +95,16 @@ def main() -> int:
         whole = f"test.test_asyncio.{module}"
         outcome = watched.run(whole, prelude, [], options.test_seconds, options.seconds)
         failed = sorted(test.removeprefix("test.test_asyncio.") for test in outcome.failed)
-        fresh = [test for test in failed if not is_known(test, known) and "_FailedTest" not in test]
+        entered = {
+            test.removeprefix("test.test_asyncio.")
+            for test, trace in outcome.failed.items()
+            if options.park and ENTERED in trace
+        }
+        fresh = [
+            test
+            for test in failed
+            if not is_known(test, known) and test not in entered and "_FailedTest" not in test
+        ]
         new += len(fresh)
         told = f"{len(outcome.passed)} pass, {len(failed) - len(fresh)} known failures"
         print(f"{module}: {told}, new failures: {', '.join(fresh) or 'none'}", flush=True)
