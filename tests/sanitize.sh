@@ -16,14 +16,18 @@ cd "$tree"
 SYNCLESS_BUILD=asan "$python" setup.py --quiet build_ext --inplace
 export LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.so)"
 export ASAN_OPTIONS=detect_leaks=0:detect_stack_use_after_return=0:halt_on_error=1:abort_on_error=1
-export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:abort_on_error=1
 export PYTHONMALLOC=malloc PYTHONPATH=$PWD SYNCLESS_TEST_SECONDS=300 SYNCLESS_TEST_STORMS=60
 "$python" -c 'import syncless._core.loop as loop; assert "sanitize" in loop.__file__, loop.__file__'
+# a report goes to the standard error, which pytest would keep for the end of the test: it never comes
+set -- --capture=sys "$@"
 # the workers' master is Python, and its tests send signals that the sanitizer takes for faults
 "$python" -m pytest tests/core tests/tools tests/asyncio tests/io tests/stackless \
     tests/patches/test_elfreader.py tests/patches/test_native.py "$@" &
 others=$!
 not_workers=(--ignore tests/wsgi/test_workers.py --ignore tests/wsgi/test_reload.py --ignore tests/wsgi/test_recycling.py)
-"$python" -m pytest tests/http tests/wsgi "${not_workers[@]}" "$@"
+# of the native handlers' tests those that neither compile handlers of other languages nor signal processes
+handlers=(tests/handlers/test_native_{server,steps,faults,operating,wire}.py)
+"$python" -m pytest tests/http tests/wsgi "${handlers[@]}" "${not_workers[@]}" "$@"
 wait $others
 "$python" -m tests.fuzz --seconds 20

@@ -44,7 +44,8 @@ static int is_last(struct thread *t, const struct call *call, int status, size_t
     const syncless_bytes *type = &call->response.type;
     return last->size && last->status == status && last->body_size == size && last->closes == closes &&
            last->minor == call->head->minor && last->type_size == type->size &&
-           !memcmp(last->type, type->data, type->size) && t->dated && t->now - t->dated <= DATE_AGE;
+           (!type->size || !memcmp(last->type, type->data, type->size)) && t->dated &&
+           t->now - t->dated <= DATE_AGE;
 }
 
 static void remember(struct thread *t, const struct call *call, int status, size_t size, int closes,
@@ -57,7 +58,8 @@ static void remember(struct thread *t, const struct call *call, int status, size
         return;
     }
     memcpy(last->data, t->out.data + start, last->size);
-    memcpy(last->type, type->data, type->size);
+    if (type->size)                     /* without one `data` may be NULL */
+        memcpy(last->type, type->data, type->size);
     last->type_size = type->size;
     last->status = status;
     last->body_size = size;

@@ -198,7 +198,8 @@ cdef class Threads:
         cdef int* grown = <int*> calloc(self.core.listener_count + 1, sizeof(int))
         if grown == NULL:
             raise MemoryError
-        memcpy(grown, self.core.listeners, self.core.listener_count * sizeof(int))
+        if self.core.listener_count:
+            memcpy(grown, self.core.listeners, self.core.listener_count * sizeof(int))
         free(self.core.listeners)
         self.core.listeners = grown
         grown[self.core.listener_count] = fd

@@ -1,8 +1,10 @@
 """Native handlers, compiled for the tests, and servers that have them."""
 
+import os
 import pathlib
 import socket
 import subprocess
+import sys
 
 import pytest
 
@@ -32,6 +34,14 @@ def compiled(source, target, *options):
     done = subprocess.run(command, capture_output=True, text=True, env=without_preload())
     assert done.returncode == 0, done.stderr
     return target
+
+
+def build_in_place(folder):
+    """Runs the setup.py there. It imports syncless, so it keeps what is preloaded for that."""
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parent.parent), "CFLAGS": "-O0 -g0"}
+    command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="session")

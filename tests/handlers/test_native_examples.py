@@ -4,12 +4,12 @@ import importlib
 import json
 import pathlib
 import shutil
-import subprocess
 import sys
 
 import pytest
 
 import syncless
+from tests.handlers.conftest import build_in_place
 from tests.waiting import eventually
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -18,10 +18,7 @@ ROOT = pathlib.Path(__file__).parent.parent.parent
 def test_example_of_native_handlers(served, tmp_path, monkeypatch):
     pytest.importorskip("Cython")
     folder = shutil.copytree(ROOT / "examples" / "native", tmp_path / "example")
-    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "CFLAGS": "-O0 -g0"}
-    command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    build_in_place(folder)
     monkeypatch.syspath_prepend(str(folder))
     example = importlib.import_module("serve")
     client = served.client(served(example.routes(), example.app))

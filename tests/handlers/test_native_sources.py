@@ -5,15 +5,14 @@ import importlib.util
 import pathlib
 import shutil
 import subprocess
-import sys
 import sysconfig
 
 import pytest
 
 from syncless import native
-from tests.handlers.conftest import compiled
+from tests.handlers.conftest import build_in_place, compiled
+from tests.preload import without_preload
 
-HERE = pathlib.Path(__file__).parent
 NAME = b"syncless.native.handler"
 new_capsule = ctypes.pythonapi.PyCapsule_New
 new_capsule.restype = ctypes.py_object
@@ -101,24 +100,21 @@ import sys
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 from syncless import native
-module = Extension("fast", ["fast.pyx"], include_dirs=[native.get_include()])
+module = Extension("quick", ["quick.pyx"], include_dirs=[native.get_include()])
 setup(ext_modules=cythonize([module], language_level=3))
 """
 
 
 def test_cython(served, tmp_path):
     pytest.importorskip("Cython")
-    (tmp_path / "fast.pyx").write_text(CYTHON)
+    (tmp_path / "quick.pyx").write_text(CYTHON)
     (tmp_path / "setup.py").write_text(SETUP)
-    environment = {"PYTHONPATH": str(HERE.parent.parent), "PATH": "/usr/bin:/bin", "CFLAGS": "-O0 -g0"}
-    command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    path = tmp_path / f"fast{sysconfig.get_config_var('EXT_SUFFIX')}"
-    spec = importlib.util.spec_from_file_location("fast", path)
-    fast = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(fast)
-    client = served.client(served({"/": fast.hello, "GET /users/{id}": fast.user}))
+    build_in_place(tmp_path)
+    path = tmp_path / f"quick{sysconfig.get_config_var('EXT_SUFFIX')}"
+    spec = importlib.util.spec_from_file_location("quick", path)
+    quick = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(quick)
+    client = served.client(served({"/": quick.hello, "GET /users/{id}": quick.user}))
     assert client.get("/")[2] == b"Hello, World!"
     assert client.get("/users/123")[2] == b"user 123"
     assert client.get("/users/1234")[2] == b"python GET /users/1234 "
@@ -186,7 +182,7 @@ def test_rust(served, tmp_path):
         tmp_path / "hello.so",
         tmp_path / "hello.rs",
     ]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, env=without_preload())
     assert done.returncode == 0, done.stderr
     client = served.client(served({"/": native.load(tmp_path / "hello.so", "hello")}))
     assert client.get("/")[2] == b"from Rust"
