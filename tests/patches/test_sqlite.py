@@ -103,7 +103,7 @@ for place in (":memory:", path):
         tell(list, cursor)
         tell(cursor.execute, "SELECT nothing"); tell(cursor.fetchone)
         cursor.execute("SELECT n FROM t LIMIT 7")
-        tell(cursor.fetchmany, 0) if sys.version_info < (3, 14) else None
+        tell(cursor.fetchmany, 0); tell(cursor.fetchmany, -1); tell(cursor.fetchmany, 1)
         cursor.execute("SELECT n FROM t LIMIT 7")
         tell(lambda: connection.execute("SELECT 1").fetchone()); tell(lambda: len(cursor.fetchall()))
         cursor.execute("SELECT n FROM t"); cursor.close(); tell(cursor.fetchone)

@@ -10,8 +10,10 @@ from __future__ import annotations
 import weakref
 from _thread import allocate_lock
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial, wraps
 from itertools import islice
+from operator import index
 from time import perf_counter as now
 from typing import Any
 
@@ -67,6 +69,9 @@ class Rows:
         self.threads = threads
         self.step = module.Cursor.fetchone
         self.rest = module.Cursor.fetchall
+        with closing(module.connect(":memory:")) as connection:
+            self.none_means_all = bool(connection.execute("SELECT 1").fetchmany(0))
+            """Whether fetchmany(0) gives all rows, as it did before it gave none (and refused -1)."""
 
     def begin(self, known: Connection, cursor: Any) -> bool:
         """Fetches the first rows of a statement that was just executed. Returns whether they are all."""
@@ -148,8 +153,12 @@ class Rows:
         return self._fetch_all(original, cursor, None)
 
     def fetchmany(self, original: Any, cursor: Any, size: int | None = None) -> list[Any]:
-        size = cursor.arraysize if size is None else size
-        return self._fetch_all(original, cursor, size if size > 0 else None)
+        size = cursor.arraysize if size is None else index(size)
+        if size > 0:
+            return self._fetch_all(original, cursor, size)
+        if self.none_means_all:
+            return self._fetch_all(original, cursor, None)
+        return original(cursor, size)  # type: ignore[no-any-return]
 
     def _fetch_all(self, original: Any, cursor: Any, size: int | None) -> list[Any]:
         ahead = _aheads.get(id(cursor))
