@@ -82,7 +82,7 @@ class NativeHandlers:
         threads.start()
         self._told: set[tuple[int, str]] = set()
         self._quota: Quota | None = None
-        self._charged = 0
+        self._charged = self._dropped = 0
         self._watching: Tasklet[Any] = spawn(self._watch)
         self._watching.name = "watchdog of native handlers"
 
@@ -129,6 +129,7 @@ class NativeHandlers:
                 "a thread of native handlers has not ended: "
                 + "; ".join(words for _, words in self._stuck(threads, 0))
             )
+        self._tell_dropped(threads)
         self._collect(threads)
         self._last = threads.figures()
         self._mailbox.close()
@@ -185,6 +186,7 @@ class NativeHandlers:
             if self._quota is not None:
                 self._quota.take_many(answered - self._charged)
             self._charged = answered
+            self._tell_dropped(threads)
             busy = {(i, route): took for i, took, route in threads.busy() if route and took >= STUCK_SECONDS}
             for i, route in busy.keys() - self._told:
                 self._server.logs.errors.warning(
@@ -192,6 +194,14 @@ class NativeHandlers:
                     "other connections of this thread wait"
                 )
             self._told = set(busy)
+
+    def _tell_dropped(self, threads: Threads) -> None:
+        missing = threads.dropped - self._dropped
+        if missing:
+            self._dropped += missing
+            self._server.logs.errors.warning(
+                f"the access log was too slow; {missing} lines of native handlers are dropped"
+            )
 
     def _collect(self, threads: Threads) -> None:
         if self._server.counters is not None:

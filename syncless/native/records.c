@@ -37,6 +37,14 @@ void record(struct thread *t, struct conn *c, int status, int refused, int64_t b
         send_records(t);
 }
 
+static int64_t count_records(const struct block *records) {
+    struct record one;
+    int64_t count = 0;
+    for (size_t at = 0; at < records->size; at += sizeof one + one.size, count++)
+        memcpy(&one, records->data + at, sizeof one);
+    return count;
+}
+
 void send_records(struct thread *t) {
     struct letter *letter;
     if (!t->records.size)
@@ -46,6 +54,8 @@ void send_records(struct thread *t) {
         memcpy(letter->data, t->records.data, t->records.size);
         atomic_fetch_add_explicit(&t->server->log_held, t->records.size, memory_order_relaxed);
         send_letter(&t->server->python, letter);
+    } else {
+        atomic_fetch_add_explicit(&t->counts.dropped, count_records(&t->records), memory_order_relaxed);
     }
     block_reset(&t->records, BLOCK * 2);
 }

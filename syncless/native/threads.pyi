@@ -9,6 +9,7 @@ class Threads:
     event: int
     connections: int
     requests: int
+    dropped: int
     handed_over: int
     deaf: bool
     ended: bool

@@ -312,6 +312,15 @@ cdef class Threads:
         cdef int code
         return sum([self.counted_by_all(code) for code in range(CODES)])
 
+    @property
+    def dropped(self) -> int:
+        """Lines of the access log that are missing, because Python did not take them in time."""
+        cdef int i
+        cdef int64_t count = 0
+        for i in range(self.core.thread_count):
+            count += self.core.threads[i].counts.dropped
+        return count
+
     cdef int64_t counted_by_all(self, int at) noexcept:
         """One of the counts in the order of CELL_OF."""
         cdef int i

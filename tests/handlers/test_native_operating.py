@@ -2,6 +2,8 @@
 
 import io
 import os
+import re
+import socket
 import subprocess
 import sys
 
@@ -34,6 +36,24 @@ def test_access_log_has_a_line_for_each_request(served):
             '127.0.0.1 "BAD" 400 54 "-"',
         ]
     )
+
+
+def test_lines_that_python_does_not_take_in_time_are_dropped_and_counted(served, monkeypatch):
+    """While this test holds the loop, nothing takes them: 8 MiB of them are kept."""
+    monkeypatch.setattr(beside, "WATCH_SECONDS", 0.05)
+    log, errors = io.StringIO(), io.StringIO()
+    server = served(ROUTES, access_log=log, error_log=errors, access_log_format="%>s")
+    request = b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 8200 + b"\r\n\r\n"
+    count = 1500
+    with socket.create_connection(server.address, timeout=20) as client:
+        for _ in range(count):
+            client.sendall(request)
+            assert b"Hello, World!" in client.recv(1000)
+    assert eventually(lambda: "lines of native handlers are dropped" in errors.getvalue())
+    dropped = int(re.search(r"too slow; (\d+) lines", errors.getvalue())[1])
+    assert 0 < dropped < count
+    assert eventually(lambda: log.getvalue().count("200\n") == count - dropped)
+    assert errors.getvalue().count("are dropped") == 1
 
 
 def test_requests_are_counted_by_status_and_time(served):
