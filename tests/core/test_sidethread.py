@@ -123,6 +123,20 @@ def test_step_may_fork():
     assert side.stop()
 
 
+def test_thread_whose_end_was_not_waited_for_leaves_no_descriptor(monkeypatch):
+    monkeypatch.setattr(sidethread, "PATIENCE", 0.01)
+    release = threading.Event()
+    steps = []
+    side = SideThread(lambda descriptor: steps.append(1) or release.wait(20))
+    side.start()
+    assert eventually(lambda: steps)
+    assert not side.stop()
+    ours = side._life._ours
+    del side
+    release.set()
+    assert eventually(lambda: ours.fileno() == -1)
+
+
 def test_fork_goes_on_without_a_step_that_does_not_end(monkeypatch):
     monkeypatch.setattr(sidethread, "PATIENCE", 0.01)
     release = threading.Event()

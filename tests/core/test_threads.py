@@ -2,10 +2,13 @@
 
 import subprocess
 import sys
+import time
 
 import pytest
 
 import syncless
+from syncless._core.calls import threads
+from syncless._core.calls.threads import new_os_lock, start_os_thread
 
 PROGRAM = """
 import os, signal, syncless
@@ -43,3 +46,30 @@ def test_result_linked_to_a_killed_tasklet_raises_what_the_tasklets_result_raise
     with pytest.raises(syncless.TaskletKilled, match="was killed") as told:
         result.get()
     assert isinstance(told.value.__cause__, syncless.TaskletExit) and not result.successful()
+
+
+def test_end_of_the_process_waits_for_threads_that_have_not_begun(monkeypatch):
+    """The system takes its time to run them."""
+    system_runs_them = new_os_lock()
+    system_runs_them.acquire()
+    start = start_os_thread
+
+    def start_late(body, args):
+        start(lambda: (system_runs_them.acquire(), body(*args)), ())
+
+    monkeypatch.setattr(threads, "start_os_thread", start_late)
+    threads.start_thread(lambda: None)
+    start(lambda: (time.sleep(0.05), system_runs_them.release()), ())
+    assert threads._starting and system_runs_them.locked()
+    threads._wait_for_beginnings()
+    assert not threads._starting
+
+
+def test_thread_that_the_system_refuses_is_not_waited_for(monkeypatch):
+    def refuse(body, args):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threads, "start_os_thread", refuse)
+    with pytest.raises(RuntimeError, match="new thread"):
+        threads.start_thread(lambda: None)
+    assert not threads._starting

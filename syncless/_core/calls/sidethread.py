@@ -14,7 +14,7 @@ import os
 import select
 from collections.abc import Callable, Sequence
 
-from syncless._core.calls.threads import new_os_lock, start_os_thread, wait_until_left
+from syncless._core.calls.threads import new_os_lock, start_thread, wait_until_left
 
 _poll = select.poll  # before a patch replaces it
 
@@ -74,7 +74,7 @@ class _Life:
         self._ident = self._number = 0
         self._ours, self._theirs = _socket.socketpair()
         self._ours.setblocking(False)
-        start_os_thread(self._run, ())
+        start_thread(self._run)
 
     def _run(self) -> None:
         self._ident, self._number = _thread.get_ident(), _thread.get_native_id()
@@ -84,6 +84,7 @@ class _Life:
                     self._ended()
                     break
         finally:
+            del self._step, self._ended  # which refer to what refers to this
             self._theirs.close()
             self._over.release()
 
@@ -99,6 +100,12 @@ class _Life:
         self._ours.close()
         wait_until_left([self._number], PATIENCE)
         return True
+
+    def __del__(self) -> None:
+        """Nothing has waited for its end, or no thread could be had."""
+        with contextlib.suppress(AttributeError):  # no descriptors could be had
+            self._ours.close()
+            self._theirs.close()
 
     def keep(self) -> bool:
         """It has not ended in time, and need not any more. False: it has ended since."""

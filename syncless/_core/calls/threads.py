@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
 import _thread
+import atexit
 import contextvars
 import os
 import weakref
@@ -38,6 +39,41 @@ IDLE_SECONDS = 10.0
 
 _pools: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
 """All that there are."""
+
+_starting: deque[None] = deque()
+"""One for each thread that has been started and has not begun."""
+
+
+def start_thread(body: Callable[[], object]) -> None:
+    """body() in an OS thread. RuntimeError if the system refuses one.
+
+    Danger: a new thread reads what the interpreter frees at its end, and crashes (CPython 3.10, 3.11).
+    Decision: the end waits until all threads have begun. Guarded by
+    tests/core/test_threads.py::test_end_of_the_process_waits_for_threads_that_have_not_begun.
+    """
+    _starting.append(None)
+    try:
+        start_os_thread(_begin, (body,))
+    except BaseException:
+        _starting.pop()
+        raise
+
+
+def _begin(body: Callable[[], object]) -> None:
+    _starting.pop()
+    body()
+
+
+def _wait_for_beginnings() -> None:
+    never = new_os_lock()
+    never.acquire()
+    tries = 10_000
+    while _starting and tries:
+        never.acquire(timeout=0.001)
+        tries -= 1
+
+
+atexit.register(_wait_for_beginnings)
 
 
 class _Waker(SimpleQueue[None]):
@@ -162,7 +198,7 @@ class ThreadPool:
         if self._threads < self.size:
             self._threads += 1
             try:
-                start_os_thread(self._work, ())
+                start_thread(self._work)
             except RuntimeError:  # the system refuses
                 self._threads -= 1
                 if not self._threads:
@@ -299,6 +335,7 @@ def _after_fork_in_parent() -> None:
 
 def _after_fork_in_child() -> None:
     _after_fork_in_parent()
+    _starting.clear()
     for pool in _pools:  # their threads did not come along, and who waited for them is not here either
         pool._backlog.clear()
         pool._idle.clear()
