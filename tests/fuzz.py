@@ -454,18 +454,26 @@ class Fuzzer:
         raise Violation(f"left behind: {self.server.census()}")
 
 
+APPLICATIONS = {"wsgi": application, "asgi": asgi_application}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60, help="how long (default 60)")
     parser.add_argument(
         "--seed", type=int, default=None, help="of the random choices (default: the process number)"
     )
+    parser.add_argument(
+        "--interface", choices=APPLICATIONS, help="only this one (default: each half the time)"
+    )
     options = parser.parse_args()
     faulthandler.enable()
     seed = os.getpid() if options.seed is None else options.seed
     print(f"fuzzing for {options.seconds:.0f} s with seed {seed}", flush=True)
     try:
-        inputs = sum(Fuzzer(seed, each).run(options.seconds / 2) for each in (application, asgi_application))
+        chosen = [options.interface] if options.interface else list(APPLICATIONS)
+        seconds = options.seconds / len(chosen)
+        inputs = sum(Fuzzer(seed, APPLICATIONS[each]).run(seconds) for each in chosen)
     except Violation as violation:
         print(f"the invariant does not hold: {violation}", file=sys.stderr)
         return 1
