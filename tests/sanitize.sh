@@ -30,5 +30,4 @@ not_workers=(--ignore tests/wsgi/test_workers.py --ignore tests/wsgi/test_reload
 handlers=(tests/handlers/test_native_{server,steps,faults,operating,wire}.py)
 "$python" -m pytest tests/http tests/wsgi "${handlers[@]}" "${not_workers[@]}" "$@"
 wait $others
-# ASGI is left out: some breaches of WebSocket clients leave a connection behind, which is to be mended first
-"$python" -m tests.fuzz --seconds 20 --interface wsgi
+"$python" -m tests.fuzz --seconds 20

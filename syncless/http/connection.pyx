@@ -36,8 +36,8 @@ from syncless.http.phases cimport CLOSED, GREETING, LINGERING, QUEUED, READING, 
 from syncless.http.refusal cimport write_refusal
 from syncless.http.scanner cimport head
 from syncless.http.stream cimport (
-    SENT_ALL, STALLED, Input, Stream, borrow_input, close_stream, drop_unsent, free_stream, half_close,
-    has_bytes, has_input, has_unsent, keeps_up, return_input, send_pending, told_readable,
+    FAILED_TO_SEND, SENT_ALL, STALLED, Input, Stream, borrow_input, close_stream, drop_unsent, free_stream,
+    half_close, has_bytes, has_input, has_unsent, keeps_up, return_input, send_pending, told_readable,
 )
 from syncless.http.tls cimport FAILED, READY, WANTS_READ, WANTS_WRITE
 
@@ -290,9 +290,9 @@ cdef class Connection(Watcher):
         cdef bint late = stream.stalled
         cdef size_t before = stream.out_sent
         cdef int outcome
-        if stream.gone or (self.exchange is not None and loop.fds.entry(stream.fd).writers.first != NULL):
-            return 0                            # a tasklet that sends does so
-        outcome = send_pending(stream, listener.buffers)
+        if self.exchange is not None and (stream.gone or loop.fds.entry(stream.fd).writers.first != NULL):
+            return 0                            # a tasklet that sends sees to it
+        outcome = FAILED_TO_SEND if stream.gone else send_pending(stream, listener.buffers)
         if outcome == SENT_ALL:
             if late:
                 listener.paces.forget(stream.fd)

@@ -6,7 +6,7 @@ import pytest
 
 import syncless
 from tests.asgi.test_http import START, echo, http
-from tests.asgi.test_websocket import echoing, speaking
+from tests.asgi.test_websocket import accepted, echoing, speaking
 from tests.waiting import eventually
 from tests.wsgi.test_websocket import HANDSHAKE, Raw, closed_with, frame
 
@@ -54,6 +54,22 @@ def test_client_vanishes_after_each_byte_of_a_request(start):
         client.close()
     assert eventually(lambda: not any(server.census().values()))
     assert start.client(server).get()[0] == 200
+
+
+def test_client_that_resets_between_two_sends_leaves_no_connection(start):
+    async def leave_in_between(scope, receive, send):
+        await accepted(receive, send)
+        await send({"type": "websocket.send", "bytes": b"sent at the end of the turn"})
+        client.sock.setsockopt(1, 13, struct.pack("ii", 1, 0))
+        client.close()
+        heard.append(await receive())  # once the server has failed to say what is wrong
+
+    heard = []
+    server = start(speaking(leave_in_between))
+    client = start.client(server)
+    client.send((HANDSHAKE + "\r\n").encode() + frame(1, b"\xc3"))  # no UTF-8
+    assert eventually(lambda: heard and not any(server.census().values()))
+    assert heard[0]["type"] == "websocket.disconnect"
 
 
 def test_client_vanishes_at_each_step_of_a_websocket(start):
