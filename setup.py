@@ -174,6 +174,7 @@ NATIVE = {
             )
         ),
     ],  # threads that answer without the interpreter's lock
+    "syncless.native.counting": [],  # their counts, for the metrics
     "syncless.native.publishing": [],  # bytes that are replaced while handlers read them
     "syncless.native.shared": [],  # a connection that both have in turn
     "syncless.native.mailbox": [],  # messages of the threads to Python
@@ -187,6 +188,7 @@ OPTIONAL = {
     "syncless._core.poll.epoll": "EPOLL",
     "syncless._core.poll.kqueue": "KQUEUE",
     "syncless.native.threads": "EPOLL",
+    "syncless.native.counting": "EPOLL",
     "syncless.native.publishing": "EPOLL",
     "syncless.native.shared": "EPOLL",
     "syncless.native.mailbox": "EPOLL",

@@ -112,7 +112,6 @@ cdef class Threads:
     cdef bint wants(self, int fd, const char* data, const head* found) noexcept
     cdef void pythons(self, int fd) noexcept
     cdef int send(self, int index, int fd, str text, int port, const char* data, size_t size) except -1
-    cdef int64_t counted_by_all(self, int at) noexcept
     cdef int wake_all(self) except -1
     cdef letter* take_letters(self) noexcept
     cdef int set_routes(self, list wanted) except -1

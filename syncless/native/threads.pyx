@@ -15,8 +15,9 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
-from syncless.http.counters cimport BOUNDS, BUCKETS, LATENCY, LATENCY_NS, REFUSED, REQUESTS, Counters
+from syncless.http.counters cimport BOUNDS, BUCKETS, Counters
 from syncless.http.scanner cimport head
+from syncless.native.counting cimport add_new, total_of
 from syncless.native.handler cimport Handler
 
 from syncless.native.settings import head_limit_values, limit_values, refusals, status_lines
@@ -41,18 +42,9 @@ cdef extern from *:
     int pthread_detach(unsigned long thread) nogil
 
 cdef enum:
-    COUNTED = 2 * CODES + BUCKETS + 1
     DECODED = 8192              # bytes of a path with escapes; a longer one is no native route
     MOST_THREADS = 128
     PYTHONS = 2                 # in server.owned: see pythons()
-
-
-cdef int CELL_OF[COUNTED]       # where each count is in a row of cells, see http/counters.pxd
-cdef int _i
-for _i in range(COUNTED):
-    CELL_OF[_i] = (
-        REQUESTS + _i if _i < CODES else REFUSED + _i - CODES if _i < 2 * CODES
-        else LATENCY_NS if _i == COUNTED - 1 else LATENCY + _i - 2 * CODES)
 
 
 cdef class Threads:
@@ -310,7 +302,7 @@ cdef class Threads:
     def requests(self) -> int:
         """How many they have answered."""
         cdef int code
-        return sum([self.counted_by_all(code) for code in range(CODES)])
+        return sum([total_of(&self.core, code) for code in range(CODES)])
 
     @property
     def dropped(self) -> int:
@@ -319,14 +311,6 @@ cdef class Threads:
         cdef int64_t count = 0
         for i in range(self.core.thread_count):
             count += self.core.threads[i].counts.dropped
-        return count
-
-    cdef int64_t counted_by_all(self, int at) noexcept:
-        """One of the counts in the order of CELL_OF."""
-        cdef int i
-        cdef int64_t count = 0
-        for i in range(self.core.thread_count):
-            count += counted(&self.core.threads[i].counts, at)
         return count
 
     @property
@@ -357,12 +341,7 @@ cdef class Threads:
 
     def collect(self, Counters counters not None) -> None:
         """Adds what they have counted since the last time."""
-        cdef int at
-        cdef int64_t count
-        for at in range(COUNTED):
-            count = self.counted_by_all(at)
-            counters.cells[CELL_OF[at]] += count - self.collected[at]
-            self.collected[at] = count
+        add_new(&self.core, self.collected, counters)
 
     def busy(self) -> list:
         """(thread, seconds, route or None) of each thread that is at work now."""
@@ -376,14 +355,6 @@ cdef class Threads:
             if since:
                 found.append((i, (clock_ns() - since) / 1e9, None if at == NULL else at.name.decode()))
         return found
-
-
-cdef int64_t counted(const counts* of, int at) noexcept:
-    if at < CODES:
-        return of.requests[at]
-    if at < 2 * CODES:
-        return of.refused[at - CODES]
-    return of.latency_ns if at == COUNTED - 1 else of.latency[at - 2 * CODES]
 
 
 cdef str show(const address* of):
