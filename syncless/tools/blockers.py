@@ -1,4 +1,4 @@
-"""Code that holds the loop: which it is, how often and for how long, and what would cure it."""
+"""Code that holds the loop: which it is, how often and for how long. cures.py says what would cure it."""
 
 from __future__ import annotations
 
@@ -7,31 +7,18 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from itertools import chain
 from types import FrameType
 from typing import NamedTuple
 
 from syncless._core.calls.sidethread import SideThread, wait_readable
 from syncless._core.threadloop import current_loop
+from syncless.tools.cures import UNREAD, WAITS, Frame, Frames, clean, cure_of, is_extension, is_libc
 
 try:
     from syncless._core.nativestack import native_stack
 except ModuleNotFoundError:  # setup.py builds it where stacks can be read
     native_stack = None  # type: ignore[assignment]
-
-WAITS = {
-    *("recv", "recvfrom", "recvmsg", "read", "readv", "send", "sendto", "sendmsg", "write", "writev"),
-    *("poll", "ppoll", "select", "pselect", "epoll_wait", "epoll_pwait", "connect", "accept", "accept4"),
-    *("nanosleep", "clock_nanosleep", "usleep", "sleep", "getaddrinfo"),
-}
-"""Functions of the C library that patch_native() replaces."""
-THREADS = {"pthread_cond_wait", "pthread_cond_timedwait", "pthread_join", "sem_wait", "sem_timedwait"}
-OTHERS = {"syscall", "clock_gettime", "gettimeofday", "time"}
-"""Further functions that a preloaded library may have put into libc's place."""
-DATA = ("_hashlib", "_md5", "_sha", "_blake2", "zlib", "_bz2", "_lzma", "binascii")
-"""Beginnings of the names of extension modules that hash or compress."""
-LIBC = ("libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libc.musl", "linux-vdso")
-
-Frames = list[tuple[str | None, str]]
 
 
 class Stall(NamedTuple):
@@ -58,7 +45,7 @@ class Stall(NamedTuple):
     @property
     def cure(self) -> str:
         """A remedy, in words."""
-        return _cure(self.frames)
+        return UNREAD if native_stack is None else cure_of(self.frames)
 
     @property
     def text(self) -> str:
@@ -71,43 +58,11 @@ def _base(path: str) -> str:
     return os.path.basename(path)
 
 
-def _clean(name: str | None) -> str:
-    return (name or "").lstrip("_").removeprefix("libc_").removeprefix("GI_")
-
-
-def _is_libc(frame: tuple[str | None, str]) -> bool:
-    """Whether it is a function of libc, or stands in the place of one."""
-    name, path = frame
-    return _base(path).startswith(LIBC) or _clean(name) in WAITS | THREADS | OTHERS
-
-
-def _is_extension(path: str) -> bool:
-    return ".cpython-" in _base(path) or ".abi3." in _base(path)
-
-
-def _outermost(frames: Frames) -> tuple[str | None, str] | None:
+def _outermost(frames: Frames) -> Frame | None:
     """The library's function that the extension module has called; without one, the nearest to it."""
-    libraries = [frame for frame in frames if not _is_extension(frame[1]) and not _is_libc(frame)]
+    libraries = [frame for frame in frames if not is_extension(frame[1]) and not is_libc(frame)]
     named = [frame for frame in libraries if frame[0]] or libraries or frames
     return named[-1] if named else None
-
-
-def _cure(frames: Frames) -> str:
-    if native_stack is None:
-        return "if it computes, give it to another process; if it waits, @offload or run_in_thread()"
-    if not frames:
-        return "it computes in Python: give it to another process, or let it wait now and then (sleep(0))"
-    calls = [_clean(frame[0]) for frame in frames if _is_libc(frame)]
-    callers = [frame[1] for frame in frames if not _is_libc(frame)]
-    if not callers:
-        return "it waits: patch_all() for Python itself, patch_native() for a module in C, or run_in_thread()"
-    if THREADS.intersection(calls):
-        return "it waits for a thread of its own: @offload, patch_all(offload=[...]) or run_in_thread()"
-    if WAITS.intersection(calls) or (calls and not any(calls)):
-        return f'patch_native("{_base(callers[0])}")'
-    if any(_is_extension(path) and _base(path).startswith(DATA) for path in callers):
-        return "it hashes or compresses: patch_all(cpu=True), or @offload for a function around it"
-    return "it computes in C: @offload, patch_all(offload=[...]) or run_in_thread()"
 
 
 def _line(frame: FrameType) -> str:
@@ -125,8 +80,8 @@ def _c_functions(thread: int, number: int) -> Frames:
     if native_stack is None:
         return []
     frames = [frame for frame in native_stack(thread, number) if not _is_between(frame[1])]
-    only_libc = all(_is_libc(frame) for frame in frames)
-    waits = WAITS.intersection(_clean(name) for name, _ in frames)
+    only_libc = all(is_libc(frame) for frame in frames)
+    waits = WAITS.intersection(clean(name) for name, _ in frames)
     return [] if only_libc and not waits else frames
 
 
@@ -179,8 +134,9 @@ class Blockers:
 
     def __init__(self, milliseconds: float = 50):
         self.seconds = milliseconds / 1000
-        self._found: dict[tuple[str, str], list[float]] = {}
-        """(blocker, cure) -> the seconds of each time."""
+        self._found: dict[str, dict[tuple[str, str], list[float]]] = {}
+        """Line of Python -> (blocker, cure) -> the seconds of each time. Looks at calls of the same line may
+        meet them in different functions."""
         self._watch: Watch | None = None
 
     def start(self) -> None:
@@ -193,15 +149,18 @@ class Blockers:
 
     def _note(self, stall: Stall, has_ended: bool) -> None:
         if has_ended:
-            self._found.setdefault((stall.blocker, stall.cure), []).append(stall.seconds)
+            place = self._found.setdefault(stall.line, {})
+            place.setdefault((stall.blocker, stall.cure), []).append(stall.seconds)
 
     def report(self) -> str:
-        """A table in words, the worst first."""
+        """A table in words: each place in the program once, with the function that took most of its time; the
+        worst first."""
         if not self._found:
             return f"blockers: nothing held the loop for {self.seconds * 1000:.0f} ms or longer\n"
         rows = [f"blockers: code that held the loop for {self.seconds * 1000:.0f} ms or longer\n"]
-        worst = sorted(self._found.items(), key=lambda item: -sum(item[1]))
-        for (blocker, cure), times in worst:
+        places = [(list(chain(*place.values())), place) for place in self._found.values()]
+        for times, place in sorted(places, key=lambda found: -sum(found[0])):
+            blocker, cure = max(place, key=lambda cause: sum(place[cause]))
             often = "once" if len(times) == 1 else f"{len(times)} times"
             rows.append(
                 f"  {sum(times):8.3f} s  {often}, at most {max(times):.3f} s: {blocker}\n"

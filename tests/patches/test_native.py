@@ -21,7 +21,7 @@ import syncless
 from syncless._core.current import uninterrupted
 from syncless._core.waits import wait_readable
 from syncless.patches import changes, describe, is_patched, native_stats, patch_native, patched, unpatch
-from syncless.patches.libraries.known import LIBRARIES
+from syncless.tools.knownlibraries import LIBRARIES
 from tests.waiting import eventually
 
 entries = pytest.importorskip(

@@ -1,15 +1,16 @@
 """C libraries made cooperative: their calls of libc that wait park the tasklet.
 
 The entries for those calls in the libraries' global offset tables are rewritten, in the libraries that a
-program names and in no others. known.py says which can be named, hooks.h what happens in a call.
+program names and in no others. tools/knownlibraries.py says which can be named, hooks.h what happens in a
+call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from syncless.patches.libraries.known import LIBRARIES, SAFE, refuse
 from syncless.patches.registry import Patcher
+from syncless.tools.knownlibraries import LIBRARIES, SAFE, refuse
 
 try:
     from syncless.patches.libraries.objects import Libraries

@@ -21,9 +21,9 @@ from syncless.patches.libraries.entries import (
     loaded_objects,
     needed_by,
 )
-from syncless.patches.libraries.known import is_refused, library, refuse
 from syncless.patches.libraries.parking import set_on_load
 from syncless.patches.registry import Change, Patcher
+from syncless.tools.knownlibraries import is_in, is_refused, library, refuse
 
 WHY = "waits in C"
 LOCKS = {"pthread_mutex_lock", "pthread_mutex_trylock", "pthread_mutex_unlock"}
@@ -40,18 +40,16 @@ class Rule:
         self.entries: dict[str, list[Entry]] = {}
         row = library(name)
         self._files = re.compile(row.files) if row is not None and row.files else None
-        self._module = "/" + name.replace(".", "/")
 
     def means(self, path: str) -> bool:
         """Whether the name means this object, apart from what others are linked against."""
         path = os.path.normpath(path)
-        folder, _, file = path.rpartition("/")
+        file = path.rpartition("/")[2]
         if self.name in (path, file) or (file.startswith(self.name + ".") and ".so" in file):
             return True
         if self._files is not None and self._files.fullmatch(file):
             return True
-        # a module of that name, or one inside a package of that name
-        return f"{folder}/{file.partition('.')[0]}".endswith(self._module) or self._module + "/" in path
+        return is_in(self.name, path)
 
     def objects(self, paths: Iterable[str]) -> dict[str, bool]:
         """The objects that it means: True for those named, False for those that they need."""

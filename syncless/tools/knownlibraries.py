@@ -1,6 +1,7 @@
-"""Which libraries may be patched: safe, with care, or refused, with the reason and how it was tested.
+"""Which C libraries patch_native() may change: safe, with care, or refused, with the reason and how it was
+tested.
 
-The table of docs/howto/blocking.md is made of this one.
+The table of docs/howto/blocking.md is made of this one, and blockers are cured by it.
 """
 
 from __future__ import annotations
@@ -18,11 +19,18 @@ class Library(NamedTuple):
     """The module by which it is used; or its file, for one that has none."""
     verdict: str
     why: str
-    """A remark for users. If it is refused, the sentence that an error ends with."""
+    """A remark for users. If it is refused, the reason, with which an error ends."""
     tested: str = ""
     files: str = ""
     """A pattern for the names of further files that belong to it, such as plug-ins. Of a library that is
     refused: for the names of its files."""
+    instead: str = ""
+    """The remedy for a library that is refused."""
+
+    def owns(self, path: str) -> bool:
+        """Whether a loaded object belongs to it."""
+        file = path.rpartition("/")[2]
+        return is_in(self.name, path) or bool(self.files and re.fullmatch(self.files, file))
 
 
 LIBRARIES = [
@@ -107,26 +115,33 @@ LIBRARIES = [
     Library(
         "_sqlite3",
         REFUSED,
-        "its mutexes are recursive, so two tasklets could be inside one connection; patch_all() runs the "
-        'statements of sqlite3 in threads, and patch_all(offload=["apsw.Connection", "apsw.Cursor"]) those '
-        "of apsw",
+        "SQLite's mutexes are recursive, so two tasklets could be inside one connection",
         "two tasklets that share a connection meet a false 'database is locked'",
-        r"(libsqlite3|_sqlite3|apsw)\..*",
+        r"(libsqlite3|_sqlite3)\..*",
+        "patch_all(), which runs the statements of sqlite3 in threads",
+    ),
+    Library(
+        "apsw",
+        REFUSED,
+        "it is SQLite, whose mutexes are recursive, so two tasklets could be inside one connection",
+        "a locked database",
+        r"apsw\..*",
+        'patch_all(offload=["apsw.Connection", "apsw.Cursor"])',
     ),
     Library(
         "grpc",
         REFUSED,
-        "its calls wait for threads of its own by condition variables, not for descriptors; "
-        "the area `drivers` of patch_all() moves its waits to OS threads",
+        "its calls wait for threads of its own by condition variables, not for descriptors",
         "an in-process server, all kinds of calls",
-        files=r"cygrpc\..*",
+        r"cygrpc\..*",
+        "patch_all(), whose area `drivers` moves its waits to OS threads",
     ),
     Library(
         "confluent_kafka",
         REFUSED,
-        "librdkafka waits for threads of its own by condition variables, not for descriptors; "
-        'use patch_all(offload=["confluent_kafka.Consumer", "confluent_kafka.Producer"])',
+        "librdkafka waits for threads of its own by condition variables, not for descriptors",
         files=r"(librdkafka|cimpl)[.-].*",
+        instead='patch_all(offload=["confluent_kafka.Consumer", "confluent_kafka.Producer"])',
     ),
 ]
 
@@ -136,7 +151,15 @@ def refuse(name: str) -> None:
     row = library(name)
     if (row is not None and row.verdict == REFUSED) or is_refused(name):
         why = row.why if row is not None else "it is a part of Python or of syncless"
-        raise ValueError(f"{name} cannot be patched: {why}")
+        instead = f"; use {row.instead}" if row is not None and row.instead else ""
+        raise ValueError(f"{name} cannot be patched: {why}{instead}")
+
+
+def is_in(module: str, path: str) -> bool:
+    """Whether a loaded object is the module, or lies in the package of that name."""
+    inside = "/" + module.replace(".", "/")
+    folder, _, file = path.rpartition("/")
+    return f"{folder}/{file.partition('.')[0]}".endswith(inside) or inside + "/" in path
 
 
 def library(name: str) -> Library | None:
@@ -148,6 +171,11 @@ def library(name: str) -> Library | None:
         if row.verdict == REFUSED and re.fullmatch(row.files, base):
             return row
     return None
+
+
+def owner(path: str) -> Library | None:
+    """The row of a loaded object."""
+    return next((row for row in LIBRARIES if row.owns(path)), None)
 
 
 def is_refused(path: str) -> bool:
