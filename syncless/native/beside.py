@@ -88,7 +88,8 @@ class NativeHandlers:
 
     @property
     def connections(self) -> int:
-        return self._threads.connections if self._threads is not None else 0
+        """Those that the threads have or have sent to Python: a stop waits for both."""
+        return self._threads.connections + self._mailbox.unread if self._threads is not None else 0
 
     @property
     def requests(self) -> int:
@@ -181,7 +182,6 @@ class NativeHandlers:
             if threads is None:
                 return
             reclaim()
-            self._mailbox.count_connections()
             answered = threads.requests
             if self._quota is not None:
                 self._quota.take_many(answered - self._charged)

@@ -17,6 +17,7 @@ void conn_close(struct thread *t, struct conn *c, int reset) {
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
     }
     conn_release(t, c);
+    atomic_fetch_sub(&t->server->connections, 1);
     close(fd);
 }
 

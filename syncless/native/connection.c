@@ -269,6 +269,7 @@ struct conn *conn_open(struct thread *t, int fd, const struct address *address) 
     struct conn *c = calloc(1, sizeof *c);
     if (!c) {
         atomic_fetch_sub(&t->counts.connections, 1);
+        atomic_fetch_sub(&t->server->connections, 1);
         close(fd);
         return NULL;
     }
@@ -316,7 +317,6 @@ void conn_hand_over(struct thread *t, struct conn *c, const char *data, size_t s
     if (c->armed)
         epoll_ctl(t->epoll, EPOLL_CTL_DEL, c->fd, &event);
     bump(&t->counts.handed, 1);
-    atomic_fetch_add_explicit(&t->server->with_python, 1, memory_order_relaxed);
     conn_release(t, c);
     send_letter(&t->server->python, letter);
 }

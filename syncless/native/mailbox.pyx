@@ -14,13 +14,14 @@ from libc.string cimport memcpy
 from posix.unistd cimport read
 
 from syncless._core.loop cimport Loop, Watcher
+from syncless._core.scheduler cimport Scheduler
 from syncless.http.acceptor cimport prepare
 from syncless.http.connection cimport Connection
 from syncless.http.deadlines cimport HEAD_DEADLINE
 from syncless.http.listener cimport Listener
 from syncless.http.phases cimport READING
 from syncless.native.threads cimport (
-    CONNECTION_LETTER, FAULT_LETTER, LOG_LETTER, Threads, address, letter, show,
+    CONNECTION_LETTER, FAULT_LETTER, LOG_LETTER, Threads, address, atomic_fetch_add, letter, show,
 )
 
 from syncless._core.threadloop import current_loop
@@ -64,6 +65,8 @@ cdef class Mailbox(Watcher):
     cdef Threads threads
     cdef object notice, fault, record, loop
     cdef list listeners
+    cdef int64_t taken          # connections, since the start
+    cdef int64_t counted        # of them, those that the threads still count
     cdef bint closed
 
     def __init__(self, Threads threads not None, notice, fault, record):
@@ -80,6 +83,7 @@ cdef class Mailbox(Watcher):
     def listen(self, Listener listener not None) -> None:
         """Connections of the next socket become this listener's."""
         prepare(listener)
+        listener.acceptor = self
         self.listeners.append(listener)
 
     cdef int on_ready(self, Loop loop, int bits) except -1:
@@ -96,6 +100,8 @@ cdef class Mailbox(Watcher):
             following = sent.next
             try:
                 if sent.kind == CONNECTION_LETTER:
+                    self.taken += 1
+                    self.counted += 1
                     adopt(loop, self.threads, <Listener> self.listeners[sent.address.listener], sent)
                 elif sent.kind == LOG_LETTER:
                     self.log(sent)
@@ -113,7 +119,7 @@ cdef class Mailbox(Watcher):
         """A block of records."""
         cdef record one
         cdef size_t at = 0
-        self.threads.core.log_held -= sent.size
+        atomic_fetch_add(&self.threads.core.log_held, -<int64_t> sent.size)
         while at < sent.size:
             memcpy(&one, sent.data + at, sizeof(one))
             at += sizeof(one)
@@ -123,9 +129,17 @@ cdef class Mailbox(Watcher):
             at += one.size
         return 0
 
-    def count_connections(self) -> None:
-        """Tells the threads how many connections Python has, for Limits.connections."""
-        self.threads.core.with_python = sum([listener.connections for listener in self.listeners])
+    cdef int turn(self, Scheduler loop) except -1:
+        """Connections of Python have been closed: there is room for others (Listener.acceptor)."""
+        cdef int64_t left = sum([listener.connections for listener in self.listeners])
+        atomic_fetch_add(&self.threads.core.connections, left - self.counted)
+        self.counted = left
+        return 0
+
+    @property
+    def unread(self) -> int:
+        """Connections that are on their way to Python."""
+        return self.threads.handed_over - self.taken
 
     def take_rest(self) -> None:
         """Takes the letters that have been sent up to now."""
@@ -136,5 +150,7 @@ cdef class Mailbox(Watcher):
         if not self.closed:
             self.closed = True
             self.take(loop)
+            for listener in self.listeners:
+                (<Listener> listener).acceptor = None
             (<Loop> loop).fds.entry(self.threads.core.python.event).watcher = NULL
             loop.fds.disarm_after_wait(self.threads.core.python.event)

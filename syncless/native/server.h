@@ -260,7 +260,8 @@ struct server {
     _Atomic int sweeps;                 /* idle connections are closed, once for each number */
     _Atomic int abort;                  /* all connections are closed */
     _Atomic int quit;
-    _Atomic int64_t with_python;        /* connections that Python has */
+    _Atomic int64_t connections;        /* those of the threads, Python's, and letters with one: see
+                                           Limits.connections, without which nobody takes Python's off */
     owned_t *owned;                     /* by descriptor: whether a thread has it */
     int owned_size;
 };
@@ -277,7 +278,6 @@ struct thread *thread_new(struct server *server, int index);
 int thread_start(struct thread *t);
 void thread_turn(struct thread *t, int64_t timeout_ns);
 void thread_free(struct thread *t);
-int64_t server_connections(struct server *server);
 void own(struct server *server, int fd, int is_ours);
 void send_connection(struct thread *to, struct letter *letter);
 

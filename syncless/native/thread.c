@@ -33,14 +33,6 @@ void own(struct server *server, int fd, int is_ours) {
         atomic_store_explicit(&server->owned[fd], is_ours, memory_order_relaxed);
 }
 
-int64_t server_connections(struct server *server) {
-    int64_t sum = atomic_load_explicit(&server->with_python, memory_order_relaxed);
-    int i;
-    for (i = 0; i < server->thread_count; i++)
-        sum += atomic_load_explicit(&server->threads[i]->counts.connections, memory_order_relaxed);
-    return sum;
-}
-
 /* -- accepting ------------------------------------------------------------------------------------------ */
 
 static void listen_to(struct thread *t, int on) {
@@ -132,7 +124,8 @@ static int accept_some(struct thread *t, int index) {
         socklen_t size = sizeof from;
         struct address address;
         struct conn *c;
-        if (most && server_connections(t->server) >= most && is_ready(listener) && !shortage(t, 0))
+        if (most && atomic_load_explicit(&t->server->connections, memory_order_relaxed) >= most &&
+            is_ready(listener) && !shortage(t, 0))
             return n;
         fd = accept4(listener, (struct sockaddr *)&from, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
@@ -149,6 +142,7 @@ static int accept_some(struct thread *t, int index) {
         read_address(&from, &address);
         address.listener = (uint8_t)index;
         atomic_fetch_add_explicit(&t->counts.accepted, 1, memory_order_relaxed);
+        atomic_fetch_add(&t->server->connections, 1);
         if (t->server->thread_count > 1 && give_away(t, fd, &address))
             continue;
         atomic_fetch_add(&t->counts.connections, 1);

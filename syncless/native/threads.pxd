@@ -30,6 +30,9 @@ cdef extern from "routes.h" nogil:
     bint routes_find_head(const routes* table, const char* data, const head* found, char* decoded,
         bytes_view* path, match* here)
 
+cdef extern from "<stdatomic.h>" nogil:
+    int64_t atomic_fetch_add(int64_t* count, int64_t more)      # of an _Atomic one
+
 cdef extern from "server.h" nogil:
     ctypedef uint8_t owned_t
     enum:
@@ -87,7 +90,7 @@ cdef extern from "server.h" nogil:
         int64_t log_held
         int64_t bounds[17]
         int logs, counts_time, stopping, deaf, sweeps, abort, quit
-        int64_t with_python
+        int64_t connections
         owned_t* owned
         int owned_size
     const void* CALLS

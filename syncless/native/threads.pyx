@@ -172,6 +172,7 @@ cdef class Threads:
         elif inet_pton(AF_INET6, shown, made.address.bytes) == 1:
             made.address.family = AF_INET6
         made.address.port = port if port > 0 else 0
+        atomic_fetch_add(&self.core.connections, 1)
         send_connection(self.core.threads[index], made)
         return 0
 

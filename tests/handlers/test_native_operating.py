@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -145,6 +146,34 @@ def test_limit_of_connections_closes_the_oldest_idle_one(served):
     assert late.get("/")[0] == 200
     assert clients[0].at_end()
     assert clients[2].get("/")[0] == 200
+
+
+def test_connection_on_its_way_to_python_is_counted(served):
+    server = served(ROUTES, native_threads=1)
+    with socket.create_connection(server.address) as client:
+        client.sendall(b"GET /py HTTP/1.1\r\nHost: a\r\n\r\n")
+        threads, ends = server.beside._threads, time.monotonic() + 15
+        while not threads.handed_over or threads.connections:
+            assert time.monotonic() < ends
+            time.sleep(0.001)  # stops the server's loop, too: it does not take the connection yet
+        assert server.beside.connections == 1
+        assert eventually(lambda: server.census()["connections"] == 1)
+        assert server.beside.connections == 0
+
+
+def test_connection_that_python_closed_leaves_its_place_at_once(served):
+    server = served(ROUTES, connections=3, native_threads=1)
+    idle = served.client(server)
+    for _ in range(5):
+        pythons = [served.client(server) for _ in range(2)]
+        for client in pythons:
+            client.get("/py")
+            client.close()
+        assert eventually(lambda: server.census()["connections"] == 0)
+        syncless.sleep(0)
+        with served.client(server) as late:
+            assert late.get("/")[0] == 200
+        assert idle.get("/")[0] == 200
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,6 @@ static void *python(void *argument) {
             if (letter->kind == LOG_LETTER)
                 atomic_fetch_sub(&server.log_held, (int64_t)letter->size);
             if (letter->kind == CONNECTION_LETTER) {
-                atomic_fetch_sub(&server.with_python, 1);
                 if (++turn % 2) {
                     struct letter *back = letter_new(CONNECTION_LETTER, 0);
                     back->fd = letter->fd;
@@ -186,6 +185,7 @@ static void *python(void *argument) {
                     send_connection(server.threads[turn / 2 % THREADS], back);
                 } else {
                     close(letter->fd);
+                    atomic_fetch_sub(&server.connections, 1);
                 }
             }
             free(letter);
