@@ -50,6 +50,7 @@ class Beside(Protocol):
     def figures(self) -> dict[str, int]: ...
     def count(self, counters: Counters) -> None: ...
     def stuck(self, seconds: float) -> list[tuple[float, str]]: ...
+    def in_flight(self) -> list[dict[str, Any]]: ...
 
 
 class Alone:
@@ -79,4 +80,7 @@ class Alone:
         return {}
 
     def stuck(self, seconds: float) -> list[tuple[float, str]]:
+        return []
+
+    def in_flight(self) -> list[dict[str, Any]]:
         return []

@@ -167,6 +167,31 @@ class NativeHandlers:
         """The threads that have been in one handler for `seconds` or more: the seconds, and a sentence."""
         return self._stuck(self._threads, seconds) if self._threads is not None else []
 
+    def in_flight(self) -> list[dict[str, Any]]:
+        """The handlers that are at work, as a Reporter tells of requests. Of its request a thread tells no
+        more than the route."""
+        at_work = self._threads.busy() if self._threads is not None else []
+        return [
+            self._request(index, seconds, route) for index, seconds, route in at_work if route is not None
+        ]
+
+    @staticmethod
+    def _request(index: int, seconds: float, route: str) -> dict[str, Any]:
+        method, _, path = route.rpartition(" ")
+        return {
+            "id": f"native-{index}",
+            "method": method or "any",
+            "path": path,
+            "client": "unknown",
+            "seconds": seconds,
+            "upgraded": False,
+            "state": "running",
+            "waits_for": None,
+            "waits_on": None,
+            "waits_seconds": None,
+            "where": f"native thread {index}",
+        }
+
     @staticmethod
     def _stuck(threads: Threads, seconds: float) -> list[tuple[float, str]]:
         return [

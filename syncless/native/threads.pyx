@@ -326,18 +326,21 @@ cdef class Threads:
         """As Listener.figures(), of the connections that they have."""
         cdef int i
         cdef counts* one
-        cdef int64_t connections = 0, lingering = 0, held = 0, accepted = 0, received = 0, sent = 0
+        cdef int64_t connections = 0, lingering = 0, running = 0, held = 0
+        cdef int64_t accepted = 0, received = 0, sent = 0
         for i in range(self.core.thread_count):
             one = &self.core.threads[i].counts
             connections += one.connections
             lingering += one.lingering
+            running += self.core.threads[i].busy_with != NULL
             held += one.held
             accepted += one.accepted
             received += one.received
             sent += one.sent
         return {
-            "connections": connections, "lingering": lingering, "idle": max(0, connections - lingering),
-            "buffered_bytes": held, "accepted": accepted, "received_bytes": received, "sent_bytes": sent,
+            "connections": connections, "running": running, "lingering": lingering,
+            "idle": max(0, connections - running - lingering), "buffered_bytes": held,
+            "accepted": accepted, "received_bytes": received, "sent_bytes": sent,
         }
 
     def collect(self, Counters counters not None) -> None:

@@ -8,11 +8,13 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import urllib.request
 
 import pytest
 
+from tests.status.conftest import in_flight, seen  # noqa: F401
 from tests.waiting import eventually
 from tests.wsgi.conftest import program  # noqa: F401
 from tests.wsgi.supervised import APP, Load, alive, halted
@@ -132,6 +134,34 @@ def test_metrics_count_native_requests(running):
         server.get("/process")
     assert eventually(lambda: 'syncless_requests_total{status="200"} 7.0\n' in metrics(server))
     assert "syncless_connections_accepted_total" in metrics(server)
+
+
+def test_status_shows_native_handler_at_work(seen, library, tmp_path):  # noqa: F811
+    os.mkfifo(tmp_path / "gate")
+    (tmp_path / "slow.py").write_text(
+        "import os\nfrom syncless import native\n"
+        f"answer = native.load({str(library)!r}, 'block', context=os.open('gate', os.O_RDWR))"
+    )
+    running = seen("--native", "GET /users/{id}=slow:answer", "--native-threads", "1")
+    with socket.create_connection(("127.0.0.1", running.port), timeout=20) as client:
+        client.sendall(b"GET /users/1 HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert eventually(lambda: in_flight(running.status()))
+        told = running.status()
+        (request,) = in_flight(told)
+        connections = told["workers"][0]["connections"]
+        shown = subprocess.run(
+            [sys.executable, "-m", "syncless", "status", f"unix:{running.path}"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        (tmp_path / "gate").write_bytes(b"x")
+        assert b"went on" in client.recv(10000)
+    assert (request["method"], request["path"], request["state"]) == ("GET", "/users/{id}", "running")
+    assert request["where"] == "native thread 0" and request["seconds"] > 0
+    assert (connections["running"], connections["idle"]) == (1, 0)
+    assert "1 in flight" in shown.stdout and "GET /users/{id}" in shown.stdout
+    assert eventually(lambda: not in_flight(running.status()))
 
 
 def metrics(server):

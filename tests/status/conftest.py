@@ -73,6 +73,10 @@ class Seen(Program):
         return self.ask(path)[0]
 
 
+def in_flight(status):
+    return [request for worker in status["workers"] for request in worker["requests"]]
+
+
 @pytest.fixture
 def seen(tmp_path):
     """seen(*options) -> a running server, which is ended at the end."""

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from tests.status.conftest import APP, WAITS_AT
+from tests.status.conftest import APP, WAITS_AT, in_flight
 from tests.waiting import eventually
 from tests.wsgi.supervised import Load, halted
 
@@ -43,10 +43,6 @@ class Asking:
 
 
 both = pytest.mark.parametrize("workers", ["0", "2"])
-
-
-def in_flight(status):
-    return [request for worker in status["workers"] for request in worker["requests"]]
 
 
 @both

@@ -157,6 +157,7 @@ class Reporter:
                 waits = tasklet.waiting_for or tasklet.status
                 others[waits] = others.get(waits, 0) + 1
         shown = [told for one in requests if (told := self._request(one, parked)) is not None]
+        shown += self._server.beside.in_flight()
         shown.sort(key=lambda told: -float(told["seconds"]))
         return {
             "held_seconds": self._loop.held_for(),
