@@ -80,12 +80,13 @@ LIBRARIES = [
         "goes on with the next message",
         "50 waits for messages and in pollers at once",
     ),
-    Library("pymssql", CARE, "has FreeTDS inside", "logins at a server that refuses them"),
+    Library("pymssql", CARE, "has FreeTDS inside", "logins at once, with a server that refuses them"),
     Library(
         "cassandra",
         CARE,
-        "cassandra-driver's default reactor (libev) runs in a thread of its own, which is a tasklet",
-        "connections to a server that does not answer",
+        "cassandra-driver's default reactor (libev) waits in a thread of its own, which is a tasklet; unless "
+        "it is patched, its first wait stops everything",
+        "connections made at once, to a server that refuses them",
     ),
     Library(
         "libc.so",

@@ -258,6 +258,19 @@ def test_select_and_epoll_park(lib, pair):
     assert syncless.spawn(lib.w_epoll, fd, 20).result(5) == 0
 
 
+def test_select_touches_no_more_of_a_set_than_the_kernel_does(lib, pair):
+    fd = pair[0].fileno()
+    words = (ctypes.c_ulong * 48)()
+    words[fd // 64] = 1 << fd % 64
+    waiter = waiting(lib.w_select_set, fd + 1, words)
+    behind = range(fd // 64 + 1, 48)
+    for number in behind:
+        words[number] = number  # it belongs to others
+    pair[1].send(b"x")
+    assert waiter.result(5) == 1
+    assert [words[number] for number in behind] == list(behind) and words[fd // 64] == 1 << fd % 64
+
+
 @pytest.mark.parametrize("call", ["usleep", "nanosleep", "clock_nanosleep"])
 def test_sleeping_parks(lib, call):
     length = 20_000 if call == "usleep" else 20_000_000

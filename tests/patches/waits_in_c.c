@@ -90,6 +90,11 @@ int w_pselect(int fd, long ns) {
     return pselect(fd + 1, &set, NULL, NULL, ns < 0 ? NULL : &limit, NULL);
 }
 
+/* A set may be of another size than fd_set, as libev's are. */
+int w_select_set(int count, void *reads) {
+    return select(count, reads, NULL, NULL, NULL);
+}
+
 int w_epoll(int fd, int timeout) {
     struct epoll_event event = {.events = EPOLLIN}, found;
     int watcher = epoll_create1(0);

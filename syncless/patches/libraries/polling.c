@@ -166,12 +166,18 @@ typedef struct {
     fd_set asked[3];
 } selection;
 
+/* A set may be smaller than fd_set: the kernel touches whole words, as many as `count` needs, and no more. */
+static void copy_set(fd_set *to, const fd_set *from, int count) {
+    size_t words = ((size_t)count + NFDBITS - 1) / NFDBITS;
+    memcpy(to, from, words * sizeof(fd_mask));
+}
+
 /* select() without waiting. */
 static int select_now(selection *of) {
     struct timeval zero = {0, 0};
     for (int i = 0; i < 3; i++)
         if (of->sets[i])
-            *of->sets[i] = of->asked[i];
+            copy_set(of->sets[i], &of->asked[i], of->count);
     return select(of->count, of->sets[0], of->sets[1], of->sets[2], &zero);
 }
 
@@ -181,7 +187,7 @@ static int select_until(selection *of, int64_t deadline) {
     int insists = 0, before = errno;
     for (int i = 0; i < 3; i++)
         if (of->sets[i])
-            of->asked[i] = *of->sets[i];
+            copy_set(&of->asked[i], of->sets[i], of->count);
     int found = select_now(of);
     if (found > 0)
         hook_succeeded(before);
@@ -205,7 +211,7 @@ static int select_until(selection *of, int64_t deadline) {
     if (found == 0 && outcome == PARK_REFUSED) {
         for (int i = 0; i < 3; i++)
             if (of->sets[i])
-                *of->sets[i] = of->asked[i];
+                copy_set(of->sets[i], &of->asked[i], of->count);
         return -2;
     }
     return found;
