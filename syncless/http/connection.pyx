@@ -339,7 +339,7 @@ cdef class Connection(Watcher):
     cdef int linger_or_close(self, Loop loop) except -1:
         """All is sent. Closing with bytes of the client unread would reset the connection."""
         cdef Listener listener = self.listener
-        if self.phase == CLOSED:
+        if self.phase == CLOSED or self.phase == LINGERING:     # it was still in the list of those to flush
             return 0
         if self.stream.ended or not (has_input(&self.stream) or self.unread):
             return self.close(loop, False)

@@ -214,3 +214,24 @@ def test_unix_socket(start, tmp_path):
     assert client.sock.family == socket.AF_UNIX
     client.send(upload(SIZE))
     assert client.response()[2] == b"unread"
+
+
+def test_connection_whose_answer_was_sent_at_once_lingers_once(start, tmp_path):
+    """A file is sent at once. The unread body is broken, so the connection closes, and still stands in the
+    list of connections to flush at the end of the turn."""
+
+    def app(environ, start_response):
+        start_response("200 OK", [("Content-Length", "4")])
+        return environ["wsgi.file_wrapper"](path.open("rb"))
+
+    path = tmp_path / "file"
+    path.write_bytes(b"sent")
+    server = start(app, linger_connections=1, linger_seconds=0.2)
+    for _ in range(3):
+        client = start.client(server)
+        client.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nno chunk\r\n")
+        assert client.response()[2] == b"sent"
+        assert client.at_end() and not client.reset
+        client.close()
+        assert eventually(lambda: server.census()["connections"] == 0)
+        assert server.census()["lingering"] == 0
