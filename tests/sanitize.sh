@@ -29,8 +29,9 @@ set -- --capture=sys "$@"
     tests/patches/test_elfreader.py tests/patches/test_kdf.py tests/patches/test_native.py "$@" &
 others=$!
 not_workers=(--ignore tests/wsgi/test_workers.py --ignore tests/wsgi/test_reload.py --ignore tests/wsgi/test_recycling.py)
+not_workers+=(--ignore tests/asgi/test_workers.py --ignore tests/asgi/test_program.py)
 # of the native handlers' tests those that neither compile handlers of other languages nor signal processes
 handlers=(tests/handlers/test_native_{server,steps,faults,operating,wire}.py)
-"$python" -m pytest tests/http tests/wsgi "${handlers[@]}" "${not_workers[@]}" "$@"
+"$python" -m pytest tests/http tests/asgi tests/wsgi "${handlers[@]}" "${not_workers[@]}" "$@"
 wait $others
 "$python" -m tests.fuzz --seconds 20
