@@ -12,7 +12,8 @@ end:
 
 For another quarter of the time, behind nginx and then HAProxy if they are installed, clients POST to two
 workers that are reloaded, recycled and killed. Reloading and recycling lose nothing; a killed worker loses
-the requests that were in it.
+the requests that were in it. The same is shown for workers with native handlers, without a proxy, where a C
+compiler is (soak_native.py).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ import syncless
 from syncless.http.program import blocking as stalls
 from syncless.io import socket
 from syncless.wsgi import Server, server
+from tests import soak_native
 from tests.proxied import COMMANDS, Proxied, missing
 
 GROWTH = 8 << 20 if "ASAN_OPTIONS" not in os.environ else 1 << 40
@@ -381,6 +383,10 @@ def main() -> int:
         return 0
     try:
         Soak(options.seconds, options.seed).run(lambda line: print(line, flush=True))
+        if soak_native.missing():
+            print("cc is not installed: nothing is said about native handlers")
+        else:
+            soak_native.soak_native(options.seconds / 4, lambda line: print(line, flush=True))
         for kind in COMMANDS:
             if missing(kind):
                 print(f"{kind} is not installed: nothing is said about it")
