@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.patches.programs import check
 from tests.patches.test_threads import run_python
 
 
@@ -30,3 +31,16 @@ except ChildProcessError:
     print("taken")
 """
     assert run_python(program) == "taken\n"
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_process_keeps_its_descriptors_where_vfork_would_wait_for_a_disk(method):
+    check(f"""
+    import multiprocessing, time
+    from syncless.patches import processes
+    processes._may_vfork = lambda programs, directory: False
+    child = multiprocessing.get_context("{method}").Process(target=time.sleep, args=(0,))
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0, child.exitcode
+    """)
