@@ -41,7 +41,7 @@ CASES = [
     case["request"].encode("latin-1")
     for case in json.loads((pathlib.Path(__file__).parent / "wsgi" / "cases.json").read_text())
 ]
-STATUSES = {200, 204, 304, 400, 408, 413, 414, 417, 426, 431, 500, 501, 503, 505}
+STATUSES = {200, 204, 304, 400, 401, 403, 408, 413, 414, 417, 426, 431, 500, 501, 503, 505}
 WORDS = [bytes([byte]) for byte in range(256)]
 WORDS += [
     b"\r\n",
@@ -60,6 +60,7 @@ WORDS += [
     b"Expect: 100-continue\r\n",
     b"Connection: close\r\n",
     b"Connection: keep-alive\r\n",
+    b"TE: trailers\r\n",
     b"\xff" * 9,
 ]
 WORDS.append(
@@ -91,6 +92,19 @@ PATHS = [
     b"/lines",
     b"/write",
 ]
+# the ways that only an ASGI application has; the one of WSGI says hello
+PATHS += [
+    b"/two",
+    b"/file",
+    b"/region",
+    b"/trailers",
+    b"/hints",
+    b"/ears",
+    b"/impatient",
+    b"/after",
+    b"/gone",
+]
+WEBSOCKET_PATHS = [b"/", b"/", b"/close", b"/deny", b"/refuse", b"/two", b"/unanswered"]
 
 
 class Violation(Exception):
@@ -166,7 +180,12 @@ def a_request(choose: random.Random) -> bytes:
     if choose.random() < 0.2:
         lines.append(
             choose.choice(
-                (b"Connection: close", b"Expect: 100-continue", b"X: " + b"y" * choose.randint(0, 9000))
+                (
+                    b"Connection: close",
+                    b"Expect: 100-continue",
+                    b"TE: trailers",
+                    b"X: " + b"y" * choose.randint(0, 9000),
+                )
             )
         )
     if kind < 0.6 and body:
@@ -211,7 +230,8 @@ def some_frames(choose: random.Random) -> bytes:
         )
         for _ in range(choose.choice((1, 2, 5)))
     )
-    return (HANDSHAKE + "\r\n").replace("/ws", "/").encode() + mutated(frames, choose)
+    handshake = (HANDSHAKE + "\r\n").encode().replace(b"/ws", choose.choice(WEBSOCKET_PATHS))
+    return handshake + mutated(frames, choose)
 
 
 def some_input(choose: random.Random) -> bytes:
@@ -239,9 +259,9 @@ def answers(data: bytes, ended_by_reset: bool) -> list[tuple[int, bytes]]:
             raise Violation(f"no status line: {line!r}")
         status = int(line[9:12])
         names = {name.lower(): value for name, _, value in (field.partition(b": ") for field in fields)}
-        if status == 100:
-            if fields:
-                raise Violation(f"100 with fields: {head!r}")
+        if status in (100, 103):
+            if fields != ([] if status == 100 else [b"link: </a>"]):
+                raise Violation(f"{status} with other fields: {head!r}")
             data = rest
             continue
         if status == 101:
@@ -280,6 +300,8 @@ def dechunked(data: bytes, ended_by_reset: bool) -> tuple[bytes, bytes]:
                 return body, b""
             raise Violation("a chunked body without its end, and a clean end of the connection")
         size = int(line, 16)
+        if size == 0 and rest.startswith(b"x-trailer: yes\r\n"):
+            rest = rest.partition(b"\r\n")[2]
         if len(rest) < size + 2:
             if ended_by_reset:
                 return body, b""
