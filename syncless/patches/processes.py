@@ -127,10 +127,10 @@ def fork_exec(*args: Any) -> int:
     if may_use_threads() and len(args) > 5 and not _may_vfork(args[1], args[4]):
         if (3, 11) <= sys.version_info < (3, 14):
             args = (*args[:-1], False)  # allow_vfork
-        elif args[-1] is None and args[3] and args[17] is None and os.getgid() == os.getegid():
+        elif args[-1] is None and args[3] and args[-5] is None and os.getgid() == os.getegid():
             # A preexec_fn would let multiprocessing close its descriptors in the child before they are passed
             # on. Only fork() allows to set the group, too: to what it is.
-            args = (*args[:17], os.getgid(), *args[18:])
+            args = (*args[:-5], os.getgid(), *args[-4:])  # behind it: groups, user, umask, preexec_fn
         elif args[-1] is None:
             args = (*args[:-1], _nothing)  # preexec_fn, which only fork() allows
     return _fork_exec(*args)  # type: ignore[no-any-return]
