@@ -63,11 +63,19 @@ KNOWN = {
 """Test, or beginning of names that end with a dot -> why it fails."""
 
 KNOWN_PARKED = {
-    "test_base_events.": "counts the turns of the loop",
-    "test_events.": "counts the turns of the loop",
-    "test_unix_events.": "counts the turns of the loop",
+    "test_events.HandleTests.test_handle_source_traceback": "finds the line that makes callbacks wait",
+    **{
+        f"test_tasks.{kind}.test_context_{number}": "a step while another waits has a copy of the context"
+        for kind in (
+            *("CTask_CFuture_Tests", "CTask_CFuture_SubclassTests", "CTask_PyFuture_Tests"),
+            *("CTaskSubclass_PyFuture_Tests", "PyTask_CFutureSubclass_Tests", "PyTask_CFuture_Tests"),
+            *("PyTask_PyFuture_Tests", "PyTask_PyFuture_SubclassTests"),
+        )
+        for number in (2, 4, 5, 6)
+    },
 }
-"""The same for --park."""
+"""The same for --park. Of the tests with contexts some fail in one run, others in the next: it depends on how
+long a callback waits."""
 
 ENTERED = "is already entered"
 """With --park, what a test says that enters its context while a callback waits in it, as unittest does."""
