@@ -15,7 +15,15 @@ SERVERS = (
     "hypercorn (ASGI)",
 )
 OURS = ("syncless (ASGI)",)
-
+ALONE = (
+    "The peers answer 20 requests/s at most, because the call stops their loop for 50 ms. The rate of "
+    "syncless is bounded by `requests.get`, which makes a session and a connection for each call: a plain "
+    "loop of such calls takes 0.67 ms of CPU for each."
+)
+KEPT = (
+    "The session keeps its connections. A plain loop of such calls takes 0.52 ms of CPU for each, and "
+    "0.18 ms with urllib3 alone."
+)
 ASGI = (
     Experiment(
         "asgi-hello",
@@ -61,6 +69,32 @@ ASGI = (
         lambda server, scale: wrk(server.port, 3 * scale.seconds, connections=1000, headers=FEW),
         {"uvicorn (ASGI)": 0.1},
         ours=OURS,
+    ),
+    *(
+        Experiment(
+            name,
+            title,
+            application,
+            SERVERS,
+            lambda server, scale: wrk(server.port, 2 * scale.seconds, connections=500, headers=FEW),
+            ours=OURS,
+            rates={"uvicorn (ASGI)": 50, "granian (ASGI)": 50},
+            note=note,
+        )
+        for name, title, application, note in (
+            (
+                "asgi-requests",
+                "FastAPI, `async def`, `requests.get` to a server that takes 50 ms: `wrk -t1 -c500`",
+                "fastapi requests",
+                ALONE,
+            ),
+            (
+                "asgi-session",
+                "The same with one `requests.Session` for all: `wrk -t1 -c500`",
+                "fastapi session",
+                KEPT,
+            ),
+        )
     ),
     *(
         Experiment(

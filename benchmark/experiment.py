@@ -32,6 +32,10 @@ class Experiment:
     """Rows of ours with which the peers are compared"""
     same_work: dict[str, str] = field(default_factory=dict)
     """peer -> the row of ours that does the same work, where not all do"""
+    rates: dict[str, float] = field(default_factory=dict)
+    """peer -> how many times its requests/s we want at least, where waiting is what bounds it"""
+    note: str = ""
+    """A sentence below the table"""
 
     def compared(self, peer: str) -> tuple[str, ...]:
         """The rows of ours with which a peer is compared."""

@@ -41,6 +41,7 @@ CHAPTERS: tuple[tuple[str, list[str]], ...] = (
     (
         "ASGI servers, and WebSockets",
         [f"asgi-{each}" for each in ("hello", "connections", "pipelined", "fastapi", "fastapi-sync")]
+        + ["asgi-requests", "asgi-session"]
         + ["websocket-200", "websocket-1000"],
     ),
     ("The engine, and what the patch costs", ["engine", "stackless", "asyncio", "names", "files", "patched"]),
@@ -132,6 +133,16 @@ def experiment_table(result: dict[str, Any]) -> str:
         ]
         lines.append(f"| {' | '.join(cells)} |")
     ran = {name: peer for name, peer in result["peers"].items() if "rounds" in peer}
+    experiment = EXPERIMENTS[result["name"]]
+    for name, least in experiment.rates.items():
+        for our in compared_rows(result, name):
+            times = middle(ran[our]["rounds"], "rate") / middle(ran[name]["rounds"], "rate")
+            missed = "" if times >= least else ", missed"
+            lines.append(
+                f"\n{our} answers {times:.0f} times as many requests as {name} (at least {least}{missed})."
+            )
+    if experiment.note:
+        lines.append(f"\n{experiment.note}")
     if result["name"] in ("idle", "native-idle"):
         for name, peer in ran.items():
             each = latency_of(peer, "bytes per idle connection")

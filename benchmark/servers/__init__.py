@@ -16,9 +16,9 @@ import sysconfig
 import time
 from collections.abc import Callable
 
-from benchmark.measure import CORES, cpu_ns, pinned, private_bytes
+from benchmark.measure import CORES, LOAD_CORE, cpu_ns, pinned, private_bytes
 from benchmark.servers import apps, websocketclient
-from benchmark.servers.asgi_peers import ASGI_PEERS
+from benchmark.servers.asgi_peers import ASGI_PEERS, CALLING
 from benchmark.servers.peer import Absent, Peer, package_version
 
 HERE = pathlib.Path(__file__).parent
@@ -311,7 +311,7 @@ def _slow_log(way: str) -> Peer:
 
 LATER_LOG = BUILD / "later.log"
 _PEERS: tuple[Peer, ...] = (
-    _python("run_syncless.py", "syncless", (*WSGI, "echo")),
+    _python("run_syncless.py", "syncless", (*WSGI, "echo", "slow")),
     Peer(
         "syncless, select",
         lambda port, app: [sys.executable, str(HERE / "run_syncless.py"), str(port), app],
@@ -460,31 +460,33 @@ ANSWERS: dict[str, tuple[bytes | None, bytes]] = {
     "json": (apps.POSTED, apps.summary(apps.POSTED)),
     "fib": (None, b"1884755131"),
     "fib native": (None, b"1884755131"),
-    "fastapi": (None, b'{"hello":"world"}'),
-    "fastapi sync": (None, b'{"hello":"world"}'),
+    **dict.fromkeys(("fastapi", "fastapi sync", "slow", *CALLING), (None, b'{"hello":"world"}')),
 }
 """application -> what is posted, and the right answer; hello for all others"""
 
 
 class Running:
-    """A server that runs on its core and has given the right answer."""
+    """A server that runs on its cores and has given the right answer. Another beside the load is there to be
+    called, if the application does so."""
 
-    def __init__(self, peer: Peer, application: str):
+    def __init__(self, peer: Peer, application: str, cores: list[int] | None = None):
+        self.called = Running(PEERS["syncless"], "slow", [LOAD_CORE]) if application in CALLING else None
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = probe.getsockname()[1]
         self.measured_from = 0
         self.name, self.application, self.keeps = peer.name, application, peer.keeps
+        upstream = {"UPSTREAM": f"http://127.0.0.1:{self.called.port}/"} if self.called else {}
         output = os.devnull
         BUILD.mkdir(parents=True, exist_ok=True)  # for the logs
         if application == "logged":
             output = str(BUILD / "output.log")
         with open(output, "w") as file:
             self.process = pinned(
-                CORES[: peer.cores],
+                cores or CORES[: peer.cores],
                 peer.command(self.port, application),
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, "APPLICATION": application, **peer.environment},
+                env={**os.environ, "APPLICATION": application, **upstream, **peer.environment},
                 start_new_session=True,
             )
         try:
@@ -544,3 +546,5 @@ class Running:
         with contextlib.suppress(ProcessLookupError):  # it has ended by itself
             os.killpg(self.process.pid, signal.SIGKILL)  # with its workers
         self.process.wait()
+        if self.called:
+            self.called.__exit__()

@@ -47,6 +47,17 @@ def sleeping(sleep):
     return app
 
 
+def slow(sleep):
+    """FastAPI's hello after 50 ms: the server that other applications call."""
+
+    def app(environ, start_response):
+        sleep(0.05)
+        start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", "17")])
+        return [b'{"hello":"world"}']
+
+    return app
+
+
 def fibonacci(rounds):
     """The number modulo 2**32, in Python."""
     a, b = 0, 1
@@ -133,4 +144,5 @@ def named(name, sleep=time.sleep):
         "flask": flask,
         "django": django,
         "echo": lambda: echo,
+        "slow": lambda: slow(sleep),
     }[name]()

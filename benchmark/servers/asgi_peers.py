@@ -8,7 +8,9 @@ import sys
 from benchmark.servers.peer import Peer, package_version
 
 HERE = pathlib.Path(__file__).parent
-HTTP = ("hello", "sleep", "json", "big", "fib", "fastapi", "fastapi sync")
+CALLING = ("fastapi requests", "fastapi session")
+"""Applications that call another server."""
+HTTP = ("hello", "sleep", "json", "big", "fib", "fastapi", "fastapi sync", *CALLING)
 
 
 def _peer(package: str, *applications: str) -> Peer:

@@ -85,10 +85,32 @@ def fastapi(synchronous=False):
     return app
 
 
+def calling(kept):
+    """FastAPI with a blocking request to the server of the environment variable UPSTREAM in `async def`; by a
+    session of its own for each call, or by one that keeps its connections."""
+    import requests
+    from fastapi import FastAPI
+    from requests.adapters import HTTPAdapter
+
+    app, upstream, get = FastAPI(), os.environ["UPSTREAM"], requests.get
+    if kept:
+        session = requests.Session()
+        session.mount("http://", HTTPAdapter(pool_maxsize=500))
+        get = session.get
+
+    @app.get("/")
+    async def index():
+        return get(upstream).json()
+
+    return app
+
+
 named = {
     "echo": lambda: echo,
     "fastapi": fastapi,
     "fastapi sync": lambda: fastapi(True),
+    "fastapi requests": lambda: calling(kept=False),
+    "fastapi session": lambda: calling(kept=True),
     "logged": lambda: http(hello),
     **{each.__name__: lambda each=each: http(each) for each in (hello, sleep, big, fib, json)},
 }
