@@ -12,6 +12,7 @@ from syncless.http.status.options import StatusOptions
 from tests.cli.test_loading import HELLO, command, environment
 from tests.status.test_status import Asking
 from tests.waiting import eventually
+from tests.wsgi.conftest import Client
 from tests.wsgi.supervised import Load, Program
 
 prometheus = pytest.importorskip(
@@ -114,10 +115,10 @@ def test_metrics_on_an_address_of_their_own(tmp_path, workers):
     path = tmp_path / "metrics"
     running = Program(tmp_path, ["--metrics", f"unix:{path}", "--workers", workers])
     try:
-        found = subprocess.run(
-            ["curl", "-sS", "--unix-socket", path, "http://localhost/metrics"], capture_output=True, text=True
-        )
-        assert parsed(found.stdout)["syncless_workers",] >= 1, found.stderr
+        with Client(str(path)) as client:
+            client.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            status, _, body = client.response()
+        assert status == 200 and parsed(body.decode())["syncless_workers",] >= 1
     finally:
         running.end()
     assert not os.path.exists(path)

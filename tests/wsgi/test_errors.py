@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import threading
+import urllib.error
 
 import pytest
 
@@ -58,8 +59,10 @@ def served(folder, *options):
 
 
 def get(server, path):
-    with pytest.raises(OSError, match=r"500|closed|reset"):
+    with pytest.raises(OSError, match=r"500|closed|reset") as info:
         server.get(path)
+    if isinstance(info.value, urllib.error.HTTPError):
+        info.value.close()
 
 
 # -- as a user runs it --------------------------------------------------------------------------------
