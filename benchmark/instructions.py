@@ -4,8 +4,8 @@
 the second time with twice the requests. The difference divided by the additional requests is the cost of one.
 The client sends one piece at a time and reads the answer, so each piece needs a poll. The figures are higher
 than those of a server that finds many requests ready, but they are exact. ``keepalive+counted`` is the load
-with requests counted as for metrics, ``keepalive+logged`` with the access log. ``--tree`` counts another
-built checkout, to compare a change with the state before it.
+with requests counted as for metrics, ``keepalive+logged`` with the access log, ``keepalive+asgi`` with ASGI.
+``--tree`` counts another built checkout, to compare a change with the state before it.
 """
 
 from __future__ import annotations
@@ -125,7 +125,12 @@ def served(load: Callable[[int, int], None], requests: int, tree: pathlib.Path, 
     """Instructions of a server that starts, answers that many requests and stops."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    process = collected([str(HERE / "servers" / "run_syncless.py"), str(port), app], tree)
+    script, *arguments = (
+        ("run_asgi.py", "syncless", str(port), "hello")
+        if app == "asgi"
+        else ("run_syncless.py", str(port), app)
+    )
+    process = collected([str(HERE / "servers" / script), *arguments], tree)
     try:
         end = time.monotonic() + 120
         while True:
