@@ -19,7 +19,17 @@ def app(environ, start_response):
     return [b"{answer}"]
 """
 
-
+ASGI = """
+async def app(scope, receive, send):
+    if scope["type"] == "lifespan":
+        for stage in ("startup", "shutdown"):
+            await receive()
+            print("{answer}:", stage, flush=True)
+            await send({{"type": f"lifespan.{{stage}}.{outcome}"}})
+    else:
+        await send({{"type": "http.response.start", "status": 200}})
+        await send({{"type": "http.response.body", "body": b"{answer}"}})
+"""
 ONE = APP.format(answer="one")
 
 
@@ -94,6 +104,24 @@ def test_file_that_is_broken_from_the_start_is_waited_for(develop):
     )
     server.write(APP.format(answer="mended"))
     assert server.answers(b"mended")
+
+
+def test_asgi_application_is_shut_down_when_new_code_serves(develop):
+    server = develop(source=ASGI.format(answer="one", outcome="complete"))
+    assert server.answers(b"one")
+    server.write(ASGI.format(answer="two", outcome="complete"))
+    assert server.answers(b"two")
+    assert eventually(lambda: "one: shutdown" in server.said, 30)
+    server.write("async def app(:\n")
+    assert eventually(lambda: "SyntaxError" in server.said, 30) and server.answers(b"two")
+    server.write(ASGI.format(answer="three", outcome="failed"))
+    assert eventually(lambda: "three: startup" in server.said, 30) and server.answers(b"two")
+    assert "two: shutdown" not in server.said
+    server.write(ASGI.format(answer="four", outcome="complete"))
+    assert server.answers(b"four") and eventually(lambda: "two: shutdown" in server.said, 30)
+    server.process.terminate()
+    assert server.process.wait(30) == 0 and "four: shutdown" in server.said
+    assert server.said.count(": shutdown") == 3
 
 
 def test_further_paths_are_watched(develop, tmp_path_factory):
