@@ -243,3 +243,15 @@ def test_unfetched_rows_are_forgotten_with_their_cursor():
     gc.collect()
     assert not rows._aheads
     """)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="older Pythons do not warn of keyword arguments here")
+def test_warning_names_the_line_that_registers_a_function():
+    check("""
+        import sqlite3, warnings
+        with warnings.catch_warnings(record=True) as caught, sqlite3.connect(":memory:") as connection:
+            warnings.simplefilter("always")
+            connection.create_function(name="f", narg=0, func=int)
+        assert [each.filename for each in caught] == ["<string>"], caught
+        connection.close()
+    """)

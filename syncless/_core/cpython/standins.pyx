@@ -1,4 +1,4 @@
-"""Built-in functions that stand in the place of others, and call a Python callable.
+"""Built-in functions and methods that stand in the place of others, and call a Python callable.
 
 Fact: a function written in Python becomes a method where a class takes it over (`class X: read = os.read`), a
 built-in one does not. Decision: a replacement of a built-in function is itself one, with the original's name,
@@ -6,6 +6,7 @@ module, signature and text, and is pickled by its name as the original is. The c
 module object, which such a function has for its `self`.
 """
 
+from functools import wraps
 from types import BuiltinFunctionType, ModuleType
 
 cdef extern from *:
@@ -55,3 +56,12 @@ def stand_in(original, function):
     made = syncless_stand_in(original, function, original.__module__, doc)
     made.__self__.__name__ = original.__self__.__name__
     return made
+
+
+def stand_in_method(original, before):
+    """A method that calls before(self) and then the original. It has no frame, so a warning that the original
+    gives in C names the line of the caller."""
+    def method(self, *args, **kwargs):
+        before(self)
+        return original(self, *args, **kwargs)
+    return wraps(original)(method)

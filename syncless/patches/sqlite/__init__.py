@@ -30,6 +30,7 @@ from functools import partial, wraps
 from typing import Any
 
 from syncless._core.calls.files import FileFunction, may_use_threads
+from syncless._core.cpython.standins import stand_in_method
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
 from syncless.patches.sqlite.databases import Connection, connections, database_of, known_of
@@ -108,10 +109,10 @@ class Connections:
         else:
             original(connection)
 
-    def call_back(self, original: Any, connection: Any, *args: Any, **kwargs: Any) -> Any:
-        """The registered function may wait inside SQLite, so statements run in threads from now on."""
-        known_of(connection).alone = False
-        return original(connection, *args, **kwargs)
+
+def _may_call_back(connection: Any) -> None:
+    """The function that is registered may wait inside SQLite, so statements run in threads from now on."""
+    known_of(connection).alone = False
 
 
 def _with_new_cursor(call: Callable[..., Any], original: Any) -> Callable[..., Any]:
@@ -167,7 +168,8 @@ def _patch(patcher: Patcher, module: Any) -> None:
         patcher.member_in_place(cursor, name, rows.fetches_one(vars(cursor)[name], at_end), WHY)
     for name in CALL_BACK:
         if name in vars(connection):
-            _replace(patcher, connection, name, ours.call_back, "may call code that waits")
+            method = stand_in_method(vars(connection)[name], _may_call_back)
+            patcher.member_in_place(connection, name, method, "may call code that waits")
 
 
 def patch(patcher: Patcher) -> None:
