@@ -8,7 +8,7 @@ BIND ?= 127.0.0.1:8000
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet
 NATIVE := $(shell find syncless -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h')
 
-.PHONY: help serve test test-pr lint bench bench-core clean wheels portable docs docs-serve fidelity asyncio-suite stackless-suite storm fuzz sanitize soak
+.PHONY: help serve test test-pr lint bench bench-core clean wheels portable docs docs-serve fidelity asyncio-suite stackless-suite autobahn storm fuzz sanitize soak
 
 help:  ## this list
 	@awk -F ' *## *' '/^[a-z-]+:.*##/ { sub(/:.*/, "", $$1); printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,7 +61,7 @@ docs-serve: $(VENV)/.documented  ## show the documentation site on http://127.0.
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs serve --dev-addr 127.0.0.1:8001
 
 $(VENV)/.benched: $(VENV)/.tested
-	$(INSTALL) gevent eventlet goless uvloop httptools granian gunicorn waitress cheroot uvicorn hypercorn fastapi matplotlib Cython
+	$(INSTALL) gevent eventlet goless uvloop httptools granian gunicorn waitress cheroot uvicorn hypercorn fastapi requests matplotlib Cython
 	-$(INSTALL) bjoern fastpysgi freastal pyruvate
 	@touch $@
 
@@ -88,6 +88,9 @@ asyncio-suite: $(VENV)/.tested  ## the interpreter's own tests of asyncio on our
 
 stackless-suite: $(VENV)/.tested  ## a test-suite for Stackless, SUITE=folder of your copy, against syncless.stackless; ARGS="test_channel -v" chooses
 	$(BIN)/python -m tests.stackless_suite $(SUITE) $(ARGS)
+
+autobahn: $(VENV)/.tested  ## WebSockets, by Autobahn's fuzzing client, WSTEST="python2.7 -m autobahntestsuite.wstest"; ARGS="--cases 7.*"
+	$(BIN)/python -m tests.autobahn $(ARGS) $(WSTEST)
 
 sanitize: $(VENV)/.tested  ## the tests of the native code under AddressSanitizer and UndefinedBehaviorSanitizer
 	PYTHON=$(abspath $(BIN)/python) ./tests/sanitize.sh $(ARGS)
