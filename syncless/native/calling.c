@@ -108,7 +108,6 @@ static long conclude(struct thread *t, struct conn *c, int result, size_t head_s
         fault = fault_of(call, words, sizeof words);
         if (!fault) {
             outcome = respond_now(t, c, call);
-            call->file = -1;
             if (outcome != GONE)
                 drop_steps(t, c);
         }

@@ -11,6 +11,7 @@ from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
+from posix.unistd cimport close as os_close
 from posix.unistd cimport read
 
 from syncless._core.loop cimport Loop, Watcher
@@ -20,8 +21,10 @@ from syncless.http.connection cimport Connection
 from syncless.http.deadlines cimport HEAD_DEADLINE
 from syncless.http.listener cimport Listener
 from syncless.http.phases cimport READING
+from syncless.http.room cimport make_room
 from syncless.native.threads cimport (
-    CONNECTION_LETTER, FAULT_LETTER, LOG_LETTER, Threads, address, atomic_fetch_add, letter, show,
+    CONNECTION_LETTER, FAULT_LETTER, LOG_LETTER, ROOM_LETTER, Threads, address, atomic_fetch_add, letter,
+    show,
 )
 
 from syncless._core.threadloop import current_loop
@@ -35,27 +38,42 @@ cdef extern from "records.h" nogil:
         int64_t body, ns
 
 
-cdef int adopt(Loop loop, Threads threads, Listener listener, letter* sent) except -1:
-    """The connection is Python's, and its first request is, too."""
+cdef Connection opened(Loop loop, Threads threads, Listener listener, letter* sent):
+    """The connection of a letter, which has its descriptor from now on, unless this fails."""
     cdef Connection connection = Connection()
     connection.listener = listener
     connection.stream.fd = sent.fd
     connection.stream.readable = True
     connection.remote_addr = show(&sent.address)
     connection.remote_port = sent.address.port if connection.remote_addr else -1
-    threads.pythons(sent.fd)
     if listener.trusted is not None:
         connection.trusted = listener.trusted(connection.remote_addr)
-    Py_INCREF(connection)                       # given back by close()
     loop.fds.forget(sent.fd)
     loop.fds.entry(sent.fd).watcher = <PyObject*> connection
+    Py_INCREF(connection)                       # given back by close()
+    threads.pythons(sent.fd)
     listener.connections += 1
-    if not connection.admit():
-        return connection.close(loop, False)
-    connection.move_to(READING)
-    listener.deadlines.start(&connection.deadline, HEAD_DEADLINE, connection)
-    listener.buffers.hold(&connection.stream.inbox, sent.data, sent.size)
-    return loop.push(connection)              # an application that waits must not hold up the rest
+    return connection
+
+
+cdef int adopt(Loop loop, Threads threads, Listener listener, letter* sent) except -1:
+    """The connection is Python's, and its first request is, too."""
+    cdef Connection connection
+    try:
+        connection = opened(loop, threads, listener, sent)
+    except BaseException:
+        os_close(sent.fd)
+        raise
+    try:
+        if not connection.admit():
+            return connection.close(loop, False)
+        connection.move_to(READING)
+        listener.deadlines.start(&connection.deadline, HEAD_DEADLINE, connection)
+        listener.buffers.hold(&connection.stream.inbox, sent.data, sent.size)
+        return loop.push(connection)            # an application that waits must not hold up the rest
+    except BaseException:
+        connection.close(loop, True)
+        raise
 
 
 cdef class Mailbox(Watcher):
@@ -105,14 +123,26 @@ cdef class Mailbox(Watcher):
                     adopt(loop, self.threads, <Listener> self.listeners[sent.address.listener], sent)
                 elif sent.kind == LOG_LETTER:
                     self.log(sent)
+                elif sent.kind == ROOM_LETTER:
+                    self.offer_room(loop)
                 elif sent.kind == FAULT_LETTER:
                     self.fault(sent.data[:sent.size].decode(errors="replace"))
                 else:
                     self.notice(sent.fd)
             except BaseException as error:
-                loop.report("taking a connection from native handlers", error)
+                loop.report("taking a letter from native handlers", error)
+                self.turn(loop)                 # a connection that failed leaves its place
             free(sent)
             sent = following
+        return 0
+
+    cdef int offer_room(self, Loop loop) except -1:
+        """A client waits to be accepted, and the threads have no connection to close for it."""
+        self.threads.core.room_wanted = False
+        for listener in self.listeners:
+            if make_room(<Listener> listener):
+                self.turn(loop)
+                return self.threads.wake_all()
         return 0
 
     cdef int log(self, letter* sent) except -1:

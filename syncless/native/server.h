@@ -166,9 +166,9 @@ struct steps {                  /* a request that is answered in steps; its head
     char begun, chunked, closes;        /* the response */
 };
 
-/* The letters that threads send one another: a connection, a block of the access log, a notice, or a line for
-   the error log. */
-enum { CONNECTION_LETTER, LOG_LETTER, NOTICE_LETTER, FAULT_LETTER };
+/* The letters that threads send one another: a connection, a block of the access log, a notice, a line for
+   the error log, or the wish that Python closes an idle connection for a client that waits. */
+enum { CONNECTION_LETTER, LOG_LETTER, NOTICE_LETTER, FAULT_LETTER, ROOM_LETTER };
 
 struct letter {
     struct letter *next;
@@ -260,6 +260,7 @@ struct server {
     _Atomic int sweeps;                 /* idle connections are closed, once for each number */
     _Atomic int abort;                  /* all connections are closed */
     _Atomic int quit;
+    _Atomic int room_wanted;            /* a ROOM_LETTER is on its way */
     _Atomic int64_t connections;        /* those of the threads, Python's, and letters with one: see
                                            Limits.connections, without which nobody takes Python's off */
     owned_t *owned;                     /* by descriptor: whether a thread has it */

@@ -5,6 +5,7 @@ request that a thread has handed over is the application's, whatever its route: 
 on.
 """
 
+from posix.unistd cimport close as os_close
 from posix.unistd cimport dup
 
 from syncless._core.loop cimport Loop
@@ -39,10 +40,15 @@ cdef class Shared(Application):
         cdef int fd = dup(stream.fd)            # the connection closes its own
         loop.fds.entry(stream.fd).watcher = NULL
         loop.fds.disarm_after_wait(stream.fd)   # closing does not, while there is another descriptor
-        if fd >= 0:
+        if fd < 0:
+            return 0
+        try:
             self.threads.send(
                 fd % self.threads.core.thread_count, fd, <str> origin.address, origin.port,
                 stream.inbox.data + stream.inbox_start, stream.inbox.size - stream.inbox_start)
+        except BaseException:
+            os_close(fd)
+            raise
         return 0
 
     def close(self) -> None:

@@ -92,6 +92,18 @@ static int give_away(struct thread *t, int fd, const struct address *address) {
     return 1;
 }
 
+/* Asks Python to close an idle connection of its own. It wakes us when it has. */
+static void want_room(struct thread *t) {
+    struct letter *letter;
+    if (atomic_exchange(&t->server->room_wanted, 1))
+        return;
+    letter = letter_new(ROOM_LETTER, 0);
+    if (letter)
+        send_letter(&t->server->python, letter);
+    else
+        atomic_store(&t->server->room_wanted, 0);
+}
+
 /* No descriptors or memory, or too many connections. Whether to go on at once. */
 static int shortage(struct thread *t, int error) {
     if (error && t->now >= t->complain_at) {
@@ -102,7 +114,9 @@ static int shortage(struct thread *t, int error) {
             send_letter(&t->server->python, letter);
         }
     }
-    if (conn_make_room(t) && (!error || error == EMFILE))
+    if (!conn_make_room(t))
+        want_room(t);
+    else if (!error || error == EMFILE)
         return 1;
     t->retry_at = t->now + RETRY_NS;
     listen_to(t, 0);
@@ -272,6 +286,8 @@ void thread_turn(struct thread *t, int64_t timeout) {
                 ;
             read_letters(t);
             obey(t);
+            if (t->retry_at)
+                t->retry_at = t->now;           /* perhaps there is room */
         } else {
             conn_event(t, events[i].data.ptr, events[i].events);
         }

@@ -41,6 +41,7 @@ cdef extern from "server.h" nogil:
         LOG_LETTER
         NOTICE_LETTER
         FAULT_LETTER
+        ROOM_LETTER
     struct text:
         const char* data
         size_t size
@@ -89,7 +90,7 @@ cdef extern from "server.h" nogil:
         letters python
         int64_t log_held
         int64_t bounds[17]
-        int logs, counts_time, stopping, deaf, sweeps, abort, quit
+        int logs, counts_time, stopping, deaf, sweeps, abort, quit, room_wanted
         int64_t connections
         owned_t* owned
         int owned_size

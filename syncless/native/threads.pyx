@@ -160,8 +160,8 @@ cdef class Threads:
 
     cdef int send(self, int index, int fd, str text, int port, const char* data, size_t size) except -1:
         """A connection for one of the threads."""
-        cdef letter* made = letter_new(CONNECTION_LETTER, size)
         cdef bytes shown = text.encode()
+        cdef letter* made = letter_new(CONNECTION_LETTER, size)
         if made == NULL:
             raise MemoryError
         made.fd = fd

@@ -69,6 +69,7 @@ class Stepped:
 
     def connect(self):
         self.client, server = socket.socketpair()
+        server.setblocking(False)  # as an accepted one
         self.threads.give(0, server.detach())
         self.client.setblocking(False)
         self.turn()

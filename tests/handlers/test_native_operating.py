@@ -148,6 +148,39 @@ def test_limit_of_connections_closes_the_oldest_idle_one(served):
     assert clients[2].get("/")[0] == 200
 
 
+def test_limit_of_connections_closes_the_oldest_idle_one_of_python(served):
+    server = served(ROUTES, connections=3, native_threads=2)
+    clients = [served.client(server) for _ in range(3)]
+    for client in clients:
+        assert client.get("/py")[0] == 200
+    for oldest in clients[:2]:
+        late = served.client(server)
+        assert late.get("/py")[0] == 200
+        assert oldest.at_end()
+    assert clients[2].get("/py")[0] == 200
+
+
+def test_connection_that_python_fails_to_take_is_closed_and_leaves_its_place(served, reports):
+    server = served(ROUTES, connections=1, native_threads=1)
+    trust, asked = server.trusted, []
+
+    def failing(address):
+        asked.append(address)
+        if len(asked) == 1:
+            raise MemoryError("no memory for a connection")
+        return False
+
+    assert trust is None
+    server.stop()
+    server.trusted = failing
+    server.start()
+    lost = served.client(server)
+    lost.send(b"GET /py HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert lost.at_end()
+    assert served.client(server).get("/py")[0] == 200
+    assert len(asked) == 2
+
+
 def test_connection_on_its_way_to_python_is_counted(served):
     server = served(ROUTES, native_threads=1)
     with socket.create_connection(server.address) as client:

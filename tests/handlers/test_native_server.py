@@ -238,6 +238,22 @@ def test_file_is_sent(served, handlers, tmp_path):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_file_that_shrinks_while_it_is_sent_ends_before_its_length(stepped, handlers, tmp_path):
+    (tmp_path / "file").write_bytes(bytes(8_000_000))
+    path = ctypes.create_string_buffer(os.fsencode(tmp_path / "file"))
+    server = stepped({"/file": handlers("file", context=ctypes.addressof(path))})
+    before = len(os.listdir("/proc/self/fd"))
+    server.send(b"GET /file HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert len(os.listdir("/proc/self/fd")) == before + 1  # the client reads nothing yet: the file is open
+    os.truncate(tmp_path / "file", 100)
+    data, closed = server.received()
+    assert b"Content-Length: 8000000\r\n" in data and not closed
+    server.turn()
+    more, closed = server.received()
+    assert closed and len(data) + len(more) < 8_000_000
+    assert len(os.listdir("/proc/self/fd")) == before - 1  # without the file and the connection
+
+
 def test_handlers_answer_while_python_is_busy(served):
     """The interpreter's lock is held all the while."""
     server = served(ROUTES)
