@@ -18,6 +18,7 @@ from benchmark.engine import LIBRARIES
 from benchmark.experiments import EXPERIMENTS, Experiment, Scale
 from benchmark.measure import CORES, SERVER_CORE, machine
 from benchmark.models import MODELS, TASKS
+from benchmark.scaling import PARTS, THREADS
 from benchmark.servers import PEERS, Absent, Running
 from benchmark.stackless import LIBRARIES as STACKLESS
 
@@ -80,7 +81,7 @@ def run_calls(
     found: dict[str, dict[str, list[float]]] = {library: {} for library in libraries}
     absent: dict[str, str] = {}
     rounds = min(2, scale.rounds) if name == "models" else scale.rounds  # of which one takes three minutes
-    cores = ",".join(map(str, CORES)) if name == "models" else str(SERVER_CORE)
+    cores = ",".join(map(str, CORES)) if name in ("models", "scaling") else str(SERVER_CORE)
     for number in range(rounds):
         for library, values in found.items():
             if library in absent:
@@ -116,6 +117,7 @@ CALLS: dict[str, tuple[list[str], list[str]]] = {
     "files": (["unpatched", "syncless", "gevent", "eventlet", "asyncio", "uvloop", "go"], ["time"]),
     "asyncio": (["asyncio", "uvloop", "syncless"], ["time"]),
     "models": (list(MODELS), list(TASKS)),
+    "scaling": (list(THREADS), PARTS),
     "names": (
         ["syncless", "in threads", "gevent", "eventlet", "asyncio", "uvloop", "threads", "go"],
         ["time"],
@@ -129,6 +131,7 @@ GROUPS = {
     for name, prefixes in {"asgi": ("asgi-", "websocket-"), "native": ("native",), "wsgi": ("wsgi-",)}.items()
 }
 """Names for several experiments."""
+GROUPS["native"].append("scaling")
 
 QUICK = [
     "keepalive",

@@ -336,6 +336,14 @@ EXPERIMENTS = {
             ours=(NATIVE,),
         ),
         Experiment(
+            "native-coroutines",
+            "Hello by a native handler beside coroutine libraries of C: `wrk -t1 -c50`",
+            "hello",
+            (NATIVE, "libtask", "statethreads", "lthread", "libdill"),
+            lambda server, scale: wrk(server.port, scale.seconds, headers=FEW),
+            ours=(NATIVE,),
+        ),
+        Experiment(
             "native-pipelined",
             "The same, 16 requests at a time",
             "hello",

@@ -63,7 +63,10 @@ def exchange(client: socket.socket, pieces: int) -> None:
     client.sendall(REQUEST * pieces)
     received = b""
     while received.count(b"Hello, World!") < pieces:
-        received += client.recv(65536)
+        more = client.recv(65536)
+        if not more:
+            raise SystemExit(f"the server closed the connection before it had answered: {received!r}")
+        received += more
 
 
 def kept(connections: int, pipelined: int = 1) -> Callable[[int, int], None]:
@@ -121,16 +124,17 @@ def total(process: subprocess.Popen[str]) -> int:
     return int(found[1])
 
 
-def served(load: Callable[[int, int], None], requests: int, tree: pathlib.Path, app: str) -> int:
+Load = Callable[[int, int], None]
+"""Sends that many requests to a port."""
+Command = Callable[[int], list[str]]
+"""The arguments of Python for a server on a port."""
+
+
+def served(load: Load, requests: int, command: Command, tree: pathlib.Path) -> int:
     """Instructions of a server that starts, answers that many requests and stops."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    script, *arguments = (
-        ("run_asgi.py", "syncless", str(port), "hello")
-        if app == "asgi"
-        else ("run_syncless.py", str(port), app)
-    )
-    process = collected([str(HERE / "servers" / script), *arguments], tree)
+    process = collected(command(port), tree)
     try:
         end = time.monotonic() + 120
         while True:
@@ -147,6 +151,13 @@ def served(load: Callable[[int, int], None], requests: int, tree: pathlib.Path, 
     return total(process)
 
 
+def per_request(load: Load, requests: int, command: Command, tree: pathlib.Path = HERE.parent) -> float:
+    """Instructions for each further request, behind those that warm up."""
+    warm = getattr(load, "warm", WARM)
+    few, many = (served(load, number, command, tree) for number in (warm, warm + requests))
+    return (many - few) / requests
+
+
 def count(name: str, requests: int, tree: pathlib.Path) -> float:
     """Instructions for each further request, or each further turn of an engine's program."""
     if name in ENGINE:
@@ -154,11 +165,15 @@ def count(name: str, requests: int, tree: pathlib.Path) -> float:
             total(collected(["-c", ENGINE[name].replace("COUNT", str(number))], tree))
             for number in (WARM, WARM + requests)
         )
-    else:
-        name, _, kind = name.partition("+")
-        warm = getattr(LOADS[name], "warm", WARM)
-        few, many = (served(LOADS[name], number, tree, kind or "hello") for number in (warm, warm + requests))
-    return (many - few) / requests
+        return (many - few) / requests
+    name, _, kind = name.partition("+")
+
+    def command(port: int) -> list[str]:
+        asgi = kind == "asgi"
+        script = str(HERE / "servers" / ("run_asgi.py" if asgi else "run_syncless.py"))
+        return [script, "syncless", str(port), "hello"] if asgi else [script, str(port), kind or "hello"]
+
+    return per_request(LOADS[name], requests, command, tree)
 
 
 def main() -> None:

@@ -99,6 +99,7 @@ def wrk(
     headers: dict[str, str] | None = None,
     script: str | None = None,
     threads: int = 1,
+    cores: list[int] | None = None,
 ) -> Load:
     """Kept connections, each with one request at a time unless the script pipelines. Several threads may use
     all cores."""
@@ -107,7 +108,9 @@ def wrk(
         command += ["-H", f"{name}: {value}"]
     if script:
         command += ["-s", str(HERE / script)]
-    raw = _run([*command, f"http://127.0.0.1:{port}/"], LOAD_CORES if threads > 1 else None)
+    if threads > 1:
+        cores = LOAD_CORES
+    raw = _run([*command, f"http://127.0.0.1:{port}/"], cores)
     counted = re.search(r"(\d+) requests in ([\d.]+)(ms|s|m)", raw)
     if not counted:
         raise AssertionError(f"wrk said nothing of its requests:\n{raw}")

@@ -17,6 +17,7 @@ from benchmark.files import PAUSES
 from benchmark.models import MODELS, TASKS
 from benchmark.names import OPERATIONS as NAMES
 from benchmark.patched import OPERATIONS as CALLS
+from benchmark.scaling import OPERATIONS as SCALING
 from benchmark.stackless import OPERATIONS as STACKLESS
 from benchmark.stackless import PUBLISHED
 
@@ -35,7 +36,10 @@ CHAPTERS: tuple[tuple[str, list[str]], ...] = (
     ("Several cores: Go", ["cores-hello-1", "cores-hello-2", "cores-fib-1", "cores-fib-2"]),
     (
         "Native handlers",
-        ["native", "native-pipelined", "native-fib", "native-threads", "native-beside", "native-idle"],
+        [
+            *("native", "native-coroutines", "native-pipelined", "native-fib"),
+            *("native-threads", "scaling", "native-beside", "native-idle"),
+        ],
     ),
     ("WSGI servers", [*WSGI, "idle", "accesslog", "halfsent", "sleep", "flask", "django"]),
     (
@@ -348,8 +352,34 @@ def stackless_table(result: dict[str, Any]) -> str:
     return "\n".join([*lines, "", PUBLISHED])
 
 
+def scaling_table(result: dict[str, Any]) -> str:
+    libraries = result["libraries"]
+    measured = f"Medians of {result['rounds']} rounds; a ratio is the median of the rounds' ratios."
+    lines = [
+        "### What a request costs in two native threads beside one",
+        "",
+        f"{measured} Each thread has a core, which it shares with its clients.",
+        "",
+        f"| | {' | '.join(libraries)} | two : one | target, at most |",
+        "|---|" + "---|" * (len(libraries) + 2),
+    ]
+    for name, (text, most) in SCALING.items():
+        found = [values[name] for values in libraries.values()]
+        cells = [f"{statistics.median(values):,.2f}".removesuffix(".00") for values in found]
+        needs = goal = ""
+        if name in ("cpu", "instructions", "calls"):
+            part = statistics.median(two / one for one, two in zip(*found, strict=True))
+            needs = f"{part:.2f}"
+            goal = f"{most:.2f}" + ("" if part <= most else " (missed)") if most else ""
+        elif name == "waits":
+            goal = "0" if not any(map(sum, found)) else "0 (missed)"
+        lines.append(f"| {' | '.join([text, *cells, needs, goal])} |")
+    return "\n".join(lines)
+
+
 def table(result: dict[str, Any]) -> str:
     special = {
+        "scaling": scaling_table,
         "stackless": stackless_table,
         "models": models_table,
         "engine": engine_table,

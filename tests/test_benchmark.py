@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from benchmark import picture, report, stackless
+from benchmark import picture, report, scaling, stackless
 from benchmark.__main__ import CALLS
 from benchmark.engine import LIBRARIES, OPERATIONS
 from benchmark.experiments import EXPERIMENTS
@@ -110,6 +110,15 @@ def test_stackless_results_are_whole_and_in_its_page():
         row = next(line for line in page.splitlines() if line.replace("`", "").startswith(f"| {text} |"))
         shown = [f"{statistics.median(found[name]):,.0f}" for found in result["libraries"].values()]
         assert [cell.strip() for cell in row.split("|")[2:-1]] == shown
+
+
+def test_native_threads_wait_for_no_lock_in_the_results():
+    result = json.loads((report.RESULTS / "scaling.json").read_text())
+    assert set(result["libraries"]) == set(scaling.THREADS) and not result["absent"]
+    for found in result["libraries"].values():
+        assert set(found) == set(scaling.OPERATIONS)
+        assert all(len(values) == result["rounds"] for values in found.values())
+        assert not any(found["waits"]) and min(found["requests"]) > 1000
 
 
 def test_models_are_whole():

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from benchmark.measure import CORES, LOAD_CORE, cpu_ns, pinned, private_bytes
 from benchmark.servers import apps, websocketclient
 from benchmark.servers.asgi_peers import ASGI_PEERS, CALLING
+from benchmark.servers.coroutines import COROUTINES
 from benchmark.servers.peer import Absent, Peer, package_version
 
 HERE = pathlib.Path(__file__).parent
@@ -256,28 +257,6 @@ def _lwan() -> str:
     raise Absent(f"it cannot be linked: {done.stderr.strip().splitlines()[-1]}")
 
 
-def _libtask() -> str:
-    """BENCHMARK_LIBTASK names its source, in which make has built libtask.a."""
-    source = pathlib.Path(os.environ.get("BENCHMARK_LIBTASK", ""))
-    if not source.name:
-        raise Absent("BENCHMARK_LIBTASK=/path/to/libtask, with its library built by make")
-    BUILD.mkdir(parents=True, exist_ok=True)
-    command = [
-        os.environ.get("CC", "cc"),
-        "-O2",
-        "-w",
-        "-D_GNU_SOURCE",
-        f"-I{source}",
-        str(HERE / "libtask.c"),
-    ]
-    done = subprocess.run(
-        [*command, str(source / "libtask.a"), "-o", str(BUILD / "libtask")], capture_output=True, text=True
-    )
-    if done.returncode:
-        raise Absent(f"it cannot be linked: {done.stderr.strip().splitlines()[-1]}")
-    return "a task for each connection, skips the head"
-
-
 def _native_library() -> str:
     """The native handlers, compiled."""
     source, target = HERE / "native_handlers.c", BUILD / "native_handlers.so"
@@ -393,7 +372,7 @@ _PEERS: tuple[Peer, ...] = (
         ("fib",),
     ),
     _native("syncless native", 1),
-    Peer("libtask", lambda port, app: [str(BUILD / "libtask"), str(port)], _libtask, ("hello",)),
+    *COROUTINES,
     _native("syncless beside native", 1, "/native"),
     _python("run_bjoern.py", "bjoern", SILENT),
     _meinheld(),

@@ -1,5 +1,5 @@
-/* Hello in libtask, of which the article of 2009 had a row: a task for each connection, which looks for the ends of
-   heads and parses nothing else. libtask PORT. */
+/* Hello in libtask: a task for each connection, which looks for the ends of heads and parses nothing else. libtask
+   PORT. */
 
 #include <stdlib.h>
 #include <string.h>
