@@ -1,9 +1,10 @@
 """Invariant: workers with native handlers lose no request when they are reloaded, and a killed one only those
 that were in it.
 
-Clients alternate between native handlers, Python, and a handler that passes on to Python, on kept connections
-and pipelined, so that connections go to and fro between threads and the loop. Part of tests/soak.py, which
-says how it is started.
+Clients alternate between native handlers, one that answers in steps over some time, Python, and a handler
+that passes on to Python, on kept connections and pipelined, with bodies by length and in chunks, so that
+connections go to and fro between threads and the loop while requests run. Part of tests/soak.py, which says
+how it is started.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from tests.proxied import start_server
 from tests.waiting import eventually
 
 WORKERS, CLIENTS = 2, 12
-HANDLERS = ("process", "echo", "pass")
+HANDLERS = ("process", "echo", "pass", "steps")
+KINDS = {"/": "by Python", "/pass": "passed on", "/steps?3&size=20&wait=20": "in steps"}
+"""path -> whose request it is; native for all others"""
 
 
 class Client:
@@ -77,11 +80,19 @@ class Client:
 
     def request(self) -> tuple[bytes, str, bytes]:
         """The bytes of a request, whose it is, and the body of its answer."""
-        path = self.choose.choice(("/process", "/echo", "/", "/pass"))
-        body = os.urandom(self.choose.choice((0, 10, 3000))) if path != "/process" else b""
-        head = b"POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(body))
-        kind = {"/": "by Python", "/pass": "passed on"}.get(path, "native")
-        return head + body, kind, body if path != "/process" else b"native"
+        path = self.choose.choice(("/process", "/echo", *KINDS))
+        kind = KINDS.get(path, "native")
+        head = b"POST %s HTTP/1.1\r\nHost: a\r\n" % path.encode()
+        if path == "/process":
+            return head + b"Content-Length: 0\r\n\r\n", kind, b"native"
+        if kind == "in steps":
+            return head + b"Content-Length: 0\r\n\r\n", kind, b"3" * 20 + b"2" * 20 + b"1" * 20
+        body = os.urandom(self.choose.choice((0, 10, 3000)))
+        if self.choose.random() < 0.5:
+            return head + b"Content-Length: %d\r\n\r\n%b" % (len(body), body), kind, body
+        cut = self.choose.randint(0, len(body))
+        pieces = [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (body[:cut], body[cut:]) if piece]
+        return head + b"Transfer-Encoding: chunked\r\n\r\n%b0\r\n\r\n" % b"".join(pieces), kind, body
 
     @staticmethod
     def answer(connection: Any, buffer: bytes) -> tuple[bytes, bytes, bytes]:
@@ -94,10 +105,21 @@ class Client:
         while b"\r\n\r\n" not in buffer:
             buffer += more()
         head, _, buffer = buffer.partition(b"\r\n\r\n")
-        size = int(re.search(rb"(?i)content-length: (\d+)", head)[1])
-        while len(buffer) < size:
-            buffer += more()
-        return head, buffer[:size], buffer[size:]
+        length = re.search(rb"(?i)content-length: (\d+)", head)
+        body = b""
+        while True:
+            while not length and b"\r\n" not in buffer:
+                buffer += more()
+            if length:
+                size, end = int(length[1]), 0
+            else:
+                line, _, buffer = buffer.partition(b"\r\n")
+                size, end = int(line, 16), 2
+            while len(buffer) < size + end:
+                buffer += more()
+            body, buffer = body + buffer[:size], buffer[size + end :]
+            if length or not size:
+                return head, body, buffer
 
 
 def children(server: subprocess.Popen[str]) -> set[int]:
@@ -151,7 +173,7 @@ def soak_native(seconds: float, say: Any = print) -> Counter[str]:
         assert status == 0, f"exit status {status}"
         assert "Traceback" not in (said := (folder / "errors").read_text()), said
     counts = sum((client.counts for client in clients), Counter())
-    assert all(counts[kind] for kind in ("native", "by Python", "passed on")), counts
+    assert all(counts[kind] for kind in ("native", *KINDS.values())), counts
     told = ", ".join(f"{count:,} {what}" for what, count in sorted(counts.items()))
     say(f"native handlers: {told}, {reloads} reloads, {len(lost)} lost by the killed worker")
     return counts

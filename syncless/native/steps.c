@@ -98,8 +98,7 @@ static int put_piece(struct thread *t, struct conn *c, const syncless_bytes *pie
 /* The response is complete. */
 static long end_response(struct thread *t, struct conn *c, struct call *call) {
     struct steps *steps = c->steps;
-    int closes = steps->closes || !steps->body.ended ||
-                 atomic_load_explicit(&t->server->stopping, memory_order_relaxed);
+    int closes = steps->closes || !steps->body.ended;
     if (steps->chunked && block_append(&t->out, "0\r\n\r\n", 5)) {
         conn_close(t, c, 1);
         return GONE;

@@ -123,6 +123,18 @@ def test_client_is_asked_for_a_body_that_is_read_in_pieces(turned):
         assert server.received()[0].endswith(summed("/sum", b"abc"))
 
 
+def test_request_behind_a_response_that_began_before_a_stop_is_answered(turned):
+    """The head of the first says nothing of a close."""
+    server = turned()
+    server.send(b"POST /mirror HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
+    assert b"Connection: close" not in server.received()[0]
+    server.threads.stop()
+    server.send(b"0\r\n\r\nGET /hello HTTP/1.1\r\nHost: a\r\n\r\n")
+    server.turn(2)
+    answer, ended = server.received()
+    assert b"Connection: close" in answer and answer.endswith(b"Hello, World!") and ended
+
+
 def test_pieces_are_mirrored_when_they_come(turned):
     server = turned()
     server.send(b"POST /mirror HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
