@@ -70,7 +70,7 @@ def clock(request):
     if marker is None or marker.args == (False,) or request.node.get_closest_marker("realtime"):
         yield "real"
     elif not virtualtime.AVAILABLE:
-        pytest.skip("the clock is replaced as Linux does it")
+        pytest.skip("the clock can be replaced where glibc is")
     else:
         signal.signal(signal.SIGALRM, too_long)
         signal.alarm(int(TEST_SECONDS))

@@ -22,11 +22,11 @@ import time
 from tests.preload import without_preload
 
 SOURCE = pathlib.Path(__file__).parent / "virtual_clock.c"
-AVAILABLE = sys.platform == "linux"
 BEFORE = "SYNCLESS_TEST_PRELOAD"
 """Holds what LD_PRELOAD was, from the start of the process that has the library until it puts it back."""
 
 _library = ctypes.CDLL(None)
+AVAILABLE = sys.platform == "linux" and hasattr(_library, "gnu_get_libc_version")
 
 
 def preloaded():

@@ -227,6 +227,8 @@ def main(name, port, queries):
     for fd in set(os.listdir("/proc/self/fd")) - descriptors:
         with contextlib.suppress(FileNotFoundError):  # the directory's own
             targets.append(os.readlink(f"/proc/self/fd/{fd}"))
+    # psqlODBC may begin a log of its own when a connection is broken off, and keeps it open
+    targets = [target for target in targets if not os.path.basename(target).startswith("psqlodbc_")]
     told = {"seconds": seconds, "grown": grown, "left": left, "descriptors": targets}
     print(json.dumps({**storm.counts, **told, "native": native_stats()}))
 

@@ -104,7 +104,7 @@ def attempts(request):
     pool.shutdown(cancel_futures=True)
 
 
-@pytest.mark.skipif(not virtualtime.AVAILABLE, reason="the clock is replaced as Linux does it")
+@pytest.mark.skipif(not virtualtime.AVAILABLE, reason="the clock can be replaced where glibc is")
 @pytest.mark.parametrize("name", [name for name in TARGETS if name not in OUTSIDE])
 def test_ticker_never_stands_still(attempts, name):
     """On the virtual clock: a wait takes its time, and the ticker ticks all the while."""
