@@ -1,10 +1,10 @@
 """Invariant: workers with native handlers lose no request when they are reloaded, and a killed one only those
 that were in it.
 
-Clients alternate between native handlers, one that answers in steps over some time, Python, and a handler
-that passes on to Python, on kept connections and pipelined, with bodies by length and in chunks, so that
-connections go to and fro between threads and the loop while requests run. Part of tests/soak.py, which says
-how it is started.
+Clients alternate between native handlers, one that answers in steps over some time, Python, which forks now
+and then, and a handler that passes on to Python, on kept connections and pipelined, with bodies by length
+and in chunks, so that connections go to and fro between threads and the loop while requests run. Part of
+tests/soak.py, which says how it is started.
 """
 
 from __future__ import annotations
@@ -31,8 +31,19 @@ from tests.waiting import eventually
 
 WORKERS, CLIENTS = 2, 12
 HANDLERS = ("process", "echo", "pass", "steps")
-KINDS = {"/": "by Python", "/pass": "passed on", "/steps?3&size=20&wait=20": "in steps"}
+KINDS = {
+    "/": "by Python",
+    "/fork": "by Python that forks",
+    "/pass": "passed on",
+    "/steps?3&size=20&wait=20": "in steps",
+    "/steps?3&size=20&wait=90": "in steps",
+    "/steps?3&size=150000&wait=3": "in large steps",
+    "/steps?2&size=150000": "in large steps",
+}
 """path -> whose request it is; native for all others"""
+
+ESTABLISHED, CLOSE_WAIT = "01", "08"
+"""as /proc/net/tcp writes them"""
 
 
 class Client:
@@ -85,14 +96,15 @@ class Client:
         head = b"POST %s HTTP/1.1\r\nHost: a\r\n" % path.encode()
         if path == "/process":
             return head + b"Content-Length: 0\r\n\r\n", kind, b"native"
-        if kind == "in steps":
-            return head + b"Content-Length: 0\r\n\r\n", kind, b"3" * 20 + b"2" * 20 + b"1" * 20
+        if steps := re.match(r"/steps\?(\d)&size=(\d+)", path):
+            pieces = (b"%d" % number * int(steps[2]) for number in range(int(steps[1]), 0, -1))
+            return head + b"Content-Length: 0\r\n\r\n", kind, b"".join(pieces)
         body = os.urandom(self.choose.choice((0, 10, 3000)))
         if self.choose.random() < 0.5:
             return head + b"Content-Length: %d\r\n\r\n%b" % (len(body), body), kind, body
         cut = self.choose.randint(0, len(body))
-        pieces = [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (body[:cut], body[cut:]) if piece]
-        return head + b"Transfer-Encoding: chunked\r\n\r\n%b0\r\n\r\n" % b"".join(pieces), kind, body
+        chunks = [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (body[:cut], body[cut:]) if piece]
+        return head + b"Transfer-Encoding: chunked\r\n\r\n%b0\r\n\r\n" % b"".join(chunks), kind, body
 
     @staticmethod
     def answer(connection: Any, buffer: bytes) -> tuple[bytes, bytes, bytes]:
@@ -124,6 +136,12 @@ class Client:
 
 def children(server: subprocess.Popen[str]) -> set[int]:
     return set(map(int, pathlib.Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()))
+
+
+def held(port: int) -> int:
+    """How many connections the server has open."""
+    table = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(row[1].endswith(f":{port:04X}") and row[3] in (ESTABLISHED, CLOSE_WAIT) for row in table)
 
 
 @contextmanager
@@ -166,6 +184,7 @@ def soak_native(seconds: float, say: Any = print) -> Counter[str]:
                 )
             lost = [each for client in clients for each in client.lost]
             assert len(lost) <= CLIENTS, f"a killed worker has lost {len(lost)} requests: {lost[:3]}"
+            assert eventually(lambda: not held(port)), f"{held(port)} connections are open without a client"
         finally:
             server.terminate()
             status = syncless.run_in_thread(server.wait)

@@ -5,7 +5,7 @@ from libc.stdlib cimport strtoul
 from libc.string cimport memcpy
 
 from syncless.native cimport (
-    PASS, alloc, append_format, bytes_view, handler, parameter, published, request, respond, respond_static,
+    PASS, add_field, append_format, bytes_view, handler, parameter, published, request, respond, respond_static,
     response,
 )
 
@@ -31,6 +31,8 @@ cdef int _fibonacci(request* req, response* resp) noexcept nogil:
         t = a + b                   # a, b = b, a + b would take twice as long
         a = b
         b = t
+    if add_field(resp, b"Content-Type", b"text/plain"):
+        return -1
     return append_format(resp, b"%u", a)
 
 

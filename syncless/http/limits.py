@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+
+from syncless.tools.records import record
 
 MAY_BE_ZERO = {
     "connections",
@@ -31,7 +32,7 @@ MAY_BE_ZERO = {
 }
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Limits:
     """The limits of a server. Give `serve()` another one, or single fields as keyword arguments."""
 
@@ -153,12 +154,11 @@ class Limits:
     is closed at that moment."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name, value in vars(self).items():
             if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise TypeError(f"limit {field.name} must be a number, not {value!r}")
-            if value < 0 or (value == 0 and field.name not in MAY_BE_ZERO):
-                raise ValueError(f"limit {field.name} must be positive, not {value!r}")
+                raise TypeError(f"limit {name} must be a number, not {value!r}")
+            if value < 0 or (value == 0 and name not in MAY_BE_ZERO):
+                raise ValueError(f"limit {name} must be positive, not {value!r}")
         if self.header_count > 128:
             raise ValueError(f"limit header_count can be 128 at most, not {self.header_count}")
         if self.linger_bytes > 4_000_000_000:
@@ -172,4 +172,6 @@ def limits_of(limits: Limits | None, overrides: Mapping[str, object]) -> Limits:
     for name in overrides:
         if not hasattr(Limits, name):
             raise TypeError(f"unknown argument or limit {name!r}; the limits are the fields of Limits")
-    return replace(limits or Limits(), **overrides)  # type: ignore[arg-type]
+    if limits is None:
+        return Limits(**overrides)  # type: ignore[arg-type]
+    return type(limits)(**{**vars(limits), **overrides})

@@ -44,8 +44,8 @@ static int is_last(struct thread *t, const struct call *call, int status, size_t
     const syncless_bytes *type = &call->response.type;
     return last->size && last->status == status && last->body_size == size && last->closes == closes &&
            last->minor == call->head->minor && last->type_size == type->size &&
-           (!type->size || !memcmp(last->type, type->data, type->size)) && t->dated &&
-           t->now - t->dated <= DATE_AGE;
+           (!type->size || !memcmp(last->type, type->data, type->size)) &&
+           t->now - last->dated <= DATE_AGE;
 }
 
 static void remember(struct thread *t, const struct call *call, int status, size_t size, int closes,
@@ -65,6 +65,7 @@ static void remember(struct thread *t, const struct call *call, int status, size
     last->body_size = size;
     last->closes = closes;
     last->minor = call->head->minor;
+    last->dated = t->dated;
 }
 
 int put_head(struct thread *t, struct call *call, int status, int64_t length, int chunked, int closes) {

@@ -28,6 +28,7 @@ from syncless.native.mailbox import Mailbox
 from syncless.native.publishing import reclaim
 from syncless.native.records import request_of
 from syncless.native.routing import parse_routes
+from syncless.native.settings import MOST_THREADS
 from syncless.native.shared import Shared
 from syncless.native.threads import Threads
 
@@ -44,9 +45,14 @@ class NativeHandlers:
 
     def __init__(self, native: Mapping[str, Any], threads: int, limits: Limits):
         self.routes = parse_routes(native)
-        self.thread_count = threads or len(os.sched_getaffinity(0))
+        if not 0 <= threads <= MOST_THREADS:
+            raise ValueError(
+                f"native_threads must be between 0 (one for each CPU) and {MOST_THREADS}, not {threads}"
+            )
+        self.thread_count = threads or min(len(os.sched_getaffinity(0)), MOST_THREADS)
         self.limits = limits
         self._threads: Threads | None = None
+        self._watching: Tasklet[Any] | None = None
         self._last: dict[str, int] = {}
         """Figures of threads that have ended."""
 
@@ -54,15 +60,18 @@ class NativeHandlers:
 
     def share(self, server: Any, application: Application, tls: bool) -> Application:
         """The application for a socket; it answers without the threads if the socket speaks TLS."""
+        self._server = server
         if tls:
             return application
         if server.proxy_protocol:
             raise ValueError("native handlers and proxy_protocol exclude each other")
         if self._threads is None:
-            self._server = server
             logs = server.logs.access is not None
             self._threads = Threads(self.routes, self.thread_count, self.limits, logs=logs)
             self._mailbox = Mailbox(self._threads, self._notice, self._fault, self._record)
+            self._told: set[tuple[int, str]] = set()
+            self._quota: Quota | None = None
+            self._charged = self._dropped = 0
         return Shared(application, self._threads)
 
     def gate(self, server: Any, listener: Listener, sock: socket, tls: bool) -> Gate:
@@ -76,14 +85,15 @@ class NativeHandlers:
     def start(self) -> None:
         threads = self._threads
         if threads is None:
+            self._server.logs.errors.warning(
+                "native handlers answer no requests: all addresses of this server speak TLS, which is left "
+                "to the application"
+            )
             return
         if self._server.counters is not None:
             threads.measure_times()
         threads.start()
-        self._told: set[tuple[int, str]] = set()
-        self._quota: Quota | None = None
-        self._charged = self._dropped = 0
-        self._watching: Tasklet[Any] = spawn(self._watch)
+        self._watching = spawn(self._watch)
         self._watching.name = "watchdog of native handlers"
 
     @property
@@ -122,7 +132,8 @@ class NativeHandlers:
         threads, self._threads = self._threads, None
         if threads is None:
             return
-        self._watching.kill()
+        if self._watching is not None:
+            self._watching.kill()
         threads.end()
         self._wait(lambda: threads.ended)
         if not threads.join():

@@ -35,6 +35,7 @@ static void begin_call(struct thread *t, struct conn *c, const struct match *mat
     call->file = -1;
     call->step = NULL;
     call->release = NULL;
+    bump(&t->calls, 1);
     atomic_store_explicit(&t->busy_with, match->route, memory_order_relaxed);
 }
 
@@ -50,6 +51,8 @@ const char *fault_of(const struct call *call, char *words, size_t room) {
     }
     if (!head_is_value(response->type.data, response->type.size))
         return "gave a Content-Type with bytes that a header field cannot have";
+    if (call->file >= 0 && response->body.size)
+        return "gave a file and other bytes: a response is one or the other";
     if (response->body.size >= BLOCK_MOST) {
         snprintf(words, room, "gave a body of %zu bytes, and %d is the most: send a file, or pieces",
                  response->body.size, BLOCK_MOST - 1);

@@ -89,6 +89,8 @@ static long serve_all(struct thread *t, struct conn *c, const char *data, size_t
         --*left;
         *used += outcome;
         outcome = MORE;
+        if (!c->steps && (c->time == HEAD_TIME || c->time == BODY_TIME))
+            start_time(t, c, IDLE_TIME);        /* that of the next request begins when its bytes come */
         if (has_unsent(c) || (c->steps && !reads_body(c)))
             break;
     }
@@ -290,7 +292,7 @@ void conn_release(struct thread *t, struct conn *c) {
     drop_unsent(t, c);
     drop_chunks(c);
     drop_steps(t, c);
-    stop_time(c);
+    stop_time(t, c);
     forget_head(t, c);
     if (c->phase == LINGERING)
         bump(&t->counts.lingering, -1);

@@ -1,4 +1,5 @@
-/* Connections by the start of their times: all of a list have equally long, so the first is over first. */
+/* Connections by the start of their times: all of a list have equally long, so the first is over first.
+   Pauses are of any length, so they are a heap. */
 
 #include "server.h"
 
@@ -25,24 +26,83 @@ int64_t time_length(struct server *server, int time) {
         return look(limits->body_ns, limits->body_grace_ns);
     case WRITE_TIME:
         return look(limits->write_ns, limits->write_grace_ns);
-    case PAUSE_TIME:
-        return 1;               /* the list is in the order of its ends */
     default:
         return least(limits->linger_idle_ns, limits->linger_ns);
     }
 }
 
-void stop_time(struct conn *c) {
-    if (c->time == NO_TIME)
-        return;
-    c->link.previous->next = c->link.next;
-    c->link.next->previous = c->link.previous;
+/* -- pauses --------------------------------------------------------------------------------------------- */
+
+static void set_place(struct thread *t, struct conn *c, uint32_t at) {
+    t->pauses[at] = c;
+    c->place = at;
+}
+
+/* Puts it where it belongs, from the empty place `at`. */
+static void settle(struct thread *t, struct conn *c, uint32_t at) {
+    struct conn **pauses = t->pauses;
+    uint32_t child;
+    for (; at && pauses[(at - 1) / 2]->since > c->since; at = (at - 1) / 2)
+        set_place(t, pauses[(at - 1) / 2], at);
+    while ((child = 2 * at + 1) < t->paused) {
+        if (child + 1 < t->paused && pauses[child + 1]->since < pauses[child]->since)
+            child++;
+        if (pauses[child]->since >= c->since)
+            break;
+        set_place(t, pauses[child], at);
+        at = child;
+    }
+    set_place(t, c, at);
+}
+
+static void stop_pause(struct thread *t, struct conn *c) {
+    struct conn *last = t->pauses[--t->paused];
+    if (last != c)
+        settle(t, last, c->place);
+}
+
+/* A step goes on then. The connection is closed where there is no memory. */
+void start_pause(struct thread *t, struct conn *c, int64_t until) {
+    stop_time(t, c);
+    if (t->paused == t->pause_room) {
+        uint32_t room = t->pause_room ? t->pause_room * 2 : 64;
+        struct conn **grown = realloc(t->pauses, room * sizeof *grown);
+        if (!grown) {
+            conn_close(t, c, 1);
+            return;
+        }
+        t->pauses = grown;
+        t->pause_room = room;
+    }
+    c->time = PAUSE_TIME;
+    c->since = until;
+    settle(t, c, t->paused++);
+}
+
+/* Those that are over go on in this turn. */
+static void end_pauses(struct thread *t) {
+    while (t->paused && t->pauses[0]->since <= t->now) {
+        struct conn *c = t->pauses[0];
+        start_pause(t, c, INT64_MAX);           /* found by close_all() until then */
+        conn_push(t, c);
+    }
+}
+
+/* -- all of them ---------------------------------------------------------------------------------------- */
+
+void stop_time(struct thread *t, struct conn *c) {
+    if (c->time == PAUSE_TIME) {
+        stop_pause(t, c);
+    } else if (c->time != NO_TIME) {
+        c->link.previous->next = c->link.next;
+        c->link.next->previous = c->link.previous;
+    }
     c->time = NO_TIME;
 }
 
 void start_time(struct thread *t, struct conn *c, int time) {
     struct link *list = &t->lists[time];
-    stop_time(c);
+    stop_time(t, c);
     c->time = time;
     c->since = t->now;
     c->link.next = list;
@@ -51,34 +111,24 @@ void start_time(struct thread *t, struct conn *c, int time) {
     list->previous = &c->link;
 }
 
-/* A step goes on then. Most pauses are as long as the last one, so their place is near the end. */
-void start_pause(struct thread *t, struct conn *c, int64_t until) {
-    struct link *list = &t->lists[PAUSE_TIME], *before;
-    stop_time(c);
-    before = list->previous;
-    while (before != list && ((struct conn *)before)->since > until)
-        before = before->previous;
-    c->time = PAUSE_TIME;
-    c->since = until;
-    c->link.previous = before;
-    c->link.next = before->next;
-    before->next->previous = &c->link;
-    before->next = &c->link;
-}
-
 struct conn *first_of(struct thread *t, int time) {
+    if (time == PAUSE_TIME)
+        return t->paused ? t->pauses[0] : NULL;
     return t->lists[time].next == &t->lists[time] ? NULL : (struct conn *)t->lists[time].next;
 }
 
+/* Of a list. */
 struct conn *next_of(struct thread *t, struct conn *c, int time) {
     return c->link.next == &t->lists[time] ? NULL : (struct conn *)c->link.next;
 }
 
 /* Tells the connections whose time is over. Returns the ns until the next one's is, -1 for never. */
 int64_t expire(struct thread *t) {
-    int64_t next = -1;
+    int64_t next;
     int time;
-    for (time = 0; time < TIMES; time++) {
+    end_pauses(t);
+    next = t->paused ? t->pauses[0]->since - t->now : -1;
+    for (time = 0; time < PAUSE_TIME; time++) {
         int64_t length = time_length(t->server, time);
         struct conn *c;
         while ((c = first_of(t, time)) && c->since + length <= t->now) {

@@ -22,8 +22,8 @@ cdef class Handler:
     finds in its request; it must stay valid as long as the handler is used. With ``pieces`` it is called when
     the head of a request has come, and reads a body of any size in steps.
 
-    ImportError if the function was compiled for another version of the interface, TypeError if the source is
-    nothing of these.
+    ImportError if a capsule was made for another version of the interface; a function of ctypes or Numba says
+    none, so load() is the way to a library. TypeError if the source is nothing of these.
     """
 
     def __init__(self, object source not None, str name=None, *, context=None, pieces=None):

@@ -65,6 +65,8 @@ static int field(const syncless_request *request, const char *name, size_t size,
     int i, known = head_known(name, size);
     for (i = 0; i < request->field_count; i++) {
         const struct head_header *header = &call->head->headers[i];
+        if (header->known == HEAD_DROPPED)
+            continue;
         if (known == HEAD_UNKNOWN ? header->name_size == size &&
                                         same_letters(call->data + header->name, name, size)
                                   : header->known == known) {

@@ -1,10 +1,11 @@
-/* Queues between threads: any may send, one takes. A sender never waits. See server.h. */
+/* Queues between threads: any may send, one takes. A sender never waits. See letters.h. */
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
-#include "server.h"
+#include "letters.h"
 
 struct letter *letter_new(int kind, size_t size) {
     struct letter *letter = malloc(sizeof *letter + size);

@@ -111,6 +111,12 @@ cdef class Mailbox(Watcher):
         read(self.threads.core.python.event, &count, sizeof(count))
         return self.take(loop)
 
+    cdef int forked(self, Loop loop) except -1:
+        """The threads and their connections are the parent's."""
+        self.closed = True
+        self.threads.leave_to_parent()
+        return 0
+
     cdef int take(self, Loop loop) except -1:
         cdef letter* sent = self.threads.take_letters()
         cdef letter* following

@@ -65,6 +65,11 @@ int send_out(struct thread *t, struct conn *c) {
     ssize_t n;
     if (!t->out.size)
         return SENT;
+    if (c->out.size) {                          /* a piece is on its way: these bytes are behind it */
+        int kept = block_append(&c->out, t->out.data, t->out.size);
+        block_reset(&t->out, RECEIVE * 2);
+        return kept < 0 ? FAILED : STALLED;
+    }
     n = send2(t, c->fd, t->out.data, t->out.size, NULL, 0, c->tail != NULL);
     if (n >= 0 && n < t->out.size && block_append(&c->out, t->out.data + n, t->out.size - n))
         n = -1;

@@ -5,7 +5,8 @@
    threads goes through queues without locks. Nothing here knows Python. threads.pyx is the border: it makes
    a server, takes the letters that threads send to Python, and gives connections back.
 
-       thread.c        a thread: its turn, accepting, what others send to it
+       thread.c        a thread: its turn, what others send to it
+       accepting.c     its new connections
        connection.c    the life of a connection
        closing.c       its end
        incoming.c      the next request of a connection: head, route
@@ -17,7 +18,7 @@
        handlers.c      the functions that a handler calls
        routes.c        which handler answers
        deadlines.c     lists of connections by the start of their times
-       letters.c       queues between threads
+       letters.c       queues between threads; see letters.h
        records.c       what the access log is told
        faults.c        what the error log is told: handlers that fail
        publish.c       bytes that Python code replaces while handlers read them */
@@ -33,6 +34,7 @@
 
 #include "syncless/native.h"
 #include "head.h"
+#include "letters.h"
 #include "memory.h"
 #include "routes.h"
 
@@ -54,8 +56,8 @@ struct limits {
     int chunk_line, trailer_bytes, pipelined, connections, remembered, linger_connections;
 };
 
-/* Deadlines: one list for each, in the order in which their times began. PAUSE_TIME: in the order in which
-   steps are to go on. */
+/* Deadlines: one list for each, in the order in which their times began. PAUSE_TIME is a heap, in the order
+   in which steps are to go on. */
 enum { HEAD_TIME, IDLE_TIME, BODY_TIME, WRITE_TIME, LINGER_TIME, PAUSE_TIME, TIMES, NO_TIME = TIMES };
 
 struct link {
@@ -63,13 +65,6 @@ struct link {
 };
 
 enum { READING, LINGERING, CLOSED };            /* phases of a connection; see connection.c */
-
-struct address {
-    uint8_t bytes[16];          /* IPv4: the first four */
-    uint16_t port;
-    uint8_t family;             /* AF_INET, AF_INET6, or anything else for none */
-    uint8_t listener;           /* index of the socket that it was accepted on */
-};
 
 struct tail {                   /* sent behind `out` */
     const char *data;           /* memory that is never freed */
@@ -85,7 +80,7 @@ struct pace {                   /* how fast a client takes what is sent; as pace
 
 struct conn {                   /* there may be many idle ones */
     struct link link;           /* in the list of its deadline; first, so that both have one address */
-    int64_t since;              /* ns: when that time began */
+    int64_t since;              /* ns: when that time began, or when the pause ends */
     struct conn *ready_next;    /* in the thread's list of those that have a turn of their own, or are dead */
     struct block in, out;       /* received and not used; to be sent */
     uint32_t in_start, out_sent;
@@ -100,6 +95,7 @@ struct conn {                   /* there may be many idle ones */
     struct memory *memory;      /* its last head */
     struct address address;
     int fd;
+    uint32_t place;             /* in the heap of pauses */
     uint8_t phase, time, looks;
     uint8_t readable;           /* recv() may have something */
     uint8_t peer_shutdown;      /* the client sends no more; recv() is worth trying until it says so */
@@ -166,27 +162,10 @@ struct steps {                  /* a request that is answered in steps; its head
     char begun, chunked, closes;        /* the response */
 };
 
-/* The letters that threads send one another: a connection, a block of the access log, a notice, a line for
-   the error log, or the wish that Python closes an idle connection for a client that waits. */
-enum { CONNECTION_LETTER, LOG_LETTER, NOTICE_LETTER, FAULT_LETTER, ROOM_LETTER };
-
-struct letter {
-    struct letter *next;
-    int kind;
-    int fd;                     /* of a connection; the error of a notice */
-    struct address address;
-    size_t size;
-    char data[];
-};
-
-struct letters {
-    _Atomic(struct letter *) first;
-    int event;                  /* eventfd that tells of the first one */
-};
-
 struct last_head {              /* a response head that is likely to be sent again */
     int status, closes, minor;
     size_t type_size, body_size, size;
+    int64_t dated;              /* ns: when its Date was made */
     char type[64];
     char data[512];
 };
@@ -207,7 +186,9 @@ struct thread {
     struct block out;           /* answers to the connection whose turn it is */
     struct arena arena;
     struct call call;
-    struct link lists[TIMES];
+    struct link lists[PAUSE_TIME];
+    struct conn **pauses;       /* a binary heap */
+    uint32_t paused, pause_room;
     struct conn *ready, *ready_last, *dead;
     struct head head;           /* of the request whose turn it is */
     struct match match;
@@ -228,7 +209,10 @@ struct thread {
     int swept;                  /* orders that have been carried out, see server.sweeps */
     struct counts counts;
     /* for the watchdog */
-    _Atomic int64_t busy_since; /* ns: since when it has been in a handler; 0: it is not */
+    _Atomic int64_t busy_since; /* ns: since when it has been in a turn; 0: it is not */
+    _Atomic int64_t calls;      /* of handlers, those that have begun */
+    _Atomic int64_t calls_before;       /* when the turn began */
+    int64_t calls_seen, seen_at;        /* the watchdog's own: at its last look, and ns when they grew */
     _Atomic(const struct route *) busy_with;
     _Atomic int ended, deaf;    /* its loop is over; it accepts no more */
 };
@@ -278,8 +262,14 @@ int64_t clock_ns(void);
 struct thread *thread_new(struct server *server, int index);
 int thread_start(struct thread *t);
 void thread_turn(struct thread *t, int64_t timeout_ns);
+int64_t thread_busy_ns(struct thread *t);
 void thread_free(struct thread *t);
 void own(struct server *server, int fd, int is_ours);
+
+/* accepting.c */
+void listen_to(struct thread *t, int on);
+int accept_some(struct thread *t, int index);
+struct thread *thread_for(struct server *server, int index);
 void send_connection(struct thread *to, struct letter *letter);
 
 /* connection.c */
@@ -371,17 +361,11 @@ size_t show_address(const struct address *address, char *text, size_t room);
 /* deadlines.c */
 void start_time(struct thread *t, struct conn *c, int time);
 void start_pause(struct thread *t, struct conn *c, int64_t until);
-void stop_time(struct conn *c);
+void stop_time(struct thread *t, struct conn *c);
 struct conn *first_of(struct thread *t, int time);
 struct conn *next_of(struct thread *t, struct conn *c, int time);
 int64_t expire(struct thread *t);
 int64_t time_length(struct server *server, int time);
-
-/* letters.c */
-struct letter *letter_new(int kind, size_t size);
-void send_letter(struct letters *to, struct letter *letter);
-struct letter *take_letters(struct letters *from);
-void drop_letters(struct letters *from);
 
 /* records.c */
 void record(struct thread *t, struct conn *c, int status, int refused, int64_t body, int64_t ns,

@@ -11,8 +11,6 @@ KEPT = (
     "body_bytes",
     "buffered_bytes",
     "linger_bytes",
-    "body_rate",
-    "write_rate",
     "chunk_line",
     "trailer_bytes",
     "pipelined",
@@ -31,25 +29,27 @@ TIMES = (
     "linger",
     "linger_idle",
 )
-MOST_NS = 1 << 62
+MOST_NS = MOST_BYTES = 1 << 62
 MOST_INT = (1 << 31) - 1
 WIDE = ("body_bytes", "buffered_bytes", "linger_bytes")
+RATES = ("body_rate", "write_rate")
+MOST_THREADS = 128
 
 
 def limit_values(limits: Limits) -> dict[str, float]:
-    """The fields of `struct limits` in server.h; times in ns."""
-    found: dict[str, float] = {name: getattr(limits, name) for name in KEPT}
+    """The fields of `struct limits` in server.h; times in ns. Infinite ones are the largest there."""
+    found: dict[str, float] = {name: getattr(limits, name) for name in RATES}
     for name in KEPT:
-        if isinstance(found[name], int) and name not in WIDE:
-            found[name] = min(found[name], MOST_INT)
+        found[name] = int(min(getattr(limits, name), MOST_BYTES if name in WIDE else MOST_INT))
     for name in TIMES:
-        found[f"{name}_ns"] = min(int(getattr(limits, f"{name}_seconds") * 1e9), MOST_NS)
+        found[f"{name}_ns"] = int(min(getattr(limits, f"{name}_seconds") * 1e9, MOST_NS))
     return found
 
 
 def head_limit_values(limits: Limits) -> dict[str, int]:
     """The fields of `struct head_limits` in head.h."""
-    return {"line": limits.request_line, "headers": limits.header_count, "total": limits.head_bytes}
+    found = {"line": limits.request_line, "headers": limits.header_count, "total": limits.head_bytes}
+    return {name: int(min(value, MOST_INT)) for name, value in found.items()}
 
 
 def status_lines() -> dict[int, str]:

@@ -5,9 +5,6 @@ request that a thread has handed over is the application's, whatever its route: 
 on.
 """
 
-from posix.unistd cimport close as os_close
-from posix.unistd cimport dup
-
 from syncless._core.loop cimport Loop
 from syncless.http.application cimport Application
 from syncless.http.exchange cimport Exchange
@@ -18,13 +15,15 @@ from syncless.native.threads cimport Threads
 
 
 cdef class Shared(Application):
-    """Shared(application, threads)."""
+    """Shared(application, threads), of the next socket on which the threads accept."""
     cdef Application inner
     cdef Threads threads
+    cdef int listener           # index of that socket
 
     def __init__(self, Application inner not None, Threads threads not None):
         self.inner = inner
         self.threads = threads
+        self.listener = threads.core.listener_count
         self.heads = inner.heads
 
     cdef Exchange exchange(self, const Origin* origin, const char* data, head* found):
@@ -37,18 +36,14 @@ cdef class Shared(Application):
 
     cdef int pass_on(self, Loop loop, const Origin* origin) except -1:
         cdef Stream* stream = origin.stream
-        cdef int fd = dup(stream.fd)            # the connection closes its own
-        loop.fds.entry(stream.fd).watcher = NULL
-        loop.fds.disarm_after_wait(stream.fd)   # closing does not, while there is another descriptor
-        if fd < 0:
-            return 0
-        try:
-            self.threads.send(
-                fd % self.threads.core.thread_count, fd, <str> origin.address, origin.port,
-                stream.inbox.data + stream.inbox_start, stream.inbox.size - stream.inbox_start)
-        except BaseException:
-            os_close(fd)
-            raise
+        cdef int fd = stream.fd
+        self.heads.forget(fd)                   # as closing would
+        loop.fds.entry(fd).watcher = NULL
+        loop.fds.disarm_after_wait(fd)          # nobody else waits for it
+        self.threads.send(
+            fd % self.threads.core.thread_count, fd, self.listener, <str> origin.address, origin.port,
+            stream.inbox.data + stream.inbox_start, stream.inbox.size - stream.inbox_start)
+        stream.fd = -1                          # a thread closes it
         return 0
 
     def close(self) -> None:

@@ -56,7 +56,7 @@ void drop_steps(struct thread *t, struct conn *c) {
         steps->release(steps->state);
     free(steps);
     c->continued = 0;
-    if (c->time == BODY_TIME || c->time == PAUSE_TIME)
+    if (c->time == HEAD_TIME || c->time == BODY_TIME || c->time == PAUSE_TIME)
         start_time(t, c, IDLE_TIME);
 }
 

@@ -1,9 +1,7 @@
-/* A thread that answers: its turns, accepting, and what others send to it. See server.h. */
+/* A thread that answers: its turns, and what others send to it. See server.h. */
 
 #define _GNU_SOURCE
 #include <errno.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -15,9 +13,7 @@
 #include "records.h"
 #include "server.h"
 
-enum { EVENTS = 256, ACCEPT_BATCH = 64, LAST_BATCHES = 1024 };
-#define RETRY_NS 50000000LL             /* where there is no room for a connection */
-#define COMPLAIN_NS 60000000000LL
+enum { EVENTS = 256, LAST_BATCHES = 1024 };
 #define DAY_NS 86400000000000LL
 #define JUST_COME 1000000000LL          /* ns in which a new connection is not yet taken for an idle one */
 
@@ -31,140 +27,6 @@ int64_t clock_ns(void) {
 void own(struct server *server, int fd, int is_ours) {
     if (fd < server->owned_size)
         atomic_store_explicit(&server->owned[fd], is_ours, memory_order_relaxed);
-}
-
-/* -- accepting ------------------------------------------------------------------------------------------ */
-
-static void listen_to(struct thread *t, int on) {
-    int i;
-    if (t->listening == on)
-        return;
-    t->listening = on;
-    for (i = 0; i < t->server->listener_count; i++) {
-        struct epoll_event event = {.events = EPOLLIN | EPOLLEXCLUSIVE, .data.u64 = (uint64_t)i << 1 | 1};
-        epoll_ctl(t->epoll, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, t->server->listeners[i], &event);
-    }
-}
-
-static void read_address(const struct sockaddr_storage *from, struct address *address) {
-    const struct sockaddr_in *v4 = (const struct sockaddr_in *)from;
-    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)from;
-    memset(address, 0, sizeof *address);
-    address->family = (uint8_t)from->ss_family;
-    if (from->ss_family == AF_INET) {
-        memcpy(address->bytes, &v4->sin_addr, 4);
-        address->port = ntohs(v4->sin_port);
-    } else if (from->ss_family == AF_INET6) {
-        memcpy(address->bytes, &v6->sin6_addr, 16);
-        address->port = ntohs(v6->sin6_port);
-    }
-}
-
-/* The connection counts as the thread's at once, so that no other thread sends it more than its share. */
-void send_connection(struct thread *to, struct letter *letter) {
-    atomic_fetch_add(&to->counts.connections, 1);
-    send_letter(&to->letters, letter);
-}
-
-/* The kernel wakes whichever thread it likes, mostly the same: a connection goes where the fewest are.
-   Returns whether another thread has it now. */
-static int give_away(struct thread *t, int fd, const struct address *address) {
-    struct server *server = t->server;
-    struct thread *fewest = t;
-    int64_t mine = t->counts.connections, least = mine;
-    struct letter *letter;
-    int i;
-    for (i = 0; i < server->thread_count; i++) {
-        int64_t count = atomic_load_explicit(&server->threads[i]->counts.connections, memory_order_relaxed);
-        if (count < least && !atomic_load_explicit(&server->threads[i]->ended, memory_order_relaxed)) {
-            least = count;
-            fewest = server->threads[i];
-        }
-    }
-    if (mine - least <= mine / 16)
-        return 0;
-    letter = letter_new(CONNECTION_LETTER, 0);
-    if (!letter)
-        return 0;
-    letter->fd = fd;
-    letter->address = *address;
-    send_connection(fewest, letter);
-    return 1;
-}
-
-/* Asks Python to close an idle connection of its own. It wakes us when it has. */
-static void want_room(struct thread *t) {
-    struct letter *letter;
-    if (atomic_exchange(&t->server->room_wanted, 1))
-        return;
-    letter = letter_new(ROOM_LETTER, 0);
-    if (letter)
-        send_letter(&t->server->python, letter);
-    else
-        atomic_store(&t->server->room_wanted, 0);
-}
-
-/* No descriptors or memory, or too many connections. Whether to go on at once. */
-static int shortage(struct thread *t, int error) {
-    if (error && t->now >= t->complain_at) {
-        struct letter *letter = letter_new(NOTICE_LETTER, 0);
-        t->complain_at = t->now + COMPLAIN_NS;
-        if (letter) {
-            letter->fd = error;
-            send_letter(&t->server->python, letter);
-        }
-    }
-    if (!conn_make_room(t))
-        want_room(t);
-    else if (!error || error == EMFILE)
-        return 1;
-    t->retry_at = t->now + RETRY_NS;
-    listen_to(t, 0);
-    return 0;
-}
-
-/* Whether a connection waits to be accepted. */
-static int is_ready(int listener) {
-    struct pollfd waiting = {.fd = listener, .events = POLLIN};
-    return poll(&waiting, 1, 0) > 0;
-}
-
-/* Accepts what has come, up to a batch; how many there were. */
-static int accept_some(struct thread *t, int index) {
-    int listener = t->server->listeners[index], n, fd;
-    int most = t->server->deaf ? 0 : t->server->limits.connections;
-    for (n = 0; n < ACCEPT_BATCH; n++) {
-        struct sockaddr_storage from;
-        socklen_t size = sizeof from;
-        struct address address;
-        struct conn *c;
-        if (most && atomic_load_explicit(&t->server->connections, memory_order_relaxed) >= most &&
-            is_ready(listener) && !shortage(t, 0))
-            return n;
-        fd = accept4(listener, (struct sockaddr *)&from, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0) {
-            if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO || errno == EPERM)
-                continue;
-            if (errno == EAGAIN || errno == EINVAL)
-                return n;
-            if (shortage(t, errno))
-                continue;
-            return n;
-        }
-        if (size < sizeof(sa_family_t))
-            from.ss_family = AF_UNIX;
-        read_address(&from, &address);
-        address.listener = (uint8_t)index;
-        atomic_fetch_add_explicit(&t->counts.accepted, 1, memory_order_relaxed);
-        atomic_fetch_add(&t->server->connections, 1);
-        if (t->server->thread_count > 1 && give_away(t, fd, &address))
-            continue;
-        atomic_fetch_add(&t->counts.connections, 1);
-        c = conn_open(t, fd, &address);
-        if (c)
-            conn_live(t, c);
-    }
-    return n;
 }
 
 /* -- letters from other threads ------------------------------------------------------------------------- */
@@ -276,6 +138,7 @@ void thread_turn(struct thread *t, int64_t timeout) {
     n = epoll_wait(t->epoll, events, EVENTS, timeout < 0 ? -1 : (int)((timeout + 999999) / 1000000));
     t->now = clock_ns();
     reader_begin(t->reader);
+    atomic_store_explicit(&t->calls_before, t->calls, memory_order_relaxed);
     atomic_store_explicit(&t->busy_since, t->now, memory_order_relaxed);
     for (i = 0; i < n; i++) {
         if (events[i].data.u64 & 1) {
@@ -301,6 +164,24 @@ void thread_turn(struct thread *t, int64_t timeout) {
     }
     atomic_store_explicit(&t->busy_since, 0, memory_order_relaxed);
     reader_end(t->reader);
+}
+
+/* For the watchdog alone: ns for which the thread has been in the turn or, if it has called several handlers
+   in it, in the last one, as far as looks up to now can tell. 0: in none. So a handler costs no look at the
+   clock. */
+int64_t thread_busy_ns(struct thread *t) {
+    int64_t since = atomic_load_explicit(&t->busy_since, memory_order_relaxed), now = clock_ns();
+    int64_t calls = atomic_load_explicit(&t->calls, memory_order_relaxed);
+    int64_t before = atomic_load_explicit(&t->calls_before, memory_order_relaxed);
+    if (calls != t->calls_seen) {
+        t->calls_seen = calls;
+        t->seen_at = now;
+    }
+    if (!since)
+        return 0;
+    if (calls - before > 1 && t->seen_at > since)
+        since = t->seen_at;
+    return now > since ? now - since : 1;
 }
 
 static void *run(void *argument) {
@@ -332,7 +213,7 @@ struct thread *thread_new(struct server *server, int index) {
     t->reader = reader_new();
     t->call.thread = t;
     t->call.request.calls = t->call.response.calls = &CALLS;
-    for (i = 0; i < TIMES; i++)
+    for (i = 0; i < PAUSE_TIME; i++)
         t->lists[i].next = t->lists[i].previous = &t->lists[i];
     event.data.ptr = &t->letters;
     if (t->epoll < 0 || t->letters.event < 0 || !t->scratch || !t->reader ||
@@ -343,11 +224,16 @@ struct thread *thread_new(struct server *server, int index) {
     return t;
 }
 
-/* Begins to run; 0, or an error number. Signals are Python's. */
+/* Begins to run; 0, or an error number. Signals are Python's, but for those of a crash: the kernel ends the
+   process without a word where they are blocked, and faulthandler has no part in it. */
 int thread_start(struct thread *t) {
+    static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    size_t i;
     sigset_t all, before;
     int error;
     sigfillset(&all);
+    for (i = 0; i < sizeof crashes / sizeof *crashes; i++)
+        sigdelset(&all, crashes[i]);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     error = pthread_create(&t->id, NULL, run, t);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -365,6 +251,7 @@ void thread_free(struct thread *t) {
     if (t->letters.event >= 0)
         close(t->letters.event);
     free(t->scratch);
+    free(t->pauses);
     free(t->arena.base);
     block_free(&t->out);
     block_free(&t->records);

@@ -73,7 +73,6 @@ cdef extern from "server.h" nogil:
         int64_t now
         letters letters
         counts counts
-        int64_t busy_since
         const route* busy_with
         int ended, deaf
         unsigned long id
@@ -95,11 +94,12 @@ cdef extern from "server.h" nogil:
         owned_t* owned
         int owned_size
     const void* CALLS
-    int64_t clock_ns()
     thread* thread_new(server* server, int index)
     int thread_start(thread* t)
+    int64_t thread_busy_ns(thread* t)
     void thread_turn(thread* t, int64_t timeout)
     void thread_free(thread* t)
+    thread* thread_for(server* server, int index)
     void send_connection(thread* to, letter* letter)
     letter* take_letters(letters* source)
     void drop_letters(letters* source)
@@ -115,7 +115,8 @@ cdef class Threads:
     cdef readonly list names    # of the routes
     cdef bint wants(self, int fd, const char* data, const head* found) noexcept
     cdef void pythons(self, int fd) noexcept
-    cdef int send(self, int index, int fd, str text, int port, const char* data, size_t size) except -1
+    cdef int send(
+        self, int index, int fd, int listener, str text, int port, const char* data, size_t size) except -1
     cdef int wake_all(self) except -1
     cdef letter* take_letters(self) noexcept
     cdef int set_routes(self, list wanted) except -1

@@ -20,7 +20,7 @@ from syncless.http.scanner cimport head
 from syncless.native.counting cimport add_new, total_of
 from syncless.native.handler cimport Handler
 
-from syncless.native.settings import head_limit_values, limit_values, refusals, status_lines
+from syncless.native.settings import MOST_THREADS, head_limit_values, limit_values, refusals, status_lines
 
 cdef extern from "publish.h" nogil:
     int publish_bytes(const char* name, size_t name_size, const char* data, size_t size)
@@ -43,7 +43,6 @@ cdef extern from *:
 
 cdef enum:
     DECODED = 8192              # bytes of a path with escapes; a longer one is no native route
-    MOST_THREADS = 128
     PYTHONS = 2                 # in server.owned: see pythons()
 
 
@@ -158,8 +157,10 @@ cdef class Threads:
         if fd < self.core.owned_size:
             self.core.owned[fd] = PYTHONS
 
-    cdef int send(self, int index, int fd, str text, int port, const char* data, size_t size) except -1:
-        """A connection for one of the threads."""
+    cdef int send(self, int index, int fd, int listener, str text, int port, const char* data,
+                  size_t size) except -1:
+        """A connection for one of the threads, this one unless it is stuck; `listener`: index of the socket
+        that it was accepted on."""
         cdef bytes shown = text.encode()
         cdef letter* made = letter_new(CONNECTION_LETTER, size)
         if made == NULL:
@@ -171,14 +172,15 @@ cdef class Threads:
             made.address.family = AF_INET
         elif inet_pton(AF_INET6, shown, made.address.bytes) == 1:
             made.address.family = AF_INET6
+        made.address.listener = listener
         made.address.port = port if port > 0 else 0
         atomic_fetch_add(&self.core.connections, 1)
-        send_connection(self.core.threads[index], made)
+        send_connection(thread_for(&self.core, index), made)
         return 0
 
     def give(self, int index, int fd, bytes data=b"") -> None:
         """A connection for one of the threads; for tests."""
-        self.send(index, fd, "", -1, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        self.send(index, fd, 0, "", -1, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
     cdef letter* take_letters(self) noexcept:
         """The letters that they have sent to Python."""
@@ -274,11 +276,16 @@ cdef class Threads:
         return all_ended
 
     def leave_to_parent(self) -> None:
-        """In a child after a fork: closes its copies of the threads' connections."""
-        cdef int fd
+        """In a child after a fork: closes its copies of the threads' connections, also of those that are
+        between two threads. A second call finds none."""
+        cdef int fd, i
         for fd in range(self.core.owned_size):
             if self.core.owned[fd] == 1:
+                self.core.owned[fd] = 0
                 os_close(fd)
+        drop_letters(&self.core.python)
+        for i in range(self.core.thread_count):
+            drop_letters(&self.core.threads[i].letters)
         if self.started:
             Py_INCREF(self)
         self.started = 0
@@ -350,14 +357,14 @@ cdef class Threads:
     def busy(self) -> list:
         """(thread, seconds, route or None) of each thread that is at work now."""
         cdef int i
-        cdef int64_t since
+        cdef int64_t ns
         cdef const route* at
         cdef list found = []
         for i in range(self.core.thread_count):
-            since = self.core.threads[i].busy_since
+            ns = thread_busy_ns(self.core.threads[i])
             at = self.core.threads[i].busy_with
-            if since:
-                found.append((i, (clock_ns() - since) / 1e9, None if at == NULL else at.name.decode()))
+            if ns:
+                found.append((i, ns / 1e9, None if at == NULL else at.name.decode()))
         return found
 
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,6 +36,13 @@ int pass(syncless_request *request, syncless_response *response) {
 int fails(syncless_request *request, syncless_response *response) {
     (void)request, (void)response;
     return -1;
+}
+
+int underscore(syncless_request *request, syncless_response *response) {
+    syncless_bytes value;
+    if (!syncless_field(request, "x_asked", &value))
+        return syncless_respond(response, 200, "text/plain", "none", 4);
+    return syncless_respond(response, 200, "text/plain", value.data, value.size);
 }
 
 static int put(syncless_response *response, const char *name, syncless_bytes value) {
@@ -92,12 +100,16 @@ int build(syncless_request *request, syncless_response *response) {
 
 static char large[4000000];
 
-int forever(syncless_request *request, syncless_response *response) {
+static const char *filled(void) {
     size_t i;
-    (void)request;
     for (i = 0; large[0] == 0 && i < sizeof large; i++)
         large[sizeof large - 1 - i] = 'x';
-    return syncless_respond_static(response, 200, "text/plain", large, sizeof large);
+    return large;
+}
+
+int forever(syncless_request *request, syncless_response *response) {
+    (void)request;
+    return syncless_respond_static(response, 200, "text/plain", filled(), sizeof large);
 }
 
 /* The file that the context names. */
@@ -230,6 +242,24 @@ int steps(syncless_request *request, syncless_response *response) {
     return steps_step(request, response, made);
 }
 
+static int last_step(syncless_request *request, syncless_response *response, void *state) {
+    (void)request, (void)state;
+    return syncless_append(response, filled(), sizeof large) ? -1 : SYNCLESS_DONE;
+}
+
+static void read_for_client(void *state) {
+    static char data[100000];
+    recv((int)(intptr_t)state, data, sizeof data, MSG_DONTWAIT);
+}
+
+/* The last piece is larger than a socket takes. When the steps are over, the client whose descriptor is the
+   context reads a part. */
+int last(syncless_request *request, syncless_response *response) {
+    if (syncless_begin(response, last_step, request->context, read_for_client) || syncless_append(response, "a", 1))
+        return -1;
+    return SYNCLESS_WRITE;
+}
+
 /* Does what the query says wrongly. */
 int wrong(syncless_request *request, syncless_response *response) {
     switch (request->query.size ? request->query.data[0] : 0) {
@@ -241,6 +271,12 @@ int wrong(syncless_request *request, syncless_response *response) {
         return syncless_respond(response, 200, "text/plain\r\nX: y", "a", 1);
     case 'l': /* a large body */
         return syncless_respond(response, 200, "text/plain", "a", (size_t)1 << 31);
+    case 'f': /* a file and more */
+        if (syncless_append(response, "a", 1))
+            return -1;
+        return syncless_send_file(response, open("/dev/null", O_RDONLY | O_CLOEXEC), 0, 0, 1);
+    case 'c': /* it crashes */
+        return *(volatile int *)(request->query.size - 1);
     case 'b': /* no begin */
         return SYNCLESS_WRITE;
     case 'r': /* begun and failed */

@@ -2,6 +2,9 @@
 
 import io
 import re
+import resource
+import subprocess
+import sys
 
 import pytest
 
@@ -12,6 +15,7 @@ LINES = {
     "status": "gave the status 99, which is not between 200 and 599",
     "type": "gave a Content-Type with bytes that a header field cannot have",
     "large": "gave a body of 2147483648 bytes, and 1073741823 is the most: send a file, or pieces",
+    "file": "gave a file and other bytes: a response is one or the other",
     "begin": "asked for another step without syncless_begin()",
     "returned": "returned 77",
     "error": "returned -1",
@@ -49,3 +53,32 @@ def test_response_cut_off_in_its_midst_is_told(served, handlers):
     client = served.client(served({"/steps": "steps"}, error_log=log))
     client.send(b"GET /steps?1&size=5&length=6 HTTP/1.1\r\nHost: a\r\n\r\n")
     assert eventually(lambda: "syncless_set_length()" in log.getvalue())
+
+
+def test_handler_that_crashes_is_seen_by_the_fault_handler_of_python(library):
+    program = f"""if True:
+    import faulthandler, socket, syncless
+    from syncless import native
+    from syncless.wsgi import Server
+    faulthandler.enable()
+    server = Server(lambda e, s: None, port=0, native_threads=1,
+                    native={{"/": native.load({str(library)!r}, "wrong")}}).start()
+    with socket.create_connection(server.address, timeout=10) as client:
+        client.sendall(b"GET /?c HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
+        syncless.sleep(10)
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode < 0 and "Fatal Python error: Segmentation fault" in done.stderr
+
+
+def test_connection_goes_back_to_its_thread_where_no_descriptor_is_left(served):
+    client = served.client(served({"/hello": "hello"}))
+    assert client.get("/py")[2] == b"python GET /py "
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # those that are open stay
+    try:
+        assert client.get("/hello")[2] == b"Hello, World!"
+        assert client.get("/py")[2] == b"python GET /py "
+        assert client.get("/hello")[2] == b"Hello, World!"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

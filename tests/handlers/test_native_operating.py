@@ -1,6 +1,8 @@
 """Native handlers as an operator sees them: log, counts, watchdog, stop, fork, shortage."""
 
+import errno
 import io
+import math
 import os
 import re
 import socket
@@ -12,7 +14,13 @@ import pytest
 
 import syncless
 from syncless.http.counters import CELLS, Counters, totals
+from syncless.http.limits import Limits
 from syncless.native import beside
+from syncless.native.mailbox import Mailbox
+from syncless.native.routing import parse_routes
+from syncless.native.threads import Threads
+from syncless.wsgi import Server
+from tests.handlers.conftest import python
 from tests.waiting import eventually
 
 ROUTES = {"/": "hello", "/echo": "echo", "/fails": "fails", "/pass": "pass"}
@@ -98,6 +106,47 @@ def test_stuck_thread_is_named_once(served, handlers, monkeypatch):
     os.close(writer)
 
 
+def test_time_of_a_handler_is_its_own_in_a_turn_of_many(stepped, handlers):
+    reader, writer = os.pipe()
+    server = stepped({"/block": handlers("block", context=reader)})
+    clients = [server.client]
+    server.connect()
+    clients.append(server.client)
+    for client in clients:
+        client.sendall(b"GET /block HTTP/1.1\r\nHost: a\r\n\r\n")
+    turn = syncless.spawn(syncless.run_in_thread, server.threads.turn)
+    assert eventually(lambda: [took for _, took, _ in server.threads.busy() if took >= 0.5])
+    os.write(writer, b"x")
+    assert eventually(
+        lambda: any(server.threads.requests == 1 and route for _, _, route in server.threads.busy())
+    )
+    ((_, took, route),) = server.threads.busy()
+    assert route == "/block" and took < 0.5
+    assert eventually(lambda: server.threads.busy()[0][1] >= 0.2)
+    os.write(writer, b"x")
+    turn.join()
+    clients[0].close()
+    os.close(reader)
+    os.close(writer)
+
+
+@pytest.mark.parametrize("path", ["/", "/py"])
+def test_connections_go_past_a_stuck_thread(served, handlers, path):
+    reader, writer = os.pipe()
+    server = served({**ROUTES, "/block": handlers("block", context=reader)})
+    stuck = served.client(server)
+    stuck.send(b"GET /block HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert eventually(lambda: server.beside.stuck(0.1))
+    clients = [served.client(server) for _ in range(10)]
+    for client in clients:
+        assert client.get(path)[0] == 200  # after it has been the application's, it goes back to a thread
+        assert client.get("/")[2] == b"Hello, World!"
+    os.write(writer, b"x")
+    assert stuck.response()[2] == b"went on"
+    os.close(reader)
+    os.close(writer)
+
+
 def test_stop_answers_what_has_come_and_closes_idle_connections(served):
     server = served(ROUTES, stop_idle_seconds=0.5)
     idle, busy = served.client(server), served.client(server)
@@ -124,6 +173,53 @@ def test_stop_leaves_a_thread_behind_that_does_not_end(served, handlers, monkeyp
     os.write(writer, b"x")  # it ends now, and meets a server that is kept for it
     assert client.response()[2] == b"went on" and client.at_end()
     os.close(writer)
+
+
+def test_thread_that_is_left_behind_accepts_no_more(stepped, handlers):
+    """Its listening socket is closed then, and another one may have the number."""
+    reader, writer = os.pipe()
+    server = stepped({"/block": handlers("block", context=reader)})
+    listener = socket.create_server(("127.0.0.1", 0))
+    number = os.dup(listener.fileno())
+    os.set_blocking(number, False)
+    server.threads.listen(number)
+    server.turn(2)  # no event is left
+    server.client.sendall(b"GET /block HTTP/1.1\r\nHost: a\r\n\r\n")
+    server.threads.deafen()  # told of in the same turn, behind the request
+    turn = syncless.spawn(syncless.run_in_thread, server.threads.turn)
+    assert eventually(lambda: [route for _, _, route in server.threads.busy() if route])
+    server.threads.end()
+    with socket.create_server(("127.0.0.1", 0)) as other, socket.create_connection(other.getsockname()):
+        other.setblocking(False)
+        os.dup2(other.fileno(), number)
+        os.write(writer, b"x")
+        turn.join()
+        other.accept()[0].close()
+    for fd in (reader, writer, number):
+        os.close(fd)
+    listener.close()
+
+
+def test_listening_that_fails_is_told_and_tried_again(handlers, tmp_path):
+    (tmp_path / "file").touch()
+    number = os.open(tmp_path / "file", os.O_RDONLY)  # epoll takes no files
+    errors = []
+    threads = Threads(parse_routes({"/": handlers("hello")}), 1, Limits())
+    threads.listen(number)
+    mailbox = Mailbox(threads, errors.append, errors.append, errors.append)
+    threads.start()
+    assert eventually(lambda: errors == [errno.EPERM])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        os.dup2(listener.fileno(), number)
+        with socket.create_connection(listener.getsockname(), timeout=10) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert client.recv(1000).endswith(b"Hello, World!")
+        threads.end()
+        assert eventually(lambda: threads.ended) and threads.join()
+    mailbox.close()
+    os.close(number)
+    assert errors == [errno.EPERM]
 
 
 def test_server_starts_again_after_a_stop(served):
@@ -224,6 +320,83 @@ def test_late_clients_are_cut_off(stepped, sent):
         pytest.fail("it is still there")
 
 
+LENGTH = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 200\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("request_", "limits"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", {"head_seconds": 1.0}),
+        (LENGTH + b"x" * 200, {"body_total_seconds": 1.0, "body_grace_seconds": 0.2, "body_rate": 0}),
+        (LENGTH + b"x" * 200, {"body_grace_seconds": 0.5, "body_rate": 600}),
+    ],
+)
+def test_each_request_has_a_deadline_of_its_own(stepped, request_, limits):
+    """The client always has a part of the next request on its way."""
+    server = stepped(ROUTES, **limits)
+    half = len(request_) // 2
+    ends, answers = time.monotonic() + 1.5, 0
+    assert server.send(request_ + request_[:half])
+    while time.monotonic() < ends:
+        time.sleep(0.05)
+        assert server.send(request_[half:] + request_[:half])
+        told, ended = server.received()
+        answers += told.count(b"200 OK")
+        assert not ended and b" 408 " not in told
+    assert answers > 10
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nX: "],
+        [LENGTH + b"x" * 100, b"x" * 100 + b"GET / HTTP/1.1\r\nX: "],
+    ],
+)
+def test_late_head_behind_another_request_is_a_408(stepped, parts):
+    server = stepped(ROUTES, head_seconds=0.2, body_rate=0)
+    for part in parts:
+        server.send(part)
+    assert server.received()[0].count(b"200 OK") == 1
+    ends = time.monotonic() + 10
+    while server.send(b"x"):
+        server.threads.turn(0, 0.02)
+        told, _ = server.received()
+        if told:
+            break
+        assert time.monotonic() < ends
+    assert told.startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize("name", ["idle_seconds", "body_seconds", "write_grace_seconds", "write_rate"])
+def test_limit_may_be_infinite(served, name):
+    assert served.client(served(ROUTES, **{name: math.inf})).get("/")[0] == 200
+
+
+@pytest.mark.parametrize("count", [-1, 129])
+def test_number_of_threads_that_cannot_be_is_told_at_once(handlers, count):
+    with pytest.raises(ValueError, match=f"native_threads must be between 0 .* and 128, not {count}"):
+        Server(python, port=0, native={"/": handlers("hello")}, native_threads=count)
+
+
+def test_server_whose_threads_do_not_start_is_as_before(served, handlers, monkeypatch):
+    def fail(threads):
+        raise OSError(errno.EAGAIN, "cannot start a thread for native handlers")
+
+    server = Server(python, port=0, native={"/": handlers("hello")}, native_threads=2)
+    kept = []
+    with monkeypatch.context() as patched:
+        patched.setattr(beside, "Threads", type("Failing", (Threads,), {"start": fail}))
+        for _ in range(3):
+            with pytest.raises(OSError, match="cannot start a thread"):
+                server.start()
+            kept.append(len(os.listdir("/proc/self/fd")))
+    assert kept[1] == kept[2]
+    server.start()
+    assert served.client(server).get("/")[2] == b"Hello, World!"
+    server.stop(0)
+
+
 def test_child_of_a_fork_leaves_connections_to_the_parent(library, tmp_path):
     program = f"""if True:
     import os, socket
@@ -246,6 +419,72 @@ def test_child_of_a_fork_leaves_connections_to_the_parent(library, tmp_path):
     """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines() == ["b'Hello, World!'", "7 b'Hello, World!'", "ended"], done.stderr
+
+
+def polled():
+    """The descriptors in the epoll sets of this process."""
+    found = []
+    for fd in os.listdir("/proc/self/fdinfo"):
+        try:
+            with open(f"/proc/self/fdinfo/{fd}") as lines:
+                found += [int(line.split()[1]) for line in lines if line.startswith("tfd:")]
+        except FileNotFoundError:
+            pass  # it was that of the folder
+    return found
+
+
+def test_closed_connection_is_in_no_epoll_set_though_a_child_has_a_copy(stepped):
+    """Its struct is freed, so an event of the copy would be read from freed memory."""
+    server = stepped(ROUTES, idle_seconds=0.05)
+    client, accepted = socket.socketpair()
+    accepted.setblocking(False)
+    copy = os.dup(accepted.fileno())
+    fd = accepted.detach()
+    server.threads.give(0, fd)
+    client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    server.turn(2)
+    assert client.recv(1000) and fd in polled()
+    while server.threads.connections > 1:
+        server.threads.turn(0, 0.01)
+    assert fd not in polled()
+    os.close(copy)
+    client.close()
+
+
+def test_child_of_a_fork_holds_no_connection_of_a_native_thread(library):
+    """Not even one that never stops its server: the client sees that the parent has closed."""
+    program = f"""if True:
+    import os, socket, time, syncless
+    from syncless import native
+    from syncless.wsgi import Server
+    server = Server(lambda e, s: (s("200 OK", []), [b"py"])[1], port=0, native_threads=2, idle_seconds=0.3,
+                    native={{"/": native.load({str(library)!r}, "hello")}}).start()
+    def asked():
+        client = socket.create_connection(server.address, timeout=10)
+        client.sendall(b"GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
+        assert client.recv(1000).endswith(b"Hello, World!")
+        return client
+    clients = [asked() for _ in range(5)]
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(writer)
+        for client in clients:
+            client.close()
+        taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]   # perhaps with their numbers
+        os.read(reader, 1)
+        server.stop()
+        for fd in taken:
+            os.fstat(fd)
+        os._exit(7)
+    for client in clients:
+        print(client.recv(1))
+    os.close(writer)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    server.stop()
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["b''"] * 5 + ["7"], done.stderr
 
 
 def test_unix_socket(served, tmp_path):

@@ -2,10 +2,13 @@
 
 import ctypes
 import http.client
+import io
 import os
+import re
 import ssl
 import threading
 import time
+from email.utils import parsedate_to_datetime
 
 import pytest
 
@@ -14,6 +17,7 @@ from syncless import native
 from syncless.wsgi import Server
 from tests.handlers.conftest import python
 from tests.waiting import eventually
+from tests.wsgi.conftest import Client
 
 ROUTES = {
     "/": "hello",
@@ -63,6 +67,20 @@ def test_handler_that_passes_leaves_request_and_body_to_python(served):
         assert client.response()[2] == b"python POST /pass body"
 
 
+def test_connection_that_comes_back_keeps_the_address_that_it_was_accepted_on(served):
+    def port(environ, start_response):
+        start_response("200 OK", [])
+        return [environ["SERVER_PORT"].encode()]
+
+    server = served(ROUTES, port, bind=["127.0.0.1:0", "127.0.0.1:0"])
+    for address in server.addresses:
+        client = Client(address)
+        for _ in range(3):
+            assert client.get("/py")[2] == b"%d" % address[1]
+            assert client.get("/")[2] == b"Hello, World!"
+        client.close()
+
+
 def test_body_too_large_for_threads_is_left_to_python(served):
     client = served.client(served(ROUTES))
     large = os.urandom(3 << 20)
@@ -100,6 +118,13 @@ def test_handler_sees_method_path_query_parameters_fields_and_body(served):
     assert "{path}=x/y/" in client.get("/files/x/y/")[2].decode().splitlines()
 
 
+def test_field_with_an_underscore_is_not_taken_for_another(served):
+    """As in the environ of the application."""
+    client = served.client(served(ROUTES | {"/fields/{id}": "underscore"}))
+    assert client.get("/fields/1", "X_Asked: yes\r\n")[2] == b"none"
+    assert client.get("/fields/1", "X-Asked: no\r\nX_Asked: yes\r\n")[2] == b"none"
+
+
 def test_remembered_head_gives_the_same_and_another_one_does_not(served):
     client = served.client(served(ROUTES))
     for _ in range(3):
@@ -114,6 +139,21 @@ def test_remembered_head_is_for_the_same_status_and_type_only(served):
     for status, kind in [(200, "text/aaaa"), (404, "text/aaaa"), (404, "text/bbbb"), (200, "text/bbbb")] * 2:
         got, headers, body = client.get(f"/?{status}{kind}")
         assert (got, headers["content-type"], body) == (status, kind, b"0123456789")
+
+
+def test_date_of_a_remembered_head_goes_on(stepped):
+    """Other responses, whose heads are not remembered, need the date, too."""
+    server = stepped(ROUTES)
+
+    def date(path):
+        server.send(b"GET %s HTTP/1.1\r\nHost: a\r\n\r\n" % path)
+        return parsedate_to_datetime(re.search(r"Date: ([^\r]*)", server.received()[0].decode())[1])
+
+    first = date(b"/")
+    while (date(b"/build?200&n=10") - first).total_seconds() < 2:
+        assert date(b"/") >= first
+        time.sleep(0.05)
+    assert date(b"/") > first
 
 
 def test_routes_by_method_and_their_precedence(served):
@@ -296,8 +336,10 @@ def test_published_bytes_are_found_and_replaced(served):
 
 
 def test_tls_is_the_python_servers(https, handlers):
-    server = https(python, native={"/": handlers("hello")})
+    errors = io.StringIO()
+    server = https(python, native={"/": handlers("hello")}, error_log=errors)
     assert syncless.run_in_thread(ask_tls, server.address) == b"python GET / "
+    assert "native handlers answer no requests" in errors.getvalue()
 
 
 def ask_tls(address):

@@ -123,46 +123,47 @@ def test_cython(served, tmp_path):
 def test_numba(served):
     numba = pytest.importorskip("numba", reason="numba is not installed: pip install numba")
     answers = native.functions()
-    respond = answers["respond"]
+    respond, add_field = answers["respond"], answers["add_field"]
     body = ctypes.create_string_buffer(b"from Numba")
     type_ = ctypes.create_string_buffer(b"text/plain")
     at, size = ctypes.addressof(body), 10
     type_at, type_size = ctypes.addressof(type_), 10
+    name = ctypes.create_string_buffer(b"X-Made")
+    name_at = ctypes.addressof(name)
 
     @numba.cfunc(numba.types.intc(numba.types.uintp, numba.types.uintp))
     def hello(request, response):
+        if add_field(response, name_at, 6, at, size):
+            return -1
         return respond(response, 200, type_at, type_size, at, size, 1)
 
     client = served.client(served({"/": native.Handler(hello)}))
-    assert client.get("/")[2] == b"from Numba"
+    _, headers, made = client.get("/")
+    assert made == b"from Numba" and headers["x-made"] == "from Numba"
     assert client.get("/py")[2] == b"python GET /py "
 
 
 RUST = """
 #![crate_type = "cdylib"]
-use std::os::raw::{c_char, c_int, c_void};
+use std::os::raw::{c_int, c_void};
 
 #[repr(C)]
-pub struct Bytes { data: *const u8, size: usize }
-
-#[repr(C)]
-pub struct Response {
-    calls: *const c_void, status: i32, permanent: i32, kind: Bytes, body: Bytes, length: i64, wait_ms: i64,
+pub struct Calls {
+    abi: u32,
+    size: u32,
+    others: [*const c_void; 10],
+    respond: unsafe extern "C" fn(*mut c_void, c_int, *const u8, usize, *const u8, usize, c_int) -> c_int,
 }
+
+#[repr(C)]
+pub struct Request { calls: *const Calls }
 
 #[no_mangle]
 pub static syncless_native_abi: u32 = 2;
 
-static BODY: &[u8] = b"from Rust";
-static KIND: &[u8] = b"text/plain";
-
 #[no_mangle]
-pub unsafe extern "C" fn hello(_request: *mut c_void, response: *mut Response) -> c_int {
-    (*response).kind = Bytes { data: KIND.as_ptr(), size: KIND.len() };
-    (*response).body = Bytes { data: BODY.as_ptr(), size: BODY.len() };
-    (*response).permanent = 1;
-    let _: *const c_char = std::ptr::null();
-    0
+pub unsafe extern "C" fn hello(request: *mut Request, response: *mut c_void) -> c_int {
+    ((*(*request).calls).respond)(response, 201, b"text/plain".as_ptr(), 10, b"from Rust".as_ptr(), 9, 1)
 }
 """
 
@@ -185,4 +186,5 @@ def test_rust(served, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, env=without_preload())
     assert done.returncode == 0, done.stderr
     client = served.client(served({"/": native.load(tmp_path / "hello.so", "hello")}))
-    assert client.get("/")[2] == b"from Rust"
+    status, headers, body = client.get("/")
+    assert (status, headers["content-type"], body) == (201, "text/plain", b"from Rust")

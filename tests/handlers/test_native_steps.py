@@ -1,5 +1,6 @@
 """Requests that native handlers answer in steps: bodies in pieces, responses in pieces over time."""
 
+import os
 import random
 
 import pytest
@@ -265,6 +266,54 @@ def test_waits_of_many_connections_end_in_their_order(stepping):
     assert ended == sorted(waits)
 
 
+def test_short_waits_end_before_a_long_one(turned):
+    """Two that end in the same turn, again and again."""
+    server = turned()
+    long, short = server.client, []
+    server.send(b"GET /steps?2&size=1&wait=1500 HTTP/1.1\r\nHost: a\r\n\r\n")
+    for _ in range(2):
+        server.connect()
+        short.append(server.client)
+    for client in short:
+        client.sendall(b"GET /steps?10&size=1&wait=20 HTTP/1.1\r\nHost: a\r\n\r\n")
+    told = dict.fromkeys(short, b"")
+    while not all(data.endswith(b"0\r\n\r\n") for data in told.values()):
+        server.threads.turn(0, 5.0)  # up to the next event or end of a wait, as a thread does
+        for server.client in short:
+            told[server.client] += server.received()[0]
+    server.client = long
+    assert server.received()[0].endswith(b"1\r\n2\r\n")
+    for client in short:
+        client.close()
+
+
+def test_waits_of_any_length_end_in_their_order_though_others_are_given_up(turned):
+    choose = random.Random(3)
+    server = turned()
+    server.client.close()
+    waits, given_up = {}, []
+    for number in range(150):
+        server.connect()
+        waits[server.client] = choose.randrange(20, 400)
+        given_up += [server.client] if number % 3 == 0 else []
+    for client, wait in waits.items():
+        client.sendall(b"GET /steps?1&size=1&wait=%d HTTP/1.1\r\nHost: a\r\n\r\n" % wait)
+    server.turn()  # all begin now
+    for client in given_up:
+        client.close()
+        del waits[client]
+    ended = []
+    while waits:
+        server.threads.turn(0, 5.0)
+        now = []
+        for server.client in list(waits):
+            if server.received()[0].endswith(b"0\r\n\r\n"):
+                now.append(waits.pop(server.client))
+                server.client.close()
+        ended += sorted(now)
+    assert ended == sorted(ended) and len(ended) == 100
+
+
 def test_slow_reader_holds_up_the_steps(turned):
     server = turned()
     server.send(b"GET /steps?500&size=20000&length=10000000 HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -277,6 +326,20 @@ def test_slow_reader_holds_up_the_steps(turned):
         if data.endswith(b"1" * 20000):
             break
     assert len(data.partition(b"\r\n\r\n")[2]) == 10_000_000
+
+
+def test_end_of_a_response_waits_for_the_last_piece(stepped, handlers):
+    """The client reads between the piece, which does not fit into the socket, and the end behind it."""
+    reader = os.open(os.devnull, os.O_RDONLY)
+    server = stepped({"/last": handlers("last", context=reader)})
+    os.dup2(server.client.fileno(), reader)
+    server.send(b"GET /last HTTP/1.1\r\nHost: a\r\n\r\n")
+    data = b""
+    for _ in range(500):
+        data += server.received()[0]
+        server.turn()
+    os.close(reader)
+    assert data.endswith(b"xx\r\n0\r\n\r\n") and data.count(b"\r\n") == 3
 
 
 @pytest.mark.parametrize("query", ["3&size=5&failing=1", "3&size=5&length=100", "3&size=5&length=7"])

@@ -65,6 +65,25 @@ static int mirror(syncless_request *request, syncless_response *response) {
     return syncless_begin(response, mirror_step, left, free) ? -1 : SYNCLESS_READ;
 }
 
+/* In steps: pieces that do not fit into a socket, the last one, too, with waits of 0 to 7 ms between them. */
+static int large_step(syncless_request *request, syncless_response *response, void *state) {
+    static char piece[300000];
+    int *left = state;
+    (void)request;
+    if (syncless_append(response, piece, 1 + (size_t)*left * 70000))
+        return -1;
+    if (--*left <= 0)
+        return SYNCLESS_DONE;
+    return *left % 2 ? SYNCLESS_WRITE : syncless_wait(response, (intptr_t)state / 16 % 8);
+}
+
+static int large(syncless_request *request, syncless_response *response) {
+    int *left = malloc(sizeof *left);
+    (void)request;
+    *left = 4;
+    return syncless_begin(response, large_step, left, free) ? -1 : large_step(request, response, left);
+}
+
 static void set_route(struct route *route, const char *path, syncless_handler handler) {
     memset(route, 0, sizeof *route);
     route->path = path;
@@ -74,7 +93,7 @@ static void set_route(struct route *route, const char *path, syncless_handler ha
 }
 
 static void build(void) {
-    struct route *routes = calloc(5, sizeof *routes);
+    struct route *routes = calloc(6, sizeof *routes);
     static const struct text text = {"refused\n", 8};
     socklen_t size = sizeof address;
     int i, fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
@@ -84,7 +103,8 @@ static void build(void) {
     set_route(&routes[3], "/pass", pass);
     set_route(&routes[4], "/mirror", mirror);
     routes[4].pieces = 1;
-    server.routes = routes_new(routes, 5);
+    set_route(&routes[5], "/large", large);
+    server.routes = routes_new(routes, 6);
     server.head_limits = (struct head_limits){8190, 100, 32768};
     server.limits = (struct limits){
         .body_bytes = 1 << 20, .buffered_bytes = 1 << 28, .linger_bytes = 1 << 20, .head_ns = 1000000000,
@@ -122,6 +142,7 @@ static const char *const pieces[] = {
     "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\nabc",
     "POST /mirror HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
     "POST /mirror?fail HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
+    "GET /large HTTP/1.1\r\nHost: a\r\n\r\n", "GET /large HTTP/1.0\r\n\r\n",
     "GET /pass HTTP/1.1\r\nHost: a\r\n\r\n", "GET /%2f%41 HTTP/1.1\r\nHost: a\r\n\r\n", "HEAD / HTTP/1.0\r\n\r\n",
     "\r\n", "GET", " / HTTP/1.1\r\n", "\0\1", "Content-Length: 99999999\r\n\r\n", "0\r\n\r\n"};
 

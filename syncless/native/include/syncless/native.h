@@ -106,12 +106,13 @@ static inline int syncless_parameter(const syncless_request *request, const char
     return request->calls->parameter(request, name, strlen(name), found);
 }
 
-/* The value of the first header field of that name, whatever its case. */
+/* The value of the first header field of that name, whatever its case. Names with `_` are not found, as in
+   the environ of an application: a proxy may take them for the same with `-`. */
 static inline int syncless_field(const syncless_request *request, const char *name, syncless_bytes *found) {
     return request->calls->field(request, name, strlen(name), found);
 }
 
-/* The fields in their order; index < request->field_count. */
+/* The fields in their order, as they came; index < request->field_count. */
 static inline int syncless_field_at(const syncless_request *request, size_t index, syncless_bytes *name,
                                     syncless_bytes *value) {
     return request->calls->field_at(request, index, name, value);
@@ -180,8 +181,8 @@ syncless_append_format(syncless_response *response, const char *format, ...) {
     return result;
 }
 
-/* The body is a part of a file, behind nothing else. With `close_it` the descriptor is the server's from now
-   on, and closed when the part is sent or cannot be. */
+/* The body is a part of a file and nothing else: with appended bytes, too, the response is a fault. With
+   `close_it` the descriptor is the server's from now on, and closed when the part is sent or cannot be. */
 static inline int syncless_send_file(syncless_response *response, int fd, int64_t offset, int64_t size,
                                      int close_it) {
     return response->calls->send_file(response, fd, offset, size, close_it);
