@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 
 def is_asgi(thing: Any) -> bool:
     """Whether calling it makes a coroutine, as ASGI 3 demands. A functools.partial is looked through."""
+    import inspect  # it imports much, such as ast
+
     while hasattr(thing, "func") and hasattr(thing, "keywords"):
         thing = thing.func
     call = getattr(type(thing), "__call__", None)  # noqa: B004
@@ -17,7 +18,9 @@ def is_asgi(thing: Any) -> bool:
 def is_asgi2(thing: Any) -> bool:
     """Whether it is a double callable of ASGI 2: application(scope) gives a coroutine function that takes
     receive and send."""
-    if inspect.isclass(thing):
+    if isinstance(thing, type):
+        import inspect
+
         return inspect.iscoroutinefunction(getattr(thing, "__call__", None))  # noqa: B004
     return False
 

@@ -9,12 +9,14 @@ client is that of a tasklet (call_in_tasklet).
 exchange.pyx decides what becomes of the request when the application fails.
 """
 
+from asyncio import current_task
+
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 
 from syncless._core.clock cimport NEVER
 from syncless._core.loop cimport Loop
-from syncless._core.scheduler cimport PARKED, BaseTasklet
+from syncless._core.scheduler cimport PARKED, RUNNING, BaseTasklet
 from syncless._core.threadloop cimport get_loop
 from syncless.asgi.bodymessages cimport BodyMessages
 from syncless.asgi.operations cimport Conversation, Receive, Send
@@ -47,6 +49,7 @@ cdef Unchecked unchecked_answer = <Unchecked> Request.answer
 
 cdef const char* ANSWERS = "ASGI application"
 cdef object swap_task = swap_current_task
+cdef object task_now = current_task
 
 
 cdef class Request(Conversation):
@@ -140,6 +143,15 @@ cdef class Request(Conversation):
     cdef BaseTasklet acts_for(self):
         """The task's first step is in the thread that runs the loop, as all others are."""
         return self if self.rounds.thread is None else self.rounds.thread
+
+    cdef object owner_of_locks(self):
+        task = self.other_task
+        if self.state == RUNNING and self.switch_hook is self:
+            task = task_now(self.rounds.loop)
+        return self if task is None else task
+
+    cdef object step(self):
+        return self.scope if self.switch_hook is self else None
 
     cdef int wait_for_answer(self) except -1:
         """The task goes on in the loop. Parks until it has answered or ended."""
@@ -249,7 +261,7 @@ cdef class Request(Conversation):
 
     cdef object say(self, object message):
         """None, or the future that it waits for."""
-        if type(message) is not dict:
+        if not isinstance(message, dict):
             raise TypeError(f"a message must be a dict, not {type(message).__name__}")
         kind = (<dict> message).get("type")
         if self.stage == ENDED:

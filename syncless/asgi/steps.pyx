@@ -12,7 +12,10 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 
 from syncless._core.cpython.compat cimport raised
+from syncless._core.cpython.threadlocal cimport keep_locals, locals_used
+from syncless._core.threadloop cimport get_loop
 from syncless.asyncio.rounds cimport Caller, Handle, Rounds
+from syncless.asyncio.tasklocals cimport keep_for
 
 cdef extern from "Python.h":
     PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept
@@ -26,14 +29,15 @@ cdef object begin_task(Rounds rounds, object coroutine):
     """The coroutine as a task of the loop, whose first step has been made. The caller has made asyncio's
     notes (Rounds.enter).
 
-    A task factory of the program decides itself when it makes the first step.
+    A task factory of the program decides itself when it makes the first step. A loop that is to tell which
+    steps wait, or to wait with them, makes all steps itself.
     """
     cdef Handle first = rounds.first, last = rounds.last, step, later, following
     cdef Caller caller = rounds.caller
     cdef Py_ssize_t count = rounds.count
     cdef PyObject* returned
-    if rounds.task_factory is not None:
-        return rounds.loop.create_task(coroutine)
+    if rounds.task_factory is not None or rounds.warns or rounds.blocks or rounds.debug:
+        return with_locals(rounds.loop.create_task(coroutine))
     rounds.first = rounds.last = None
     rounds.count = 0
     rounds.caller = nobody
@@ -60,4 +64,12 @@ cdef object begin_task(Rounds rounds, object coroutine):
     else:
         Py_DECREF(<object> returned)
     PyContext_Exit(context)
+    return with_locals(task)
+
+
+cdef object with_locals(object task):
+    """A task that is not done takes the values in threading.local along from the tasklet of its first
+    step."""
+    if get_loop().current.locals.own and locals_used() and not task.done():
+        keep_for(task, keep_locals())
     return task

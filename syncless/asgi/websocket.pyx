@@ -145,7 +145,7 @@ cdef class WebSocketRequest(Request):
     # -- send() ----------------------------------------------------------------------------------------------
 
     cdef object say(self, object message):
-        if type(message) is not dict:
+        if not isinstance(message, dict):
             raise TypeError(f"a message must be a dict, not {type(message).__name__}")
         kind = (<dict> message).get("type")
         if self.peer.is_gone() and self.listener.loop.orphan is not None:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import syncless.asyncio.uncancel  # noqa: F401  # for the tasks of these loops
 from syncless._core.loop import Loop
 from syncless._core.threadloop import current_loop
 from syncless.asyncio.callbacks import Callbacks

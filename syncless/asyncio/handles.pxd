@@ -2,6 +2,7 @@
 
 from cpython.object cimport PyObject
 
+from syncless._core.cpython.threadlocal cimport KeptLocals
 from syncless._core.linked cimport LinkedList, Node
 from syncless._core.loop cimport Loop
 from syncless._core.timers cimport Timer
@@ -35,6 +36,7 @@ cdef class Calls:
     cdef object loop                # asyncio's
     cdef Loop engine                # while it runs
     cdef LinkedList timers
+    cdef KeptLocals kept            # of callbacks that are no step of a task; or None
     cdef bint closed
     cdef bint debug
 

@@ -160,6 +160,7 @@ cdef class Calls:
     cdef int close(self) except -1:
         """Nothing that is set is called any more, and nothing new is taken."""
         self.closed = True
+        self.kept = None
         while self.timers.first != NULL:
             (<TimerHandle> self.timers.first.owner).cancel()
         return 0

@@ -12,6 +12,7 @@ from cython cimport final
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.string cimport strerror
 
+from syncless._core.calls.portable cimport MSG_NOSIGNAL
 from syncless._core.poll.poller cimport WRITE
 from syncless.asyncio.directions cimport Direction, Endpoint
 from syncless.asyncio.unsent cimport Unsent
@@ -19,7 +20,7 @@ from syncless.asyncio.unsent cimport Unsent
 from syncless.asyncio.reports import logger
 
 cdef extern from "<sys/socket.h>" nogil:
-    int MSG_DONTWAIT, MSG_NOSIGNAL, SHUT_WR
+    int MSG_DONTWAIT, SHUT_WR
     ssize_t c_send "send" (int fd, const void* data, size_t size, int flags)
     int shutdown(int fd, int how)
 

@@ -110,10 +110,12 @@ def await_(awaitable: Awaitable[T], timeout: float | None = None) -> T:
     It runs in the loop to which it belongs, else in the one that runs in this thread, else in the thread's
     resident loop, with a copy of the tasklet's context. After `timeout` seconds it is cancelled, and
     TimeoutError is raised; it is also cancelled when an exception ends the wait (kill(), Timeout).
+    RuntimeError where the tasklet runs that loop itself, and it is another library's: it could not go on.
     """
-    loop = asyncio._get_running_loop() or running_loop() or resident_loop()
-    if asyncio.isfuture(awaitable):
-        loop = awaitable.get_loop()
+    here = asyncio._get_running_loop()
+    loop = awaitable.get_loop() if asyncio.isfuture(awaitable) else here or running_loop() or resident_loop()
+    if loop is here and not isinstance(loop, EventLoop):
+        raise RuntimeError(f"await_() would stop the {type(loop).__name__} that runs here: use await")
     if current() is None:
         raise RuntimeError("await_() needs a tasklet, and this is a callback of the engine: spawn one")
     future: asyncio.Future[T] = asyncio.ensure_future(awaitable, loop=loop)

@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t
 
+from syncless._core.cpython.threadlocal cimport KeptLocals
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport BaseTasklet
 from syncless._core.tasklet cimport Tasklet
@@ -15,6 +16,7 @@ cdef class Caller(Tasklet):
     cdef BaseTasklet thread         # the tasklet as which programs see it: Rounds.thread
     cdef Handle handle              # the one that it calls
     cdef readonly object task       # the current task while others run in its place
+    cdef KeptLocals kept            # whose values in threading.local are lent to it, or None
     cdef object site                # the line of the program that waits, if that is to be told
     cdef dict waits                 # site -> task, and seconds for which it has waited there; or None
     cdef int forks                  # of the process, when it was made

@@ -20,7 +20,7 @@ asynchronous generators. They are made when a caller begins or goes on, and take
 
 import os
 import sys
-from asyncio import Future, events
+from asyncio import Future, current_task, events
 
 from cpython.contextvars cimport PyContext_Enter, PyContext_Exit, PyContext_New
 from cpython.object cimport PyObject
@@ -30,13 +30,15 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.compat cimport raised
+from syncless._core.cpython.threadlocal cimport kept_count, locals_used
 from syncless._core.linked cimport Node
 from syncless._core.loop cimport Loop
 from syncless._core.pollclock cimport is_poll_due
-from syncless._core.scheduler cimport NEW, PARKED, BaseTasklet, Scheduler
+from syncless._core.scheduler cimport NEW, PARKED, RUNNING, BaseTasklet, Scheduler
 from syncless._core.tasklet cimport begin_anew
 from syncless._core.threadloop cimport get_loop
 from syncless.asyncio.handles cimport Calls, Handle, TimerHandle
+from syncless.asyncio.tasklocals cimport lend_locals, take_locals_back
 
 from syncless._core.exits import TaskletExit
 from syncless.asyncio.reports import tell_slow, tell_wait, waiting_site
@@ -62,7 +64,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 cdef object note_running = note_of_running_loop(events)
 cdef object swap_task = swap_current_task
 cdef object set_hooks = sys.set_asyncgen_hooks
-
+cdef object task_now = current_task
 
 
 cdef object task_of(Handle handle):
@@ -84,6 +86,13 @@ cdef class Caller(Tasklet):
     cdef BaseTasklet acts_for(self):
         return self if self.thread is None else self.thread
 
+    cdef object owner_of_locks(self):
+        task = task_now(self.rounds.loop) if self.state == RUNNING else self.task
+        return self if task is None else task
+
+    cdef object step(self):
+        return self.handle
+
     cdef PyObject* execute(self, Scheduler engine) noexcept:
         if unchecked_run_round(self.rounds, self) < 0:
             if engine.orphan is self:
@@ -93,7 +102,7 @@ cdef class Caller(Tasklet):
         return <PyObject*> None
 
     cdef int finish(self, Scheduler engine) except -1:
-        self.switch_hook = self.thread = None
+        self.switch_hook = self.thread = self.kept = None
         Tasklet.finish(self, engine)
         self.rounds.spare = self
         return 0
@@ -191,12 +200,19 @@ cdef class Rounds(Calls):
             self.batch -= 1
             if not handle.is_cancelled:
                 me.handle = handle
+                if kept_count and me.locals.own:
+                    me.kept = lend_locals(self, task_of(handle))
                 if self.debug:
                     self.call_and_watch(me, handle)
                 else:
                     self.call(handle)
                 if me.forks != forks:
                     return self.end_child(handle)
+                if me.pending is not None:
+                    me.loop.drop_pending(me)        # thrown at this callback, and no other
+                if me.kept is not None or me.locals.own and locals_used():
+                    take_locals_back(self, task_of(handle), me.kept)
+                    me.kept = None
                 if me.waits is not None:
                     self.tell_of(me)
                 me.handle = None

@@ -4,45 +4,102 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from syncless._core.exits import TaskletExit
 from syncless._core.spawning import spawn
+from syncless._core.tasklet import Tasklet
+from syncless._core.wait.queues import Queue
+from syncless.asyncio.callbacks import Callbacks
 
 T = TypeVar("T")
+
+
+class TaskletCall(asyncio.Future[T]):
+    """TaskletCall(loop, function): a future for the result of function() in a new tasklet.
+
+    Cancelling it kills the tasklet at once: one that waits in a queue would else take an item meanwhile. If
+    the task that awaits it is cancelled when the result is already there, an item goes back to its
+    `syncless.Queue`, and a lock or semaphore is released.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, function: Callable[[], T]):
+        super().__init__(loop=loop)
+        self._function = function
+        self._tasklet: Tasklet[None] | None = spawn(self._run)
+
+    def cancel(self, msg: Any = None) -> bool:
+        cancelled = super().cancel(msg)
+        if cancelled and self._tasklet is not None:
+            self._tasklet.kill(block=False)
+        return cancelled
+
+    def __await__(self) -> Generator[Any, None, T]:
+        try:
+            return (yield from super().__await__())
+        except asyncio.CancelledError:
+            if self.done() and not self.cancelled() and self.exception() is None:
+                _take_back(self._function, self.result())
+            raise
+
+    def _run(self) -> None:
+        try:
+            value = self._function()
+        except TaskletExit:
+            self._settle(self._end)
+        except (KeyboardInterrupt, SystemExit):
+            self._settle(self._end)
+            raise
+        except BaseException as error:
+            self._settle(self._end, _storable(error))
+        else:
+            self._settle(self._deliver, value)
+
+    def _settle(self, settle: Callable[..., None], *args: Any) -> None:
+        """Another loop may wait for descriptors in this thread, and would not notice."""
+        loop = self.get_loop()
+        if loop.is_closed():
+            return
+        if isinstance(loop, Callbacks):
+            settle(*args)
+        else:
+            loop.call_soon_threadsafe(settle, *args)
+
+    def _deliver(self, value: T) -> None:
+        self._tasklet = None
+        if not self.done():
+            self.set_result(value)
+
+    def _end(self, error: BaseException | None = None) -> None:
+        self._tasklet = None
+        if self.done():
+            return
+        if error is None:
+            self.cancel()
+        else:
+            self.set_exception(error)
 
 
 def call_in_tasklet(
     loop: asyncio.AbstractEventLoop, function: Callable[..., T], *args: Any, **kwargs: Any
 ) -> asyncio.Future[T]:
-    """A future of the loop for what function(*args, **kwargs) returns or raises in a new tasklet, which is
-    killed if the future is cancelled."""
-    future = loop.create_future()
+    """A future of the loop for what function(*args, **kwargs) returns or raises in a new tasklet."""
+    return TaskletCall(loop, partial(function, *args, **kwargs))
 
-    def run() -> None:
-        try:
-            value = function(*args, **kwargs)
-        except TaskletExit:
-            future.cancel()
-        except (KeyboardInterrupt, SystemExit):
-            future.cancel()
-            raise
-        except BaseException as error:
-            if not future.done() and not loop.is_closed():
-                future.set_exception(_storable(error))
-        else:
-            if not future.done() and not loop.is_closed():
-                future.set_result(value)
 
-    tasklet = spawn(run)
-
-    def ended(future: asyncio.Future[T]) -> None:
-        if future.cancelled():
-            tasklet.kill(block=False)
-
-    future.add_done_callback(ended)
-    return future
+def _take_back(function: Any, value: Any) -> None:
+    """Nobody will have what the function has returned. `lock_acquire` is the patched method of locks."""
+    method = function.func if isinstance(function, partial) else function
+    owner: Any = getattr(method, "__self__", None)
+    name = getattr(method, "__name__", "")
+    if isinstance(owner, Queue) and name == "get":
+        owner._give_back(value)  # type: ignore[attr-defined]
+    elif name.endswith("acquire") and value is True and hasattr(owner, "release"):
+        with suppress(RuntimeError):  # an RLock is its tasklet's, which has ended
+            owner.release()
 
 
 def _storable(error: BaseException) -> BaseException:
@@ -62,6 +119,6 @@ def in_tasklet(function: Callable[..., T], *args: Any, **kwargs: Any) -> asyncio
     raises. It has a copy of the present context.
 
     As asyncio.to_thread(), without a thread. For code that waits in C, which tasklets cannot share a thread
-    with, use asyncio.to_thread(). Cancelling the future kills the tasklet. RuntimeError if no EventLoop runs.
+    with, use asyncio.to_thread(). Cancelling the future kills the tasklet. RuntimeError if no loop runs.
     """
     return call_in_tasklet(asyncio.get_running_loop(), function, *args, **kwargs)

@@ -9,8 +9,10 @@ from cython cimport final
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.string cimport memset, strerror
 
+from syncless._core.calls.portable cimport MSG_NOSIGNAL
+
 cdef extern from "<sys/socket.h>" nogil:
-    int MSG_DONTWAIT, MSG_NOSIGNAL
+    int MSG_DONTWAIT
     struct iovec:
         void* iov_base
         size_t iov_len

@@ -1,4 +1,5 @@
-"""anyio's calls in worker threads: FastAPI's synchronous endpoints, Starlette's run_in_threadpool().
+"""anyio's calls in worker threads: FastAPI's synchronous endpoints, Starlette's run_in_threadpool(); and its
+cancel scopes in Python 3.10.
 
 Under the patch its threads are tasklets. They cost so little that each call has its own: no queue leads to
 it, and it does not wait for the next call. So many calls may run at once, not the 40 for which anyio makes
@@ -7,7 +8,9 @@ threads. Limiters and cancel scopes are anyio's own.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from syncless._core.spawning import spawn
@@ -61,10 +64,30 @@ def _worker(backend: Any) -> Callable[..., None]:
     return run
 
 
+def _drop_cancellations(patcher: Patcher, scope_type: Any) -> None:
+    """In Python 3.10, which has no uncancel(): a scope that is cancelled while its block waits in a call that
+    blocks leaves no CancelledError for an await after it, see asyncio/uncancel.py."""
+    drop_cancellation = import_module("syncless._core.cpython.taskmarks").drop_cancellation
+    original = scope_type.__exit__
+
+    def __exit__(self: Any, *exc_info: Any) -> Any:
+        """CancelScope.__exit__"""
+        task = self._host_task
+        try:
+            return original(self, *exc_info)
+        finally:
+            if self._cancel_called and task._must_cancel and task._cancel_message == self._cancel_reason:
+                drop_cancellation(task)
+
+    patcher.member(scope_type, "__exit__", __exit__, "cancels an await after its block")
+
+
 def patch(patcher: Patcher, backend: Any) -> None:
     """`backend` is the module anyio._backends._asyncio."""
     if not all(hasattr(backend, name) for name in _NEEDED):
         return
+    if sys.version_info < (3, 11) and hasattr(backend.CancelScope, "_deliver_cancellation"):
+        _drop_cancellations(patcher, backend.CancelScope)
     owner, run = backend.AsyncIOBackend, _worker(backend)
     default_limiter = owner.current_default_thread_limiter
 

@@ -3,7 +3,7 @@
 The interpreter notes one running loop per OS thread; under the patch each tasklet has its own. Since Python
 3.14 the same is true of the current task, which was noted per loop before. So several tasklets can be in
 asyncio.run() at the same time, as several threads can, also with other loops, whose waits are patched by
-polling.py.
+polling.py; uvloop's, which waits in C, as patch_native() does.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from syncless._core.current import current, directly
 from syncless.patches import childgreenlets
 from syncless.patches.imports import when_imported
+from syncless.patches.libraries import patch_where_possible
 from syncless.patches.registry import Patcher
 from syncless.tools.otherhubs import watch_hubs
 from syncless.tools.runningloop import note_of_running_loop, swap_current_task
@@ -112,6 +113,11 @@ def _run_in_real_threads(patcher: Patcher, base_events: Any) -> None:
     patcher.member(loop_type, "run_in_executor", run_in_executor, "calls in tasklets what may wait in C")
 
 
+def _let_uvloop_park(patcher: Patcher, module: Any) -> None:
+    """Its loop waits in C, for tasklets among others: the threads of its executor are some."""
+    patch_where_possible("uvloop", patcher)
+
+
 def _extract_stacks_directly(patcher: Patcher, traceback: Any) -> None:
     """Fact: in debug mode each future and handle notes the stack on which it is made, with source lines.
     Danger: under the patch files are read where others run meanwhile, and code that makes a future counts on
@@ -135,4 +141,5 @@ def patch(patcher: Patcher) -> None:
     when_imported(patcher, "asyncio.events", _note_per_tasklet)
     when_imported(patcher, "asyncio.base_events", _run_in_real_threads)
     when_imported(patcher, "asyncio", _install_loop)
+    when_imported(patcher, "uvloop.loop", _let_uvloop_park)
     childgreenlets.patch(patcher)

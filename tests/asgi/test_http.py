@@ -7,6 +7,7 @@ import ssl
 import threading
 import time
 import urllib.request
+from collections import OrderedDict
 
 import pytest
 
@@ -634,6 +635,32 @@ def test_tasklets_and_tasks_wait_for_each_other(start):
     client.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     queue.put(b"from a tasklet")
     assert client.response()[2] == b"from a tasklet"
+
+
+def test_first_step_that_blocks_is_told(start, caplog):
+    async def app(scope, receive, send):
+        if scope["type"] == "lifespan":
+            await receive()
+            asyncio.get_running_loop().blocking = "warn"
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        else:
+            syncless.sleep(0.01)
+            await send(START)
+            await send({"type": "http.response.body", "body": b"hello"})
+
+    client = start.client(start(app))
+    assert [client.get()[2] for _ in range(2)] == [b"hello"] * 2
+    told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("waited")]
+    assert len(told) == 1 and f"{__file__}:{app.__code__.co_firstlineno + 7};" in told[0], told
+
+
+def test_messages_may_be_of_a_subclass_of_dict(start):
+    async def answer(scope, receive, send):
+        await send(OrderedDict(START))
+        await send(OrderedDict(type="http.response.body", body=b"hello"))
+
+    assert start.client(start(http(answer))).get()[2] == b"hello"
 
 
 def test_access_log_has_the_request(start):

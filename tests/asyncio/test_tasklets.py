@@ -13,7 +13,7 @@ from syncless import Timeout, sleep, spawn
 from syncless.asyncio import EventLoop, await_, in_tasklet
 from syncless.asyncio.resident import resident_loop
 from tests.asyncio.loops import run
-from tests.patches.programs import run_python
+from tests.patches.programs import check, run_python
 
 pytestmark = pytest.mark.virtual_time
 
@@ -76,6 +76,89 @@ def test_cancelled_in_tasklet_kills_the_tasklet():
 
     run(main())
     assert ended == [True]
+
+
+def test_no_item_is_lost_when_tasks_that_wait_for_a_queue_are_cancelled():
+    """At each point between the putting of an item and the next step of the task."""
+
+    async def main(rounds):
+        queue = syncless.Queue()
+        task = asyncio.ensure_future(asyncio.wait_for(awaiting(in_tasklet, queue.get), 3600))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
+        queue.put("item")
+        for _ in range(rounds):
+            sleep(0)
+        task.cancel()
+        got = await asyncio.gather(task, return_exceptions=True)
+        await asyncio.sleep(0.001)
+        return [item for item in got if item == "item"] + [queue.get() for _ in range(queue.qsize())]
+
+    for rounds in range(4):
+        assert run(main(rounds)) == ["item"], rounds
+
+
+async def awaiting(function, *args):
+    return await function(*args)
+
+
+def test_locks_of_cancelled_tasks_are_free():
+    check("""
+        import asyncio, threading, syncless
+        from syncless.asyncio import in_tasklet
+        async def acquire(lock):
+            await in_tasklet(lock.acquire)
+        async def main(lock, rounds):
+            lock.acquire()
+            task = asyncio.ensure_future(acquire(lock))
+            await asyncio.sleep(0.001)
+            lock.release()
+            for _ in range(rounds):
+                syncless.sleep(0)
+            task.cancel()
+            if await asyncio.gather(task, return_exceptions=True) == [None]:
+                lock.release()      # the task had it before it was cancelled
+            await asyncio.sleep(0.001)
+            assert lock.acquire(False), (lock, rounds)
+        for kind in syncless.Lock, syncless.Semaphore, threading.Lock, threading.Semaphore:
+            for rounds in range(4):
+                asyncio.run(main(kind(), rounds))
+    """)
+
+
+def test_in_tasklet_works_in_the_loops_of_others():
+    """Their waits are patched."""
+    check("""
+        import asyncio, syncless
+        from syncless.asyncio import in_tasklet
+        async def main():
+            try:
+                await in_tasklet({}.pop, "x")
+            except KeyError:
+                call = in_tasklet(syncless.sleep, 3600)
+            asyncio.get_running_loop().call_soon(call.cancel)
+            try:
+                await call
+            except asyncio.CancelledError:
+                return await in_tasklet(lambda: "done")
+        loop = asyncio.SelectorEventLoop()
+        assert loop.run_until_complete(asyncio.wait_for(main(), 3600)) == "done"
+        loop.close()
+    """)
+
+
+def test_await_refuses_to_stop_the_loop_of_others_that_runs_here():
+    async def main():
+        coroutine = asyncio.sleep(0)
+        with pytest.raises(RuntimeError, match="would stop the _UnixSelectorEventLoop that runs here"):
+            await_(coroutine)
+        coroutine.close()
+
+    loop = asyncio.SelectorEventLoop()
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
 
 
 def test_in_tasklet_needs_a_running_loop():

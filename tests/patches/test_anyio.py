@@ -49,7 +49,7 @@ def work():
     global now, most
     now += 1
     most = max(most, now)
-    time.sleep(0.001)
+    time.sleep(0.02)
     now -= 1
 async def main(limiter):
     global most
@@ -178,5 +178,44 @@ def ident():
 async def main():
     assert await run_sync(ident) != ident()
     assert anyio.to_thread.current_default_thread_limiter().total_tokens == 40
+anyio.run(main)
+""")
+
+
+def test_cancelled_scope_leaves_nothing_behind():
+    """Its deadline comes while its block waits in a call that blocks, the last thing in it."""
+    passes("""
+async def main():
+    with anyio.move_on_after(0.02) as scope:
+        time.sleep(0.06)
+    assert scope.cancel_called and not scope.cancelled_caught
+    with anyio.fail_after(0.02):
+        with anyio.move_on_after(0.01):
+            time.sleep(0.06)
+    for _ in range(3):
+        await anyio.sleep(0.001)
+    with anyio.move_on_after(0.02) as scope:
+        time.sleep(0.06)
+        await anyio.sleep(1)
+    assert scope.cancelled_caught
+    await anyio.sleep(0.001)
+    try:
+        with anyio.fail_after(0.02):
+            with anyio.move_on_after(0.01):
+                time.sleep(0.06)
+            await anyio.sleep(1)
+    except TimeoutError:
+        pass
+    else:
+        raise AssertionError("the outer scope's deadline is lost")
+    await anyio.sleep(0.001)
+    asyncio.get_running_loop().call_later(0.02, asyncio.current_task().cancel)
+    with anyio.move_on_after(0.01):
+        time.sleep(0.06)
+    try:
+        await anyio.sleep(1)
+    except asyncio.CancelledError:
+        return
+    raise AssertionError("a cancellation from outside is lost")
 anyio.run(main)
 """)

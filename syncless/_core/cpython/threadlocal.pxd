@@ -10,3 +10,16 @@ cdef void start_locals(Locals* locals) noexcept
 cdef void exchange_locals(Locals* locals) noexcept
 cdef void end_locals(Locals* locals) noexcept
 cdef void drop_locals(Locals* locals) noexcept
+
+# of all KeptLocals that there are
+cdef Py_ssize_t kept_count
+
+
+cdef class KeptLocals:
+    """Values that their owner has while it does not run; while it does, those in whose place they are."""
+    cdef object values, key, sentinel
+    cdef bint lent          # the owner runs
+
+cdef bint locals_used() noexcept
+cdef KeptLocals keep_locals()
+cdef int exchange_kept(KeptLocals kept) except -1

@@ -1,0 +1,3 @@
+from typing import Any
+
+def drop_cancellation(task: Any) -> None: ...
