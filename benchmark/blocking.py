@@ -34,7 +34,7 @@ SECONDS = 20
 ROUNDS = 3
 """The best of so many: a busy machine makes pauses of its own."""
 QUICK = ["psycopg2's COPY", "pycurl"]
-LIBRARIES = [*clients.IN_C, *clients.OFFLOADED, "redis"]
+LIBRARIES = [*clients.IN_C, *clients.OFFLOADED, "grpcio", "redis"]
 
 
 class Ticker:
@@ -73,7 +73,7 @@ def patch(way: str, **areas: Any) -> None:
 
 def measure_library(name: str, way: str, port: int) -> dict[str, float]:
     """In a process of its own: seconds, and the ticker's worst pause in seconds."""
-    patch(way, drivers=False, offload=clients.OFFLOADED.get(name, ()))
+    patch(way, drivers=name not in clients.IN_C, offload=clients.OFFLOADED.get(name, ()))
     if way == "syncless" and name in clients.IN_C:
         importlib.import_module("syncless.patches").patch_native(*clients.IN_C[name])
     clients.THREADS = THREADS

@@ -210,9 +210,12 @@ def patch_native(*names: str) -> list[Change]:
     Without a name: those that are known to be safe, as ``patch_all(native=True)``.
 
     Returns the changes that were made now. ValueError for a library that must not be patched, with the
-    reason. Each name is an area of its own for unpatch(): ``unpatch("native MySQLdb")``.
+    reason, or for the name under which a package is installed; a RuntimeWarning for a module that is nowhere.
+    Each name is an area of its own for unpatch(): ``unpatch("native MySQLdb")``.
     """
-    wanted = {libraries.area_of(name): libraries.patch_one(name) for name in names}
+    wanted = {}
+    for name in names:
+        wanted[libraries.area_of(name)] = libraries.patch_one(name)
     new = _registry.apply(wanted or {"native": AREAS["native"]})
     libraries.look()
     return [change for change in _registry.changes() if change.area in new]
@@ -250,8 +253,17 @@ def changes() -> list[Change]:
 
 
 def describe() -> str:
-    """The changes that are in force as a table: area, target, replacement, why."""
-    rows = [("area", "target", "replacement", "because the original"), *changes()]
+    """The changes that are in force as a table: area, target, replacement, why. An area that waits for a
+    module has one row that says so."""
+    found = changes()
+    waiting = dict.fromkeys(_registry.areas())
+    for change in found:
+        waiting.pop(change.area, None)
+    rows = [
+        ("area", "target", "replacement", "because the original"),
+        *found,
+        *((area, "-", "-", "is not loaded yet") for area in waiting),
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return "\n".join(
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]])

@@ -7,6 +7,7 @@ the module is imported. All of them share one pool.
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 from collections.abc import Iterable
 from functools import partial
@@ -48,21 +49,29 @@ def _offload(patcher: Patcher, module: ModuleType, path: list[str]) -> None:
                 patcher.rebind(module, name, _pool.wrap(value), WHY)
         return
     owner: Any = module
+    if _is_submodule(module, path[0]):
+        return  # it is told of by itself
     for name in path[:-1]:
         owner = getattr(owner, name, None)
-        if owner is None or isinstance(owner, ModuleType):
-            return  # that of a submodule, which is told of by itself
     found = inspect.getattr_static(owner, path[-1], None)
-    if isinstance(found, ModuleType) or (found is None and owner is module):
-        return
     if found is None:
-        raise AttributeError(f"{owner!r} has no {path[-1]!r} to run in an OS thread")
+        raise AttributeError(
+            f"offload={'.'.join([module.__name__, *path])!r}: {module.__name__} has no {'.'.join(path)}"
+        )
     if isinstance(found, type):
         _offload_class(patcher, found)
     elif isinstance(owner, type):
         _offload_method(patcher, owner, path[-1], found)
     else:
         patcher.rebind(owner, path[-1], _pool.wrap(found), WHY)
+
+
+def _is_submodule(module: ModuleType, name: str) -> bool:
+    """Whether the name is that of a submodule, which need not be imported yet."""
+    if isinstance(getattr(module, name, None), ModuleType):
+        return True
+    is_package = hasattr(module, "__path__") and not hasattr(module, name)
+    return is_package and importlib.util.find_spec(f"{module.__name__}.{name}") is not None
 
 
 def _offload_class(patcher: Patcher, owner: type) -> None:
@@ -100,5 +109,9 @@ def _package(name: str) -> str:
 
 
 def names_of(names: str | Iterable[str]) -> list[str]:
-    """The names that a program gives: one, or several."""
-    return [names] if isinstance(names, str) else list(names)
+    """The names that a program gives: one, or several. TypeError for something else."""
+    found = [names] if isinstance(names, str) else list(names)
+    for name in found:
+        if not isinstance(name, str):
+            raise TypeError(f"offload takes import paths as text, such as 'zlib.compress', not {name!r}")
+    return found

@@ -2,6 +2,10 @@
 can watch.
 
 So selectors, asyncio and everything else that uses them wait cooperatively too.
+
+Fact: macOS and the BSDs have no epoll. Decision: there the loop watches each descriptor. It knows reading and
+writing only, so with other events (POLLPRI, the third list of select) the call looks again at intervals.
+Guarded by tests/patches/test_polling.py.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from syncless._core.current import give_way
+from syncless._core.wait import select as engine
 from syncless._core.waits import wait_readable
 from syncless.patches.native.pollobjects import watched_by
 from syncless.patches.registry import Patcher
@@ -23,6 +28,8 @@ LONGEST = 2_000_000
 """Seconds. The interpreter accepts any timeout up to this."""
 LONGEST_POLL = 1000 * LONGEST
 """The same in milliseconds."""
+INTERVAL = 0.02
+"""Seconds. Without epoll, the time between two looks for events that the loop does not know."""
 
 _select: Any = select.select
 _epoll = getattr(select, "epoll", None)
@@ -36,16 +43,55 @@ def _deadline(seconds: float | None) -> float:
     return math.inf if seconds is None else time.monotonic() + seconds
 
 
+def _left(until: float) -> float | None:
+    return None if until == math.inf else until - time.monotonic()
+
+
 def _wait(fd: int, until: float) -> bool:
     """Parks until the epoll descriptor has an event. False if the time is over."""
-    left = until - time.monotonic()
-    if left <= 0:
+    left = _left(until)
+    if left is not None and left <= 0:
         return False
     try:
-        wait_readable(fd, None if left == math.inf else left)
+        wait_readable(fd, left)
     except TimeoutError:
         return False
     return True
+
+
+def _wait_for_any(masks: dict[int, int], until: float) -> bool:
+    """The same for descriptors of which each has a mask of events, where there is no epoll."""
+    left = _left(until)
+    if left is not None and left <= 0:
+        return False
+    reading = select.POLLIN | getattr(select, "POLLRDNORM", 0)
+    writing = select.POLLOUT | getattr(select, "POLLWRNORM", 0)
+    cases = [engine.readable(fd) for fd, mask in masks.items() if mask & reading]
+    cases += [engine.writable(fd) for fd, mask in masks.items() if mask & writing]
+    if any(not mask or mask & ~(reading | writing) for mask in masks.values()):
+        left = INTERVAL if left is None else min(left, INTERVAL)
+    engine.select([*cases, engine.after(left)])
+    return True
+
+
+def _wait_until(look: Callable[[], Any], masks: dict[int, int], until: float) -> Any:
+    """look() whenever one of the descriptors may be ready, until it finds something or the time is over.
+
+    Another tasklet may have read the data already: then the next event is waited for."""
+    if _epoll is None:
+        while _wait_for_any(masks, until):
+            found = look()
+            if any(found):
+                return found
+        return look()
+    with _epoll() as watched:
+        for fd, mask in masks.items():
+            watched.register(fd, mask)
+        while _wait(watched.fileno(), until):
+            found = look()
+            if any(found):
+                return found
+    return look()
 
 
 def _is_usual(timeout: Any, least: float, most: float) -> bool:
@@ -81,22 +127,13 @@ def cooperative_select(rlist: Any, wlist: Any, xlist: Any, timeout: float | None
         lists = list(rlist), list(wlist), list(xlist)  # an iterator could be read only once
     give_way()  # a loop around it may never find anything to wait for
     found = _select(*lists, 0)
-    if found[0] or found[1] or found[2] or timeout == 0 or _epoll is None:
+    if found[0] or found[1] or found[2] or timeout == 0:
         return found
     masks: dict[int, int] = {}
-    for things, mask in zip(lists, (select.EPOLLIN, select.EPOLLOUT, select.EPOLLPRI), strict=True):
+    for things, mask in zip(lists, (select.POLLIN, select.POLLOUT, select.POLLPRI), strict=True):
         for thing in things:
-            masks[_number(thing)] = masks.get(_number(thing), 0) | mask
-    until = _deadline(timeout)
-    with _epoll() as watched:
-        for fd, mask in masks.items():
-            watched.register(fd, mask)
-        while _wait(watched.fileno(), until):
-            found = _select(*lists, 0)
-            if any(found):
-                return found
-            # another tasklet has read the data already: wait for the next event
-    return _select(*lists, 0)
+            masks[_number(thing)] = masks.get(_number(thing), 0) | mask  # EPOLLIN is POLLIN, and so on
+    return _wait_until(lambda: _select(*lists, 0), masks, _deadline(timeout))
 
 
 def epoll_poll(self: Any, timeout: float | None = None, maxevents: int = -1) -> Any:
@@ -122,17 +159,10 @@ def poll_poll(self: Any, timeout: float | None = None, /) -> Any:
         _let_it_refuse(lambda ready: _poll_poll(_watching(_poll(), ready), timeout))
     give_way()
     found = _poll_poll(self, 0)
-    if found or timeout == 0 or _epoll is None:
+    if found or timeout == 0:
         return found
     until = _deadline(None if timeout is None or timeout < 0 else timeout / 1000)
-    with _epoll() as watched:
-        for fd, mask in watched_by(self).items():
-            watched.register(fd, mask)
-        while _wait(watched.fileno(), until):
-            found = _poll_poll(self, 0)
-            if found:
-                return found
-    return _poll_poll(self, 0)
+    return _wait_until(lambda: _poll_poll(self, 0), watched_by(self), until)
 
 
 def patch(patcher: Patcher) -> None:

@@ -28,7 +28,8 @@ from syncless.patches.registry import Patcher
 
 _stat, _open, _close = FileFunction(os.stat), OpenFunction(os.open), DescriptorFunction(os.close)
 _fork_exec: Any = _posixsubprocess.fork_exec
-_waitpid, _wait4, _waitid, _system = os.waitpid, os.wait4, os.waitid, os.system
+_waitpid, _wait4, _system = os.waitpid, os.wait4, os.system
+_waitid: Any = getattr(os, "waitid", None)  # macOS has it since Python 3.13
 
 
 def _until_it_ends(pid: int) -> bool:

@@ -28,8 +28,13 @@ ON_REQUEST = {f"--patch-{area}": area for area in OFF}
 
 def _report_blockers() -> None:
     blockers = Blockers()
+
+    def report() -> None:
+        blockers.stop()  # which counts a stall that lasts until the end
+        print(blockers.report(), end="", file=sys.stderr)
+
     blockers.start()
-    atexit.register(lambda: print(blockers.report(), end="", file=sys.stderr))
+    atexit.register(report)
 
 
 def run(arguments: list[str]) -> int:

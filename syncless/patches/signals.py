@@ -30,6 +30,7 @@ import weakref
 from _thread import get_ident as _get_os_ident
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from syncless._core.current import current
@@ -49,6 +50,7 @@ PAUSE = 0.005
 _signal, _getsignal = signal.signal, signal.getsignal
 _set_wakeup_fd = signal.set_wakeup_fd
 _sigtimedwait: Any = getattr(signal, "sigtimedwait", None)
+_sigwait: Any = getattr(signal, "sigwait", None)
 _pthread_sigmask: Any = getattr(signal, "pthread_sigmask", None)
 _named_signals = {int(number) for number in signal.Signals}
 _masks: weakref.WeakKeyDictionary[Tasklet[Any], set[Any]] = weakref.WeakKeyDictionary()
@@ -240,7 +242,7 @@ def sigwait(sigset: Any, /) -> signal.Signals:
 
 def _wait_for(wanted: list[int], until: float | None) -> Any:
     """A struct_siginfo; None if the time is over."""
-    found = _sigtimedwait(wanted, 0)
+    found = _take_pending(wanted)
     if found is not None or (until is not None and time.monotonic() >= until):
         return found
     came = AsyncResult[int]()
@@ -252,14 +254,28 @@ def _wait_for(wanted: list[int], until: float | None) -> Any:
             left = min(left, PAUSE) if pending < 0 else left
             cases: list[Any] = [came] if pending < 0 else [came, readable(pending)]
             if select(cases, None if left == math.inf else left)[0] == 0:
-                found = signal.struct_siginfo((came.get(), 0, 0, 0, 0, 0, 0))  # its sender is not known
+                found = _siginfo(came.get())
             else:
-                found = _sigtimedwait(wanted, 0)  # which another may have taken
+                found = _take_pending(wanted)  # which another may have taken
         return found
     finally:
         _await_signals_no_more(wanted, came)
         if pending >= 0:
             os.close(pending)
+
+
+def _take_pending(wanted: list[int]) -> Any:
+    """A struct_siginfo without waiting, or None."""
+    if _sigtimedwait is not None:
+        return _sigtimedwait(wanted, 0)
+    pending = signal.sigpending() & set(wanted)  # macOS has sigwait only
+    return _siginfo(_sigwait(pending)) if pending else None
+
+
+def _siginfo(number: int) -> Any:
+    """Of a signal whose sender is not known."""
+    kind = getattr(signal, "struct_siginfo", None)
+    return SimpleNamespace(si_signo=number) if kind is None else kind((number, 0, 0, 0, 0, 0, 0))
 
 
 def _await_signals(wanted: list[int], came: AsyncResult[int]) -> None:
@@ -320,8 +336,7 @@ def _for_os_threads() -> Iterator[None]:
 def patch(patcher: Patcher) -> None:
     global _wakeup
     for function in (sigtimedwait, sigwaitinfo, sigwait):
-        if _sigtimedwait is not None:
-            patcher.rebind(signal, function.__name__, function, "stops the thread")
+        patcher.rebind(signal, function.__name__, function, "stops the thread")
     patcher.rebind(signal, "pause", pause, "stops the thread")
     _wakeup = (current_loop().take_wakeup_fd(), True)
     patcher.rebind(signal, "pthread_sigmask", pthread_sigmask, "blocks signals for all tasklets")

@@ -14,11 +14,16 @@ from typing import NamedTuple
 from syncless._core.calls.sidethread import SideThread, wait_readable
 from syncless._core.threadloop import current_loop
 from syncless.tools.cures import UNREAD, WAITS, Frame, Frames, clean, cure_of, is_extension, is_libc
+from syncless.tools.knownlibraries import OWN
 
 try:
     from syncless._core.nativestack import native_stack
 except ModuleNotFoundError:  # setup.py builds it where stacks can be read
     native_stack = None  # type: ignore[assignment]
+
+
+INSTALLED = (os.path.dirname(os.__file__) + "/", "<frozen ", *OWN)
+"""Beginnings of the names of files that are not the program's."""
 
 
 class Stall(NamedTuple):
@@ -32,15 +37,22 @@ class Stall(NamedTuple):
     """The innermost of them: file, line and function."""
     frames: Frames
     """The C functions that it is in, the innermost first."""
+    caller: str = ""
+    """The innermost that is neither of Python nor of an installed package, if it is another one."""
+
+    @property
+    def place(self) -> str:
+        """In words: the Python function, and where the program has called it."""
+        return f"{self.line}, called from {self.caller}" if self.caller else self.line
 
     @property
     def blocker(self) -> str:
         """In words: the C function that was called, or the Python function."""
         found = _outermost(self.frames)
         if found is None:
-            return self.line
+            return self.place
         name, path = found
-        return f"{name or 'a function'} in {_base(path)}, {self.line}"
+        return f"{name or 'a function'} in {_base(path)}, {self.place}"
 
     @property
     def cure(self) -> str:
@@ -69,9 +81,23 @@ def _line(frame: FrameType) -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}()"
 
 
+def _caller(frame: FrameType) -> str:
+    """The line of the program that a function of Python or of a package works for; "" if it is none of
+    those."""
+    each: FrameType | None = frame
+    while each is not None and _is_installed(each.f_code.co_filename):
+        each = each.f_back
+    return "" if each is None or each is frame else _line(each)
+
+
+def _is_installed(file: str) -> bool:
+    folders = file.split("/")
+    return file.startswith(INSTALLED) or "site-packages" in folders or "dist-packages" in folders
+
+
 def _is_between(path: str) -> bool:
     """Whether it only hands on calls of Python, or may have left something on the stack, as the engine."""
-    return _base(path).startswith(("libffi", "_ctypes", "_greenlet")) or "/syncless/" in path
+    return _base(path).startswith(("libffi", "_ctypes")) or path.startswith(OWN)
 
 
 def _c_functions(thread: int, number: int) -> Frames:
@@ -104,6 +130,7 @@ class Watch:
 
     def stop(self) -> None:
         if self._beside.stop():
+            self._longest = max(self._longest, self._loop.held_for())  # it may go on since the last look
             self._over()
 
     def _over(self) -> None:
@@ -124,7 +151,7 @@ class Watch:
         frame = sys._current_frames().get(self._thread)
         if frame is not None and self._loop.held_for() >= held:  # or it is in the engine itself
             stack = "".join(traceback.format_stack(frame))
-            self._stall = Stall(held, stack, _line(frame), frames)
+            self._stall = Stall(held, stack, _line(frame), frames, _caller(frame))
             self._report(self._stall, False)
         return True
 
@@ -135,7 +162,7 @@ class Blockers:
     def __init__(self, milliseconds: float = 50):
         self.seconds = milliseconds / 1000
         self._found: dict[str, dict[tuple[str, str], list[float]]] = {}
-        """Line of Python -> (blocker, cure) -> the seconds of each time. Looks at calls of the same line may
+        """Place in Python -> (blocker, cure) -> the seconds of each time. Looks at calls of the same line may
         meet them in different functions."""
         self._watch: Watch | None = None
 
@@ -149,7 +176,7 @@ class Blockers:
 
     def _note(self, stall: Stall, has_ended: bool) -> None:
         if has_ended:
-            place = self._found.setdefault(stall.line, {})
+            place = self._found.setdefault(stall.place, {})
             place.setdefault((stall.blocker, stall.cure), []).append(stall.seconds)
 
     def report(self) -> str:

@@ -6,9 +6,8 @@ It names packages, as programs import them; knownlibraries.py says which of them
 from __future__ import annotations
 
 import os
-import sys
 
-from syncless.tools.knownlibraries import REFUSED, is_refused, owner
+from syncless.tools.knownlibraries import REFUSED, below_sys_path, is_refused, owner
 
 WAITS = {
     *("recv", "recvfrom", "recvmsg", "read", "readv", "send", "sendto", "sendmsg", "write", "writev"),
@@ -54,14 +53,8 @@ def is_extension(path: str) -> bool:
     return ".cpython-" in file or ".abi3." in file
 
 
-def _inside(path: str) -> str:
-    """The path of an extension module below the folder that it is imported from, with a slash before it."""
-    folders = [folder.rstrip("/") for folder in sys.path if path.startswith(folder.rstrip("/") + "/")]
-    return path[len(max(folders, key=len, default=os.path.dirname(path))) :]
-
-
-def _package(inside: str) -> str:
-    return inside[1:].partition("/")[0].partition(".")[0]
+def _package(extension: str) -> str:
+    return below_sys_path(extension)[1:].partition("/")[0].partition(".")[0]
 
 
 def cure_of(frames: Frames) -> str:
@@ -73,8 +66,7 @@ def cure_of(frames: Frames) -> str:
     if not callers:
         return WAIT
     extension = next((path for path in reversed(callers) if is_extension(path)), None)
-    inside = _inside(extension) if extension else "/" + os.path.basename(callers[0])
-    row = owner(inside)
+    row = owner(extension or os.path.basename(callers[0]))
     if row is not None and row.instead:
         return row.instead
     if THREADS.intersection(calls):
@@ -84,8 +76,9 @@ def cure_of(frames: Frames) -> str:
             return WAIT
         if row is not None and row.verdict == REFUSED:
             return REFUSING
-        name = row.name if row and extension else _package(inside) if extension else inside[1:]
-        return f'patch_native("{name}")'
+        if not extension:
+            return f'patch_native("{os.path.basename(callers[0])}")'
+        return f'patch_native("{row.name if row else _package(extension)}")'
     if extension and os.path.basename(extension).startswith(DATA):
         return HASH
     return COMPUTE

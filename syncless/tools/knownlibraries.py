@@ -6,9 +6,16 @@ The table of docs/howto/blocking.md is made of this one, and blockers are cured 
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+from functools import lru_cache
 from typing import NamedTuple
 
+import greenlet
+
+OWN = tuple(f"{os.path.dirname(path)}/" for path in (os.path.dirname(__file__), greenlet.__file__))
+"""The folders of syncless and greenlet."""
 SAFE, CARE, REFUSED = "safe", "care", "refused"
 
 
@@ -56,7 +63,7 @@ LIBRARIES = [
         "pycurl",
         SAFE,
         "easy and multi handles; set NOSIGNAL if libcurl has no resolver thread",
-        "a slow HTTP server: 50 waits at once",
+        "a slow HTTP server: 50 waits at once, and a storm",
     ),
     Library(
         "pyodbc",
@@ -80,6 +87,12 @@ LIBRARIES = [
         "goes on with the next message",
         "50 waits for messages and in pollers at once",
     ),
+    Library(
+        "uvloop",
+        SAFE,
+        "patch_all() patches it by itself, so that its loops run in tasklets",
+        "several loops at once in tasklets and threads, with executors",
+    ),
     Library("pymssql", CARE, "has FreeTDS inside", "logins at once, with a server that refuses them"),
     Library(
         "cassandra",
@@ -99,13 +112,13 @@ LIBRARIES = [
         REFUSED,
         "OpenSSL keeps the errors of a call per OS thread, where tasklets would mix them up; libraries wait "
         "outside of it",
-        files=r"(libssl|libcrypto)[.-].*",
+        files=r"(libssl|libcrypto|_?ssl)[.-].*",
     ),
     Library(
         "libpython.so",
         REFUSED,
         "patch_all() makes Python's own calls cooperative",
-        files=r"(libpython.*|python3?.*|greenlet|_greenlet\..*)",
+        files=r"(libpython.*|python3?.*|greenlet|_greenlet\..*|syncless)",
     ),
     Library(
         "libstdc++.so",
@@ -118,7 +131,7 @@ LIBRARIES = [
         REFUSED,
         "SQLite's mutexes are recursive, so two tasklets could be inside one connection",
         "two tasklets that share a connection meet a false 'database is locked'",
-        r"(libsqlite3|_sqlite3)\..*",
+        r"(libsqlite3|_?sqlite3)\..*",
         "patch_all(), which runs the statements of sqlite3 in threads",
     ),
     Library(
@@ -150,6 +163,8 @@ LIBRARIES = [
 def refuse(name: str) -> None:
     """ValueError for a library that must not be patched."""
     row = library(name)
+    if row is None and name.partition(".")[0] in sys.stdlib_module_names:
+        row = library("libpython.so")
     if (row is not None and row.verdict == REFUSED) or is_refused(name):
         why = row.why if row is not None else "it is a part of Python or of syncless"
         instead = f"; use {row.instead}" if row is not None and row.instead else ""
@@ -157,10 +172,28 @@ def refuse(name: str) -> None:
 
 
 def is_in(module: str, path: str) -> bool:
-    """Whether a loaded object is the module, or lies in the package of that name."""
+    """Whether a loaded object is the module, or lies in the package of that name. Any other folder may have
+    the same name, such as that of a project."""
     inside = "/" + module.replace(".", "/")
-    folder, _, file = path.rpartition("/")
-    return f"{folder}/{file.partition('.')[0]}".endswith(inside) or inside + "/" in path
+    below = below_sys_path(path)
+    folder, _, file = below.rpartition("/")
+    if f"{folder}/{file.partition('.')[0]}" == inside or below.startswith(inside + "/"):
+        return True
+    places = getattr(sys.modules.get(module), "__path__", ())  # which need not lie below sys.path
+    return any(path.startswith(place + "/") for place in places)
+
+
+def below_sys_path(path: str) -> str:
+    """The path of an extension module below the folder that it is imported from, with a slash before it; only
+    the file's name, if there is no such folder."""
+    return _below(path, tuple(sys.path))
+
+
+@lru_cache(2048)
+def _below(path: str, folders: tuple[str, ...]) -> str:
+    absolute = [os.path.abspath(folder) for folder in folders]
+    above = [folder for folder in absolute if path.startswith(folder.rstrip("/") + "/")]
+    return path[len(max(above, key=len, default=os.path.dirname(path)).rstrip("/")) :]
 
 
 def library(name: str) -> Library | None:
@@ -181,8 +214,8 @@ def owner(path: str) -> Library | None:
 
 def is_refused(path: str) -> bool:
     """Whether a loaded object is never patched: as the table says, or a part of Python or of syncless."""
-    folders = path.split("/")
-    if "lib-dynload" in folders or "syncless" in folders or "greenlet" in folders:
+    folder, _, file = path.rpartition("/")
+    if os.path.basename(folder) == "lib-dynload" or path.startswith(OWN):
         return True
-    row = library(folders[-1])
+    row = library(file)
     return row is not None and row.verdict == REFUSED

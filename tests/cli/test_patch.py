@@ -11,10 +11,11 @@ import urllib.request
 import pytest
 
 from tests.cli.test_loading import command, environment
+from tests.kernel import needs_stacks
 from tests.waiting import eventually
 
 SLEEPER = """
-import threading, time
+import ctypes, threading, time
 here = threading.local()
 begun = threading.Barrier(10)
 
@@ -24,6 +25,8 @@ def app(environ, start_response):
         begun.wait(20)          # ends when ten requests are in here at once
     if environ["PATH_INFO"] == "/slow":
         time.sleep(0.5)
+    if environ["PATH_INFO"] == "/c":
+        ctypes.CDLL(None).usleep(1_500_000)
     start_response("200 OK", [])
     return [here.path.encode()]
 """
@@ -104,6 +107,21 @@ def test_application_that_is_not_patched_and_blocks_is_told_once(folder, argumen
         and 'sleeper.py", line 11, in app' in said
         and "time.sleep(0.5)" in said
     )
+
+
+@pytest.mark.realtime("a thread looks at C code that really sleeps, and guesses which function it is in")
+@needs_stacks
+@pytest.mark.parametrize("arguments", [[], ["--workers", "1"]])
+def test_patched_application_that_blocks_in_c_is_told_once_with_the_cure(folder, arguments):
+    with Served(folder, command("sleeper:app", "--bind", "127.0.0.1:0", *arguments)) as server:
+        server.get("/slow")
+        assert server.errors.read_text() == ""
+        for _ in range(2):
+            server.get("/c")
+    said = server.errors.read_text()
+    assert said.count("the application has held all other requests for ") == 1
+    assert 'sleeper.py", line 13, in app' in said and "sleep in libc" in said
+    assert "cure: it waits: " in said and "patch=True" not in said
 
 
 def test_blocking_modules_are_told_with_workers_too(folder):

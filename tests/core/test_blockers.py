@@ -1,8 +1,12 @@
 """Code that holds the loop is named: the C function, how often, how long, where, and what would cure it."""
 
 import ctypes
+import importlib
+import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 
@@ -13,6 +17,7 @@ from syncless import debug
 from syncless.tools import blockers
 from syncless.tools.blockers import Blockers, Stall
 from syncless.tools.knownlibraries import LIBRARIES
+from tests.kernel import needs_stacks
 from tests.waiting import eventually
 
 native_stack = pytest.importorskip(
@@ -20,6 +25,22 @@ native_stack = pytest.importorskip(
 ).native_stack
 
 LIBC = ctypes.CDLL(None)
+EXTENSION = """
+#include <Python.h>
+#include <unistd.h>
+static int __attribute__((noinline)) waits(int us) { return usleep(us) + 1; }
+static PyObject *sleep_in_c(PyObject *self, PyObject *us) {
+    int ms = (int)PyLong_AsLong(us), done;
+    Py_BEGIN_ALLOW_THREADS
+    done = waits(ms);
+    Py_END_ALLOW_THREADS
+    return PyLong_FromLong(done);
+}
+static PyMethodDef methods[] = {{"sleep", sleep_in_c, METH_O, NULL}, {NULL, NULL, 0, NULL}};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_parts", NULL, -1, methods};
+PyMODINIT_FUNC PyInit__parts(void) { return PyModule_Create(&definition); }
+"""
+"""Its functions are static, as those of most extension modules."""
 LIBRARY = "/usr/lib/libmariadb.so.3"
 
 
@@ -27,6 +48,7 @@ def stall(*frames):
     return Stall(0.1, "", "app.py:1 in run()", list(frames))
 
 
+@needs_stacks
 def test_c_function_that_another_thread_is_in_is_found():
     thread = threading.Thread(target=LIBC.usleep, args=(400_000,))
     thread.start()
@@ -99,6 +121,17 @@ def test_cure_names_the_package_that_a_program_imports(monkeypatch, package, pat
     assert waits_in(LIBRARY, f"/site-packages/{path}").cure == f'patch_native("{package}")'
 
 
+def test_cure_in_a_project_whose_folder_is_called_syncless(monkeypatch):
+    site = "/home/syncless/site-packages"
+    monkeypatch.setattr(sys, "path", ["/home/syncless", site])
+    extension = f"{site}/MySQLdb/_mysql.cpython-311-x86_64-linux-gnu.so"
+    monkeypatch.setattr(
+        blockers, "native_stack", lambda thread, number: [("poll", "/libc.so.6"), (None, extension)]
+    )
+    frames = blockers._c_functions(0, 0)
+    assert stall(*frames).cure == 'patch_native("MySQLdb")'
+
+
 def test_cure_names_the_file_of_a_library_that_no_extension_module_calls():
     assert waits_in(LIBRARY).cure == 'patch_native("libmariadb.so.3")'
 
@@ -147,6 +180,7 @@ def test_other_causes_have_other_cures():
 
 
 @pytest.mark.realtime("a thread looks at C code that really sleeps, and guesses which function it is in")
+@needs_stacks
 def test_blockers_are_counted_with_their_times():
     found = Blockers(20)
     assert "nothing held the loop" in found.report()
@@ -193,6 +227,7 @@ def test_calls_of_the_same_line_are_one_row_whatever_function_a_look_met(monkeyp
 
 
 @pytest.mark.realtime("a thread looks at C code that really sleeps, and guesses which function it is in")
+@needs_stacks
 def test_watchdog_names_the_c_function_and_the_cure():
     reports = []
     with debug.Watchdog(20, report=lambda seconds, stack: reports.append(stack)):
@@ -203,13 +238,44 @@ def test_watchdog_names_the_c_function_and_the_cure():
     assert "in C: " in reports[0] and "sleep in libc" in reports[0] and "cure: " in reports[0]
 
 
+@pytest.fixture
+def sleeper(tmp_path, monkeypatch):
+    """An installed package `sleeper`, whose function sleep() calls an extension module."""
+    compiler, include = shutil.which("gcc") or shutil.which("cc"), sysconfig.get_path("include")
+    if compiler is None or not os.path.exists(f"{include}/Python.h"):
+        pytest.skip("needs a C compiler, and the headers of this Python")
+    package = tmp_path / "site-packages" / "sleeper"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(
+        "from sleeper import _parts\ndef sleep(us):\n    return _parts.sleep(us)\n"
+    )
+    (tmp_path / "parts.c").write_text(EXTENSION)
+    made = str(package / f"_parts{sysconfig.get_config_var('EXT_SUFFIX')}")
+    options = ["-shared", "-fPIC", "-O2", f"-I{include}", "-o", made]
+    subprocess.run([compiler, *options, str(tmp_path / "parts.c")], check=True)
+    monkeypatch.syspath_prepend(str(package.parent))
+    yield importlib.import_module("sleeper")
+    del sys.modules["sleeper"], sys.modules["sleeper._parts"]
+
+
 @pytest.mark.realtime("a thread looks at C code that really sleeps, and guesses which function it is in")
+@needs_stacks
+def test_extension_module_is_named_with_the_line_of_the_program(sleeper):
+    found = Blockers(20)
+    found.start()
+    syncless.sleep(0.001)
+    sleeper.sleep(150_000)
+    found.stop()
+    assert 'cure: patch_native("sleeper")' in found.report()
+    assert "sleeper/__init__.py:3 in sleep(), called from " in found.report()
+    assert "test_blockers.py:" in found.report()
+
+
+@pytest.mark.realtime("a thread looks at C code that really sleeps, and guesses which function it is in")
+@needs_stacks
 def test_program_tells_at_its_end_what_blocked(tmp_path):
     program = tmp_path / "program.py"
-    program.write_text(
-        "import ctypes, time\ndef blocks():\n    ctypes.CDLL(None).usleep(200_000)\n"
-        "blocks()\ntime.sleep(0.05)\n"
-    )
+    program.write_text("import ctypes\ndef blocks():\n    ctypes.CDLL(None).usleep(200_000)\nblocks()\n")
     command = [sys.executable, "-m", "syncless", "run", "--blockers", str(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=50)
     assert done.returncode == 0, done.stderr

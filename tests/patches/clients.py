@@ -364,6 +364,43 @@ def confluent_kafka(port):
     return lambda number: consumers[number].poll(WAIT) is None
 
 
+def pymssql(port):
+    """Logins that are refused late; FreeTDS tries each of them twice."""
+    import pymssql
+
+    def wait(number):
+        try:
+            pymssql.connect("127.0.0.1", "user", "password", port=str(port), login_timeout=10)
+        except pymssql.OperationalError:
+            return True
+
+    return wait
+
+
+def grpcio(port):
+    """Calls of a server in the same process."""
+    from concurrent import futures
+
+    import grpc
+
+    def slow(request, context):
+        time.sleep(WAIT)
+        return request
+
+    handlers = {"slow": grpc.unary_unary_rpc_method_handler(slow)}
+    server = grpc.server(futures.ThreadPoolExecutor(THREADS))
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("test", handlers)])
+    channel = grpc.insecure_channel(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}")
+    server.start()
+    call = channel.unary_unary("/test/slow")
+
+    def wait(number, keep=server):
+        """A server that nothing refers to ends."""
+        return call(b"asked", timeout=20) == b"asked"
+
+    return wait
+
+
 def psqlodbc_text(port):
     driver = glob.glob(PSQLODBC)[0]
     return f"Driver={driver};Server=127.0.0.1;Port={port};Database=postgres;UID=postgres;"
@@ -399,6 +436,8 @@ CLIENTS = {
     "pyzmq's poller": (zmq_poller, "zmq", "none"),
     "apsw": (apsw, "apsw", "none"),
     "confluent-kafka": (confluent_kafka, "confluent_kafka", "none"),
+    "pymssql": (pymssql, "pymssql", "refusing"),
+    "grpcio": (grpcio, "grpc", "none"),
     "pg8000": (pg8000, "pg8000.dbapi", "postgresql"),
     "psycopg2": (psycopg2, "psycopg2", "postgresql"),
     "psycopg": (psycopg, "psycopg", "postgresql"),
@@ -427,6 +466,7 @@ IN_C = {
     "pylibmc": ["pylibmc"],
     "pyzmq": ["zmq"],
     "pyzmq's poller": ["zmq"],
+    "pymssql": ["pymssql"],
 }
 """Those that wait in C -> what patch_native() is to be given."""
 OFFLOADED = {"apsw": ["apsw.Connection"], "confluent-kafka": ["confluent_kafka.Consumer"]}

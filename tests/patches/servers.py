@@ -24,8 +24,12 @@ SLOW_HTTP = """
 import sys, time, syncless
 from syncless.wsgi import Server
 def app(environ, start_response):
-    syncless.sleep(float(environ["PATH_INFO"].split("/")[1]))
+    _, seconds, *answer = environ["PATH_INFO"].split("/")
+    syncless.sleep(float(seconds))
     start_response("200 OK", [("Content-Type", "text/plain")])
+    if len(answer) == 3:        # other clients ask for paths of their own below
+        number, letter, size = answer
+        return [f"{number} ".encode(), letter.encode() * int(size)]
     return [b"slept"]
 server = Server(app, port=0)
 server.start()
@@ -278,4 +282,26 @@ def none():
     yield 0
 
 
-SERVERS = {each.__name__: each for each in (redis, postgresql, mariadb, mongodb, http, memcached, ldap, none)}
+@contextlib.contextmanager
+def refusing():
+    """It ends each connection after WAIT seconds, without an answer."""
+    source = (
+        "import socket, threading\n"
+        "listener = socket.create_server(('127.0.0.1', 0), backlog=200)\n"
+        "print(listener.getsockname()[1], flush=True)\n"
+        "while True:\n"
+        f"    threading.Timer({WAIT}, listener.accept()[0].close).start()\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True)
+    try:
+        yield int(process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+SERVERS = {
+    each.__name__: each
+    for each in (redis, postgresql, mariadb, mongodb, http, memcached, ldap, none, refusing)
+}

@@ -126,11 +126,53 @@ def pyodbc(port):
     return connect, pyodbc.Error, [ask]
 
 
+def pycurl(port):
+    import pycurl
+
+    def connect():
+        handle = pycurl.Curl()
+        handle.setopt(pycurl.NOSIGNAL, 1)
+        return handle
+
+    def ask(handle, number, pause, letter, size):
+        got = io.BytesIO()
+        handle.setopt(pycurl.URL, f"http://127.0.0.1:{port}/{pause}/{number}/{letter}/{size}")
+        handle.setopt(pycurl.WRITEDATA, got)
+        handle.perform()
+        return got.getvalue() == f"{number} {letter * size}".encode()
+
+    def ask_several(handle, number, pause, letter, size):
+        """Transfers at once, beside the handle."""
+        multi, several, got = pycurl.CurlMulti(), [connect() for _ in range(3)], []
+        try:
+            for each in several:
+                got.append([])
+                each.setopt(pycurl.URL, f"http://127.0.0.1:{port}/{pause}/{number}/{letter}/{size}")
+                each.setopt(pycurl.WRITEFUNCTION, got[-1].append)
+                multi.add_handle(each)
+            running = 1
+            while running:
+                multi.select(1.0)
+                running = multi.perform()[1]
+            _, _, failed = multi.info_read()
+            if failed:
+                raise pycurl.error(*failed[0][1:])
+            return {b"".join(parts) for parts in got} == {f"{number} {letter * size}".encode()}
+        finally:
+            for each in several:
+                multi.remove_handle(each)
+                each.close()
+            multi.close()
+
+    return connect, pycurl.error, [ask, ask, ask_several]
+
+
 DRIVERS = {
     "mysqlclient": (mysqlclient, "MySQLdb", "mariadb"),
     "sqlalchemy": (sqlalchemy, "MySQLdb", "mariadb"),
     "psycopg2": (psycopg2, "psycopg2", "postgresql"),
     "pyodbc": (pyodbc, "pyodbc", "postgresql"),
+    "pycurl": (pycurl, "pycurl", "http"),
 }
 """Name -> (what makes the questions, what patch_native() is to be given, the server it needs)."""
 

@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import threading
 import time
+import types
 
 import pytest
 
@@ -243,6 +244,25 @@ def test_several_tasklets_poll_one_descriptor(lib, pair):
     assert [waiter.result(5) for waiter in waiters] == [1] * 5
 
 
+def test_more_tasklets_poll_a_descriptor_than_epoll_takes(lib, pair):
+    other = os.eventfd(0) if hasattr(os, "eventfd") else os.dup(pair[1].fileno())
+    mine = pair[0].fileno()
+    lists = [(PollFd * 2)((mine, select.POLLIN, 0), (other, select.POLLPRI, 0)) for _ in range(600)]
+    waiters = [syncless.spawn(lib.w_poll, fds, 2, 10_000) for fds in lists]
+    assert eventually(lambda: all(waiter.status == "waiting" for waiter in waiters))
+    pair[1].send(b"x")
+    assert {waiter.result(5) for waiter in waiters} == {1}
+    os.close(other)
+
+
+def test_descriptor_that_stands_in_a_list_several_times_is_watched_for_all(lib, pair):
+    mine, other = (sock.fileno() for sock in pair)
+    fds = (PollFd * 3)((mine, select.POLLPRI, 0), (other, select.POLLIN, 0), (mine, select.POLLIN, 0))
+    waiter = waiting(lib.w_poll, fds, 3, -1)
+    pair[1].send(b"x")
+    assert waiter.result(5) == 1 and [fd.revents for fd in fds] == [0, 0, select.POLLIN]
+
+
 def test_select_and_epoll_park(lib, pair):
     fd = pair[0].fileno()
     waiters = [
@@ -317,6 +337,35 @@ def test_mutex_that_a_waiting_tasklet_holds_is_waited_for(lib, pair):
     assert after["lock_waits"] == before["lock_waits"] + 2
 
 
+def test_mutex_that_was_waited_for_leaves_errno_alone(lib, pair):
+    holder = waiting(lib.w_locked_recv, pair[0].fileno(), ctypes.create_string_buffer(1), 1)
+    waiter = waiting(lib.w_lock_errno)
+    pair[1].send(b"x")
+    assert waiter.result(5) == 77 and holder.result(5) == 1
+
+
+def test_select_takes_more_than_a_second_of_microseconds(lib):
+    before = native_stats()["waits"]
+    waiter = waiting(lib.w_select_pause, 1_000_001)
+    assert waiter.result(5) == 0
+    assert native_stats()["waits"] == before + 1
+
+
+def test_look_ahead_waits_for_all(lib, pair):
+    flags = socket.MSG_PEEK | socket.MSG_WAITALL
+    buffer = ctypes.create_string_buffer(10)
+    pair[1].send(b"12345")
+    waiter = waiting(lib.w_recv, pair[0].fileno(), buffer, 10, flags)
+    pair[1].send(b"67890")
+    assert waiter.result(5) == 10 and buffer.raw == b"1234567890"
+    assert pair[0].recv(5) == b"12345"
+    waiter = waiting(lib.w_recv, pair[0].fileno(), buffer, 10, flags)
+    pair[1].close()
+    assert waiter.result(5) == 5
+    pair[0].setblocking(False)
+    assert lib.w_recv(pair[0].fileno(), buffer, 10, flags) == 5
+
+
 # -- kills and timeouts --------------------------------------------------------------------------------------
 
 
@@ -384,6 +433,18 @@ def test_other_end_sees_the_end_when_poll_is_broken_off(lib, pair):
     assert pair[1].recv(1) == b"" and fds[0].revents & select.POLLIN
 
 
+@pytest.mark.parametrize("call", ["poll", "select"])
+def test_listener_that_is_polled_outlives_a_kill(lib, call):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        fds = (PollFd * 1)((listener.fileno(), select.POLLIN, 0))
+        args = (fds, 1, -1) if call == "poll" else (listener.fileno(), -1)
+        waiter = waiting(getattr(lib, f"w_{call}"), *args)
+        waiter.kill(block=False)
+        syncless.sleep(0)
+        with socket.create_connection(listener.getsockname(), timeout=5):
+            assert waiter.join(5)
+
+
 def test_kill_waits_for_a_pipe(lib):
     source, sink = os.pipe()
     waiter = waiting(lib.w_read, source, ctypes.create_string_buffer(10), 10)
@@ -398,6 +459,47 @@ def test_killed_sleeper_wakes_up(lib):
     waiter = waiting(lib.w_sleep, 1000)
     waiter.kill(block=False)
     assert 900 < waiter.result(5) <= 1000
+
+
+@pytest.mark.parametrize(("call", "length"), [("nanosleep_all", 300_000_000), ("sleep_all", 1)])
+def test_repeated_pause_goes_on_after_a_kill(lib, call, length):
+    waiter = waiting(getattr(lib, f"w_{call}"), length)
+    started = time.monotonic()
+    waiter.kill(block=False)
+    turns = 0
+    while waiter.status != "ended":
+        syncless.sleep(0.01)
+        turns += 1
+    assert turns > 3 and time.monotonic() - started > 0.2
+
+
+def test_repeated_pause_outlasts_several_interrupts(lib):
+    def run():
+        raised = 0
+        lib.w_nanosleep_all(300_000_000)
+        for _ in range(4):
+            try:
+                syncless.sleep(0)
+            except KeyboardInterrupt:
+                raised += 1
+        return raised
+
+    waiter = waiting(run)
+    started = time.monotonic()
+    for _ in range(3):
+        waiter.kill(KeyboardInterrupt(), block=False)
+        syncless.sleep(0.01)
+    assert waiter.status == "waiting"
+    assert waiter.result(5) == 3 and time.monotonic() - started > 0.2
+
+
+def test_lookup_that_is_repeated_after_a_kill_is_answered(lib):
+    def run():
+        syncless.spawn(syncless.current().kill, block=False)
+        uninterrupted(syncless.sleep, 0)
+        return lib.w_getaddrinfo_again(b"localhost")
+
+    assert syncless.spawn(run).result(20) == 1
 
 
 # -- kills and timeouts while connecting ---------------------------------------------------------------------
@@ -428,6 +530,16 @@ def full():
 def client():
     with socket.socket() as client:
         yield client
+
+
+def test_connect_goes_on_with_an_attempt_that_is_under_way(lib, full, client):
+    client.setblocking(False)
+    with pytest.raises(ConnectionError, match=r"in progress"):
+        connect(lib, client, address_of(full))
+    client.setblocking(True)
+    waiter = waiting(connect, lib, client, address_of(full))
+    full.accept()[0].close()
+    assert waiter.join(15) and waiter.exception() is None
 
 
 def test_connect_of_killed_tasklet_fails(lib, full, client):
@@ -491,6 +603,48 @@ def test_addresses_that_are_tried_after_a_kill_answer_as_they_are(lib, full):
     assert found[0][0] == -1 and found[1:] == [(-1, errno.ECONNREFUSED), (0, 0)]
 
 
+def test_others_run_while_a_library_connects_anew_after_a_kill(lib, full):
+    stop = ctypes.c_int(0)
+
+    def end():
+        stop.value = 1
+
+    address = address_of(full)
+    waiter = waiting(lib.w_reconnect, address, len(address), ctypes.byref(stop))
+    waiter.kill(block=False)
+    syncless.sleep(0)
+    syncless.spawn(end)
+    assert waiter.join(5) and waiter.result() >= 2
+
+
+# -- descriptors that others close --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["goes on", "killed"])
+@pytest.mark.parametrize("kind", ["socket", "pipe"])
+def test_call_does_not_touch_the_next_owner_of_its_descriptor(lib, kind, how):
+    if kind == "socket":
+        (source, sink), (other, other_sink) = ([end.detach() for end in socket.socketpair()] for _ in "ab")
+    else:
+        (source, sink), (other, other_sink) = os.pipe(), os.pipe()
+    buffer = ctypes.create_string_buffer(10)
+
+    def receive():
+        return lib.w_read(source, buffer, 10), ctypes.get_errno()
+
+    waiter = waiting(receive)
+    os.dup2(other, source)
+    if how == "goes on":
+        waiting(wait_readable, source)  # the next owner, which is woken, too
+    else:
+        waiter.kill(block=False)
+    os.write(other_sink, b"new")
+    assert waiter.join(5) and waiter.result() == (-1, errno.EBADF)
+    assert os.read(source, 10) == b"new" and os.write(other_sink, b"more") == 4
+    for each in (source, sink, other, other_sink):
+        os.close(each)
+
+
 # -- calls left to libc --------------------------------------------------------------------------------------
 
 
@@ -542,6 +696,22 @@ def test_each_thread_has_its_own_loop(lib):
     assert found == [1] * 3
 
 
+def test_child_that_a_library_forks_runs_no_tasklets(lib):
+    source, sink = os.pipe()
+
+    def tell():
+        while waiter.status != "ended":
+            os.write(sink, b"%d " % os.getpid())
+            syncless.sleep(0.005)
+
+    waiter = waiting(lib.w_fork, 200_000_000)
+    teller = syncless.spawn(tell)
+    assert waiter.result(10) == 7 and teller.join(5)
+    assert set(os.read(source, 1 << 16).split()) == {b"%d" % os.getpid()}
+    os.close(source)
+    os.close(sink)
+
+
 # -- patching and undoing ------------------------------------------------------------------------------------
 
 
@@ -568,6 +738,17 @@ def test_name_of_the_file_is_enough(path):
     unpatch(f"native {name}")
 
 
+@pytest.mark.parametrize("how", ["relative", "absolute", "file"])
+def test_object_that_was_loaded_by_a_relative_path_is_found(tmp_path, monkeypatch, how):
+    file = f"librelative{how}.so"
+    made = build(tmp_path, file)
+    monkeypatch.chdir(tmp_path)
+    ctypes.CDLL(f"./{file}")
+    name = {"relative": f"./{file}", "absolute": made, "file": file}[how]
+    assert patch_native(name)
+    unpatch(f"native {name}")
+
+
 def test_object_stays_patched_for_another_name(path, pair):
     loaded = ctypes.CDLL(path, use_errno=True)
     assert patch_native(path)
@@ -580,12 +761,43 @@ def test_object_stays_patched_for_another_name(path, pair):
     unpatch(f"native {name}")
 
 
-def test_extension_module_is_patched_when_imported(tmp_path, pair):
+def test_library_in_a_folder_called_syncless_can_be_patched(tmp_path):
+    folder = tmp_path / "syncless"
+    folder.mkdir()
+    made = build(folder, f"lib{tmp_path.name}.so")
+    ctypes.CDLL(made)
+    assert patch_native(made)
+    unpatch(f"native {made}")
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "is_meant"),
+    [
+        ("pycurl", "/pycurl/site-packages/pycurl.abi3.so", True),
+        ("pycurl", "/pycurl/site-packages/lxml/etree.abi3.so", False),
+        ("pycurl", "/elsewhere/pycurl/etree.abi3.so", False),
+        ("pycurl", "/elsewhere/pycurl.abi3.so", True),
+        ("MySQLdb", "/pycurl/site-packages/MySQLdb/_mysql.abi3.so", True),
+        ("MySQLdb._mysql", "/pycurl/site-packages/MySQLdb/_mysql.abi3.so", True),
+        ("MySQLdb", "/pycurl/site-packages/other/MySQLdb/_mysql.abi3.so", False),
+        ("edited", "/source/edited/part/_waits.abi3.so", True),
+    ],
+)
+def test_module_is_found_below_the_folder_that_it_is_imported_from(monkeypatch, name, path, is_meant):
+    monkeypatch.setattr(sys, "path", ["/pycurl", "", "/pycurl/site-packages"])
+    edited = types.ModuleType("edited")
+    edited.__path__ = ["/source/edited"]  # as after `pip install --editable`
+    monkeypatch.setitem(sys.modules, "edited", edited)
+    assert Rule(name, None).means(path) == is_meant
+
+
+def test_extension_module_is_patched_when_imported(monkeypatch, tmp_path, pair):
     include = sysconfig.get_path("include")
     if not os.path.exists(f"{include}/Python.h"):
         pytest.skip("the headers of this Python are not installed")
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     file = build(tmp_path, f"waits_in_c{suffix}", "-DPYTHON", f"-I{include}")
+    monkeypatch.syspath_prepend(tmp_path)
     assert patch_native("waits_in_c") == []
     spec = importlib.util.spec_from_file_location("waits_in_c", file)
     importlib.util.module_from_spec(spec)
@@ -594,6 +806,37 @@ def test_extension_module_is_patched_when_imported(tmp_path, pair):
     pair[1].send(b"x")
     assert waiter.result(5) == 1
     unpatch("native waits_in_c")
+
+
+def with_ctypes(path):
+    return ctypes.CDLL(path)
+
+
+def with_cffi(path):
+    ffi = pytest.importorskip("cffi").FFI()
+    ffi.cdef("int w_usleep(unsigned us);")
+    return ffi.dlopen(path)
+
+
+@pytest.mark.parametrize("load", [with_ctypes, with_cffi])
+def test_library_is_patched_when_python_code_loads_it(tmp_path, load):
+    made = build(tmp_path, f"lib{tmp_path.name}.so")
+    assert patch_native(made) == []
+    loaded = load(made)
+    before = native_stats()["waits"]
+    assert syncless.spawn(loaded.w_usleep, 1000).result(5) == 0
+    assert native_stats()["waits"] == before + 1
+    unpatch(f"native {made}")
+
+
+def test_functions_that_load_libraries_are_as_before_after_undoing(path):
+    import _imp
+
+    before = _imp.create_dynamic, ctypes._dlopen
+    patch_native(path)
+    assert before != (_imp.create_dynamic, ctypes._dlopen)
+    unpatch(f"native {path}")
+    assert before == (_imp.create_dynamic, ctypes._dlopen)
 
 
 def test_plug_in_is_patched_when_a_patched_library_loads_it(lib, tmp_path):
@@ -605,15 +848,63 @@ def test_plug_in_is_patched_when_a_patched_library_loads_it(lib, tmp_path):
     unpatch(f"native {name}")
 
 
+@pytest.mark.skipif(
+    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="AddressSanitizer's dlopen() looks elsewhere"
+)
+def test_plug_in_is_found_where_the_library_says(tmp_path):
+    plugin = f"libplugin{tmp_path.name}.so"
+    build(tmp_path, plugin)
+    made = build(tmp_path, f"lib{tmp_path.name}.so", "-Wl,-rpath,$ORIGIN")
+    lib = ctypes.CDLL(made)
+    assert patch_native(made) and patch_native(plugin) == []
+    assert lib.w_dlopen(plugin.encode())
+    assert lib.w_usleep(1) == 0
+    assert f"{plugin}: recv" in {change.target for change in changes()}
+    unpatch(f"native {made}", f"native {plugin}")
+
+
 @pytest.mark.parametrize(
     "name",
     "libc.so.6 /lib/x86_64-linux-gnu/libc.so.6 libpthread.so.0 libssl.so.3 libcrypto.so.3 "
-    "ld-linux-x86-64.so.2 libpython3.11.so.1.0 libsqlite3.so.0 _sqlite3 grpc greenlet".split(),
+    "ld-linux-x86-64.so.2 libpython3.11.so.1.0 libsqlite3.so.0 _sqlite3 grpc greenlet syncless "
+    "sqlite3 ssl _ssl _socket select".split(),
 )
 def test_library_that_cannot_be_patched_is_refused_with_the_reason(name):
     with pytest.raises(ValueError, match=r"cannot be patched: .{20}"):
         patch_native(name)
     assert not [change for change in changes() if name in change.target]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("mysqlclient", "MySQLdb"),
+        ("psycopg2-binary", "psycopg2"),
+        ("psycopg2_binary", "psycopg2"),
+        ("mysqldb", "MySQLdb"),
+        ("pytest_asyncio_of_another_name", None),
+    ],
+)
+def test_misspelt_library_is_told_of_with_the_name_to_use(name, meant):
+    kind, words = (
+        (RuntimeWarning, "there is no module") if meant is None else (ValueError, f"patch_native\\('{meant}'")
+    )
+    told = pytest.warns if meant is None else pytest.raises
+    with told(kind, match=words):
+        patch_native(name)
+    if meant is None:
+        assert f"native {name}" in describe()
+        unpatch(f"native {name}")
+
+
+def test_name_that_can_mean_nothing_is_refused():
+    with pytest.raises(TypeError, match="as text"):
+        patch_native(b"pycurl")
+    with pytest.raises(ValueError, match="not an empty one"):
+        patch_native("")
+    with pytest.warns(RuntimeWarning, match="there is no file"):
+        patch_native("/no/such/file.so")
+    unpatch("native /no/such/file.so")
 
 
 def test_safe_libraries_are_an_area_of_their_own():

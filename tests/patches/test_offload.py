@@ -217,3 +217,21 @@ def test_wrong_names_are_refused():
     for name in ("", "zlib.*.compress", "a b"):
         with pytest.raises(ValueError, match="is no import path"):
             patch_all(offload=[name], **NOTHING_ELSE)
+
+
+@pytest.mark.parametrize("name", ["json.dmups", "json.decoder.JSONDecoder.dcode", "json.dmups.deeper"])
+def test_name_that_an_imported_module_lacks_is_refused(name):
+    with pytest.raises(AttributeError, match=r"offload='json\..*': json.* has no "):
+        patch_all(offload=[name], **NOTHING_ELSE)
+    assert f"offload {name}" not in {change.area for change in changes()}
+
+
+def test_name_that_is_no_text_is_refused():
+    with pytest.raises(TypeError, match="offload takes import paths as text"):
+        patch_all(offload=[3], **NOTHING_ELSE)
+
+
+def test_name_of_a_module_that_is_not_loaded_yet_is_described():
+    with patched(offload=["not_loaded_yet.function"], **NOTHING_ELSE):
+        assert [line for line in describe().splitlines() if line.endswith("is not loaded yet")] != []
+        assert "offload not_loaded_yet.function" in describe()

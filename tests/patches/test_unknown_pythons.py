@@ -2,6 +2,7 @@
 Each program lies about one thing."""
 
 import json
+import sys
 import textwrap
 
 import pytest
@@ -68,3 +69,30 @@ def test_area_that_fails_on_a_known_python_is_an_error():
     before = "import threading; del threading._DummyThread"
     done = run(PATCH_ALL.format(area="thread", before=before))
     assert done.returncode == 1 and "AttributeError" in done.stderr
+
+
+@pytest.mark.skipif(sys.maxsize < 2**32, reason="a Lock has no unused bytes")
+@pytest.mark.parametrize("newer", [False, True])
+def test_holder_of_a_lock_is_noted_on_known_pythons_only(newer):
+    """The unused bytes of a Lock may be used on a newer Python."""
+    done = run(f"""
+import sys, threading, warnings
+if {newer}:
+    sys.version_info = (3, 99, 0, "final", 0)
+warnings.simplefilter("ignore")
+from syncless.patches import is_patched, patch_all
+patch_all()
+import syncless
+from syncless import debug
+assert is_patched("thread")
+locks = [threading.Lock(), threading.Lock()]
+def take(first, second):
+    with locks[first]:
+        syncless.sleep(0.01)
+        with locks[second]:
+            pass
+crossed = [syncless.spawn(take, 0, 1), syncless.spawn(take, 1, 0)]
+syncless.sleep(0.05)
+print(len(debug.find_deadlocks()))
+""")
+    assert done.stdout == f"{int(not newer)}\n", done.stderr

@@ -12,6 +12,7 @@
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -90,6 +91,12 @@ int w_pselect(int fd, long ns) {
     return pselect(fd + 1, &set, NULL, NULL, ns < 0 ? NULL : &limit, NULL);
 }
 
+/* The microseconds may be more than a second. */
+int w_select_pause(long microseconds) {
+    struct timeval limit = {0, microseconds};
+    return select(0, NULL, NULL, NULL, &limit);
+}
+
 /* A set may be of another size than fd_set, as libev's are. */
 int w_select_set(int count, void *reads) {
     return select(count, reads, NULL, NULL, NULL);
@@ -130,6 +137,60 @@ int w_getaddrinfo(const char *host) {
     return outcome;
 }
 
+/* Goes on until all of the time is over, as many libraries do. */
+int w_nanosleep_all(long ns) {
+    struct timespec left = {ns / 1000000000, ns % 1000000000};
+    while (nanosleep(&left, &left) < 0 && errno == EINTR)
+        continue;
+    return 0;
+}
+
+int w_sleep_all(unsigned seconds) {
+    while ((seconds = sleep(seconds)) > 0)
+        continue;
+    return 0;
+}
+
+/* Asks again while the resolver says so. Returns how often it did; -1: the name is not known. */
+int w_getaddrinfo_again(const char *host) {
+    int tries = 0, outcome;
+    while ((outcome = w_getaddrinfo(host)) == EAI_AGAIN)
+        tries++;
+    return outcome ? -1 : tries;
+}
+
+/* Tries to connect until the flag is set. Returns how often it tried. */
+int w_reconnect(const void *address, unsigned size, volatile int *stop) {
+    int tries = 0;
+    for (; !*stop; tries++) {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        connect(fd, address, size);
+        close(fd);
+    }
+    return tries;
+}
+
+/* Forks; the child pauses and reads a byte, which it gets after `ns`. Returns the child's exit code. */
+int w_fork(long ns) {
+    int ends[2], status;
+    char byte;
+    if (pipe(ends))
+        return -1;
+    pid_t child = fork();
+    if (child == 0) {
+        close(ends[1]);
+        usleep(1000);
+        _exit(read(ends[0], &byte, 1) == 1 ? 7 : 8);
+    }
+    struct timespec left = {ns / 1000000000, ns % 1000000000};
+    nanosleep(&left, NULL);
+    ssize_t written = write(ends[1], "x", 1);
+    close(ends[0]);
+    close(ends[1]);
+    waitpid(child, &status, 0);
+    return written == 1 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 /* Holds a mutex while it waits. */
@@ -148,6 +209,15 @@ ssize_t w_locked_recv_twice(int fd, void *data) {
     ssize_t n = recv(fd, data, 1, 0) + recv(fd, data, 1, 0);
     pthread_mutex_unlock(&mutex);
     return n;
+}
+
+/* Returns errno after a mutex was waited for. */
+int w_lock_errno(void) {
+    errno = 77;
+    pthread_mutex_lock(&mutex);
+    int error = errno;
+    pthread_mutex_unlock(&mutex);
+    return error;
 }
 
 void *w_dlopen(const char *path) { return dlopen(path, RTLD_NOW); }

@@ -155,3 +155,44 @@ def test_under_the_patch_threads_are_real_and_waits_park():
         assert {count for count, _ in ended} == {1}
         assert threading.get_native_id() not in {thread for _, thread in ended}
     """)
+
+
+def test_tasklets_and_real_threads_wait_for_one_another_by_locks_and_queues():
+    check("""
+        import asyncio, queue, syncless, threading
+        from concurrent.futures import ThreadPoolExecutor
+        from syncless.threads import RealThreadPoolExecutor
+        here = threading.get_native_id()
+        def apart():
+            return threading.get_native_id() != here
+        def started():
+            found = []
+            thread = threading.Thread(target=lambda: found.append(threading.get_native_id()))
+            thread.start()
+            thread.join()
+            return found == [threading.get_native_id()]
+        async def in_asyncio():
+            return await asyncio.to_thread(apart)
+        lock, event, condition = threading.Lock(), threading.Event(), threading.Condition()
+        asked, answers = queue.Queue(), queue.Queue()
+        def answer():
+            with condition:
+                condition.wait_for(event.is_set)
+            with lock:
+                answers.put(asked.get() + 1)
+        def ask():
+            with lock:
+                event.set()
+                with condition:
+                    condition.notify()
+                asked.put(1)
+            return answers.get()
+        with RealThreadPoolExecutor(2) as real, ThreadPoolExecutor(2) as tasklets:
+            assert real.submit(apart).result() and syncless.run_in_thread(apart)
+            assert asyncio.run(in_asyncio()) and real.submit(started).result()
+            assert not tasklets.submit(apart).result() and started()
+            for first, second in ((real, tasklets), (tasklets, real)):
+                event.clear()
+                futures = [first.submit(answer), second.submit(ask)]
+                assert [future.result(10) for future in futures] == [None, 2]
+    """)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from syncless.patches.libraries.spelling import check
 from syncless.patches.registry import Patcher
 from syncless.tools.knownlibraries import LIBRARIES, SAFE, refuse
 
@@ -21,7 +22,7 @@ except ModuleNotFoundError:  # setup.py builds what reads and changes the entrie
 else:
     _libraries = Libraries()
 
-__all__ = ["area_of", "look", "native_stats", "patch", "patch_one"]
+__all__ = ["area_of", "look", "native_stats", "patch", "patch_one", "patch_where_possible"]
 
 
 def _of_this_system() -> Libraries:
@@ -43,12 +44,19 @@ def area_of(name: str) -> str:
 
 
 def patch_one(name: str) -> Callable[[Patcher], None]:
-    """Makes the changes for one library. ValueError if it must not be patched."""
+    """Makes the changes for one library. ValueError if it must not be patched, or is misspelt."""
     libraries = _of_this_system()
+    check(name)
     refuse(name)
     return lambda patcher: libraries.add(name, patcher)
 
 
+def patch_where_possible(name: str, patcher: Patcher) -> None:
+    """Makes the changes for one library, for another area."""
+    if _libraries is not None:
+        _libraries.add(name, patcher)
+
+
 def look() -> None:
-    """Patches what has been loaded since, by a way that is not noticed (ctypes)."""
+    """Patches libraries that have been loaded since by a way that is not noticed."""
     _of_this_system().look()

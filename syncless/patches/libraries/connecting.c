@@ -46,10 +46,10 @@ static int hooked_connect(int fd, const struct sockaddr *address, socklen_t leng
         return connect(fd, address, length);
     for (;;) {
         int result = without_waiting(fd, flags, call_connect, (void *)address, &length, 0);
-        if (result == 0 || (errno != EINPROGRESS && errno != EAGAIN))
+        if (result == 0 || (errno != EINPROGRESS && errno != EALREADY && errno != EAGAIN))
             return result;
-        if (errno == EINPROGRESS)
-            break;
+        if (errno != EAGAIN)
+            break; /* under way, perhaps since an earlier call */
         /* a UNIX socket whose listener has no room: the kernel tells of no event */
         switch (hook_wait(-1, 0, hook_after(pause), 0)) {
         case PARK_REFUSED: return connect(fd, address, length);
@@ -62,7 +62,7 @@ static int hooked_connect(int fd, const struct sockaddr *address, socklen_t leng
         if (poll(&one, 1, 0) != 0)
             return outcome_of_connect(fd, 0);
         switch (transfer_wait(&wait)) {
-        case TRANSFER_ENDS: errno = EINPROGRESS; return -1;
+        case TRANSFER_ENDS: errno = errno == EAGAIN ? EINPROGRESS : errno; return -1;
         case TRANSFER_REFUSED: poll(&one, 1, -1); break;
         }
         if (wait.insists)
@@ -85,7 +85,7 @@ static int hooked_accept4(int fd, struct sockaddr *address, socklen_t *length, i
         if (result >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK))
             return result;
         switch (transfer_wait(&wait)) {
-        case TRANSFER_ENDS: errno = EAGAIN; return -1;
+        case TRANSFER_ENDS: return -1;
         case TRANSFER_REFUSED: return accept4(fd, address, length, options);
         }
     }

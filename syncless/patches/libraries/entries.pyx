@@ -10,7 +10,7 @@ at the first call) leads into the object itself.
 """
 
 from libc.stdint cimport uint64_t, uintptr_t
-from libc.string cimport memset, strcmp
+from libc.string cimport memset, strchr, strcmp
 from posix.unistd cimport _SC_PAGESIZE, sysconf
 
 from syncless.patches.libraries.parking cimport find_hook, hook_row
@@ -94,7 +94,8 @@ cdef struct Wanted:
 
 
 cdef int note_path(dl_phdr_info* info, size_t size, void* context) noexcept:
-    if info.dlpi_name != NULL and info.dlpi_name[0] == ord("/"):
+    # not the program itself, nor what the kernel has mapped; a relative path stays as it was given
+    if info.dlpi_name != NULL and strchr(info.dlpi_name, ord("/")) != NULL:
         (<list> context).append((<bytes> info.dlpi_name).decode(errors="surrogateescape"))
     return 0
 

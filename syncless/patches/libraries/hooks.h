@@ -40,18 +40,23 @@ extern const hook_row transfer_hooks[], connecting_hooks[], polling_hooks[], pau
 
 /* -- given by parking.pyx -- */
 
-enum { HOOK_READ = 1, HOOK_WRITE = 2 };
+enum {
+    HOOK_READ = 1,
+    HOOK_WRITE = 2,
+    HOOK_ENDS = 4 /* soon, whatever happens: only the first call after an exception is broken off */
+};
 
 enum {
     PARK_WOKEN = 0,
     PARK_OVER,   /* the deadline has passed */
     PARK_BROKEN, /* something was thrown at the tasklet: the call should end soon */
-    PARK_REFUSED /* the caller must wait by itself */
+    PARK_REFUSED, /* the caller must wait by itself */
+    PARK_UNWATCHED /* epoll does not take the descriptor; hook_wait() makes a pause of it */
 };
 
 /* The GIL is not held. */
 extern int (*hook_has_loop)(void);
-/* fd -1: only for the time. `insists`: an exception does not end the wait. */
+/* fd -1: only for the time, and HOOK_ENDS. `insists`: an exception does not end the wait. */
 extern int (*hook_park)(int fd, int bits, int64_t deadline, int insists);
 /* Lets others run if it is time. */
 extern void (*hook_give_way)(void);
@@ -93,11 +98,24 @@ static inline int64_t hook_left(int64_t deadline) {
     return left > 0 ? left : 0;
 }
 
+/* A patched library may have loaded another object: the next wait calls hook_loaded(). */
+extern int hook_look_is_due;
+
 /* How many mutexes of patched libraries the running tasklet or thread holds. */
 extern __thread int hook_held_locks;
 
 /* hook_park(), counted. */
 int hook_wait(int fd, int bits, int64_t deadline, int insists);
+/* A short pause in the place of a wait for descriptors.
+
+   Fact: epoll has limits: of descriptors and of what a user watches, and at most some 500 epoll descriptors
+   that are watched themselves may watch the same one. Danger: the call would have to stop the thread.
+   Decision: the tasklet looks again and again. Guarded by
+   tests/patches/test_native.py::test_more_tasklets_poll_a_descriptor_than_epoll_takes. */
+int hook_wait_unwatched(int64_t deadline, int insists);
+/* An exception has broken off a wait: the connection of the descriptor ends. A listening socket is left
+   alone: others accept from it, too. */
+void hook_shut_down(int fd);
 /* A call has succeeded: errno is as before it. Every so often others get a turn. */
 void hook_succeeded(int error);
 

@@ -5,6 +5,7 @@
 
 #include "hooks.h"
 
+#include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
@@ -20,11 +21,20 @@ typedef struct {
     struct addrinfo hints;
     struct addrinfo *found;
     int outcome;
+    int error; /* errno, for EAI_SYSTEM */
     int done; /* an eventfd */
     int owners;
 } lookup;
 
 static int under_way;
+
+static void forget_all(void) {
+    under_way = 0; /* a child has none of the threads */
+}
+
+static void reset_in_children(void) {
+    pthread_atfork(NULL, NULL, forget_all);
+}
 
 static void drop(lookup *one) {
     if (__atomic_sub_fetch(&one->owners, 1, __ATOMIC_ACQ_REL))
@@ -42,6 +52,7 @@ static void *ask(void *argument) {
     lookup *one = argument;
     uint64_t number = 1;
     one->outcome = getaddrinfo(one->host, one->service, &one->hints, &one->found);
+    one->error = errno;
     if (one->outcome)
         one->found = NULL;
     if (write(one->done, &number, sizeof number) < 0) {
@@ -54,9 +65,11 @@ static void *ask(void *argument) {
 
 /* In a thread that takes no signals: they are for the program's own threads. */
 static int start(lookup *one) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     sigset_t all, before;
     pthread_attr_t detached;
     pthread_t thread;
+    pthread_once(&once, reset_in_children);
     if (pthread_attr_init(&detached))
         return -1;
     pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
@@ -117,20 +130,23 @@ static int hooked_getaddrinfo(const char *host, const char *service, const struc
         drop(one);
         return getaddrinfo(host, service, hints, found);
     }
-    int waited = hook_wait(one->done, HOOK_READ, HOOK_NEVER, 0);
+    int waited = hook_wait(one->done, HOOK_READ | HOOK_ENDS, HOOK_NEVER, 0);
     if (waited == PARK_REFUSED) {
         uint64_t number;
         while (read(one->done, &number, sizeof number) < 0)
             continue; /* interrupted by a signal */
     }
+    int error = errno;
     if (waited == PARK_BROKEN)
         outcome = EAI_AGAIN;
     else {
         outcome = one->outcome;
+        error = outcome == EAI_SYSTEM ? one->error : error;
         *found = one->found;
         one->found = NULL;
     }
     drop(one);
+    errno = error;
     return outcome;
 }
 

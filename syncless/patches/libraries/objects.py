@@ -3,15 +3,16 @@
 A name is that of a module ("MySQLdb", "psycopg2._psycopg", "pycurl") or of a file ("libpq.so.5", or its
 path). A module means the extension modules in its package, and each library that they are linked against
 and that waits by itself. Objects that are loaded later are patched as soon as they are: extension modules
-right after the import system has loaded them, plug-ins right after a patched library has (dlopen).
+right after the import system has loaded them, plug-ins right after a patched library has (dlopen), others
+right after ctypes or cffi has.
 """
 
 from __future__ import annotations
 
-import _imp
 import os
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from syncless.patches.libraries.entries import (
@@ -23,12 +24,15 @@ from syncless.patches.libraries.entries import (
 )
 from syncless.patches.libraries.parking import set_on_load
 from syncless.patches.registry import Change, Patcher
+from syncless.tools.imports import when_executed
 from syncless.tools.knownlibraries import is_in, is_refused, library, refuse
 
 WHY = "waits in C"
 LOCKS = {"pthread_mutex_lock", "pthread_mutex_trylock", "pthread_mutex_unlock"}
 HELPS = {*LOCKS, "dlopen"}
 """Entries that alone do not make an object one that waits."""
+LOADERS = (("_imp", "create_dynamic"), ("ctypes", "_dlopen"), ("_cffi_backend", "load_library"))
+"""The functions in Python that load objects, as they are called."""
 
 
 class Rule:
@@ -37,15 +41,16 @@ class Rule:
     def __init__(self, name: str, patcher: Patcher):
         self.name = name
         self.patcher = patcher
+        self._path = os.path.abspath(name) if "/" in name else None
         self.entries: dict[str, list[Entry]] = {}
         row = library(name)
         self._files = re.compile(row.files) if row is not None and row.files else None
 
     def means(self, path: str) -> bool:
         """Whether the name means this object, apart from what others are linked against."""
-        path = os.path.normpath(path)
+        path = os.path.abspath(path)
         file = path.rpartition("/")[2]
-        if self.name in (path, file) or (file.startswith(self.name + ".") and ".so" in file):
+        if path == self._path or file == self.name or (file.startswith(self.name + ".") and ".so" in file):
             return True
         if self._files is not None and self._files.fullmatch(file):
             return True
@@ -91,7 +96,7 @@ class Libraries:
     def __init__(self) -> None:
         self._rules: list[Rule] = []
         self._loads = 0
-        self._create: Callable[..., Any] = _imp.create_dynamic
+        self._take_back: list[Callable[[], None]] = []
 
     def add(self, name: str, patcher: Patcher) -> None:
         refuse(name)
@@ -107,19 +112,33 @@ class Libraries:
         rule.undo()
         self._patch(self._rules)  # another may mean the same object
         if not self._rules:
-            _imp.create_dynamic = self._create
+            for take_back in self._take_back:
+                take_back()
+            self._take_back.clear()
             set_on_load(None)
 
     def _listen(self) -> None:
-        self._create = original = _imp.create_dynamic
-
-        def create_dynamic(*args: Any) -> Any:
-            module = original(*args)
-            self.look()
-            return module
-
-        _imp.create_dynamic = create_dynamic
+        for module, name in LOADERS:
+            take_back = when_executed(module, partial(self._look_after, name=name))
+            if take_back is not None:
+                self._take_back.append(take_back)
         set_on_load(self.look)
+
+    def _look_after(self, module: Any, name: str) -> None:
+        """Each call of the module's function is followed by a look."""
+        original = getattr(module, name)
+
+        def load(*args: Any) -> Any:
+            loaded = original(*args)
+            self.look()
+            return loaded
+
+        def take_back() -> None:
+            if getattr(module, name) is load:
+                setattr(module, name, original)
+
+        setattr(module, name, load)
+        self._take_back.append(take_back)
 
     def look(self) -> None:
         """Patches what has been loaded since the last look."""

@@ -6,6 +6,7 @@ carrier's stack.
 """
 
 from cpython.object cimport PyObject
+from libc.errno cimport EBADF
 from libc.stdint cimport int64_t
 
 from syncless._core.cpython.compat cimport Py_IsFinalizing, PyThreadState, detached_state
@@ -18,7 +19,7 @@ from syncless._core.waits cimport wait_fd
 from syncless._core.uncaught import tell_uncaught
 
 cdef extern from "hooks.h" nogil:
-    int PARK_WOKEN, PARK_OVER, PARK_BROKEN, PARK_REFUSED
+    int PARK_WOKEN, PARK_OVER, PARK_BROKEN, PARK_REFUSED, PARK_UNWATCHED, HOOK_ENDS
     int (*hook_has_loop)() noexcept
     int (*hook_park)(int fd, int bits, int64_t deadline, int insists) noexcept
     void (*hook_give_way)() noexcept
@@ -88,9 +89,19 @@ cdef int attached(WithGil function, int fd, int bits, int64_t deadline, int insi
     return outcome
 
 
+cdef enum:
+    INTERRUPTED = -1    # Ctrl-C has ended a wait that insists, and is kept
+
+
 cdef int park_tasklet(int fd, int bits, int64_t deadline, int insists) noexcept:
     """Parks the running tasklet. An exception that was set before is set afterwards: a destructor may be what
-    waits."""
+    waits.
+
+    Fact: an exception that was thrown stays pending until Python raises it. Danger: each further wait of the
+    C code would end at once, so that a loop that repeats its sleep or its call never lets others run.
+    Decision: once a call was broken off, a pause goes on to its end, and others run before each further wait
+    that is broken off. Guarded by tests/patches/test_native.py::test_repeated_pause_goes_on_after_a_kill.
+    """
     cdef Loop loop = peek_loop()
     cdef BaseTasklet me = None if loop is None else loop.current
     cdef PyObject* kind
@@ -102,18 +113,33 @@ cdef int park_tasklet(int fd, int bits, int64_t deadline, int insists) noexcept:
         return PARK_REFUSED
     before = me.shielded
     insists = insists or before == SHIELDED
-    if me.pending is not None and not insists:
-        me.broken_off = True
-        return PARK_BROKEN
     PyErr_Fetch(&kind, &value, &trace)
-    me.shielded = SHIELDED if insists else IN_C
-    outcome = wait(loop, me, fd, bits, deadline)
-    me.shielded = before
+    if me.pending is not None and me.broken_off and not insists:
+        if fd < 0 or bits & HOOK_ENDS:
+            insists = True
+        else:
+            let_others_run(loop, me)
+    outcome = PARK_BROKEN if me.pending is not None and not insists else INTERRUPTED
+    while outcome == INTERRUPTED:
+        me.shielded = SHIELDED if insists else IN_C
+        outcome = wait(loop, me, fd, bits & ~HOOK_ENDS, deadline)
+        me.shielded = before
     PyErr_Restore(kind, value, trace)
     if me.pending is not None and not insists:
         me.broken_off = True
         return PARK_BROKEN
     return outcome
+
+
+cdef int let_others_run(Loop loop, BaseTasklet me) noexcept:
+    cdef int before = me.shielded
+    me.shielded = IN_C
+    try:
+        loop.yield_()
+    except BaseException as error:
+        keep_pending_quietly(me, error)
+    me.shielded = before
+    return 0
 
 
 cdef int wait(Loop loop, BaseTasklet me, int fd, int bits, int64_t deadline) noexcept:
@@ -126,13 +152,18 @@ cdef int wait(Loop loop, BaseTasklet me, int fd, int bits, int64_t deadline) noe
             loop.fds.arm_for_wait(fd, bits)
         except PermissionError:
             return PARK_WOKEN           # epoll refuses regular files: they are always ready
-        except OSError:
-            return PARK_REFUSED         # a closed one: the call itself tells of it
+        except OSError as error:
+            if error.errno == EBADF:
+                return PARK_REFUSED     # the call itself tells of it
+            return PARK_UNWATCHED
         try:
             outcome = wait_fd(loop, fd, bits, deadline, "descriptor in a C library", fd)
         finally:
             loop.fds.disarm_after_wait(fd)
         return PARK_OVER if outcome == TIMED_OUT else PARK_WOKEN
+    except KeyboardInterrupt as error:
+        keep_pending_quietly(me, error)
+        return INTERRUPTED
     except BaseException as error:      # nothing was thrown, so the engine itself has failed
         keep_pending_quietly(me, error)
         return PARK_REFUSED
@@ -149,16 +180,10 @@ cdef int take_turns(int fd, int bits, int64_t deadline, int insists) noexcept:
     cdef PyObject* kind
     cdef PyObject* value
     cdef PyObject* trace
-    cdef int before
     if me is None or Py_IsFinalizing() or not is_poll_due(&loop.clock):
         return 0
     PyErr_Fetch(&kind, &value, &trace)
-    before, me.shielded = me.shielded, IN_C
-    try:
-        loop.yield_()
-    except BaseException as error:
-        keep_pending_quietly(me, error)
-    me.shielded = before
+    let_others_run(loop, me)
     PyErr_Restore(kind, value, trace)
     return 0
 

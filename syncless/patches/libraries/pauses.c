@@ -80,7 +80,7 @@ static int hooked_clock_nanosleep(clockid_t clock, int flags, const struct times
 
 static int hooked_mutex_lock(pthread_mutex_t *mutex) {
     int64_t pause = FIRST_PAUSE_NS;
-    int counted = 0;
+    int counted = 0, before = errno;
     if (!hook_has_loop())
         return pthread_mutex_lock(mutex);
     int error = pthread_mutex_trylock(mutex);
@@ -96,6 +96,7 @@ static int hooked_mutex_lock(pthread_mutex_t *mutex) {
     }
     if (error == 0)
         hook_held_locks++;
+    errno = before; /* the error is returned */
     return error;
 }
 

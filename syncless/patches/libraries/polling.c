@@ -24,14 +24,12 @@ enum {
 /* Tells the epoll descriptor of all of them. Those bits of epoll that poll has too are the same numbers. */
 static int watch_all(int watcher, const struct pollfd *fds, nfds_t count) {
     for (nfds_t i = 0; i < count; i++) {
-        struct epoll_event event = {0};
-        if (fds[i].fd < 0)
+        struct epoll_event event = {.events = (unsigned short)(fds[i].events & ~ALWAYS)};
+        if (fds[i].fd < 0 || epoll_ctl(watcher, EPOLL_CTL_ADD, fds[i].fd, &event) == 0)
             continue;
-        for (nfds_t k = 0; k <= i; k++) /* one descriptor may stand there several times */
+        for (nfds_t k = 0; k < i && errno == EEXIST; k++) /* it stands there several times */
             if (fds[k].fd == fds[i].fd)
                 event.events |= (unsigned short)(fds[k].events & ~ALWAYS);
-        if (epoll_ctl(watcher, EPOLL_CTL_ADD, fds[i].fd, &event) == 0)
-            continue;
         if (errno == EEXIST && epoll_ctl(watcher, EPOLL_CTL_MOD, fds[i].fd, &event) == 0)
             continue;
         if (errno != EPERM) /* a regular file is always ready */
@@ -50,19 +48,20 @@ static int await_any(const struct pollfd *fds, nfds_t count, int64_t deadline, i
     if (asked && !(asked & ~WRITES))
         return hook_wait(fds[0].fd, HOOK_WRITE, deadline, insists);
     int watcher = epoll_create1(EPOLL_CLOEXEC);
-    if (watcher < 0)
-        return PARK_REFUSED;
-    int outcome = PARK_REFUSED;
-    if (watch_all(watcher, fds, count) == 0)
+    int outcome;
+    if (watcher >= 0 && watch_all(watcher, fds, count) == 0)
         outcome = hook_wait(watcher, HOOK_READ, deadline, insists);
-    close(watcher);
+    else
+        outcome = hook_wait_unwatched(deadline, insists);
+    if (watcher >= 0)
+        close(watcher);
     return outcome;
 }
 
 static void shut_down_all(const struct pollfd *fds, nfds_t count) {
     for (nfds_t i = 0; i < count; i++)
         if (fds[i].fd >= 0)
-            shutdown(fds[i].fd, SHUT_RDWR);
+            hook_shut_down(fds[i].fd);
 }
 
 static int milliseconds_left(int64_t deadline) {
@@ -224,7 +223,8 @@ static int hooked_select(int count, fd_set *reads, fd_set *writes, fd_set *urgen
     if (count < 0 || count > FD_SETSIZE || !hook_has_loop())
         return select(count, reads, writes, urgent, timeout);
     if (timeout != NULL)
-        limit = (struct timespec){timeout->tv_sec, timeout->tv_usec * 1000};
+        limit = (struct timespec){timeout->tv_sec + timeout->tv_usec / 1000000,
+                                  timeout->tv_usec % 1000000 * 1000};
     if (!deadline_of(timeout ? &limit : NULL, &deadline))
         return select(count, reads, writes, urgent, timeout);
     int found = select_until(&of, deadline);

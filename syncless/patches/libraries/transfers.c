@@ -3,43 +3,13 @@
 #include "transfers.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 enum { FEW_PIECES = 16 };
-
-/* -- waiting for one descriptor -- */
-
-int transfer_wait(transfer *wait) {
-    if (!wait->decided) {
-        int flags = fcntl(wait->fd, F_GETFL);
-        struct timeval limit = {0, 0};
-        socklen_t size = sizeof limit;
-        if (flags < 0)
-            return TRANSFER_REFUSED;
-        if (flags & O_NONBLOCK)
-            return TRANSFER_ENDS;
-        wait->decided = 1;
-        wait->deadline = HOOK_NEVER;
-        if (getsockopt(wait->fd, SOL_SOCKET, wait->option, &limit, &size) == 0
-            && (limit.tv_sec || limit.tv_usec))
-            wait->deadline = hook_after((int64_t)limit.tv_sec * 1000000000 + (int64_t)limit.tv_usec * 1000);
-    }
-    switch (hook_wait(wait->fd, wait->bits, wait->deadline, wait->insists)) {
-    case PARK_OVER: return TRANSFER_ENDS;
-    case PARK_REFUSED: return TRANSFER_REFUSED;
-    case PARK_BROKEN:
-        shutdown(wait->fd, SHUT_RDWR);
-        wait->insists = 1; /* without a connection, the wait goes on to its end */
-    }
-    return TRANSFER_AGAIN;
-}
 
 static int would_wait(void) {
     return errno == EAGAIN || errno == EWOULDBLOCK;
@@ -63,22 +33,27 @@ static ssize_t receive(int fd, void *data, size_t size, int flags, struct sockad
     transfer wait = {.fd = fd, .bits = HOOK_READ, .option = SO_RCVTIMEO};
     int before = errno;
     size_t done = 0;
-    int all = (flags & MSG_WAITALL) && !(flags & MSG_PEEK);
+    int all = flags & MSG_WAITALL, peeks = flags & MSG_PEEK;
     if (!hook_has_loop() || flags & (MSG_DONTWAIT | MSG_ERRQUEUE))
         return recvfrom(fd, data, size, flags, address, length);
     for (;;) {
         ssize_t n = recvfrom(fd, (char *)data + done, size - done, flags | MSG_DONTWAIT, address, length);
-        if (n >= 0) {
+        int is_short = n > 0 && all && done + (size_t)n < size && is_stream(fd);
+        if (n >= 0 && !(is_short && peeks)) {
             done += (size_t)n;
-            if (n > 0 && all && done < size && is_stream(fd))
+            if (is_short)
                 continue;
             hook_succeeded(before);
             return (ssize_t)done;
         }
-        if (!would_wait())
+        if (n < 0 && !would_wait())
             return so_far(done);
-        switch (transfer_wait(&wait)) {
-        case TRANSFER_ENDS: errno = EAGAIN; return so_far(done);
+        switch (n < 0 ? transfer_wait(&wait) : transfer_wait_for_more(&wait)) {
+        case TRANSFER_ENDS:
+            if (n < 0)
+                return so_far(done);
+            errno = before;
+            return n;
         case TRANSFER_REFUSED:
             n = recvfrom(fd, (char *)data + done, size - done, flags, address, length);
             return n < 0 ? so_far(done) : n + (ssize_t)done;
@@ -111,21 +86,20 @@ static ssize_t hooked_recvmsg(int fd, struct msghdr *message, int flags) {
         message->msg_namelen = name;
         message->msg_controllen = control;
         switch (transfer_wait(&wait)) {
-        case TRANSFER_ENDS: errno = EAGAIN; return -1;
+        case TRANSFER_ENDS: return -1;
         case TRANSFER_REFUSED: return recvmsg(fd, message, flags);
         }
     }
 }
 
-/* Parks until something that is no socket can be read. Returns whether it can, or the caller must wait. */
-static int await_readable(transfer *wait) {
-    struct pollfd one = {wait->fd, POLLIN, 0};
-    while (poll(&one, 1, 0) == 0) {
-        int next = transfer_wait(wait);
-        if (next != TRANSFER_AGAIN)
-            break; /* one with O_NONBLOCK says EAGAIN by itself */
-    }
-    return 1;
+/* Parks until something that is no socket is ready for the call. Returns 0, with errno, if it has been closed
+   meanwhile. One with O_NONBLOCK says EAGAIN by itself. */
+static int await_other(transfer *wait) {
+    struct pollfd one = {wait->fd, wait->bits == HOOK_READ ? POLLIN : POLLOUT, 0};
+    int next = TRANSFER_AGAIN;
+    while (next == TRANSFER_AGAIN && poll(&one, 1, 0) == 0)
+        next = transfer_wait(wait);
+    return next != TRANSFER_ENDS || errno != EBADF;
 }
 
 static ssize_t hooked_read(int fd, void *data, size_t size) {
@@ -136,7 +110,8 @@ static ssize_t hooked_read(int fd, void *data, size_t size) {
     for (;;) {
         ssize_t n = recv(fd, data, size, MSG_DONTWAIT);
         if (n < 0 && errno == ENOTSOCK) {
-            await_readable(&wait);
+            if (!await_other(&wait))
+                return -1;
             errno = before;
             return read(fd, data, size);
         }
@@ -145,7 +120,7 @@ static ssize_t hooked_read(int fd, void *data, size_t size) {
         if (n >= 0 || !would_wait())
             return n;
         switch (transfer_wait(&wait)) {
-        case TRANSFER_ENDS: errno = EAGAIN; return -1;
+        case TRANSFER_ENDS: return -1;
         case TRANSFER_REFUSED: return read(fd, data, size);
         }
     }
@@ -158,8 +133,7 @@ static ssize_t hooked_readv(int fd, const struct iovec *pieces, int count) {
     if (!hook_has_loop() || fstat(fd, &kind) < 0)
         return readv(fd, pieces, count);
     if (!S_ISSOCK(kind.st_mode)) {
-        await_readable(&wait);
-        return readv(fd, pieces, count);
+        return await_other(&wait) ? readv(fd, pieces, count) : -1;
     }
     memset(&message, 0, sizeof message);
     message.msg_iov = (struct iovec *)pieces;
@@ -189,7 +163,7 @@ static ssize_t transmit(int fd, const void *data, size_t size, int flags, const 
         if (!would_wait())
             return so_far(done);
         switch (transfer_wait(&wait)) {
-        case TRANSFER_ENDS: errno = EAGAIN; return so_far(done);
+        case TRANSFER_ENDS: return so_far(done);
         case TRANSFER_REFUSED:
             n = sendto(fd, (const char *)data + done, size - done, flags, address, length);
             return n < 0 ? so_far(done) : n + (ssize_t)done;
@@ -217,6 +191,8 @@ static ssize_t write_in_parts(int fd, const void *data, size_t size) {
             int next = transfer_wait(&wait);
             if (next == TRANSFER_AGAIN)
                 continue;
+            if (next == TRANSFER_ENDS && errno == EBADF)
+                return so_far(done);
             part = size - done;
         }
         ssize_t n = write(fd, (const char *)data + done, part);
@@ -274,9 +250,7 @@ static ssize_t transmit_pieces(int fd, const struct msghdr *asked, int flags) {
             int next = transfer_wait(&wait);
             if (next == TRANSFER_AGAIN)
                 continue;
-            if (next == TRANSFER_ENDS)
-                errno = EAGAIN;
-            else
+            if (next == TRANSFER_REFUSED)
                 n = sendmsg(fd, &message, flags);
             result = n < 0 ? so_far(done) : n + (ssize_t)done;
             break;
@@ -321,9 +295,8 @@ static ssize_t hooked_writev(int fd, const struct iovec *pieces, int count) {
     }
     if (S_ISFIFO(kind.st_mode) || S_ISCHR(kind.st_mode)) {
         transfer wait = {.fd = fd, .bits = HOOK_WRITE, .option = SO_SNDTIMEO};
-        struct pollfd one = {fd, POLLOUT, 0};
-        while (poll(&one, 1, 0) == 0 && transfer_wait(&wait) == TRANSFER_AGAIN)
-            continue;
+        if (!await_other(&wait))
+            return -1;
     }
     return writev(fd, pieces, count);
 }

@@ -42,22 +42,26 @@ cdef double longest = threading.TIMEOUT_MAX
 
 
 cdef unsigned long ident() noexcept:
-    """The OS thread's, or in a tasklet other than main the tasklet's own."""
+    """The OS thread's, or in a tasklet other than main its own, or that of the asyncio task whose step it
+    makes."""
     cdef Loop loop = peek_loop()
     if loop is None or loop.current is None or loop.current is loop.main:
         return PyThread_get_thread_ident()
-    return <unsigned long> <uintptr_t> <PyObject*> loop.current
+    owner = loop.current
+    if isinstance(owner, Tasklet):
+        owner = (<Tasklet> owner).owner_of_locks()
+    return <unsigned long> <uintptr_t> <PyObject*> owner
 
 
 def get_ident() -> int:
-    """threading.get_ident(): a number that no other tasklet or thread has that is alive now."""
+    """threading.get_ident(): a number that no other tasklet, asyncio task or thread has that is alive now."""
     return ident()
 
 
 def get_thread_ident() -> int:
     """The number of the current thread as the program sees it. Callbacks of an asyncio loop are in the one
-    that runs the loop; but they take locks, import and have values in threading.local each by itself, because
-    each may wait in the midst of it."""
+    that runs the loop; but each task, and each other callback, takes locks, imports and has values in
+    threading.local by itself, because it may wait in the midst of it."""
     cdef Loop loop = peek_loop()
     cdef BaseTasklet me
     if loop is None or loop.current is None or not isinstance(loop.current, Tasklet):
