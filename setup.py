@@ -34,6 +34,7 @@ NATIVE = {
     "syncless._core.poll.poll": [],
     "syncless._core.poll.select": [],
     "syncless._core.timers": [],  # a heap of deadlines
+    "syncless._core.cpython.taskmarks": [],  # the mark of a cancelled task
     "syncless._core.cpython.threadlocal": [],  # threading.local per tasklet
     "syncless._core.hooks": [],  # functions of other layers that the engine calls
     "syncless._core.observers": [],  # hooks at each switch
@@ -87,7 +88,10 @@ NATIVE = {
     "syncless._core.nativestack": [],  # which C functions a thread is in
     "syncless.patches.libraries.parking": [
         f"syncless/patches/libraries/{name}.c"
-        for name in ("waiting", "transfers", "connecting", "polling", "pauses", "names", "loading")
+        for name in (
+            *("waiting", "descriptors", "transfers", "connecting"),
+            *("polling", "pauses", "names", "loading"),
+        )
     ],  # functions in the place of libc's waiting calls in C libraries
     "syncless.patches.libraries.entries": ["syncless/patches/libraries/elfreader.c"],  # where those are put
     "syncless._core.wait.deadlocks": [],  # circles of tasklets that wait for one another
@@ -101,6 +105,7 @@ NATIVE = {
     "syncless.stackless._preempt": [],  # run(timeout)
     "syncless.stackless._schedule": [],
     "syncless.asyncio.handles": [],  # calls that a program has asked for
+    "syncless.asyncio.tasklocals": [],  # a task's values in threading.local
     "syncless.asyncio.rounds": [],  # callbacks are called, each where it may park
     "syncless.asyncio.descriptors": [],  # descriptors of add_reader()
     "syncless.asyncio.callbacks": [],  # call_soon() and its kin
@@ -156,6 +161,7 @@ NATIVE = {
             f"syncless/native/{name}.c"
             for name in (
                 "thread",
+                "accepting",
                 "connection",
                 "closing",
                 "incoming",
@@ -319,6 +325,9 @@ class Build(build_ext):
             if not self.compiles(f"#include <{header}>"):
                 sys.exit(f"syncless cannot be built: the compiler does not find {header}. Install {remedy}.")
         has = {facility: self.has(facility) for facility in FACILITIES}
+        for each in self.extensions:
+            if not has.get(OPTIONAL.get(each.name), True):
+                pathlib.Path(self.get_ext_fullpath(each.name)).unlink(missing_ok=True)  # of another build
         self.extensions[:] = [each for each in self.extensions if has.get(OPTIONAL.get(each.name), True)]
         config = pathlib.Path(self.build_temp, "syncless_config.h")
         text = "".join(f"#define SYNCLESS_{facility} {int(found)}\n" for facility, found in has.items())
@@ -329,10 +338,16 @@ class Build(build_ext):
             each.include_dirs.append(self.build_temp)
             if OPTIONAL.get(each.name) == "KQUEUE" and sys.platform == "linux":
                 each.libraries.append("kqueue")  # libkqueue, which emulates it
-            if any("syncless_config.h" in pathlib.Path(source).read_text() for source in each.sources):
-                each.depends.append(str(config))
+        # Modules of another kind, or made for other facilities, are not up to date, however new they are.
+        stamp = pathlib.Path("build", f"built-for-{sys.implementation.cache_tag}")
+        text += f"{kind}{' portable' if portable else ''}\n"
+        if not stamp.exists() or stamp.read_text() != text:
+            self.force = True
+            stamp.unlink(missing_ok=True)
         self.announce_work()
         super().build_extensions()
+        stamp.parent.mkdir(exist_ok=True)
+        stamp.write_text(text)
 
     def has(self, facility: str) -> bool:
         return not (portable and facility in LINUX) and self.compiles(FACILITIES[facility])
@@ -383,6 +398,5 @@ setup(
         build_dir="build/cython",  # the C files are the same for each kind and each Python
         nthreads=os.cpu_count() or 1,
     ),
-    # a module of another kind is as new as its C file
-    options={"build_ext": {"parallel": os.cpu_count() or 1, "force": kind != "release"}},
+    options={"build_ext": {"parallel": os.cpu_count() or 1}},
 )

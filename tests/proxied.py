@@ -77,7 +77,7 @@ COMMANDS = {
 """Its configuration, and how it is started."""
 
 APP = """
-import os
+import os, time
 def app(environ, start_response):
     if environ["PATH_INFO"] == "/unread":
         start_response("403 Forbidden", [])
@@ -85,6 +85,13 @@ def app(environ, start_response):
     body = environ["wsgi.input"].read()
     if environ["PATH_INFO"] == "/die":
         os._exit(7)
+    if environ["PATH_INFO"] == "/fork":
+        if child := os.fork():
+            os.waitpid(child, 0)
+        else:
+            if not os.fork():
+                time.sleep(0.2)  # it has a copy of each descriptor
+            os._exit(0)
     start_response("200 OK", [("X-Pid", str(os.getpid()))])
     return [body]
 """

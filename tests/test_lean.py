@@ -4,8 +4,8 @@ import subprocess
 import sys
 
 LATER = """
-asyncio concurrent ctypes difflib email html http.client http.server json logging multiprocessing platform
-shutil ssl subprocess tempfile unittest urllib.request
+ast asyncio concurrent ctypes dataclasses difflib dis email html http.client http.server inspect json logging
+multiprocessing platform shutil ssl subprocess tempfile tokenize traceback unittest urllib.request
 syncless.asgi.host syncless.asyncio syncless.cli syncless.console syncless.contrib syncless.debug
 syncless.http.compression syncless.http.program.master syncless.http.program.running
 syncless.http.static.mounts syncless.http.status syncless.io.dns syncless.native syncless.patches

@@ -8,6 +8,9 @@ Fact: Python calls what others have registered for the child (threading's is one
 It takes locks. Danger: the patched locks give way when a poll is due; tasklets of the parent would run here,
 and take connections and events away from it. Decision: the C library tells of the child first, and no poll is
 due until begin_child. Guarded by tests/core/test_forking.py.
+
+A library in C that forks by itself tells Python nothing, so begin_child is never called. Such a child has no
+loop, so the calls that patch_native() has changed wait in libc, as without it.
 """
 
 import os
@@ -19,7 +22,7 @@ from syncless._core.clock cimport monotonic_ns
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.pollclock cimport polled
 from syncless._core.scheduler cimport DONE, BaseTasklet
-from syncless._core.threadloop cimport peek_loop, put_off_polls
+from syncless._core.threadloop cimport peek_loop, put_off_polls, set_forked
 
 cdef extern from "<pthread.h>":
     int pthread_atfork(void (*before)() noexcept nogil, void (*in_parent)() noexcept nogil,
@@ -53,11 +56,18 @@ cdef int begin_child(Loop loop) except -1:
 
 def _after_fork_in_child() -> None:
     cdef Loop loop = peek_loop()
+    set_forked(False)
     if loop is not None:
         begin_child(loop)
 
 
-pthread_atfork(NULL, NULL, put_off_polls)
+cdef void note_fork() noexcept nogil:
+    """In the child, before anything else."""
+    set_forked(True)
+    put_off_polls()
+
+
+pthread_atfork(NULL, NULL, note_fork)
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 

@@ -208,7 +208,7 @@ cdef class Loop(Scheduler):
 
     @property
     def backend(self) -> str:
-        """'epoll' or 'select'."""
+        """'epoll', 'kqueue', 'poll' or 'select'."""
         return self.poller.name
 
     @property

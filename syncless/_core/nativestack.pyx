@@ -29,7 +29,7 @@ cdef extern from *:
     #include <unistd.h>
     #include <unwind.h>
 
-    enum { SYNCLESS_FRAMES = 24 };
+    enum { SYNCLESS_FRAMES = 48, SYNCLESS_SEGMENTS = 1024 };
 
     static struct {
         void *frames[SYNCLESS_FRAMES];
@@ -38,6 +38,24 @@ cdef extern from *:
         int skip;           /* frames of the handler itself */
         uintptr_t start, end; /* the interpreter's code */
     } syncless_walk;
+
+    /* The code of all loaded objects. */
+    static struct {
+        struct { uintptr_t start, end; } segments[SYNCLESS_SEGMENTS];
+        int count;
+    } syncless_code;
+
+    static int syncless_note_code(struct dl_phdr_info *info, size_t size, void *context) {
+        for (int i = 0; i < info->dlpi_phnum && syncless_code.count < SYNCLESS_SEGMENTS; i++) {
+            const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+            if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_X))
+                continue;
+            uintptr_t start = info->dlpi_addr + segment->p_vaddr;
+            syncless_code.segments[syncless_code.count].start = start;
+            syncless_code.segments[syncless_code.count++].end = start + segment->p_memsz;
+        }
+        return 0;
+    }
 
     static int syncless_find_python(struct dl_phdr_info *info, size_t size, void *context) {
         uintptr_t inside = (uintptr_t)PyEval_EvalCode;
@@ -99,13 +117,18 @@ cdef extern from *:
         return !failed && syncless_walk.is_done ? syncless_walk.count : -1;
     }
 
-    /* Whether the address is one to which a call returns. */
+    static int syncless_is_code(uintptr_t place) {
+        for (int i = 0; i < syncless_code.count; i++)
+            if (place >= syncless_code.segments[i].start + 8 && place < syncless_code.segments[i].end)
+                return 1;
+        return 0;
+    }
+
+    /* Whether the address is one to which a call returns. Its function may be a static one, which has no
+       name. */
     static int syncless_is_return(uintptr_t place) {
         const unsigned char *code = (const unsigned char *)place;
-        Dl_info info;
-        if (place < 4096 || !dladdr((void *)place, &info) || info.dli_saddr == NULL)
-            return 0;
-        if (place - (uintptr_t)info.dli_saddr < 8 || place - (uintptr_t)info.dli_saddr > 1 << 16)
+        if (!syncless_is_code(place))
             return 0;
     #if defined __x86_64__
         return code[-5] == 0xe8 || (code[-2] == 0xff && (code[-1] & 0x38) == 0x10)
@@ -126,6 +149,8 @@ cdef extern from *:
         struct iovec here = {words, sizeof words}, there = {(void *)stack, sizeof words};
         int count = 0;
         dl_iterate_phdr(syncless_find_python, NULL);
+        syncless_code.count = 0;
+        dl_iterate_phdr(syncless_note_code, NULL);
         ssize_t size = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
         syncless_walk.frames[count++] = (void *)place;
         for (ssize_t i = 0; i < size / (ssize_t)sizeof *words && count < SYNCLESS_FRAMES; i++) {

@@ -30,6 +30,8 @@ cdef class Tasklet(BaseTasklet):
 
     cdef str label(self)
     cdef BaseTasklet acts_for(self)
+    cdef object owner_of_locks(self)
+    cdef object step(self)
 
 
 cdef inline int begin_anew(Tasklet one) except -1:

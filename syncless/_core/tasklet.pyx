@@ -284,6 +284,14 @@ cdef class Tasklet(BaseTasklet):
         """The tasklet as which a program sees it that takes tasklets for threads."""
         return self
 
+    cdef object owner_of_locks(self):
+        """The object whose locks it takes: itself, or the task of asyncio whose step it makes."""
+        return self
+
+    cdef object step(self):
+        """The step of an asyncio task, or the callback, that it makes now, among others; or None."""
+        return None
+
     cdef str label(self):
         """Its name, if nobody gives it one."""
         function = getattr(self.function, "__qualname__", None) or type(self.function or self).__name__

@@ -85,9 +85,17 @@ cdef Loop peek_loop():
     return None
 
 
+cdef bint is_forked = False     # the process is a child whose loop has not begun anew yet, see forking.pyx
+
+
 cdef bint has_loop() noexcept nogil:
-    """Whether this thread has one. The GIL need not be held."""
-    return syncless_tls_loop != NULL
+    """Whether this thread has one that runs its tasklets. The GIL need not be held."""
+    return syncless_tls_loop != NULL and not is_forked
+
+
+cdef void set_forked(bint forked) noexcept nogil:
+    global is_forked
+    is_forked = forked
 
 
 cdef void put_off_polls() noexcept nogil:

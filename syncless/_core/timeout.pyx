@@ -53,9 +53,20 @@ cdef int stop_clock(Timer* timer, object owner, Scheduler loop) except -1:
     return 0
 
 
+cdef object step_of(BaseTasklet target):
+    return (<Tasklet> target).step() if isinstance(target, Tasklet) else None
+
+
+cdef object not_around_await():
+    return RuntimeError("a Timeout or deadline does not end an await: use asyncio.timeout() around it")
+
+
 cdef void time_is_over(void* owner) noexcept:
     cdef Timeout timeout = <Timeout> owner
     Py_DECREF(timeout)
+    if timeout.step is not None and step_of(timeout.target) is not timeout.step:
+        timeout.target.loop.report(timeout, not_around_await())
+        return
     timeout.thrown = throw_in_time(timeout.target, timeout if timeout.other is None else timeout.other)
 
 
@@ -92,6 +103,7 @@ cdef class Timeout(BaseException):
     cdef object other                   # raised instead of it, or None
     cdef Timer timer
     cdef BaseTasklet target             # the tasklet that started it, while it runs or has rung
+    cdef object step                    # of an asyncio task, in which that was; or None
     cdef Thrown thrown                  # it has rung; None otherwise
 
     def __cinit__(self, *args, **kwargs):
@@ -111,6 +123,7 @@ cdef class Timeout(BaseException):
         if self.thrown is not None:
             self._take_back()
         self.target = target
+        self.step = step_of(target)
 
     cdef int _take_back(self) except -1:
         """It has rung; its tasklet may not have been there yet."""
@@ -131,7 +144,7 @@ cdef class Timeout(BaseException):
             stop_clock(&self.timer, self, self.target.loop)
         elif self.thrown is not None:
             self._take_back()
-        self.target = None
+        self.target = self.step = None
 
     def close(self) -> None:
         """The same as cancel()."""
@@ -154,9 +167,18 @@ cdef class Timeout(BaseException):
             return False
         return self.thrown.exception is not None and (value is None or isinstance(value, Exception))
 
+    cdef int end(self, object kind) except -1:
+        """The block is left. RuntimeError if there was an await in it: other tasks ran in its tasklet."""
+        cdef bint awaited = self.step is not None and (
+            get_loop().current is not self.target or step_of(self.target) is not self.step)
+        self.cancel()
+        if awaited and kind is None:
+            raise not_around_await()
+        return 0
+
     def __exit__(self, kind, value, trace):
         cdef bint late = self.replaces(value)
-        self.cancel()
+        self.end(kind)
         if late and self.exception is not False:
             raise (self if self.other is None else self.other) from value
         return (late or value is self) and self.exception is False
@@ -171,6 +193,10 @@ cdef bint broke_off(Timeout timeout, object value) except -1:
     return timeout.replaces(value)
 
 
+cdef int end_block(Timeout timeout, object kind) except -1:
+    return timeout.end(kind)
+
+
 class deadline(Timeout):
     """``with deadline(5):`` bounds every wait in the block, and raises TimeoutError outside it.
 
@@ -183,7 +209,7 @@ class deadline(Timeout):
 
     def __exit__(self, kind, value, trace):
         late = broke_off(self, value)
-        self.cancel()
+        end_block(self, kind)
         if late or value is self:
             raise TimeoutError(f"the deadline of {self} is over") from (value if late else None)
         return False

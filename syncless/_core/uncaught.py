@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +26,8 @@ def tell_uncaught(where: object, error: BaseException) -> None:
         if _handler is not None:
             _handler(where, error)
         elif sys.stderr is not None:
+            import traceback  # which few programs need
+
             stream = outlet.standard("stderr")
             stream.write(
                 f"Exception in {where if isinstance(where, str) else repr(where)}:\n"

@@ -17,6 +17,7 @@ cdef class Acceptor(Watcher):
     cdef bint paused            # other processes accept meanwhile
     cdef bint takes_all         # beyond Limits.connections, too: the server stops
     cdef int accept(self, Loop loop) except -1
+    cdef int open(self, Loop loop, int fd, const char* address, int port) except -1
     cdef bint others_make_room(self, Loop loop) except -1
     cdef bint shortage(self, Loop loop, int error) except -1
 

@@ -10,6 +10,7 @@ from libc.errno cimport (
     EAGAIN, ECONNABORTED, EINTR, EINVAL, EMFILE, ENFILE, ENOBUFS, ENOMEM, EPERM, EPROTO, errno,
 )
 from libc.stdint cimport int64_t
+from posix.unistd cimport close as close_fd
 
 from syncless._core.calls.portable cimport accept_connection  # no-cython-lint: the C below calls it
 from syncless._core.clock cimport monotonic_ns
@@ -80,27 +81,15 @@ cdef void retry_accept(void* owner) noexcept:
     try:
         acceptor.listener.loop.push(acceptor)
     except MemoryError:
-        pass
+        acceptor.loop.timers.add(&acceptor.retry, monotonic_ns() + RETRY_AFTER)
 
 
-cdef int open_connection(Loop loop, Listener listener, int fd, str address, int port) except -1:
-    """Begins the life of a connection, or closes it if its client has too many. It gets its turn afterwards:
-    an application that waits must not hold up the rest of the backlog."""
+cdef int begin(Loop loop, Listener listener, Connection connection) except -1:
+    """Its first deadline, and its first turn, unless its client has too many connections."""
     cdef int kind = GREETING_DEADLINE
-    cdef Connection connection = Connection()
-    connection.listener = listener
-    connection.stream.fd = fd
-    connection.stream.readable = True
-    connection.remote_addr = address
-    connection.remote_port = port
     if listener.trusted is not None:
-        connection.trusted = listener.trusted(address)
+        connection.trusted = listener.trusted(connection.remote_addr)
         connection.expects_proxy_header = connection.trusted and listener.proxy_protocol
-    Py_INCREF(connection)                       # given back by close()
-    loop.fds.forget(fd)
-    loop.fds.entry(fd).watcher = <PyObject*> connection
-    listener.connections += 1
-    listener.accepted += 1
     if not connection.admit():
         return connection.close(loop, False)
     if listener.certificates is None and not connection.expects_proxy_header:
@@ -183,11 +172,42 @@ cdef class Acceptor(Watcher):
                 elif self.shortage(loop, errno):
                     continue
                 return 0
-            if self.last_text is None or self.last == 0 or text[0] != 0:
-                self.last_text = text.decode()
-            open_connection(loop, listener, fd, self.last_text, port)
+            try:
+                self.open(loop, fd, text, port)
+            except MemoryError:
+                self.shortage(loop, ENOMEM)
+                return 0
         loop.push(self)
         return 0
+
+    cdef int open(self, Loop loop, int fd, const char* address, int port) except -1:
+        """Begins the life of a connection. It gets its turn afterwards: an application that waits must not
+        hold up the rest of the backlog. If this raises, the descriptor is closed."""
+        cdef Listener listener = self.listener
+        cdef Connection connection
+        try:
+            if self.last_text is None or self.last == 0 or address[0] != 0:
+                self.last_text = address.decode()
+            connection = Connection()
+            loop.fds.forget(fd)
+            loop.fds.entry(fd).watcher = <PyObject*> connection
+        except BaseException:
+            self.last = 0                       # its text may be missing
+            close_fd(fd)
+            raise
+        connection.listener = listener
+        connection.stream.fd = fd
+        connection.stream.readable = True
+        connection.remote_addr = self.last_text
+        connection.remote_port = port
+        Py_INCREF(connection)                   # given back by close()
+        listener.connections += 1
+        listener.accepted += 1
+        try:
+            return begin(loop, listener, connection)
+        except BaseException:
+            connection.close(loop, False)
+            raise
 
     cdef bint shortage(self, Loop loop, int error) except -1:
         """No descriptors or memory: another connection makes room. Whether to go on at once, not a little
@@ -197,15 +217,16 @@ cdef class Acceptor(Watcher):
         if error != EMFILE and error != ENFILE and error != ENOBUFS and error != ENOMEM:
             loop.report("accept", OSError(error, os.strerror(error)))
             return False
+        if self.retry.index < 0:
+            loop.timers.add(&self.retry, now + RETRY_AFTER)
         if now > self.complain_at:
             self.complain_at = now + COMPLAIN_EVERY
             listener.error_log.warning(
                 f"cannot accept connections: {os.strerror(error)}; closing idle ones. "
                 "Raise the limit (ulimit -n) or set Limits.connections")
         if (make_room(listener) or self.others_make_room(loop)) and error == EMFILE:
+            loop.timers.remove(&self.retry)
             return True                         # a descriptor of this process is free now
-        if self.retry.index < 0:
-            loop.timers.add(&self.retry, now + RETRY_AFTER)
         return False
 
     cdef bint others_make_room(self, Loop loop) except -1:

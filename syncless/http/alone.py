@@ -30,6 +30,11 @@ class Place(NamedTuple):
     listener: Listener
     acceptor: Gate
 
+    def close(self) -> None:
+        """All but the socket."""
+        self.acceptor.close()
+        self.listener.close()
+
 
 class Beside(Protocol):
     """Threads that answer some of a server's requests, from its start to its stop."""

@@ -4,8 +4,9 @@ tls.pyx's."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from syncless.tools.records import record
 
 if TYPE_CHECKING:  # imported where there is a certificate: a server without TLS need not have it
     import ssl
@@ -29,7 +30,7 @@ MINIMUM = {"1.2": "TLSv1_2", "1.3": "TLSv1_3"}
 """Version -> its name in ssl.TLSVersion."""
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class TLSSettings:
     """The settings that all certificates of a server share."""
 

@@ -9,18 +9,20 @@ from ipaddress import IPv6Address
 
 
 class Clients:
-    """Clients(client_connections): counts connections as they come and go, whether they may stay or not."""
+    """Clients(client_connections): counts connections as they come and go."""
 
     def __init__(self, client_connections: int):
         self.client_connections = client_connections
         self._connections: dict[str | int, int] = {}
 
     def enter(self, address: str) -> bool:
-        """Counts another connection of that client. Whether the limit allows it."""
+        """Counts another connection of that client, unless the limit refuses it. Whether it may stay."""
         client = _client(address)
-        number = self._connections.get(client, 0) + 1
-        self._connections[client] = number
-        return number <= self.client_connections
+        number = self._connections.get(client, 0)
+        if number >= self.client_connections:
+            return False
+        self._connections[client] = number + 1
+        return True
 
     def leave(self, address: str) -> None:
         client = _client(address)

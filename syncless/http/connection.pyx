@@ -169,10 +169,10 @@ cdef class Connection(Watcher):
 
     cdef bint admit(self) except -1:
         """Counts it for its client's address, if it is known yet. Whether the limit allows it."""
-        self.counted = (
-            self.listener.limits.client_connections and not self.trusted and not self.expects_proxy_header
-            and self.remote_port >= 0)
-        return not self.counted or self.listener.clients.enter(self.remote_addr)
+        if self.listener.clients is None or self.trusted or self.expects_proxy_header or self.remote_port < 0:
+            return True
+        self.counted = self.listener.clients.enter(self.remote_addr)
+        return self.counted
 
     # -- reading a request -----------------------------------------------------------------------------------
 
@@ -213,8 +213,10 @@ cdef class Connection(Watcher):
         elif used > 0 and has_unsent(&self.stream):
             self.flush(loop)                    # comes back here when that is sent
         elif used > 0:
-            (<Application> listener.application).pass_on(loop, &origin)
-            self.close(loop, False)
+            try:
+                (<Application> listener.application).pass_on(loop, &origin)
+            finally:
+                self.close(loop, False)
         elif got == 0:
             self.close_when_sent(loop)
         elif listener.buffers.held > listener.buffers.budget:
@@ -270,16 +272,13 @@ cdef class Connection(Watcher):
 
     cdef int wait_for_client(self, Loop loop) except -1:
         """Nothing more to do now: the next event makes it go on, with the deadline that fits."""
-        if self.closing and self.unread:
-            return self.read_away(loop)
+        cdef int kind
         if self.closing or self.stream.stalled:
-            return 0
-        if self.stream.inbox.size:
-            if self.deadline.kind != HEAD_DEADLINE:
-                self.listener.deadlines.start(&self.deadline, HEAD_DEADLINE, self)
-        elif self.deadline.kind != HEAD_DEADLINE:       # a new connection keeps the one of its first head
-            self.listener.deadlines.start(&self.deadline, IDLE_DEADLINE, self)
-            if self.listener.starved:
+            return self.read_away(loop) if self.closing and self.unread else 0
+        if self.deadline.kind != HEAD_DEADLINE:         # a new connection keeps the one of its first head
+            kind = HEAD_DEADLINE if self.stream.inbox.size else IDLE_DEADLINE
+            self.listener.deadlines.start(&self.deadline, kind, self)
+            if self.listener.starved and kind == IDLE_DEADLINE:
                 self.listener.offer_room()
         return loop.fds.arm(self.stream.fd, READ)
 

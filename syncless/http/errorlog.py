@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-import traceback
 from collections.abc import Mapping
 from typing import Any, TextIO
 
@@ -85,7 +84,7 @@ class ErrorLog:
             "message": message,
         }
         if error is not None:
-            record["traceback"] = "".join(traceback.format_exception(error))
+            record["traceback"] = _stack_of(error)
         import json  # not everybody needs it
 
         return json.dumps(record) + "\n"
@@ -146,11 +145,17 @@ def check_format(format: str) -> str:
 
 def _as_text(level: int, message: str, error: BaseException | None, about: dict[str, str]) -> str:
     now = time.time()
-    told = message if error is None else f"{message}\n{''.join(traceback.format_exception(error))}"
+    told = message if error is None else f"{message}\n{_stack_of(error)}"
     ids = f"[{visible(' '.join(about.values()))}] " if about else ""
     lines = visible(told, "\n\t").rstrip("\n").split("\n")
     head = f"[{_date(now, ' ')} {_zone(now)}] [{os.getpid()}] [{LEVELS[level]}] {ids}"
     return "\n  ".join([head + lines[0], *lines[1:]]) + "\n"
+
+
+def _stack_of(error: BaseException) -> str:
+    import traceback  # not everybody needs it
+
+    return "".join(traceback.format_exception(error))
 
 
 def _date(now: float, between: str) -> str:

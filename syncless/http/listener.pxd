@@ -35,7 +35,7 @@ cdef class Listener:
     cdef Buffers buffers                # for received bytes and bytes to send
     cdef Flusher flusher                # those that have something to send
     cdef Admission admission            # requests that run and those that wait
-    cdef object clients                 # Clients, if Limits.client_connections bounds their connections
+    cdef object clients                 # Clients; None if nothing bounds their connections
     cdef RequestHeads heads             # the application's
     cdef ResponseHeads response_heads   # the parts that they share
     cdef Paces paces                    # of clients that are slow to take a response

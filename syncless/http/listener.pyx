@@ -49,7 +49,7 @@ cdef class Listener:
         self.buffers = Buffers(limits.buffered_bytes)
         self.flusher = Flusher(self.loop)
         self.admission = Admission(self.deadlines, limits.requests, limits.queued)
-        self.clients = Clients(limits.client_connections)
+        self.clients = Clients(limits.client_connections) if limits.client_connections else None
         self.heads = application.heads
         self.response_heads = ResponseHeads(self.loop)
         self.paces = Paces(self.loop, dict(vars(limits)))
@@ -86,10 +86,12 @@ cdef class Listener:
         return 0
 
     cdef int let_go(self, int fd, str client) except -1:
-        """A connection closes: nothing of it is kept. `client`: its address, if it counts for it."""
-        self.heads.forget(fd)
-        if self.paces.count:
-            self.paces.forget(fd)
+        """A connection closes: nothing of it is kept. `fd`: negative if the descriptor was given away;
+        `client`: its address, if it counts for it."""
+        if fd >= 0:
+            self.heads.forget(fd)
+            if self.paces.count:
+                self.paces.forget(fd)
         if client is not None:
             self.clients.leave(client)
         self.connections -= 1
@@ -128,5 +130,5 @@ cdef class Listener:
             "buffered bytes": self.buffers.held,
             "remembered": self.heads.count,
             "slow": self.paces.count,
-            "clients": len(self.clients),
+            "clients": len(self.clients or ()),
         }

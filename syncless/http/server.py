@@ -185,15 +185,19 @@ class Server:
             if bound is not None:
                 bound()
             self.begin_application()
+            for sock, tls in opened:
+                listener = self._listener(sock, tls)
+                self._places.append(Place(sock, tls, listener, self.beside.gate(self, listener, sock, tls)))
+            self.beside.start()
         except BaseException:
+            self.beside.close()
+            for place in self._places:
+                place.close()
+            self._places = []
             self.sockets.begin_no_more(opened)
             self.sockets.close(opened)
             self.logs.close()
             raise
-        for sock, tls in opened:
-            listener = self._listener(sock, tls)
-            self._places.append(Place(sock, tls, listener, self.beside.gate(self, listener, sock, tls)))
-        self.beside.start()
         self._process = os.getpid()
         self._stopped.clear()
         self._hurried = False  # not in stop(), before which a second signal may come
@@ -341,9 +345,8 @@ class Server:
     def _leave_to_parent(self) -> None:
         """In a child after fork: listening sockets, their files and the logs are the parent's."""
         for place in self._places:
-            place.acceptor.close()
+            place.close()
             place.sock.close()
-            place.listener.close()
         self.beside.leave_to_parent()
         self._places = []
         self.logs.leave_to_parent()

@@ -14,11 +14,11 @@ import stat
 import struct
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
 
 from syncless.http.addresses import Bind, show
+from syncless.tools.records import record
 
 Opened = list[tuple[socket.socket, bool]]
 """Listening sockets, and whether each speaks TLS."""
@@ -75,7 +75,7 @@ class Sockets:
                 shut(sock)
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class SocketOptions:
     """How sockets are opened."""
 

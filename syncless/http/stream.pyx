@@ -17,6 +17,7 @@ from libc.stdint cimport uint32_t
 from libc.string cimport memmove
 from posix.unistd cimport close as close_fd
 
+from syncless._core.calls.portable cimport MSG_NOSIGNAL  # no-cython-lint: C below has it
 from syncless._core.loop cimport Loop
 from syncless.http.buffers cimport LITTLE, SCRATCH, Buffer, Buffers
 from syncless.http.tls cimport TlsLayer
@@ -318,7 +319,8 @@ cdef int half_close(Stream* stream, Buffers buffers) except -1:
 
 
 cdef int close_stream(Stream* stream, Buffers buffers, Loop loop) except -1:
-    """Closes the descriptor, once; tasklets that wait for it go on. If the stream is torn it is reset."""
+    """Closes the descriptor, once, unless it was given away; tasklets that wait for it go on. If the stream
+    is torn it is reset."""
     cdef TlsLayer layer = None
     if stream.layer != NULL:
         layer = <TlsLayer> stream.layer
@@ -326,11 +328,12 @@ cdef int close_stream(Stream* stream, Buffers buffers, Loop loop) except -1:
             layer.goodbye(stream.fd)
         layer.closed = True
     stream.gone = stream.ended = True
-    loop.fds.forget(stream.fd)
-    if stream.torn:
-        make_reset(stream.fd)
-    close_fd(stream.fd)
-    stream.fd = -1
+    if stream.fd >= 0:
+        loop.fds.forget(stream.fd)
+        if stream.torn:
+            make_reset(stream.fd)
+        close_fd(stream.fd)
+        stream.fd = -1
     if layer is None or not layer.at_work:      # else it is receiving into the inbox
         buffers.release(&stream.inbox)
     stream.inbox_start = 0

@@ -9,6 +9,8 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.errno cimport EAGAIN, EINTR, EPIPE, errno
 from libc.string cimport memcpy
 
+from syncless._core.calls.portable cimport MSG_NOSIGNAL
+
 cdef extern from *:
     """
     #include <sys/types.h>
@@ -16,7 +18,7 @@ cdef extern from *:
     #define syncless_set_errno(number) (errno = (number))
     """
     void errno_is "syncless_set_errno" (int number) nogil
-    int MSG_DONTWAIT, MSG_NOSIGNAL
+    int MSG_DONTWAIT
     ssize_t recv(int fd, void* data, size_t size, int flags) nogil
     ssize_t send(int fd, const void* data, size_t size, int flags) nogil
 

@@ -8,9 +8,10 @@ import threading
 import pytest
 
 from syncless._core.calls.beneath import OpenFile, open_beneath, open_directory, walk_parts
+from tests.kernel import needs_openat2, needs_reads_at_once
 
 
-@pytest.fixture(params=["kernel", "parts"])
+@pytest.fixture(params=[pytest.param("kernel", marks=needs_openat2), "parts"])
 def how(request):
     was = walk_parts(request.param == "parts")
     yield request.param
@@ -89,6 +90,7 @@ def test_first_file_that_there_is_is_opened(how, tree):
     assert open_beneath((b"x", b"y"), dir_fd=directory.fd) == errno.ENOENT
 
 
+@needs_reads_at_once
 def test_small_file_is_read_from_memory(how, tree):
     directory = open_directory(os.fsencode(tree))
     for most, data in ((5, None), (6, b"inside"), (7, b"inside")):

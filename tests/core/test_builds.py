@@ -1,6 +1,8 @@
 """Pythons and systems that are not supported are told so, at import and by the build."""
 
+import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -30,3 +32,69 @@ def test_build_refuses_by_a_sentence(fact, sentence):
     imported = "runpy, subprocess, sys, tempfile, multiprocessing.reduction, setuptools.command.build_ext"
     done = run(f"import {imported}, Cython.Build; {fact}; runpy.run_path('setup.py')", cwd=ROOT)
     assert done.returncode == 1 and sentence in done.stderr and "Traceback" not in done.stderr
+
+
+COMPILER = """#!/bin/sh
+# It finds all headers but {missing}, and compiles everything into empty files.
+for argument; do
+    case $argument in
+        */probe.c) grep -q '<{missing}>' "$argument" && exit 1 ;;
+    esac
+    [ "$previous" = -o ] && {{ : >"$argument"; echo "$argument" >>{log}; }}
+    previous=$argument
+done
+exit 0
+"""
+
+
+@pytest.fixture
+def build(tmp_path):
+    """build(missing, **environment): builds a copy of the sources with a compiler that is none. The ended
+    process, and the number of modules that it has linked."""
+    if not (ROOT / "setup.py").exists() or not (ROOT / "build" / "cython").exists():
+        pytest.skip("the sources are not here, or Cython has not translated them")
+    pytest.importorskip("Cython")
+    tree, log = tmp_path / "tree", tmp_path / "log"
+    for folder in ("syncless", "documentation", "build/cython"):
+        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "pytest_syncless.py"):
+        shutil.copy2(ROOT / name, tree)
+    for path in (tree / "build" / "cython").rglob("*.c"):
+        path.touch()
+
+    def run(missing="nothing.h", **environment):
+        compiler = tmp_path / "cc"
+        compiler.write_text(COMPILER.format(missing=missing, log=log))
+        compiler.chmod(0o755)
+        log.write_text("")
+        done = subprocess.run(
+            [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=tree,
+            env=os.environ | {"CC": str(compiler), "LDSHARED": str(compiler), "LD_PRELOAD": ""} | environment,
+        )
+        return done, sum(line.endswith(".so") for line in log.read_text().splitlines())
+
+    return run
+
+
+@pytest.mark.parametrize("header", ["Python.h", "greenlet.h"])
+def test_build_names_a_missing_header(build, header):
+    done, _ = build(header)
+    assert done.returncode == 1 and f"the compiler does not find {header}. Install" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_build_names_a_missing_compiler(build):
+    done, _ = build(CC="/no/such/compiler")
+    assert done.returncode == 1 and "there is no compiler /no/such/compiler" in done.stderr
+
+
+def test_build_of_another_kind_makes_all_modules_anew(build):
+    counts = [build()[1], build()[1]]
+    assert counts[0] > 100 and counts[1] == 0
+    assert build(SYNCLESS_BUILD="debug")[1] == counts[0]
+    assert build(SYNCLESS_BUILD="debug")[1] == 0
+    assert 0 < build(SYNCLESS_PORTABLE="1")[1] < counts[0]

@@ -69,6 +69,14 @@ LIES = {
         _io.BufferedReader = Lie
         import syncless.patches.native.fileobjects
     """,
+    "tasks of asyncio": """
+        import asyncio, _asyncio
+        class Lie(_asyncio.Task):
+            def cancel(self):
+                pass
+        _asyncio.Task = Lie
+        import syncless._core.cpython.taskmarks
+    """,
 }
 
 
@@ -80,6 +88,7 @@ FIELDS = {
     "poll objects (small)": "dict",
     "poll objects": "dict",
     "buffered files": "owner",
+    "tasks of asyncio": "mark of a cancellation",
 }
 
 

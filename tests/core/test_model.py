@@ -15,6 +15,7 @@ from syncless import Channel, Timeout, sleep, spawn
 from syncless._core.poll.backends import BACKENDS
 from tests import virtualtime
 from tests.core.model import CHANNELS, modelled
+from tests.kernel import needs_short_waits
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 GAP = 0.001
@@ -105,6 +106,7 @@ def main(seeds):
 
 
 @pytest.mark.parametrize("part", range(4))
+@needs_short_waits
 def test_order_and_times_are_those_of_the_model(part):
     done = subprocess.run(
         virtualtime.program("tests.core.test_model", part * PART, part * PART + PART),

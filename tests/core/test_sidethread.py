@@ -10,6 +10,7 @@ import syncless
 from syncless._core.calls import sidethread
 from syncless._core.calls.sidethread import SideThread, wait_readable
 from syncless._core.calls.threads import ThreadPool
+from tests.kernel import needs_no_emulator
 from tests.waiting import eventually
 
 
@@ -54,6 +55,7 @@ def fork(in_child=lambda: None):
 
 
 @linux
+@needs_no_emulator
 def test_thread_is_not_there_while_the_process_forks_and_goes_on_in_the_parent():
     with Counting() as one:
         before = set(one.threads)

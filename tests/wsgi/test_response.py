@@ -324,7 +324,10 @@ def data_segments(client):
     """How many segments with data the client's kernel has received (tcp(7), TCP_INFO)."""
     if not hasattr(socket, "TCP_INFO") or sys.platform != "linux":
         pytest.skip("only Linux counts segments")
-    return struct.unpack_from("I", client.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256), 152)[0]
+    told = client.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    if len(told) < 156:
+        pytest.skip("the kernel, or an emulator of it, does not count segments")
+    return struct.unpack_from("I", told, 152)[0]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,10 @@
-"""No descriptors left: connections that have sent no whole head make room at once, oldest first."""
+"""Where there is no room for another connection.
 
+Without descriptors, connections that have sent no whole head make room at once, oldest first. Without memory,
+only the connection that needs it is lost.
+"""
+
+import contextlib
 import subprocess
 import sys
 import time
@@ -19,6 +24,23 @@ def app(environ, start_response):
 
 resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
 serve(app, bind=["127.0.0.1:0", "127.0.0.1:0"], defer_accept=False, head_seconds=600)
+"""
+
+# The request's query says which allocation after it fails, once.
+FORGETFUL = """
+import os, _testcapi
+from syncless.wsgi import serve
+
+def app(environ, start_response):
+    _testcapi.remove_mem_hooks()
+    start_response("200 OK", [("Connection", "close")])
+    after = environ["QUERY_STRING"]
+    if after:
+        _testcapi.set_nomemory(int(after), int(after) + 1)
+        return [b""]
+    return [str(len(os.listdir("/proc/self/fd"))).encode()]
+
+serve(app, bind="127.0.0.1:0", defer_accept=False)
 """
 
 OPENINGS = {
@@ -64,6 +86,33 @@ def test_clients_are_served_while_others_hold_all_descriptors(crowded, opening, 
     assert others[-1].response()[0] == 200, "the oldest have made room, and no more of them than was needed"
     process.kill()
     assert process.stderr.read().count("cannot accept") <= 2, "said once for each port"
+
+
+def test_a_lack_of_memory_costs_one_connection_at_most(start):
+    """Wherever it comes while a connection is accepted, read, answered or closed."""
+    pytest.importorskip("_testcapi")
+    with subprocess.Popen(
+        [sys.executable, "-c", FORGETFUL], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+
+        class Server:
+            address = ("127.0.0.1", int(process.stdout.readline().split(":")[2].split("/")[0]))
+
+        def open_descriptors():
+            with start.client(Server) as client:
+                return client.get()[2]
+
+        try:
+            before = open_descriptors()
+            for after in range(100):
+                for query in after, "":  # the second one meets the shortage, if the first has not
+                    with start.client(Server) as client, contextlib.suppress(ConnectionError):
+                        client.get(f"/?{query}")
+                assert open_descriptors() == before, f"after allocation {after} failed"
+        finally:
+            process.kill()
+        log = process.communicate()[1]
+    assert "cannot accept connections: Cannot allocate memory" in log
 
 
 @pytest.mark.virtual_time

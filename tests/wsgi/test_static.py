@@ -18,6 +18,7 @@ from syncless.http.static.mediatypes import media_type
 from syncless.http.static.mounts import LONGEST, StaticFiles
 from syncless.http.static.ranges import MOST
 from syncless.wsgi import Server
+from tests.kernel import needs_openat2
 from tests.waiting import eventually
 from tests.wsgi.conftest import Client
 
@@ -128,6 +129,7 @@ def test_nothing_else_is_sent(served, path, how):
     assert status == 404 and body == b"404 Not Found\n"
 
 
+@needs_openat2
 def test_link_inside_the_directory_is_followed(served):
     assert get(served, "/static/inside")[2] == SMALL
 

@@ -34,6 +34,11 @@ cdef extern from *:
     #ifndef O_PATH
     #define O_PATH O_RDONLY
     #endif
+    #ifdef __APPLE__
+    #define SYNCLESS_MODIFIED st_mtimespec
+    #else
+    #define SYNCLESS_MODIFIED st_mtim
+    #endif
 
     static int syncless_walks = 0;      /* whether the kernel cannot do it */
 
@@ -100,7 +105,7 @@ cdef extern from *:
             return -1;
         *mode = about.st_mode;
         *size = (long long) about.st_size;
-        *modified = about.st_mtim.tv_sec * 1000000000LL + about.st_mtim.tv_nsec;
+        *modified = about.SYNCLESS_MODIFIED.tv_sec * 1000000000LL + about.SYNCLESS_MODIFIED.tv_nsec;
         return 0;
     }
 

@@ -17,6 +17,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset, strlen
 
 from syncless._core cimport hooks
+from syncless._core.calls.portable cimport MSG_FASTOPEN, MSG_NOSIGNAL
 from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.calls.sockets cimport (
     NO_WAIT, UNKNOWN, await_ready, begin, goes_on, peer_name, send_rest, sends_all, sockaddr_storage, socket,
@@ -33,7 +34,7 @@ cdef extern from *:
     #include <netinet/in.h>
     #include <arpa/inet.h>
     """
-    int AF_INET, AF_INET6, AF_UNIX, MSG_DONTWAIT, MSG_FASTOPEN, MSG_NOSIGNAL
+    int AF_INET, AF_INET6, AF_UNIX, MSG_DONTWAIT
     ctypedef unsigned int socklen_t
     struct sockaddr:
         pass

@@ -1,4 +1,4 @@
-"""System calls that not every system has, and what stands in for them (syncless_config.h)."""
+"""System calls and flags that not every system has, and what stands in for them (syncless_config.h)."""
 
 from posix.types cimport off_t
 
@@ -16,6 +16,13 @@ cdef extern from *:
 
     #ifndef SYNCLESS_SYSTEM
     #define SYNCLESS_SYSTEM
+    #ifndef MSG_NOSIGNAL
+    #define MSG_NOSIGNAL 0      /* the interpreter ignores SIGPIPE */
+    #endif
+    #ifndef MSG_FASTOPEN
+    #define MSG_FASTOPEN 0
+    #endif
+
     /* A connection whose descriptor is not inherited, and does not block if that is asked for. */
     static inline int syncless_accept_connection(int listener, void *address, socklen_t *length, int blocks) {
     #if SYNCLESS_ACCEPT4
@@ -42,6 +49,7 @@ cdef extern from *:
     }
     #endif
     """
+    int MSG_NOSIGNAL, MSG_FASTOPEN
     int accept_connection "syncless_accept_connection" (int listener, void* address, unsigned int* length,
                                                         bint blocks) noexcept nogil
     ssize_t sendfile "syncless_send_file" (int out, int file, off_t* offset, size_t count) noexcept nogil

@@ -25,7 +25,7 @@ from posix.types cimport off_t
 from posix.unistd cimport close
 
 from syncless._core.calls.nonblocking cimport begin_nonblocking, end_nonblocking
-from syncless._core.calls.portable cimport accept_connection, sendfile as c_sendfile
+from syncless._core.calls.portable cimport MSG_NOSIGNAL, accept_connection, sendfile as c_sendfile
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.layouts cimport require, socket
 from syncless._core.current cimport may_park, take_turns
@@ -59,7 +59,7 @@ cdef extern from *:
     }
     """
     int syncless_lingers(int fd) nogil
-    int MSG_DONTWAIT, MSG_NOSIGNAL, MSG_WAITALL, SOCK_STREAM
+    int MSG_DONTWAIT, MSG_WAITALL, SOCK_STREAM
     int AF_INET, AF_INET6, AF_UNIX, SOL_SOCKET, SO_ERROR
     ctypedef unsigned int socklen_t
     struct sockaddr:

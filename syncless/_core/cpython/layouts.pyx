@@ -16,6 +16,7 @@ import sys
 
 from cpython.dict cimport PyDict_CheckExact
 from cpython.object cimport PyObject
+from libc.string cimport memcpy
 
 from syncless._core.cpython cimport locks
 
@@ -23,8 +24,13 @@ cdef extern from "Python.h":
     unsigned long PyThread_get_thread_ident()
 
 cdef Py_ssize_t buffered_owner_at = 0
+cdef Py_ssize_t must_cancel_at = 0
+cdef unsigned char must_cancel_bit = 0
 
-NEWEST = (3, 15)                        # of the Pythons that are known
+cdef enum:
+    TASK_MOST = 512                     # bytes of a task
+
+NEWEST = (3, NEWEST_MINOR)
 
 
 class UnknownLayout(ImportError):
@@ -126,10 +132,60 @@ def _probe_buffered_files():
     return None if buffered_owner_at else "owner"
 
 
+class _Unasked:
+    """The loop of a task that never runs."""
+
+    def call_soon(self, *args, **kwargs):
+        pass
+
+    def get_debug(self):
+        return False
+
+
+async def _nothing():
+    pass
+
+
+def _probe_tasks():
+    """Cancels a task three times. Its mark is the only bit that the first time sets and the others leave: the
+    number of the requests changes each time, and the message is the same as before."""
+    global must_cancel_at, must_cancel_bit
+    import _asyncio                     # here: asyncio must be imported before it
+    cdef unsigned char before[TASK_MOST], once[TASK_MOST], twice[TASK_MOST], thrice[TASK_MOST]
+    cdef Py_ssize_t size = _asyncio.Task.__basicsize__, i
+    cdef unsigned char changed
+    cdef char* fields
+    if not 0 < size <= TASK_MOST:
+        return "mark of a cancellation"
+    coroutine = _nothing()
+    probe = _asyncio.Task(coroutine, loop=_Unasked())
+    probe._log_destroy_pending = False
+    probe._cancel_message = None
+    fields = <char*> <PyObject*> probe
+    memcpy(before, fields, size)
+    probe.cancel()
+    memcpy(once, fields, size)
+    probe.cancel()
+    memcpy(twice, fields, size)
+    probe.cancel()
+    memcpy(thrice, fields, size)
+    coroutine.close()
+    found = []
+    for i in range(sizeof(PyObject), size):
+        changed = ~before[i] & once[i] & twice[i] & thrice[i]
+        if changed:
+            found.append((i, changed))
+    if len(found) != 1 or found[0][1] & (found[0][1] - 1):
+        return "mark of a cancellation"
+    must_cancel_at, must_cancel_bit = found[0]
+    return None
+
+
 cdef dict PROBES = {
     "socket objects": _probe_sockets,
     "io.FileIO objects": _probe_files,
     "locks": _probe_locks,
     "poll objects": _probe_polls,
     "buffered files": _probe_buffered_files,
+    "tasks of asyncio": _probe_tasks,
 }

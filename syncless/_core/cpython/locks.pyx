@@ -5,15 +5,18 @@ Decision: the patch notes the tasklet that takes a Lock there, for debug.py. Pri
 """
 
 import _thread
+import sys
 
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t
 
-from syncless._core.cpython.layouts cimport SynclessLock
+from syncless._core.cpython.layouts cimport NEWEST_MINOR, SynclessLock
 
 cdef object lock_type = _thread.LockType
 cdef object rlock_type = _thread.RLock
-cdef bint has_room = _thread.LockType.__basicsize__ >= sizeof(SynclessLock)  # for the holder; not on 32 bits
+# for the holder: on 64 bits, and not on a newer Python, which may use the bytes that are unused today
+cdef bint has_room = (
+    _thread.LockType.__basicsize__ >= sizeof(SynclessLock) and sys.version_info[:2] <= (3, NEWEST_MINOR))
 
 cdef enum:
     NOTED = 0x5A17          # the mark of a lock whose holder is noted: unused bytes can hold anything

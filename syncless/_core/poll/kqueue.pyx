@@ -3,13 +3,17 @@
 Each direction is a filter of its own, and is armed when it is first asked for: some descriptors refuse the
 other one, such as the reading end of a pipe.
 
+Fact: the kernel refuses to watch a pipe that nobody can read any more (EPIPE). Decision: the next wait()
+reports it, because its caller must meet the error. Guarded by
+tests/core/test_kqueue.py::test_pipe_without_a_reader_is_ready.
+
 Fact: a child has no kqueue after fork(), so the number of its parent's may belong to another file there.
 Decision: close() leaves the number alone in a child. On Linux there is no kqueue but libkqueue, an emulation
 on which this file is tested (tests/portable.sh). It keeps a descriptor in the child, and does not forget
 filters of closed descriptors by itself, so both are done by hand there.
 """
 
-from libc.errno cimport EINTR, EPERM, errno
+from libc.errno cimport EINTR, EPERM, EPIPE, errno
 from libc.stdint cimport int64_t, uint32_t
 from posix.fcntl cimport F_SETFD, FD_CLOEXEC, fcntl
 from posix.time cimport time_t, timespec
@@ -54,12 +58,14 @@ cdef extern from *:
 
 cdef enum:
     BATCH = 256
+    LONGEST = 86400     # seconds; the kernel refuses a wait of years
 
 
 cdef class KqueuePoller(Poller):
     def __cinit__(self):
         self.name = "kqueue"
         self.kqueue_fd = -1
+        self.broken = []
 
     def __dealloc__(self):
         self.close()
@@ -71,6 +77,7 @@ cdef class KqueuePoller(Poller):
             raise OSError(errno, "cannot open the kqueue backend; SYNCLESS_LOOP=poll chooses another")
         fcntl(self.kqueue_fd, F_SETFD, FD_CLOEXEC)
         self.process = getpid()
+        self.broken = []
         self.open_wake_pipe()
         if self.change(self.wake_read, EVFILT_READ, EV_ADD | EV_CLEAR, 0) < 0:
             raise OSError(errno, "kevent on the wake-up descriptor failed")
@@ -87,7 +94,9 @@ cdef class KqueuePoller(Poller):
             raise OSError(EPERM, f"descriptor {fd} cannot be waited for: a regular file is always ready")
         if (bits & READ and self.change(fd, EVFILT_READ, EV_ADD | EV_CLEAR, gen) < 0) or (
                 bits & WRITE and self.change(fd, EVFILT_WRITE, EV_ADD | EV_CLEAR, gen) < 0):
-            raise OSError(errno, f"descriptor {fd} cannot be waited for (kevent)")
+            if errno != EPIPE:
+                raise OSError(errno, f"descriptor {fd} cannot be waited for (kevent)")
+            self.broken.append((fd, gen))
         return bits
 
     cdef int disarm(self, int fd) noexcept:
@@ -104,7 +113,12 @@ cdef class KqueuePoller(Poller):
         cdef int n, i, kept = 0, error, bits
         if room > BATCH:
             room = BATCH
-        limit.tv_sec = <time_t> (timeout // 1000000000)
+        if self.broken and room > 0:
+            events[0].fd, events[0].gen = self.broken.pop()
+            events[0].bits = WRITE | HANGUP
+            events[0].disarmed = WRITE
+            return 1
+        limit.tv_sec = <time_t> min(timeout // 1000000000, LONGEST)
         limit.tv_nsec = <long> (timeout % 1000000000)
         if timeout == 0:
             # A poll that does not wait is over sooner than a hand-over of the GIL.

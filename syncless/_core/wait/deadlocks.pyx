@@ -38,8 +38,9 @@ cdef class Waits:
             for tasklet in loop.tasklets():
                 self.tasklets.append(tasklet)
                 self.by_number[<uint32_t> tasklet.serial] = tasklet
+                owner = (<Tasklet> tasklet).owner_of_locks() if isinstance(tasklet, Tasklet) else tasklet
                 self.by_ident[loop.thread_id if tasklet is loop.main
-                    else <uintptr_t> <PyObject*> tasklet] = tasklet
+                    else <uintptr_t> <PyObject*> owner] = tasklet
 
     def label(self, BaseTasklet tasklet not None) -> str:
         """The tasklet's name, with that of the threading.Thread that it is under the patch."""

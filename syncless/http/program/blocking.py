@@ -34,6 +34,8 @@ MODULES = (
 """Modules whose calls wait in the standard library's sockets, or in their own."""
 STALL_MILLISECONDS = 200
 """For which an application that is not patched may hold all others before that is told."""
+PATCHED_STALL_MILLISECONDS = 1000
+"""The same for one that is: it holds them by a computation, or by a library that waits in C."""
 
 
 def patch_process(patch: Patch) -> None:
@@ -59,28 +61,27 @@ def warn_of_blocking_modules() -> None:
 
 
 class StallWarning:
-    """Tells once, with the stack, that the application has held all requests, while the block lasts. Nothing
-    where time is patched."""
+    """Tells once, with the stack, that the application has held all requests, while the block lasts."""
 
     def __init__(self) -> None:
-        self._watchdog = None if is_patched("time") else Watchdog(STALL_MILLISECONDS, self._tell)
+        self._patched = is_patched("time")
+        milliseconds = max(STALL_MILLISECONDS, PATCHED_STALL_MILLISECONDS * self._patched)
+        self._watchdog = Watchdog(milliseconds, self._tell)
         self._told = False
 
     def _tell(self, seconds: float, stack: str) -> None:
         if not self._told:
             self._told = True
-            where = stack[stack.rfind("  File ") :]
+            where = stack[stack.rfind("  File ") :]  # with the C function that it is in, and its cure
+            remedy = f"If it waits here, {CURE}. If it computes, use run_in_thread() or more workers. "
             warn(
                 f"the application has held all other requests for {seconds * 1000:.0f} ms, and still does:\n"
-                f"{where}If it waits here, {CURE}. If it computes, use run_in_thread() or more workers. "
-                "This warning is given once."
+                f"{where}{'' if self._patched else remedy}This warning is given once."
             )
 
     def __enter__(self) -> StallWarning:
-        if self._watchdog is not None:
-            self._watchdog.start()
+        self._watchdog.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._watchdog is not None:
-            self._watchdog.stop()
+        self._watchdog.stop()

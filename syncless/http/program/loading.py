@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import traceback
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType, TracebackType
@@ -168,6 +167,8 @@ def own_traceback(error: BaseException) -> str:
     trace: TracebackType | None = error.__traceback__
     while trace is not None and _leads_there(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
+    import traceback  # not everybody needs it
+
     return "".join(traceback.format_exception(type(error), error, trace))
 
 

@@ -67,14 +67,22 @@ class Privileges:
             os.initgroups(self.name, self.gid)
         else:
             os.setgroups([self.gid])
-        os.setresgid(self.gid, self.gid, self.gid)
+        _become("gid", self.gid)
         if self.uid is None:
             return
-        os.setresuid(self.uid, self.uid, self.uid)
+        _become("uid", self.uid)
         if self.uid != 0:
             with contextlib.suppress(PermissionError):
                 os.setuid(0)
                 raise PrivilegesError("the privileges of root could not be given up")
+
+
+def _become(kind: str, number: int) -> None:
+    """Sets the real, effective and saved id."""
+    if hasattr(os, f"setres{kind}"):
+        getattr(os, f"setres{kind}")(number, number, number)
+    else:
+        getattr(os, f"set{kind}")(number)  # macOS: of root, it sets all three
 
 
 def _user(user: str | int | None) -> tuple[int | None, int | None, str | None]:

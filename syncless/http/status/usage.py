@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import sys
 
 
 def memory() -> int:
@@ -14,7 +15,8 @@ def memory() -> int:
     except OSError:
         import resource  # the most that it has ever had is the best that others than Linux tell
 
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024
 
 
 def open_files() -> int:
@@ -22,4 +24,4 @@ def open_files() -> int:
     try:
         return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))  # size: Linux 6.2
     except OSError:
-        return 0
+        return len(os.listdir("/dev/fd")) if sys.platform == "darwin" else 0
