@@ -8,7 +8,7 @@ BIND ?= 127.0.0.1:8000
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet
 NATIVE := $(shell find syncless -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h')
 
-.PHONY: help serve test test-pr lint bench bench-core clean wheels portable docs docs-serve fidelity asyncio-suite stackless-suite autobahn storm fuzz sanitize soak
+.PHONY: help serve test lint bench bench-core clean wheels portable docs docs-serve fidelity asyncio-suite stackless-suite autobahn storm fuzz sanitize soak
 
 help:  ## this list
 	@awk -F ' *## *' '/^[a-z-]+:.*##/ { sub(/:.*/, "", $$1); printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,11 +38,8 @@ $(VENV)/.linted: $(VENV)/.built
 serve: $(VENV)/.built  ## build, and serve the demo application; BIND=host:port chooses where
 	$(BIN)/python -m syncless examples.demo --bind $(BIND)
 
-test: $(VENV)/.tested  ## build, and run all tests; ARGS goes to pytest
-	$(BIN)/python -m pytest $(ARGS)
-
-test-pr: $(VENV)/.tested  ## the tests that a pull request must pass: those that are not marked slow; ARGS goes to pytest
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+test: $(VENV)/.tested  ## build, and run the tests that are not marked slow; ARGS chooses others, as of pytest
+	$(BIN)/python -m tests $(ARGS)
 
 lint: $(VENV)/.linted $(VENV)/.tested  ## ruff, mypy, cython-lint, and how mypy and pyright see the public types
 	$(BIN)/ruff check .

@@ -20,33 +20,18 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 TEST_SECONDS = float(os.environ.get("SYNCLESS_TEST_SECONDS", "60"))
 
 
-def pytest_addoption(parser):
-    parser.addoption(
-        "--again",
-        type=int,
-        default=0,
-        metavar="N",
-        help="try a test that fails and is marked `realtime` up to this many times more",
-    )
-
-
-def pytest_collection_modifyitems(config, items):
-    if again := config.getoption("again"):
-        for item in items:
-            if item.get_closest_marker("realtime"):
-                item.add_marker(pytest.mark.flaky(reruns=again, reruns_delay=1))
-
-
 def pytest_configure(config):
     if virtualtime.AVAILABLE and not virtualtime.preloaded():
         config.pluginmanager.getplugin("capturemanager").stop_global_capturing()
-    virtualtime.preload()
+    distributes = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
+    virtualtime.preload(for_children=bool(distributes))  # its workers cannot start themselves again
     timing.perf_counter = virtualtime.real_seconds  # of tests on the virtual clock it says what they cost
 
 
-def pytest_sessionstart():
+def pytest_sessionstart(session):
     """Hundreds of tests start an interpreter, where bytecode may not be written."""
-    compileall.compile_dir(syncless.__path__[0], quiet=2)
+    if not hasattr(session.config, "workerinput"):
+        compileall.compile_dir(syncless.__path__[0], quiet=2)
 
 
 def pytest_collection_finish():

@@ -63,11 +63,13 @@ def build():
     return library
 
 
-def preload():
-    """Starts this process again with the library, unless it has it."""
+def preload(for_children=False):
+    """Starts this process again with the library, unless it has it. Its children get it only if it is for them."""
     if not AVAILABLE:
         return
     if preloaded():
+        if for_children:
+            return
         if before := os.environ.pop(BEFORE, ""):
             os.environ["LD_PRELOAD"] = before
         else:

@@ -1,0 +1,156 @@
+"""Runs tests: ``python -m tests [ARGUMENTS OF PYTEST]``, which is what `make test` does. Three steps:
+
+1. The tests that are not marked `slow`, in one process for each processor where pytest-xdist is installed.
+2. Those marked `realtime`, which measure real time: in order, while nothing else runs.
+3. Each test that failed, again, alone and in a fresh process, up to twice. One that passes then is *flaky*: the
+   run goes on, and the summary names it and the file with what it printed. With more than five failures the run
+   has failed, so that none is tried again.
+
+``-m``, ``-k`` and paths choose other tests. Arguments of pytest's do not reach the third step; PYTEST_ADDOPTS does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+MOST_FLAKY = 5
+"""Tests that may be flaky in one run."""
+
+TRIES = 2
+"""How often a test that failed is tried again."""
+
+NO_TESTS = 5
+"""Pytest's exit status if it finds no test to run."""
+
+IN_ORDER = {"-s", "--pdb", "--trace", "--collect-only", "--co", "--capture=no", "--setup-show"}
+"""Options that need one process."""
+
+
+def processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Run:
+    """One run of tests, in several steps."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.outcomes = folder / "outcomes"
+        self.apart = folder / "apart"
+        self.broken: list[str] = []
+        """What went wrong beside tests."""
+        self.passed: set[str] = set()
+        self.failed: dict[str, str] = {}
+        """Test -> what it printed."""
+        self.skipped: dict[str, str] = {}
+        """Test -> the reason."""
+        self.flaky: dict[str, str] = {}
+        """Test -> the file with what it printed."""
+
+    def pytest(self, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pytest", "-p", "tests.outcomes", "--outcomes", str(self.outcomes)]
+        self.outcomes.write_text("")
+        return subprocess.run([*command, *arguments], text=True, **options)  # type: ignore[call-overload]
+
+    def step(self, *arguments: str) -> None:
+        """Runs tests and takes down how they ended."""
+        status = self.pytest(*arguments).returncode
+        lines = self.outcomes.read_text().splitlines()
+        if status not in (0, 1, NO_TESTS) or (status == 1 and not any('"failed"' in line for line in lines)):
+            self.broken.append(f"pytest ended with status {status}")
+        for line in lines:
+            outcome = json.loads(line)
+            test, text = outcome["test"], outcome["text"]
+            if outcome["outcome"] == "failed":
+                self.failed[test] = f"{self.failed.get(test, '')}{text}\n"
+            elif outcome["outcome"] == "skipped":
+                self.skipped[test] = text
+            else:
+                self.passed.add(test)
+        self.passed -= self.failed.keys()  # a test whose end fails has passed before
+
+    def first_steps(self, arguments: list[str]) -> None:
+        self.step(*arguments, "--apart", str(self.apart))
+        if self.apart.exists() and (apart := self.apart.read_text().splitlines()):
+            print(f"\nalone, because they measure real time: {len(apart)}", flush=True)
+            self.step("-p", "no:xdist", *map(json.loads, apart))
+
+    def try_again(self) -> None:
+        if not 0 < len(self.failed) <= MOST_FLAKY:
+            return
+        print(f"\nagain, each alone, because they failed: {len(self.failed)}", flush=True)
+        logs = pathlib.Path("build", "flaky")
+        logs.mkdir(parents=True, exist_ok=True)
+        for test in list(self.failed):
+            name = "".join(letter if letter.isalnum() else "_" for letter in test)[-80:]
+            log = logs / f"{name}-{os.getpid()}.log"
+            log.write_text(self.failed[test])
+            for number in range(1, TRIES + 1):
+                done = self.pytest(
+                    "-p", "no:xdist", test, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+                )
+                with log.open("a") as file:
+                    file.write(f"\n=== tried again, {number} of {TRIES}\n{done.stdout}")
+                print(f"{test}: {'failed again' if done.returncode else 'passed'}", flush=True)
+                if done.returncode == 0:
+                    del self.failed[test]
+                    self.passed.add(test)
+                    self.flaky[test] = str(log)
+                    break
+
+    def status(self) -> int:
+        """Of this program."""
+        if self.broken or self.failed or len(self.flaky) > MOST_FLAKY:
+            return 1
+        return 0 if self.passed or self.skipped else NO_TESTS
+
+    def summary(self, seconds: float) -> None:
+        print()
+        for reason, count in collections.Counter(self.skipped.values()).most_common():
+            print(f"skipped: {count:4} because {reason}")
+        for test, log in self.flaky.items():
+            print(f"flaky: {test}, see {log}")
+        for line in (*(f"failed: {test}" for test in self.failed), *self.broken):
+            print(line)
+        print(f"{len(self.passed)} passed, {len(self.failed)} failed, {len(self.skipped)} skipped in {seconds:.0f} s")
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests", description="Runs the tests; all other arguments are pytest's.", epilog=__doc__.partition("\n\n")[0],
+        allow_abbrev=False,
+    )
+    parser.add_argument("-m", metavar="MARKS", help="of the tests to run (default: not slow)")
+    parser.add_argument("-n", metavar="N", help="processes (default: one for each processor)")
+    parser.add_argument("--counts", metavar="FILE", help="append the numbers of this run to a file, as JSON")
+    options, others = parser.parse_known_args(arguments)
+    marks = options.m
+    if marks is None:  # a test that is named is run
+        marks = "" if any("::" in argument for argument in others) else "not slow"
+    chosen = ["-m", marks] if marks else []
+    if importlib.util.find_spec("xdist") and not IN_ORDER & set(others):
+        chosen += ["-n", options.n or str(processors()), "--dist", "worksteal"]
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(pathlib.Path(folder))
+        run.first_steps([*chosen, *others])
+        run.try_again()
+    run.summary(time.monotonic() - began)
+    status = run.status()
+    if options.counts:
+        counts = {name: len(getattr(run, name)) for name in ("passed", "skipped", "failed")}
+        with open(options.counts, "a") as file:
+            print(json.dumps({**counts, "flaky": run.flaky}), file=file)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
