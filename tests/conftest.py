@@ -5,6 +5,7 @@ import faulthandler
 import gc
 import os
 import signal
+import sys
 import threading
 
 import pytest
@@ -16,6 +17,8 @@ from tests import virtualtime
 
 # A shell that starts this in the background has it ignore Ctrl-C, and all that the tests start inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+sys.dont_write_bytecode = False  # pytest takes a quarter of a minute to rewrite all assertions
 
 TEST_SECONDS = float(os.environ.get("SYNCLESS_TEST_SECONDS", "60"))
 

@@ -8,6 +8,8 @@ import json
 import os
 import pathlib
 
+import pytest
+
 
 def pytest_addoption(parser):
     group = parser.getgroup("python -m tests")
@@ -22,6 +24,7 @@ def pytest_configure(config):
             config.pluginmanager.register(Outcomes(path))
 
 
+@pytest.hookimpl(trylast=True)  # those that -k and -m leave out are not for later either
 def pytest_collection_modifyitems(config, items):
     path = config.getoption("apart")
     if not path:
@@ -32,9 +35,6 @@ def pytest_collection_modifyitems(config, items):
     if apart:
         config.hook.pytest_deselected(items=apart)
         items[:] = [item for item in items if item not in apart]
-
-
-pytest_collection_modifyitems.trylast = True  # those that -k and -m leave out are not tried later either
 
 
 class Outcomes:
