@@ -2,11 +2,11 @@
 
 1. The tests that are not marked `slow`, in one process for each processor where pytest-xdist is installed.
 2. Those marked `realtime`, which measure real time: in order, while nothing else runs.
-3. Each test that failed, again, alone and in a fresh process, up to twice. One that passes then is *flaky*: the
-   run goes on, and the summary names it and the file with what it printed. With more than five failures the run
-   has failed, so that none is tried again.
+3. Each test that failed, again, alone and in a fresh process, up to twice. A test that passes then is flaky:
+   the run goes on, and the summary names the test and its log. With more than five failures the run has
+   failed, so none is tried again.
 
-``-m``, ``-k`` and paths choose other tests. Arguments of pytest's do not reach the third step; PYTEST_ADDOPTS does.
+``-m``, ``-k`` and paths choose other tests. Arguments do not reach the third step, but PYTEST_ADDOPTS does.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Run:
         self.outcomes = folder / "outcomes"
         self.apart = folder / "apart"
         self.broken: list[str] = []
-        """What went wrong beside tests."""
+        """Failures that belong to no test."""
         self.passed: set[str] = set()
         self.failed: dict[str, str] = {}
         """Test -> what it printed."""
@@ -56,7 +56,7 @@ class Run:
         """Test -> the file with what it printed."""
 
     def pytest(self, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pytest", "-p", "tests.outcomes", "--outcomes", str(self.outcomes)]
+        command = [sys.executable, "-m", "pytest", "-p", "tests.outcomes", f"--outcomes={self.outcomes}"]
         self.outcomes.write_text("")
         return subprocess.run([*command, *arguments], text=True, **options)  # type: ignore[call-overload]
 
@@ -78,7 +78,7 @@ class Run:
         self.passed -= self.failed.keys()  # a test whose end fails has passed before
 
     def first_steps(self, arguments: list[str]) -> None:
-        self.step(*arguments, "--apart", str(self.apart))
+        self.step(*arguments, f"--apart={self.apart}")
         if self.apart.exists() and (apart := self.apart.read_text().splitlines()):
             print(f"\nalone, because they measure real time: {len(apart)}", flush=True)
             self.step("-p", "no:xdist", *map(json.loads, apart))
@@ -94,9 +94,7 @@ class Run:
             log = logs / f"{name}-{os.getpid()}.log"
             log.write_text(self.failed[test])
             for number in range(1, TRIES + 1):
-                done = self.pytest(
-                    "-p", "no:xdist", test, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-                )
+                done = self.pytest("-p", "no:xdist", test, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
                 with log.open("a") as file:
                     file.write(f"\n=== tried again, {number} of {TRIES}\n{done.stdout}")
                 print(f"{test}: {'failed again' if done.returncode else 'passed'}", flush=True)
@@ -120,17 +118,19 @@ class Run:
             print(f"flaky: {test}, see {log}")
         for line in (*(f"failed: {test}" for test in self.failed), *self.broken):
             print(line)
-        print(f"{len(self.passed)} passed, {len(self.failed)} failed, {len(self.skipped)} skipped in {seconds:.0f} s")
+        counts = f"{len(self.passed)} passed, {len(self.failed)} failed, {len(self.skipped)} skipped"
+        print(f"{counts} in {seconds:.0f} s")
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests", description="Runs the tests; all other arguments are pytest's.", epilog=__doc__.partition("\n\n")[0],
+        prog="python -m tests",
+        description="Runs the tests; all other arguments are pytest's.",
+        epilog=__doc__.partition("\n\n")[0],
         allow_abbrev=False,
     )
     parser.add_argument("-m", metavar="MARKS", help="of the tests to run (default: not slow)")
     parser.add_argument("-n", metavar="N", help="processes (default: one for each processor)")
-    parser.add_argument("--counts", metavar="FILE", help="append the numbers of this run to a file, as JSON")
     options, others = parser.parse_known_args(arguments)
     marks = options.m
     if marks is None:  # a test that is named is run
@@ -138,6 +138,9 @@ def main(arguments: list[str]) -> int:
     chosen = ["-m", marks] if marks else []
     if importlib.util.find_spec("xdist") and not IN_ORDER & set(others):
         chosen += ["-n", options.n or str(processors()), "--dist", "worksteal"]
+    told = os.environ.pop(
+        "SYNCLESS_TEST_COUNTS", None
+    )  # where the numbers of this run go, for `tests/parts.py`
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         run = Run(pathlib.Path(folder))
@@ -145,9 +148,9 @@ def main(arguments: list[str]) -> int:
         run.try_again()
     run.summary(time.monotonic() - began)
     status = run.status()
-    if options.counts:
+    if told:
         counts = {name: len(getattr(run, name)) for name in ("passed", "skipped", "failed")}
-        with open(options.counts, "a") as file:
+        with open(told, "a") as file:
             print(json.dumps({**counts, "flaky": run.flaky}), file=file)
     return status
 

@@ -18,10 +18,9 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    if path := config.getoption("outcomes"):
-        # the workers of xdist report to its controller
-        if not hasattr(config, "workerinput"):
-            config.pluginmanager.register(Outcomes(path))
+    path = config.getoption("outcomes")
+    if path and not hasattr(config, "workerinput"):  # the workers of xdist report to its controller
+        config.pluginmanager.register(Outcomes(path))
 
 
 @pytest.hookimpl(trylast=True)  # those that -k and -m leave out are not for later either

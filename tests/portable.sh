@@ -57,7 +57,7 @@ absent=(
 if [ $backend = kqueue ]; then # libkqueue reads SO_ERROR, so the client does not see the reset any more
     absent+=(--deselect 'tests/wsgi/test_response.py::test_http_1_0_errors_in_mid_stream_are_a_reset')
 fi
-"$python" -m pytest tests/core tests/io/test_socket.py tests/io/test_messages.py tests/io/test_files.py tests/stackless \
+"$python" -m tests tests/core tests/io/test_socket.py tests/io/test_messages.py tests/io/test_files.py tests/stackless \
     tests/patches/test_areas.py tests/patches/test_patches.py tests/patches/test_locks.py tests/patches/test_processes.py \
     tests/patches/test_threads.py tests/patches/test_polling.py tests/patches/test_signals.py \
-    tests/patches/test_elsewhere.py tests/http tests/wsgi -m "not slow" "${absent[@]}" "$@"
+    tests/patches/test_elsewhere.py tests/http tests/wsgi "${absent[@]}" "$@"

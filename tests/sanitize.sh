@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the native modules with AddressSanitizer and UndefinedBehaviorSanitizer in a copy of the tree and runs the tests of the engine,
-# the sockets, the hooks in C libraries and the server there. Every object comes from malloc, so that each has its own red zones. Stack
+# the sockets, the hooks in C libraries and the server there; `--quick` only those of the engine and of HTTP. Every object comes from malloc, so that each has its own red zones. Stack
 # red zones are off: greenlets copy stacks in and out, which AddressSanitizer takes for a fault.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -27,15 +27,17 @@ export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:abort_on_error=1
 export PYTHONMALLOC=malloc PYTHONPATH=$PWD SYNCLESS_TEST_SECONDS=300 SYNCLESS_TEST_STORMS=60
 "$python" -c 'import syncless._core.loop as loop; assert "sanitize" in loop.__file__, loop.__file__'
 # a report goes to the standard error, which pytest would keep for the end of the test: it never comes
-set -- --capture=sys "$@"
+export PYTEST_ADDOPTS=--capture=sys
+if [ "${1:-}" = --quick ]; then
+    "$python" -m tests tests/core tests/http -m "not slow and not realtime" "${@:2}"
+    exec "$python" -m tests.fuzz --seconds 5
+fi
 # the workers' master is Python, and its tests send signals that the sanitizer takes for faults
-"$python" -m pytest tests/core tests/tools tests/asyncio tests/io tests/stackless \
-    tests/patches/test_elfreader.py tests/patches/test_kdf.py tests/patches/test_native.py "$@" &
-others=$!
 not_workers=(--ignore tests/wsgi/test_workers.py --ignore tests/wsgi/test_reload.py --ignore tests/wsgi/test_recycling.py)
 not_workers+=(--ignore tests/asgi/test_workers.py --ignore tests/asgi/test_program.py)
 # of the native handlers' tests those that neither compile handlers of other languages nor signal processes
 handlers=(tests/handlers/test_native_{server,steps,faults,operating,wire}.py)
-"$python" -m pytest tests/http tests/asgi tests/wsgi "${handlers[@]}" "${not_workers[@]}" "$@"
-wait $others
+"$python" -m tests -m "" tests/core tests/tools tests/asyncio tests/io tests/stackless tests/http tests/asgi tests/wsgi \
+    tests/patches/test_elfreader.py tests/patches/test_kdf.py tests/patches/test_native.py \
+    "${handlers[@]}" "${not_workers[@]}" "$@"
 "$python" -m tests.fuzz --seconds 20

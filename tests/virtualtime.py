@@ -64,7 +64,7 @@ def build():
 
 
 def preload(for_children=False):
-    """Starts this process again with the library, unless it has it. Its children get it only if it is for them."""
+    """Starts this process again with the library, unless it has it; its children, if they are to."""
     if not AVAILABLE:
         return
     if preloaded():

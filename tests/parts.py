@@ -1,0 +1,298 @@
+"""The parts of what is checked: ``python3 -m tests.parts``. Needs nothing but Python.
+
+`.ci/run` runs the parts of the gate, in 20 minutes on two processors. `make check` runs every part, and
+`make check FROM=part` goes on at one of them. Parts run beside one another unless they are alone. A part
+that fails does not stop the others. At the end stands a table. The status is 1 if a part failed, or if all
+parts together have more flaky tests than one run of tests may have (``python -m tests``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import concurrent.futures
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+from tests.__main__ import MOST_FLAKY, processors
+
+LOGS = pathlib.Path("build", "parts")
+
+SKIPPED = 77
+"""The exit status of a part that cannot run here and has said why."""
+
+SECONDS = 2400.0
+"""That a part may take before it is ended."""
+
+LAST_LINES = 150
+"""Of the log of a part that failed, which are shown."""
+
+OLDEST, NEWEST = "3.10", "3.15"
+
+# the engine, the layouts of objects that are read, the patch
+SELECTION = (
+    *("tests/core", "tests/tools", "tests/patches", "tests/asyncio", "tests/stackless"),
+    *(f"--ignore tests/patches/test_{name}.py" for name in ("cooperation", "serving", "clients")),
+)
+WIDE_SELECTION = (
+    *SELECTION,
+    "tests/console",
+    "tests/http",
+    "tests/io",
+    "tests/wsgi/test_reuse.py",
+    "tests/wsgi/test_phases.py",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    name: str
+    does: str
+    commands: str
+    """Of bash, in the root of the repository; the first that fails ends the part."""
+    gate: bool = False
+    alone: bool = False
+    """Nothing else runs beside it."""
+    after: tuple[str, ...] = ("packages",)
+    """Parts without which it cannot run."""
+
+
+def interpreter(version: str) -> str:
+    """A command that sets $python to that Python, or to nothing."""
+    return f"""
+        installed="${{PYENV_ROOT:-$HOME/.pyenv}}/versions/{version}"
+        python=$(ls "$installed".*/bin/python 2>/dev/null | sort -V | tail -n 1 || true)
+        [ -n "$python" ] || python=$(command -v python{version} || true)
+        [ -z "$python" ] || "$python" -c 'import venv' || python=
+    """
+
+
+def on_python(version: str, *arguments: str) -> str:
+    """Commands: a build with assertions on that Python, and its tests, but for those that must be alone."""
+    return f"""
+        {interpreter(version)}
+        run=
+        if [ -z "$python" ] && [[ {version} = 3.1[45] ]]; then # of Debian's unstable suite
+            mkdir -p build
+            exec 9>build/root.lock && flock 9 # two parts may want to make it
+            [ -e build/root/.made ] || .ci/root make build/root || exit {SKIPPED}
+            exec 9>&-
+            run=".ci/root in build/root" python=python{version}
+        fi
+        [ -n "$python" ] || {{ echo "there is no Python {version} here"; exit {SKIPPED}; }}
+        with=(VENV=.venv-{version} PYTHON="$python")
+        SYNCLESS_BUILD=debug $run make .venv-{version}/.tested "${{with[@]}}"
+        $run make test "${{with[@]}}" ARGS="-m 'not slow and not realtime' {" ".join(arguments)}"
+    """
+
+
+WHEEL = f"""
+    {interpreter("3.12")}
+    empty=$(mktemp -d)
+    trap 'rm -rf "$empty"' EXIT
+    "${{python:-python3}}" -m venv "$empty/tools"
+    .ci/wheels "$empty/tools/bin/python" "$empty"
+    git ls-files -z | grep -zv '^syncless/' | xargs -0 cp --parents -t "$empty"
+    cd "$empty"
+    PYTHONWARNINGS=ignore venv/bin/python -m pip install --quiet --group test
+    venv/bin/python -m tests tests/core tests/http -m 'not slow and not realtime'
+"""
+
+PARTS = [
+    Part(
+        "build",
+        "the package",
+        # other builds have a Cython of their own, with newer declarations of the same content
+        "make .venv/.built; find build/cython -name '*.c' -exec touch --date 'next hour' {} +",
+        gate=True,
+        alone=True,
+        after=(),
+    ),
+    Part("packages", "what the tests need", "make .venv/.clients", gate=True, alone=True, after=("build",)),
+    Part("test", "all tests that are not slow", "make test", gate=True, alone=True),
+    Part("oldest", f"what differs between Pythons, on {OLDEST}", on_python(OLDEST, *SELECTION), gate=True),
+    Part("newest", f"the same on {NEWEST}", on_python(NEWEST, *SELECTION), gate=True),
+    Part("sanitize-quick", "HTTP and the engine under sanitizers", "make sanitize ARGS='--quick'", gate=True),
+    Part("lint", "style and types", "make lint", gate=True),
+    Part("fidelity-quick", "the interpreter's own tests, patched", "make fidelity ARGS='--quick'", gate=True),
+    Part("wheel", "the wheel, tested in an empty directory without our sources", WHEEL, gate=True),
+    Part(
+        "slow",
+        "the tests that are marked slow, with other releases of greenlet",
+        """
+        install=".venv/bin/python -m pip install --quiet --no-deps --upgrade --target"
+        for release in 3.1.1 3.2.5 3.3.2; do
+            $install "build/greenlet-$release" "greenlet==$release"
+            export SYNCLESS_TEST_GREENLETS=${SYNCLESS_TEST_GREENLETS:-}$PWD/build/greenlet-$release:
+        done
+        make test ARGS="-m slow"
+        make test ARGS=tests/core/test_interpreter_ends.py
+        """,
+        alone=True,
+    ),
+    *(
+        Part(version, f"what differs between Pythons, on {version}", on_python(version, *WIDE_SELECTION))
+        for version in ("3.12", "3.13", "3.14")
+    ),
+    Part("portable", "a build without the facilities of Linux", "make portable"),
+    Part("sanitize", "all tests of native code under sanitizers; fuzzing", "make sanitize"),
+    Part("docs", "the documentation site, every link of it", "make docs"),
+    Part(
+        "fidelity", "all of the interpreter's own tests, patched", "make fidelity ARGS='--jobs 2'", alone=True
+    ),
+    Part("soak", "good and bad clients, kills and reloads", "make soak SECONDS=25", alone=True),
+    Part("bench", "whether the benchmarks work", "make bench ARGS=--quick", alone=True),
+]
+
+
+@dataclasses.dataclass
+class Result:
+    part: Part
+    outcome: str = "not run"
+    seconds: float = 0.0
+    counts: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    flaky: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def log(self) -> pathlib.Path:
+        return LOGS / f"{self.part.name}.log"
+
+
+def run(part: Part) -> Result:
+    result = Result(part)
+    counts = LOGS / f"{part.name}.counts"
+    counts.unlink(missing_ok=True)
+    began = time.monotonic()
+    say(f"{part.name}: {part.does}")
+    with result.log.open("wb") as log:
+        process = subprocess.Popen(
+            ["bash", "-euo", "pipefail", "-c", part.commands],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "SYNCLESS_TEST_COUNTS": str(counts.absolute())},
+            start_new_session=True,
+        )
+        running.add(process)
+        try:
+            status = process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            log.write(f"\nended, because it took longer than {SECONDS:.0f} s\n".encode())
+            end(process)
+            status = -1
+        running.discard(process)
+    result.seconds = time.monotonic() - began
+    result.outcome = {0: "passed", SKIPPED: "skipped"}.get(status, "FAILED")
+    if counts.exists():
+        for line in counts.read_text().splitlines():
+            found = json.loads(line)
+            result.flaky |= found.pop("flaky")
+            result.counts += collections.Counter(found)
+    lines = result.log.read_text(errors="replace").splitlines()
+    shown = lines[-LAST_LINES:] if result.outcome == "FAILED" else lines[-1:]
+    say(f"{part.name}: {result.outcome} after {result.seconds:.0f} s", *(f"    {line}" for line in shown))
+    return result
+
+
+running: set[subprocess.Popen[bytes]] = set()
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(10)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+began = time.monotonic()
+
+
+def say(*lines: str) -> None:
+    print(f"[{time.monotonic() - began:5.0f} s]", "\n".join(lines), flush=True)
+
+
+def run_all(parts: list[Part]) -> list[Result]:
+    """Each part in the order of the list, those that are not alone beside one another."""
+    results = {part.name: Result(part) for part in parts}
+    waiting = list(parts)
+    with concurrent.futures.ThreadPoolExecutor(processors()) as pool:
+        tasks: dict[concurrent.futures.Future[Result], Part] = {}
+        while waiting or tasks:
+            while waiting:
+                part = waiting[0]
+                if any(
+                    results[name].outcome in ("FAILED", "not run") for name in part.after if name in results
+                ):
+                    say(f"{waiting.pop(0).name}: not run, because {' and '.join(part.after)} failed")
+                elif not tasks or not (part.alone or len(tasks) >= processors()):
+                    tasks[pool.submit(run, waiting.pop(0))] = part
+                    if part.alone:
+                        break
+                else:
+                    break
+            done, _ = concurrent.futures.wait(tasks, return_when=concurrent.futures.FIRST_COMPLETED)
+            for task in done:
+                results[tasks.pop(task).name] = task.result()
+    return list(results.values())
+
+
+def table(results: list[Result]) -> str:
+    rows = [("part", "", "seconds", "passed", "failed", "skipped", "flaky", "log")]
+    for each in results:
+        numbers = [str(each.counts[name]) if each.counts else "" for name in ("passed", "failed", "skipped")]
+        flaky = str(len(each.flaky)) if each.counts else ""
+        rows.append((each.part.name, each.outcome, f"{each.seconds:.0f}", *numbers, flaky, str(each.log)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+def main(arguments: list[str]) -> int:
+    names = [part.name for part in PARTS]
+    parser = argparse.ArgumentParser(prog="python3 -m tests.parts", description=__doc__.partition(":")[0])
+    parser.add_argument("--gate", action="store_true", help="the parts that a change must pass to land")
+    parser.add_argument("--from", dest="first", choices=names, metavar="PART", help="go on at this part")
+    parser.add_argument("--only", nargs="+", choices=names, metavar="PART", help="these parts")
+    parser.add_argument("--list", action="store_true", help="name the parts, and run none")
+    options = parser.parse_args(arguments)
+    parts = [part for part in PARTS if part.gate or not options.gate]
+    if not options.gate:  # the whole has these tests, too
+        parts = [part for part in parts if not part.name.endswith("-quick")]
+    if options.first:
+        parts = parts[[part.name for part in parts].index(options.first) :]
+    if options.only:
+        parts = [part for part in PARTS if part.name in options.only]
+    if options.list:
+        for part in parts:
+            print(f"{part.name:16} {'gate ' if part.gate else '     '} {part.does}")
+        return 0
+    LOGS.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        results = run_all(parts)
+    finally:
+        for process in list(running):
+            end(process)
+    flaky = {test: log for each in results for test, log in each.flaky.items()}
+    print("", table(results), *(f"flaky: {test}, see {log}" for test, log in flaky.items()), "", sep="\n")
+    counts = sum((each.counts for each in results), collections.Counter[str]())
+    failed = [each.part.name for each in results if each.outcome in ("FAILED", "not run")]
+    if failed:
+        print(f"failed: {', '.join(failed)}")
+    if len(flaky) > MOST_FLAKY:
+        print(f"failed: {len(flaky)} tests were flaky, and {MOST_FLAKY} may be")
+    print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
+    return 1 if failed or len(flaky) > MOST_FLAKY else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

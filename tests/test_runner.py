@@ -1,0 +1,167 @@
+"""The runner of tests and the list of parts: which tests run again or alone, and what fails a run."""
+
+import collections
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tests import parts
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+HELPERS = """
+import os, pathlib, pytest
+
+def times(name):
+    "How often it was called with that name, over all processes."
+    with open(name + ".times", "a") as file:
+        file.write("x")
+    return len(pathlib.Path(name + ".times").read_text())
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """run(tests, *arguments): the ended run of a file of tests, and {name: how often it was called}."""
+
+    def run(tests, *arguments):
+        (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -q\nmarkers =\n    slow\n    realtime\n")
+        (tmp_path / "test_toy.py").write_text(HELPERS + tests)
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+        done = subprocess.run(
+            [sys.executable, "-m", "tests", *arguments],
+            cwd=tmp_path,
+            env={**environment, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        return done, {path.stem: len(path.read_text()) for path in tmp_path.glob("*.times")}
+
+    return run
+
+
+def test_failure_that_does_not_come_again_is_flaky_and_named(run, tmp_path):
+    done, times = run(
+        "def test_once(): assert times('once') > 1, 'the first failure'\ndef test_good(): pass\n"
+    )
+    assert done.returncode == 0, done.stdout
+    assert times == {"once": 2}
+    assert "\n2 passed, 0 failed, 0 skipped in " in done.stdout
+    said = next(
+        line for line in done.stdout.splitlines() if line.startswith("flaky: test_toy.py::test_once, see ")
+    )
+    log = (tmp_path / said.rpartition(" ")[2]).read_text()
+    assert "the first failure" in log and "1 passed" in log
+
+
+def test_failure_that_comes_three_times_fails_the_run(run):
+    done, times = run("def test_always(): assert times('always') < 0\ndef test_good(): pass\n")
+    assert done.returncode == 1
+    assert times == {"always": 3}
+    assert "\nfailed: test_toy.py::test_always\n1 passed, 1 failed, 0 skipped in " in done.stdout
+
+
+def test_six_failures_fail_the_run_at_once(run):
+    many = "@pytest.mark.parametrize('n', range(6))\ndef test_once(n): assert times(f'once{n}') > 1\n"
+    done, times = run(many)
+    assert done.returncode == 1
+    assert set(times.values()) == {1} and len(times) == 6
+
+
+def test_failing_teardown_is_a_failure(run):
+    done, _ = run("@pytest.fixture\ndef bad():\n    yield\n    assert 0\ndef test_it(bad): pass\n")
+    assert done.returncode == 1 and "\n0 passed, 1 failed, " in done.stdout
+
+
+def test_end_of_a_process_is_a_failure_of_its_test(run):
+    pytest.importorskip("xdist")
+    done, times = run("def test_dies(): times('dies') > 1 or os._exit(1)\ndef test_good(): pass\n")
+    assert done.returncode == 0, done.stdout
+    assert times == {"dies": 2} and "flaky: test_toy.py::test_dies" in done.stdout
+
+
+def test_file_that_cannot_be_read_fails_the_run(run):
+    done, _ = run("raise RuntimeError('broken')\n")
+    assert done.returncode == 1 and "broken" in done.stdout
+
+
+def test_realtime_tests_run_after_all_others(run):
+    done, times = run(
+        "@pytest.mark.realtime('why')\ndef test_alone(): assert times('others') == 3\n"
+        "def test_first(): times('others')\ndef test_second(): times('others')\n"
+    )
+    assert done.returncode == 0, done.stdout
+    assert times == {"others": 3} and "\n3 passed, 0 failed" in done.stdout
+
+
+def test_slow_tests_run_if_they_are_asked_for(run):
+    tests = "@pytest.mark.slow\ndef test_slow(): pass\ndef test_other(): pytest.skip('there is no moon')\n"
+    done, _ = run(tests)
+    assert done.returncode == 0 and "\n0 passed, 0 failed, 1 skipped" in done.stdout
+    assert "skipped:    1 because there is no moon" in done.stdout
+    assert "\n1 passed, 0 failed, 0 skipped" in run(tests, "-m", "slow")[0].stdout
+    assert "\n1 passed, 0 failed, 0 skipped" in run(tests, "test_toy.py::test_slow")[0].stdout
+
+
+def test_run_without_a_test_is_no_success(run):
+    assert run("", "-k", "nothing")[0].returncode == 5
+
+
+@pytest.fixture
+def checked(tmp_path, monkeypatch, capsys):
+    """checked(*parts): the status of the gate with these parts, and what it printed."""
+
+    def checked(*parts_of_test):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(parts, "PARTS", list(parts_of_test))
+        return parts.main([]), capsys.readouterr().out
+
+    return checked
+
+
+def part(name, commands, **options):
+    return parts.Part(name, "for a test", commands, after=options.pop("after", ()), **options)
+
+
+def test_failed_part_stops_only_those_that_need_it(checked):
+    status, said = checked(
+        part("bad", "echo the reason; exit 3", alone=True),
+        part("needs", "echo never", after=("bad",)),
+        part("other", "echo went on"),
+        part("elsewhere", f"echo no such thing; exit {parts.SKIPPED}"),
+    )
+    assert status == 1 and "the reason" in said and "went on" in said and "never" not in said
+    rows = {line.split()[0]: line for line in said.splitlines() if ".log" in line}
+    outcomes = {
+        name: " ".join(word for word in row.split()[1:3] if not word.isdigit()) for name, row in rows.items()
+    }
+    assert outcomes == {"bad": "FAILED", "needs": "not run", "other": "passed", "elsewhere": "skipped"}
+    assert "\nfailed: bad, needs\n" in said
+
+
+@pytest.mark.parametrize(("each", "status"), [(2, 0), (3, 1)])
+def test_flaky_tests_of_all_parts_are_counted_together(checked, each, status):
+    def counts(name):
+        flaky = ", ".join(f'"{name}{number}": "log"' for number in range(each))
+        line = f'{{"passed": 10, "failed": 0, "skipped": 1, "flaky": {{{flaky}}}}}'
+        return f"echo '{line}' >\"$SYNCLESS_TEST_COUNTS\""
+
+    found, said = checked(part("a", counts("a")), part("b", counts("b")))
+    assert found == status
+    assert said.endswith("20 passed, 0 failed, 2 skipped\n") and "flaky: a1, see log" in said
+
+
+def test_part_is_ended_when_its_time_is_over(checked, monkeypatch):
+    monkeypatch.setattr(parts, "SECONDS", 0.1)
+    status, said = checked(part("endless", "sleep 3600"))
+    assert status == 1 and "it took longer than" in said
+
+
+def test_names_of_parts_are_different_and_the_gate_has_what_it_needs():
+    assert max(collections.Counter(each.name for each in parts.PARTS).values()) == 1
+    gate = {each.name for each in parts.PARTS if each.gate}
+    assert all(set(each.after) <= gate for each in parts.PARTS)
