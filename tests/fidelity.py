@@ -86,7 +86,7 @@ def main() -> int:
             if not lost:
                 break
             back = lost & run(module, options.peer, *limits).passed
-            after.passed |= back
+            after.passed.update(back)
             flaky.update(back)
         return before, after
 
