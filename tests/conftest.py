@@ -17,7 +17,7 @@ from tests import virtualtime
 # A shell that starts this in the background has it ignore Ctrl-C, and all that the tests start inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-TEST_SECONDS = float(os.environ.get("SYNCLESS_TEST_SECONDS", "60"))
+TEST_SECONDS = float(os.environ.get("SYNCLESS_TEST_SECONDS", "180"))
 
 
 def pytest_configure(config):

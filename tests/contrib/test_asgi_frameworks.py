@@ -297,7 +297,7 @@ class Site:
 
     def end(self):
         self.process.terminate()
-        _, said = self.process.communicate(timeout=30)
+        _, said = self.process.communicate(timeout=60)
         assert self.process.returncode == 0 and "Traceback" not in said, said
 
 

@@ -62,7 +62,7 @@ class Gunicorn(Command):
 
     def get(self, path="/", headers=None, connection=None):
         """(pid, body) by a connection of its own."""
-        connection = connection or http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = connection or http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request("GET", path, headers=headers or {})
             response = connection.getresponse()
@@ -159,9 +159,9 @@ def test_error_of_the_application_is_in_the_log_of_gunicorn(gunicorn, tmp_path):
     files = ("--error-logfile", tmp_path / "errors", "--access-logfile", tmp_path / "access")
     server = gunicorn("--capture-output", *files)
     said = tmp_path / "errors"
-    assert eventually(lambda: said.exists() and "Booting worker" in said.read_text(), 20)
+    assert eventually(lambda: said.exists() and "Booting worker" in said.read_text())
     port = int((tmp_path / "errors").read_text().partition("127.0.0.1:")[2].split()[0])
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("GET", "/error")
     assert connection.getresponse().status == 500
     assert eventually(lambda: "ValueError: the application's own" in (tmp_path / "errors").read_text())
@@ -243,7 +243,7 @@ def test_usr2_starts_a_second_master_on_the_same_sockets(gunicorn, tmp_path):
     assert server.process.poll() is None
     port = server.port
     server.process.send_signal(signal.SIGTERM)
-    server.process.wait(20)
+    server.process.wait(60)
     try:
         for _ in range(5):
             assert server.get()[0] != old
@@ -302,7 +302,7 @@ def test_certificate_and_clients_of_an_authority(gunicorn, tmp_path):
 
 def test_unix_socket(gunicorn, tmp_path):
     server = gunicorn(bind=f"unix:{tmp_path}/sock").booted()
-    connection = http.client.HTTPConnection("localhost", timeout=20)
+    connection = http.client.HTTPConnection("localhost", timeout=60)
 
     def get(**headers):
         connection.sock = socket.socket(socket.AF_UNIX)
@@ -384,7 +384,7 @@ def test_connection_is_kept_as_keep_alive_says(gunicorn, seconds, kept):
 def test_application_of_another_kind_stops_gunicorn(gunicorn, tmp_path):
     (tmp_path / "app.py").write_text("async def app(scope, receive, send): pass\n")
     server = gunicorn()
-    assert server.process.wait(20) == 3
+    assert server.process.wait(60) == 3
     assert "is an ASGI application" in server.said()
 
 

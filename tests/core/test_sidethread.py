@@ -74,7 +74,7 @@ def test_thread_is_not_there_while_the_process_forks_and_goes_on_in_the_parent()
 def test_idle_threads_of_a_pool_end_at_a_fork_and_the_pool_works_on():
     pool = ThreadPool(3)
     began, busy = threading.Event(), threading.Event()
-    held = syncless.spawn(pool.run, lambda: (began.set(), busy.wait(20), threading.get_native_id())[2])
+    held = syncless.spawn(pool.run, lambda: (began.set(), busy.wait(60), threading.get_native_id())[2])
     assert eventually(began.is_set)
     idle = {pool.run(threading.get_native_id) for _ in range(3)}
     assert idle <= os_threads()
@@ -98,7 +98,7 @@ def test_thread_that_has_ended_is_not_started_again():
     ended = threading.Event()
     side = SideThread(lambda descriptor: ended.set())
     side.start()
-    assert ended.wait(20) and eventually(lambda: side not in sidethread._started)
+    assert ended.wait(60) and eventually(lambda: side not in sidethread._started)
     ended.clear()
     assert fork() == 0 and not ended.is_set()
     assert side.stop() and side.stop()
@@ -129,7 +129,7 @@ def test_thread_whose_end_was_not_waited_for_leaves_no_descriptor(monkeypatch):
     monkeypatch.setattr(sidethread, "PATIENCE", 0.01)
     release = threading.Event()
     steps = []
-    side = SideThread(lambda descriptor: steps.append(1) or release.wait(20))
+    side = SideThread(lambda descriptor: steps.append(1) or release.wait(60))
     side.start()
     assert eventually(lambda: steps)
     assert not side.stop()
@@ -146,7 +146,7 @@ def test_fork_goes_on_without_a_step_that_does_not_end(monkeypatch):
 
     def step(descriptor):
         steps.append(1)
-        release.wait(20)
+        release.wait(60)
         return True
 
     side = SideThread(step)

@@ -54,7 +54,7 @@ def test_lines_that_python_does_not_take_in_time_are_dropped_and_counted(served,
     server = served(ROUTES, access_log=log, error_log=errors, access_log_format="%>s")
     request = b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 8200 + b"\r\n\r\n"
     count = 1500
-    with socket.create_connection(server.address, timeout=20) as client:
+    with socket.create_connection(server.address, timeout=60) as client:
         for _ in range(count):
             client.sendall(request)
             assert b"Hello, World!" in client.recv(1000)
@@ -212,7 +212,7 @@ def test_listening_that_fails_is_told_and_tried_again(handlers, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
         os.dup2(listener.fileno(), number)
-        with socket.create_connection(listener.getsockname(), timeout=10) as client:
+        with socket.create_connection(listener.getsockname(), timeout=60) as client:
             client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
             assert client.recv(1000).endswith(b"Hello, World!")
         threads.end()
@@ -404,7 +404,7 @@ def test_child_of_a_fork_leaves_connections_to_the_parent(library, tmp_path):
     from syncless.wsgi import Server
     server = Server(lambda e, s: (s("200 OK", []), [b"py"])[1], port=0, native_threads=2,
                     native={{"/": native.load({str(library)!r}, "hello")}}).start()
-    client = socket.create_connection(server.address, timeout=10)
+    client = socket.create_connection(server.address, timeout=60)
     def ask():
         client.sendall(b"GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
         return client.recv(1000)[-13:]
@@ -460,7 +460,7 @@ def test_child_of_a_fork_holds_no_connection_of_a_native_thread(library):
     server = Server(lambda e, s: (s("200 OK", []), [b"py"])[1], port=0, native_threads=2, idle_seconds=0.3,
                     native={{"/": native.load({str(library)!r}, "hello")}}).start()
     def asked():
-        client = socket.create_connection(server.address, timeout=10)
+        client = socket.create_connection(server.address, timeout=60)
         client.sendall(b"GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
         assert client.recv(1000).endswith(b"Hello, World!")
         return client

@@ -49,7 +49,7 @@ assert not is_patched("time") and slept is taken_inside is sleep
 different = {key for key in before.keys() | after.keys() if before.get(key) is not after.get(key)}
 assert not different, different
 lock = threading.Lock(); lock.acquire(); threading.Timer(0.05, lock.release).start()
-assert lock.acquire(timeout=5)
+assert lock.acquire(timeout=60)
 print("given back")
 """)
     assert done.stdout == "given back\n", done.stderr

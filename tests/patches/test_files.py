@@ -53,7 +53,7 @@ def test_a_tasklet_that_is_killed_in_a_buffered_file_leaves_it():
         time.sleep(0.01)
         first.kill()
         os.write(right, b"one\\n")
-        assert second.result(5) == b"one\\n"
+        assert second.result(60) == b"one\\n"
     os.close(right)
     """)
 

@@ -102,7 +102,7 @@ def test_running_an_unchanged_program(tmp_path):
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=60,
         )
         first, second = done.stdout.splitlines()
         assert done.returncode == 7 and first.endswith("'a', 'exit'] __main__ True") and second == "late", (
@@ -114,11 +114,11 @@ def test_running_an_unchanged_program(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
     )
     assert done.returncode == 2 and "no such program: no.py" in done.stderr
     done = subprocess.run(
-        [sys.executable, "-m", "syncless", "run"], capture_output=True, text=True, timeout=30
+        [sys.executable, "-m", "syncless", "run"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 2 and "usage:" in done.stderr
 

@@ -12,7 +12,7 @@ def run_python(program, **options):
         "ignore:This process:DeprecationWarning"  # a program forks on purpose while there are other threads
     )
     done = subprocess.run(
-        [sys.executable, "-W", told, "-c", program], capture_output=True, text=True, timeout=30, **options
+        [sys.executable, "-W", told, "-c", program], capture_output=True, text=True, timeout=60, **options
     )
     assert not done.stderr, done.stderr
     return done.stdout

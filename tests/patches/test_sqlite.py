@@ -141,7 +141,7 @@ def test_rows_are_those_of_sqlite3_unpatched(tmp_path):
     told = []
     for patch in ("", "from syncless.patches import patch_all; patch_all()\n"):
         command = [sys.executable, "-c", patch + SAME, str(tmp_path / f"db{len(patch)}")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         told.append(json.loads(done.stdout))
     assert told[0] == told[1]

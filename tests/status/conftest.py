@@ -53,9 +53,9 @@ class Seen(Program):
 
     def ask(self, path="/status.json", **headers):
         """(status, headers, body) of the status server."""
-        connection = http.client.HTTPConnection("localhost", timeout=20)
+        connection = http.client.HTTPConnection("localhost", timeout=60)
         connection.sock = socket.socket(socket.AF_UNIX)
-        connection.sock.settimeout(20)
+        connection.sock.settimeout(60)
         connection.sock.connect(self.path)
         try:
             connection.request("GET", path, headers=headers)

@@ -82,7 +82,7 @@ def test_counters_never_go_back(seen):
 
 
 def fetch(url, **headers):
-    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=20) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60) as answer:
         return answer.headers["Content-Type"], answer.read().decode()
 
 
