@@ -1,7 +1,7 @@
 """Runs tests while the machine is busy: ``python -m tests.underload [ARGUMENTS OF THE TESTS]``.
 
-Four busy loops run beside the tests, and their process group is stopped for 300 ms at random moments. A test that
-fails only here hangs on time: mend it. ``--command`` runs something else than ``python -m tests``. Needs POSIX.
+Four busy loops run beside the tests, and their process group is stopped for 300 ms at random moments. A test
+that fails only here hangs on time: mend it. ``--command`` runs something else than ``python -m tests``.
 """
 
 from __future__ import annotations
@@ -50,18 +50,17 @@ def main(arguments: list[str]) -> int:
         description="Runs tests while the machine is busy; all other arguments go to the tests.",
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "--command", help="what to run instead of `python -m tests`, in one argument of words parted by spaces"
-    )
-    parser.add_argument("--seed", type=int, default=os.environ.get("SEED"), help="brings the moments of a run back")
-    parser.add_argument("--loops", type=int, default=4, metavar="N", help="busy loops (default: %(default)s)")
-    parser.add_argument("--stops", type=int, default=50, metavar="N", help="default: %(default)s")
-    parser.add_argument("--pause", type=float, default=0.3, metavar="SECONDS", help="length of a stop (default: 0.3)")
-    parser.add_argument(
-        "--over", type=float, default=240, metavar="SECONDS", help="of the run that have stops (default: %(default)s)"
-    )
+    add = parser.add_argument
+    add("--command", help="words parted by spaces, to be run instead of `python -m tests`")
+    add("--seed", type=int, help="brings a run back (default: $SEED, or random)")
+    add("--loops", type=int, default=4, metavar="N", help="busy loops (default: %(default)s)")
+    add("--stops", type=int, default=50, metavar="N", help="how many there are (default: %(default)s)")
+    add("--pause", type=float, default=0.3, metavar="SECONDS", help="length of a stop (default: %(default)s)")
+    add("--over", type=float, default=240, metavar="SECONDS", help="with stops (default: %(default)s)")
     options, others = parser.parse_known_args(arguments)
-    seed = random.randrange(1_000_000) if options.seed is None else options.seed
+    seed = options.seed
+    if seed is None:
+        seed = int(os.environ.get("SEED") or random.randrange(1_000_000))
     chance = random.Random(seed)
     moments = sorted(chance.uniform(0, options.over) for _ in range(options.stops))
     print(f"SEED={seed}", flush=True)

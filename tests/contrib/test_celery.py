@@ -2,7 +2,6 @@
 
 import signal
 import sys
-import time
 
 import pytest
 
@@ -170,15 +169,13 @@ def test_warm_shutdown_lets_tasks_end_and_acknowledges_them(worker, tmp_path):
 @pytest.mark.parametrize("signals", [[signal.SIGQUIT], [signal.SIGINT, signal.SIGINT]])
 def test_cold_shutdown_interrupts_tasks_and_leaves_late_ones_in_the_queue(worker, tmp_path, signals):
     server = worker("-c", "10")
-    server.send("wait", 60, "cold")
+    server.send("wait", 3600, "cold")
     assert eventually((tmp_path / "cold.begun").exists)
-    began = time.monotonic()
     server.process.send_signal(signals[0])
     if len(signals) > 1:
         server.says("Hitting Ctrl.C again")
         server.process.send_signal(signals[1])
     server.process.wait(60)
-    assert time.monotonic() - began < 15
     assert (tmp_path / "cold.ended").exists(), server.said()
     assert server.messages() == 1
     assert "Unrecoverable" not in server.said()

@@ -23,11 +23,16 @@ pytest.importorskip("gunicorn", reason="gunicorn is not installed: pip install g
 APP = """
 import os, time
 VERSION = 1
+arrived = []
 def app(environ, start_response):
     path, query = environ["PATH_INFO"], environ["QUERY_STRING"]
     if path == "/wait":
         open("begun", "w").close()
         time.sleep(float(query))
+    elif path == "/meet":
+        arrived.append(path)
+        while len(arrived) < int(query):
+            time.sleep(0.01)
     elif path == "/hang":
         while True:
             pass
@@ -143,16 +148,14 @@ def test_requests_that_wait_do_not_hold_one_another_up(gunicorn, preload):
         '%(m)s %(U)s %(s)s %(B)s %({x-pid}o)s "%(r)s"',
     )
     server.booted()
-    began = time.monotonic()
-    threads = [threading.Thread(target=server.get, args=("/wait?0.5",)) for _ in range(20)]
+    threads = [threading.Thread(target=server.get, args=("/meet?20",)) for _ in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert time.monotonic() - began < 5
     pid, _ = server.get("/stream?a=%20")
     server.says(rf'GET /stream 200 8 {pid} "GET /stream\?a=%20 HTTP/1.1"\n')
-    assert server.said().count("GET /wait 200") == 20
+    assert server.said().count("GET /meet 200") == 20
 
 
 def test_error_of_the_application_is_in_the_log_of_gunicorn(gunicorn, tmp_path):
@@ -191,20 +194,16 @@ def test_term_lets_requests_in_flight_end(gunicorn):
 
 def test_graceful_timeout_interrupts_requests(gunicorn):
     server = gunicorn("--graceful-timeout", "1", "--workers", "2").booted(2)
-    thread, answers = in_flight(server, "/wait?60")
-    began = time.monotonic()
+    thread, answers = in_flight(server, "/wait?3600")
     assert server.end() == 0
-    assert time.monotonic() - began < 15
     thread.join()
     assert not isinstance(answers[0], tuple)  # 503, or a reset
 
 
 def test_int_stops_at_once(gunicorn):
-    server = gunicorn().booted()
-    thread, _ = in_flight(server, "/wait?60")
-    began = time.monotonic()
+    server = gunicorn("--graceful-timeout", "3600").booted()
+    thread, _ = in_flight(server, "/wait?3600")
     assert server.end(signal.SIGINT) == 0
-    assert time.monotonic() - began < 15
     thread.join()
 
 

@@ -116,12 +116,13 @@ def test_time_of_a_handler_is_its_own_in_a_turn_of_many(stepped, handlers):
         client.sendall(b"GET /block HTTP/1.1\r\nHost: a\r\n\r\n")
     turn = syncless.spawn(syncless.run_in_thread, server.threads.turn)
     assert eventually(lambda: [took for _, took, _ in server.threads.busy() if took >= 0.5])
+    told = time.monotonic()
     os.write(writer, b"x")
     assert eventually(
         lambda: any(server.threads.requests == 1 and route for _, _, route in server.threads.busy())
     )
     ((_, took, route),) = server.threads.busy()
-    assert route == "/block" and took < 0.5
+    assert route == "/block" and took <= time.monotonic() - told
     assert eventually(lambda: server.threads.busy()[0][1] >= 0.2)
     os.write(writer, b"x")
     turn.join()
@@ -281,7 +282,7 @@ def test_connection_on_its_way_to_python_is_counted(served):
     server = served(ROUTES, native_threads=1)
     with socket.create_connection(server.address) as client:
         client.sendall(b"GET /py HTTP/1.1\r\nHost: a\r\n\r\n")
-        threads, ends = server.beside._threads, time.monotonic() + 15
+        threads, ends = server.beside._threads, time.monotonic() + 60
         while not threads.handed_over or threads.connections:
             assert time.monotonic() < ends
             time.sleep(0.001)  # stops the server's loop, too: it does not take the connection yet
@@ -308,6 +309,7 @@ def test_connection_that_python_closed_leaves_its_place_at_once(served):
 @pytest.mark.parametrize(
     "sent", [b"", b"GET / HTT", b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab"]
 )
+@pytest.mark.virtual_time
 def test_late_clients_are_cut_off(stepped, sent):
     limits = {"head_seconds": 0.05, "idle_seconds": 0.05, "body_seconds": 0.05}
     server = stepped(ROUTES, **limits)
@@ -331,6 +333,7 @@ LENGTH = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 200\r\n\r\n"
         (LENGTH + b"x" * 200, {"body_grace_seconds": 0.5, "body_rate": 600}),
     ],
 )
+@pytest.mark.virtual_time
 def test_each_request_has_a_deadline_of_its_own(stepped, request_, limits):
     """The client always has a part of the next request on its way."""
     server = stepped(ROUTES, **limits)
@@ -353,12 +356,13 @@ def test_each_request_has_a_deadline_of_its_own(stepped, request_, limits):
         [LENGTH + b"x" * 100, b"x" * 100 + b"GET / HTTP/1.1\r\nX: "],
     ],
 )
+@pytest.mark.virtual_time
 def test_late_head_behind_another_request_is_a_408(stepped, parts):
     server = stepped(ROUTES, head_seconds=0.2, body_rate=0)
     for part in parts:
         server.send(part)
     assert server.received()[0].count(b"200 OK") == 1
-    ends = time.monotonic() + 10
+    ends = time.monotonic() + 60
     while server.send(b"x"):
         server.threads.turn(0, 0.02)
         told, _ = server.received()

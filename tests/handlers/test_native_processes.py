@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import urllib.request
 
 import pytest
 
@@ -127,13 +126,18 @@ def test_native_requests_count_for_the_age_of_a_worker(running):
     assert load.failures == []
 
 
-def test_metrics_count_native_requests(running):
+def test_metrics_count_native_requests(seen, library):  # noqa: F811
+    """They are asked for at the address of the status, where asking is not counted."""
     pytest.importorskip("prometheus_client", reason="prometheus_client makes the metrics")
-    server = running("--metrics", "/metrics")
+    server = seen("--metrics", f"--native=/process={library}:process", "--native-threads=2")
     for _ in range(7):
         server.get("/process")
-    assert eventually(lambda: 'syncless_requests_total{status="200"} 7.0\n' in metrics(server))
-    assert "syncless_connections_accepted_total" in metrics(server)
+
+    def metrics():
+        return server.ask("/metrics")[2].decode()
+
+    assert eventually(lambda: 'syncless_requests_total{status="200"} 7.0\n' in metrics())
+    assert "syncless_connections_accepted_total" in metrics()
 
 
 def test_status_shows_native_handler_at_work(seen, library, tmp_path):  # noqa: F811
@@ -162,11 +166,6 @@ def test_status_shows_native_handler_at_work(seen, library, tmp_path):  # noqa: 
     assert (connections["running"], connections["idle"]) == (1, 0)
     assert "1 in flight" in shown.stdout and "GET /users/{id}" in shown.stdout
     assert eventually(lambda: not in_flight(running.status()))
-
-
-def metrics(server):
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=60) as answer:
-        return answer.read().decode()
 
 
 def test_shortage_of_descriptors_is_told_once_without_spinning_and_ends(running):

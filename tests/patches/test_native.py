@@ -462,6 +462,7 @@ def test_killed_sleeper_wakes_up(lib):
 
 
 @pytest.mark.parametrize(("call", "length"), [("nanosleep_all", 300_000_000), ("sleep_all", 1)])
+@pytest.mark.virtual_time
 def test_repeated_pause_goes_on_after_a_kill(lib, call, length):
     waiter = waiting(getattr(lib, f"w_{call}"), length)
     started = time.monotonic()
@@ -473,6 +474,7 @@ def test_repeated_pause_goes_on_after_a_kill(lib, call, length):
     assert turns > 3 and time.monotonic() - started > 0.2
 
 
+@pytest.mark.virtual_time
 def test_repeated_pause_outlasts_several_interrupts(lib):
     def run():
         raised = 0

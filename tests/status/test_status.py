@@ -47,12 +47,12 @@ both = pytest.mark.parametrize("workers", ["0", "2"])
 
 @both
 def test_requests_in_flight_are_shown_with_what_they_wait_for(seen, workers):
-    running = seen("--workers", workers)
+    running, began = seen("--workers", workers), time.monotonic()
     with Asking(running, "/event/%3Cb%3E%1b%C3%A9"):
         assert eventually(lambda: in_flight(running.status()))
         (request,) = in_flight(running.status())
     assert request["method"] == "GET" and request["path"] == "/event/<b>\x1bé"
-    assert request["client"] == "127.0.0.1" and 0 < request["seconds"] < 20
+    assert request["client"] == "127.0.0.1" and 0 < request["seconds"] <= time.monotonic() - began
     assert request["state"] == "waiting" and request["waits_for"] == "event"
     assert request["where"].endswith(WAITS_AT)
     assert eventually(lambda: not in_flight(running.status()))
@@ -60,6 +60,7 @@ def test_requests_in_flight_are_shown_with_what_they_wait_for(seen, workers):
 
 @both
 def test_workers_are_shown_with_their_figures(seen, workers):
+    began = time.monotonic()
     running = seen("--workers", workers)
     status = running.status()
     assert len(status["workers"]) == (int(workers) or 1) and status["ready"] and status["live"]
@@ -68,7 +69,7 @@ def test_workers_are_shown_with_their_figures(seen, workers):
     assert status["urls"] == [f"http://127.0.0.1:{running.port}/"]
     for worker in status["workers"]:
         assert worker["state"] == "ready" and worker["answers"] and worker["memory_bytes"] > 1_000_000
-        assert worker["open_files"] > 2 and worker["beat_seconds"] < 20
+        assert worker["open_files"] > 2 and worker["beat_seconds"] <= time.monotonic() - began
 
 
 @both
@@ -115,9 +116,7 @@ def test_worker_that_does_not_answer_is_shown_with_how_long(seen):
     running = seen("--workers", "1")
     (pid,) = running.children()
     with halted(pid):
-        began = time.monotonic()
         status = running.status()
-        assert time.monotonic() - began < 10
         assert not status["workers"][0]["answers"]
         assert eventually(lambda: running.status()["workers"][0]["silent_seconds"] > 0.6)
         assert running.status()["workers"][0]["beat_seconds"] > 0.5
