@@ -13,7 +13,7 @@ import threading
 
 import pytest
 
-from tests.status.conftest import in_flight, seen  # noqa: F401
+from tests.status.conftest import in_flight, seen, status_when  # noqa: F401
 from tests.waiting import eventually
 from tests.wsgi.conftest import program  # noqa: F401
 from tests.wsgi.supervised import APP, Load, alive, halted
@@ -149,8 +149,7 @@ def test_status_shows_native_handler_at_work(seen, library, tmp_path):  # noqa: 
     running = seen("--native", "GET /users/{id}=slow:answer", "--native-threads", "1")
     with socket.create_connection(("127.0.0.1", running.port), timeout=60) as client:
         client.sendall(b"GET /users/1 HTTP/1.1\r\nHost: a\r\n\r\n")
-        assert eventually(lambda: in_flight(running.status()))
-        told = running.status()
+        told = status_when(running, in_flight)
         (request,) = in_flight(told)
         connections = told["workers"][0]["connections"]
         shown = subprocess.run(

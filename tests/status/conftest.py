@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from tests.waiting import eventually
 from tests.wsgi.supervised import Program
 
 APP = """
@@ -75,6 +76,18 @@ class Seen(Program):
 
 def in_flight(status):
     return [request for worker in status["workers"] for request in worker["requests"]]
+
+
+def status_when(running, condition):
+    """The first status for which it holds: a worker that is slow to answer is shown as it was before."""
+    found = []
+
+    def holds():
+        found[:] = [running.status()]
+        return condition(found[0])
+
+    assert eventually(holds), found
+    return found[0]
 
 
 @pytest.fixture

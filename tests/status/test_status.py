@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from tests.status.conftest import APP, WAITS_AT, in_flight
+from tests.status.conftest import APP, WAITS_AT, in_flight, status_when
 from tests.waiting import eventually
 from tests.wsgi.supervised import Load, halted
 
@@ -49,8 +49,7 @@ both = pytest.mark.parametrize("workers", ["0", "2"])
 def test_requests_in_flight_are_shown_with_what_they_wait_for(seen, workers):
     running, began = seen("--workers", workers), time.monotonic()
     with Asking(running, "/event/%3Cb%3E%1b%C3%A9"):
-        assert eventually(lambda: in_flight(running.status()))
-        (request,) = in_flight(running.status())
+        (request,) = in_flight(status_when(running, in_flight))
     assert request["method"] == "GET" and request["path"] == "/event/<b>\x1bé"
     assert request["client"] == "127.0.0.1" and 0 < request["seconds"] <= time.monotonic() - began
     assert request["state"] == "waiting" and request["waits_for"] == "event"
@@ -62,7 +61,7 @@ def test_requests_in_flight_are_shown_with_what_they_wait_for(seen, workers):
 def test_workers_are_shown_with_their_figures(seen, workers):
     began = time.monotonic()
     running = seen("--workers", workers)
-    status = running.status()
+    status = status_when(running, lambda told: all(worker["answers"] for worker in told["workers"]))
     assert len(status["workers"]) == (int(workers) or 1) and status["ready"] and status["live"]
     assert {worker["pid"] for worker in status["workers"]} == (running.children() or {running.process.pid})
     assert status["master"] == (running.process.pid if int(workers) else None)
@@ -101,13 +100,16 @@ def test_stall_is_shown_with_its_stack_while_it_lasts(seen, workers):
     running = seen("--workers", workers)
 
     def stalls():
-        return [stall for worker in running.status()["workers"] for stall in worker["recent_stalls"]]
+        """Those of the request: the machine itself may stand still, too."""
+        shown = [stall for worker in running.status()["workers"] for stall in worker["recent_stalls"]]
+        return [stall for stall in shown if "while not told()" in stall["stack"]]
 
+    found = []
     with Asking(running, "/burn"):
-        assert eventually(stalls)
-        (stall,) = stalls()
-        assert not stall["over"] and "while not told()" in stall["stack"]
-    assert eventually(lambda: stalls()[0]["over"])
+        assert eventually(lambda: found.extend(stalls()) or found)
+        stall = found[0]
+        assert not stall["over"]
+    assert eventually(lambda: any(each["over"] for each in stalls()))
     assert stalls()[0]["seconds"] >= stall["seconds"] > 0
     assert running.status()["totals"]["longest_stall_seconds"] >= stall["seconds"]
 
