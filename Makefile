@@ -8,7 +8,7 @@ BIND ?= 127.0.0.1:8000
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet
 NATIVE := $(shell find syncless -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h')
 
-.PHONY: help serve test check lint bench bench-core clean wheels portable docs docs-serve fidelity asyncio-suite stackless-suite autobahn storm fuzz sanitize soak
+.PHONY: help serve test test-under-load check lint bench bench-core clean wheels portable docs docs-serve fidelity asyncio-suite stackless-suite autobahn storm fuzz sanitize soak
 
 help:  ## this list
 	@awk -F ' *## *' '/^[a-z-]+:.*##/ { sub(/:.*/, "", $$1); printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ test: $(VENV)/.tested  ## build, and run the tests that are not marked slow; ARG
 
 check:  ## everything that is checked, part by part; FROM=part goes on at one; ARGS="--only part", ARGS=--list
 	$(PYTHON) -m tests.parts $(if $(FROM),--from $(FROM)) $(ARGS)
+
+test-under-load: $(VENV)/.clients  ## the tests beside busy loops, stopped at random moments, SEED=number brings those back; ARGS as of test
+	SEED=$(SEED) $(BIN)/python -m tests.underload $(ARGS)
 
 lint: $(VENV)/.linted $(VENV)/.tested  ## ruff, mypy, cython-lint, and how mypy and pyright see the public types
 	$(BIN)/ruff check .

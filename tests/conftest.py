@@ -20,7 +20,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 sys.dont_write_bytecode = False  # pytest takes a quarter of a minute to rewrite all assertions
 
-TEST_SECONDS = float(os.environ.get("SYNCLESS_TEST_SECONDS", "60"))
+TEST_SECONDS = float(os.environ.get("SYNCLESS_TEST_SECONDS", "180"))
 
 
 def pytest_configure(config):

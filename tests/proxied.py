@@ -169,7 +169,7 @@ class Proxied:
 
     def connect(self):
         client = socket.socket(socket.AF_UNIX)
-        client.settimeout(30)
+        client.settimeout(60)
         try:
             client.connect(f"{self.folder}/front")
         except BaseException:

@@ -65,7 +65,7 @@ def test_an_example_runs(block, tmp_path, monkeypatch, capsys):
         bind = [re.sub(r":\d+$", ":0", text) for text in bind] if bind else None
         with Server(app, *args, port=0, bind=bind, **options) as server:
             if not server.certificates and not options.get("proxy_protocol"):
-                with socket.create_connection(server.address, timeout=5) as client:
+                with socket.create_connection(server.address, timeout=60) as client:
                     client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
                     answer = b""
                     while data := client.recv(1000):

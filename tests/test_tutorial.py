@@ -52,7 +52,7 @@ class Reader:
             elif "syncless" in words:
                 self.serve(words)
             else:
-                answer = subprocess.check_output(words, cwd=self.folder, text=True, timeout=30)
+                answer = subprocess.check_output(words, cwd=self.folder, text=True, timeout=60)
                 assert answer == expected, command
 
     def serve(self, words):
@@ -73,7 +73,7 @@ class Reader:
     def stop(self, served):
         server = self.servers.pop(served)
         server.send_signal(signal.SIGTERM)
-        server.communicate(timeout=30)
+        server.communicate(timeout=60)
 
     def look(self, typed):
         """Types the statements into the console while an order waits for its card."""
@@ -90,14 +90,14 @@ class Reader:
                 input=statements,
                 capture_output=True,
                 text=True,
-                timeout=30,
+                timeout=60,
             )
             return re.search(pattern.strip().replace(r"\ ", " *"), shown.stdout + shown.stderr, re.DOTALL)
 
         try:
             assert eventually(seen)
         finally:
-            order.wait(30)
+            order.wait(60)
 
 
 def free_port():

@@ -5,8 +5,8 @@ import time
 import syncless
 
 
-def eventually(condition, seconds=15):
-    """Whether the condition holds within that time."""
+def eventually(condition, seconds=60):
+    """Whether the condition holds within that time, which only guards against hanging."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

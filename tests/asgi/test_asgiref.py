@@ -73,7 +73,7 @@ def test_communicator_beside_the_server(start):
         await communicator.send_input({"type": "http.request", "body": b"", "more_body": False})
         messages = [await communicator.receive_output(5) for _ in range(2)]
         assert await communicator.receive_nothing()
-        await communicator.wait(5)
+        await communicator.wait(60)
         return messages
 
     assert start.client(start(app)).get()[2] == b"both"

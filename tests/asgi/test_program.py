@@ -38,7 +38,7 @@ def test_command_line_serves_asgi(program, workers):
 def test_failing_lifespan_ends_the_start(program, workers, monkeypatch):
     monkeypatch.setenv("FAILS", "1")
     running = program(*workers, code=APP, serves=False)
-    running.process.wait(20)
+    running.process.wait(60)
     assert running.process.returncode in (2, 3) and "no database here" in running.said()
 
 

@@ -112,7 +112,7 @@ def test_first_step_of_a_request():
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": answer.encode()})
         def get(path):
-            with urllib.request.urlopen(server.url + path, timeout=20) as response:
+            with urllib.request.urlopen(server.url + path, timeout=60) as response:
                 return response.read().decode()
         reports = []
         syncless.set_error_handler(lambda where, error: reports.append(error))

@@ -57,11 +57,11 @@ def test_terminal_shows_what_serves_and_ctrl_c_stops_it(folder, options, expecte
         lines = [" ".join(line.split()) for line in others]
         about = f"Python {platform.python_version()}, loop: {current_loop().backend}"
         assert lines[:-1] == [line.format(pid=terminal.process.pid, about=about) for line in expected]
-        with urllib.request.urlopen(first.split()[-1], timeout=20) as response:
+        with urllib.request.urlopen(first.split()[-1], timeout=60) as response:
             assert response.read() == b"found"
         terminal.press("\x03")
         assert "syncless stops" in terminal.read("syncless stops")
-        assert terminal.process.wait(30) == 0
+        assert terminal.process.wait(60) == 0
 
 
 def test_terminal_shows_each_address(folder):

@@ -80,11 +80,11 @@ def test_hooks_of_one_process_are_called_in_their_order(folder):
 def test_hooks_of_workers_are_called_in_each_and_again_after_a_reload(folder):
     (folder / "syncless.toml").write_text(TABLE)
     with served(folder, "--workers", "2") as server:
-        assert eventually(lambda: [name for name, *_ in noted(folder)].count("import") == 2, 30)
+        assert eventually(lambda: [name for name, *_ in noted(folder)].count("import") == 2)
         assert noted(folder)[0] == ("on_start", server.process.pid)
         first = {pid for name, pid in noted(folder) if name == "post_fork"}
         server.process.send_signal(signal.SIGHUP)
-        assert eventually(lambda: [name for name, *_ in noted(folder)].count("worker_exit") == 2, 30)
+        assert eventually(lambda: [name for name, *_ in noted(folder)].count("worker_exit") == 2)
         server.get("/path")
     names = [name for name, *_ in noted(folder)]
     assert names.count("on_start") == 1 and names.count("pre_request") == names.count("post_request") == 1

@@ -63,8 +63,8 @@ def answer(folder, *arguments):
     with process:
         try:
             url = re.search(r"http://\S+", process.stdout.readline())
-            assert url, process.communicate(timeout=20)[1]
-            with urllib.request.urlopen(url[0], timeout=20) as response:
+            assert url, process.communicate(timeout=60)[1]
+            with urllib.request.urlopen(url[0], timeout=60) as response:
                 return response.read().decode()
         finally:
             process.terminate()

@@ -22,7 +22,7 @@ begun = threading.Barrier(10)
 def app(environ, start_response):
     here.path = environ["PATH_INFO"]
     if environ["PATH_INFO"].startswith("/together"):
-        begun.wait(20)          # ends when ten requests are in here at once
+        begun.wait(60)          # ends when ten requests are in here at once
     if environ["PATH_INFO"] == "/slow":
         time.sleep(0.5)
     if environ["PATH_INFO"] == "/c":
@@ -49,7 +49,7 @@ class Served:
         self.url = re.search(r"http://[^ ]*", self.process.stdout.readline())[0].rstrip("/")
 
     def get(self, path):
-        with urllib.request.urlopen(self.url + path, timeout=30) as response:
+        with urllib.request.urlopen(self.url + path, timeout=60) as response:
             return response.read().decode()
 
     def __enter__(self):
@@ -57,7 +57,7 @@ class Served:
 
     def __exit__(self, *exc_info):
         self.process.terminate()
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=60)
 
 
 @pytest.fixture

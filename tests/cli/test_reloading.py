@@ -57,11 +57,11 @@ class Developed:
         def condition():
             url = next((word for word in self.said.split() if word.startswith("http://")), None)
             try:
-                return url is not None and urllib.request.urlopen(url, timeout=10).read() == expected
+                return url is not None and urllib.request.urlopen(url, timeout=60).read() == expected
             except urllib.error.URLError:
                 return False
 
-        return eventually(condition, 30)
+        return eventually(condition)
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def develop(tmp_path):
     yield begin
     for server in begun:
         server.process.terminate()
-        assert server.process.wait(30) == 0
+        assert server.process.wait(60) == 0
 
 
 def test_saved_file_is_served(develop):
@@ -91,7 +91,7 @@ def test_broken_file_is_shown_and_the_old_code_goes_on(develop):
     server = develop()
     assert server.answers(b"one")
     server.write("def app(:\n")
-    assert eventually(lambda: "SyntaxError" in server.said, 30) and server.answers(b"one")
+    assert eventually(lambda: "SyntaxError" in server.said) and server.answers(b"one")
     server.write(APP.format(answer="mended"))
     assert server.answers(b"mended") and server.said.count("SyntaxError") == 1
 
@@ -99,7 +99,7 @@ def test_broken_file_is_shown_and_the_old_code_goes_on(develop):
 def test_file_that_is_broken_from_the_start_is_waited_for(develop):
     server = develop(source="import no_such_module\n")
     assert (
-        eventually(lambda: "waiting for a file to change" in server.said, 30)
+        eventually(lambda: "waiting for a file to change" in server.said)
         and "serves on" not in server.said
     )
     server.write(APP.format(answer="mended"))
@@ -111,16 +111,16 @@ def test_asgi_application_is_shut_down_when_new_code_serves(develop):
     assert server.answers(b"one")
     server.write(ASGI.format(answer="two", outcome="complete"))
     assert server.answers(b"two")
-    assert eventually(lambda: "one: shutdown" in server.said, 30)
+    assert eventually(lambda: "one: shutdown" in server.said)
     server.write("async def app(:\n")
-    assert eventually(lambda: "SyntaxError" in server.said, 30) and server.answers(b"two")
+    assert eventually(lambda: "SyntaxError" in server.said) and server.answers(b"two")
     server.write(ASGI.format(answer="three", outcome="failed"))
-    assert eventually(lambda: "three: startup" in server.said, 30) and server.answers(b"two")
+    assert eventually(lambda: "three: startup" in server.said) and server.answers(b"two")
     assert "two: shutdown" not in server.said
     server.write(ASGI.format(answer="four", outcome="complete"))
-    assert server.answers(b"four") and eventually(lambda: "two: shutdown" in server.said, 30)
+    assert server.answers(b"four") and eventually(lambda: "two: shutdown" in server.said)
     server.process.terminate()
-    assert server.process.wait(30) == 0 and "four: shutdown" in server.said
+    assert server.process.wait(60) == 0 and "four: shutdown" in server.said
     assert server.said.count(": shutdown") == 3
 
 
@@ -129,7 +129,7 @@ def test_further_paths_are_watched(develop, tmp_path_factory):
     server = develop("--reload-path", str(templates))
     assert server.answers(b"one")
     (templates / "page.html").write_text("x")
-    assert eventually(lambda: "page.html changed" in server.said, 30)
+    assert eventually(lambda: "page.html changed" in server.said)
 
 
 def test_watching_process_ends_with_a_master_that_is_killed(develop):
@@ -140,7 +140,7 @@ def test_watching_process_ends_with_a_master_that_is_killed(develop):
     ).splitlines()
     watcher = next(int(line.split()[0]) for line in children if "syncless.cli.watching" in line)
     server.process.send_signal(signal.SIGKILL)
-    server.process.wait(30)
+    server.process.wait(60)
 
     def gone():
         try:

@@ -56,7 +56,7 @@ def test_watch_shows_it_anew_until_ctrl_c(seen):  # noqa: F811
         running.end()
         terminal.read("no server listens")
         terminal.press("\x03")
-        assert terminal.process.wait(30) == 0
+        assert terminal.process.wait(60) == 0
         assert terminal.read().endswith("\033[?25h\033[?1049l")
 
 

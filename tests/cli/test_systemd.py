@@ -63,7 +63,7 @@ def test_service_manager_hears_ready_reloading_and_stopping(folder, workers):
         assert first[0] == "RELOADING=1" and first[1].startswith("MONOTONIC_USEC=") and last[0] == "READY=1"
         manager.messages.clear()
         manager.process.terminate()
-        assert manager.hears("STOPPING=1") and manager.process.wait(30) == 0
+        assert manager.hears("STOPPING=1") and manager.process.wait(60) == 0
         assert [message[0] for message in manager.heard()] == ["STOPPING=1"]
 
 
@@ -85,7 +85,7 @@ def test_missing_service_manager_harms_no_request(folder):
         os.unlink(folder / "notify")
         manager.process.send_signal(signal.SIGHUP)
         manager.process.terminate()
-        assert manager.process.wait(30) == 0
+        assert manager.process.wait(60) == 0
 
 
 def test_watchdog_of_another_process_is_left_alone():

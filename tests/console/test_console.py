@@ -190,7 +190,7 @@ def attach(tmp_path, *arguments, says=""):
         env=environment(tmp_path),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
     )
 
 

@@ -34,7 +34,7 @@ class Command:
             found[:] = re.finditer(pattern, self.said())
             return len(found) >= times or self.process.poll() is not None
 
-        assert eventually(look, 30) and len(found) >= times, f"{pattern!r} is not in\n{self.said()}"
+        assert eventually(look) and len(found) >= times, f"{pattern!r} is not in\n{self.said()}"
         return found[0]
 
     def end(self, number=signal.SIGTERM):
@@ -42,7 +42,7 @@ class Command:
         try:
             if self.process.poll() is None:
                 self.process.send_signal(number)
-            return self.process.wait(20)
+            return self.process.wait(60)
         finally:
             try:
                 os.killpg(self.process.pid, signal.SIGKILL)

@@ -2,7 +2,6 @@
 
 import signal
 import sys
-import time
 
 import pytest
 
@@ -30,7 +29,7 @@ def meet(number):
     if present == number:
         all_there.set()
     try:
-        assert all_there.wait(40)
+        assert all_there.wait(60)
         time.sleep(0.3)
         return most
     finally:
@@ -91,7 +90,7 @@ class Worker(Command):
 
     def pool(self):
         """The information that the pool gives about itself."""
-        return next(iter(self.app.control.inspect(timeout=10, limit=1).stats().values()))["pool"]
+        return next(iter(self.app.control.inspect(timeout=60, limit=1).stats().values()))["pool"]
 
     def messages(self):
         """Those that are in the queue or with a worker that has not acknowledged them."""
@@ -122,36 +121,36 @@ def worker(tmp_path, port):
 def test_1000_tasks_wait_in_one_process(worker):
     server = worker("-c", "1000")
     results = [server.send("meet", 1000) for _ in range(1000)]
-    assert results[-1].get(timeout=50) == 1000
-    assert {result.get(timeout=20) for result in results} == {1000}
+    assert results[-1].get(timeout=60) == 1000
+    assert {result.get(timeout=60) for result in results} == {1000}
 
 
 def test_no_more_tasks_run_than_the_concurrency(worker):
     server = worker("-c", "2", configured=True)
     results = [server.send("meet", 2) for _ in range(6)]
-    assert [result.get(timeout=20) for result in results] == [2] * 6
-    server.app.control.pool_grow(3, reply=True, timeout=10, limit=1)
+    assert [result.get(timeout=60) for result in results] == [2] * 6
+    server.app.control.pool_grow(3, reply=True, timeout=60, limit=1)
     assert server.pool()["max-concurrency"] == 5
-    server.app.control.pool_shrink(10, reply=True, timeout=10, limit=1)
+    server.app.control.pool_shrink(10, reply=True, timeout=60, limit=1)
     assert server.pool()["max-concurrency"] == 1
 
 
 def test_time_limits_and_revoke(worker, tmp_path):
     server = worker("-c", "10")
     caught, uncaught, killed = server.send("soft", True), server.send("soft", False), server.send("hard")
-    assert caught.get(timeout=20) == "caught"
+    assert caught.get(timeout=60) == "caught"
     with pytest.raises(celery.exceptions.SoftTimeLimitExceeded):
-        uncaught.get(timeout=20)
+        uncaught.get(timeout=60)
     with pytest.raises(celery.exceptions.TimeLimitExceeded):
-        killed.get(timeout=20)
+        killed.get(timeout=60)
     with pytest.raises(Exception, match="exitcode 3"):
-        server.send("leave").get(timeout=20)
+        server.send("leave").get(timeout=60)
     server.says("Soft time limit")
     running = server.send("wait", 60, "revoked")
     assert eventually((tmp_path / "revoked.begun").exists)
     server.app.control.revoke(running.id, terminate=True)
     with pytest.raises(celery.exceptions.TaskRevokedError):
-        running.get(timeout=20)
+        running.get(timeout=60)
     assert eventually((tmp_path / "revoked.ended").exists)
     assert eventually(lambda: server.messages() == 0)
     pool = server.pool()
@@ -163,22 +162,20 @@ def test_warm_shutdown_lets_tasks_end_and_acknowledges_them(worker, tmp_path):
     running = server.send("wait", 1, "first")
     assert eventually((tmp_path / "first.begun").exists)
     assert server.end(signal.SIGTERM) == 0
-    assert running.get(timeout=5) == "waited"
+    assert running.get(timeout=60) == "waited"
     assert server.messages() == 0
 
 
 @pytest.mark.parametrize("signals", [[signal.SIGQUIT], [signal.SIGINT, signal.SIGINT]])
 def test_cold_shutdown_interrupts_tasks_and_leaves_late_ones_in_the_queue(worker, tmp_path, signals):
     server = worker("-c", "10")
-    server.send("wait", 60, "cold")
+    server.send("wait", 3600, "cold")
     assert eventually((tmp_path / "cold.begun").exists)
-    began = time.monotonic()
     server.process.send_signal(signals[0])
     if len(signals) > 1:
         server.says("Hitting Ctrl.C again")
         server.process.send_signal(signals[1])
-    server.process.wait(20)
-    assert time.monotonic() - began < 15
+    server.process.wait(60)
     assert (tmp_path / "cold.ended").exists(), server.said()
     assert server.messages() == 1
     assert "Unrecoverable" not in server.said()

@@ -76,7 +76,7 @@ def project(tmp_path):
 
 
 def get(port, path):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request("GET", path)
         response = connection.getresponse()
@@ -121,7 +121,7 @@ def test_changed_file_reloads(project, tmp_path):
         os.utime(tmp_path / "urls.py", (time.time() + 5, time.time() + 5))
         return "urls.py changed, reloading" in server.said()
 
-    assert eventually(noticed, 30)
+    assert eventually(noticed)
     server.says(r"http://127.0.0.1:\d+/", 2)
     port = int(re.findall(r"http://127.0.0.1:(\d+)/", server.said())[1])
     status, second = get(port, "/")
@@ -148,5 +148,5 @@ def test_port_in_use_is_reported(project, tmp_path):
     first = project("--noreload")
     second = Command(tmp_path, [sys.executable, "manage.py", "runsyncless", str(first.port), "--noreload"])
     second.says("Error: That port is already in use.")
-    assert second.process.wait(20) == 1
+    assert second.process.wait(60) == 1
     second.end()

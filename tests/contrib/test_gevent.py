@@ -67,7 +67,7 @@ def test_greenlet_started_by_a_tasklet_that_waits_elsewhere_runs():
         begun, later = syncless.Event(), syncless.Event()
         gevent.spawn(begun.set)
         gevent.spawn_later(0.001, later.set)
-        assert begun.wait(20) and later.wait(20)
+        assert begun.wait(60) and later.wait(60)
     """)
 
 
@@ -98,7 +98,7 @@ def test_timeouts_of_both_kinds_end_waits_of_both_kinds():
                 return syncless.current() is me
         waiting = [syncless.spawn(ends, sleep, timeout)
             for sleep in (gevent.sleep, syncless.sleep) for timeout in (gevent.Timeout, syncless.Timeout)]
-        assert [one.result(20) for one in waiting] == [True] * 4
+        assert [one.result(60) for one in waiting] == [True] * 4
         assert gevent.spawn(square, 2).get() == 4
     """)
 
@@ -133,7 +133,7 @@ def test_wait_ends_when_gevent_has_nothing_to_do():
     check("""
         done = []
         gevent.spawn_later(0.01, done.append, 1)
-        assert gevent.wait(timeout=20) and done == [1]
+        assert gevent.wait(timeout=60) and done == [1]
         gevent.spawn(gevent.sleep, 1000)
         assert not gevent.wait(timeout=0.01)
     """)

@@ -23,11 +23,16 @@ pytest.importorskip("gunicorn", reason="gunicorn is not installed: pip install g
 APP = """
 import os, time
 VERSION = 1
+arrived = []
 def app(environ, start_response):
     path, query = environ["PATH_INFO"], environ["QUERY_STRING"]
     if path == "/wait":
         open("begun", "w").close()
         time.sleep(float(query))
+    elif path == "/meet":
+        arrived.append(path)
+        while len(arrived) < int(query):
+            time.sleep(0.01)
     elif path == "/hang":
         while True:
             pass
@@ -62,7 +67,7 @@ class Gunicorn(Command):
 
     def get(self, path="/", headers=None, connection=None):
         """(pid, body) by a connection of its own."""
-        connection = connection or http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = connection or http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request("GET", path, headers=headers or {})
             response = connection.getresponse()
@@ -143,25 +148,23 @@ def test_requests_that_wait_do_not_hold_one_another_up(gunicorn, preload):
         '%(m)s %(U)s %(s)s %(B)s %({x-pid}o)s "%(r)s"',
     )
     server.booted()
-    began = time.monotonic()
-    threads = [threading.Thread(target=server.get, args=("/wait?0.5",)) for _ in range(20)]
+    threads = [threading.Thread(target=server.get, args=("/meet?20",)) for _ in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert time.monotonic() - began < 5
     pid, _ = server.get("/stream?a=%20")
     server.says(rf'GET /stream 200 8 {pid} "GET /stream\?a=%20 HTTP/1.1"\n')
-    assert server.said().count("GET /wait 200") == 20
+    assert server.said().count("GET /meet 200") == 20
 
 
 def test_error_of_the_application_is_in_the_log_of_gunicorn(gunicorn, tmp_path):
     files = ("--error-logfile", tmp_path / "errors", "--access-logfile", tmp_path / "access")
     server = gunicorn("--capture-output", *files)
     said = tmp_path / "errors"
-    assert eventually(lambda: said.exists() and "Booting worker" in said.read_text(), 20)
+    assert eventually(lambda: said.exists() and "Booting worker" in said.read_text())
     port = int((tmp_path / "errors").read_text().partition("127.0.0.1:")[2].split()[0])
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("GET", "/error")
     assert connection.getresponse().status == 500
     assert eventually(lambda: "ValueError: the application's own" in (tmp_path / "errors").read_text())
@@ -191,20 +194,16 @@ def test_term_lets_requests_in_flight_end(gunicorn):
 
 def test_graceful_timeout_interrupts_requests(gunicorn):
     server = gunicorn("--graceful-timeout", "1", "--workers", "2").booted(2)
-    thread, answers = in_flight(server, "/wait?60")
-    began = time.monotonic()
+    thread, answers = in_flight(server, "/wait?3600")
     assert server.end() == 0
-    assert time.monotonic() - began < 15
     thread.join()
     assert not isinstance(answers[0], tuple)  # 503, or a reset
 
 
 def test_int_stops_at_once(gunicorn):
-    server = gunicorn().booted()
-    thread, _ = in_flight(server, "/wait?60")
-    began = time.monotonic()
+    server = gunicorn("--graceful-timeout", "3600").booted()
+    thread, _ = in_flight(server, "/wait?3600")
     assert server.end(signal.SIGINT) == 0
-    assert time.monotonic() - began < 15
     thread.join()
 
 
@@ -243,7 +242,7 @@ def test_usr2_starts_a_second_master_on_the_same_sockets(gunicorn, tmp_path):
     assert server.process.poll() is None
     port = server.port
     server.process.send_signal(signal.SIGTERM)
-    server.process.wait(20)
+    server.process.wait(60)
     try:
         for _ in range(5):
             assert server.get()[0] != old
@@ -302,7 +301,7 @@ def test_certificate_and_clients_of_an_authority(gunicorn, tmp_path):
 
 def test_unix_socket(gunicorn, tmp_path):
     server = gunicorn(bind=f"unix:{tmp_path}/sock").booted()
-    connection = http.client.HTTPConnection("localhost", timeout=20)
+    connection = http.client.HTTPConnection("localhost", timeout=60)
 
     def get(**headers):
         connection.sock = socket.socket(socket.AF_UNIX)
@@ -384,7 +383,7 @@ def test_connection_is_kept_as_keep_alive_says(gunicorn, seconds, kept):
 def test_application_of_another_kind_stops_gunicorn(gunicorn, tmp_path):
     (tmp_path / "app.py").write_text("async def app(scope, receive, send): pass\n")
     server = gunicorn()
-    assert server.process.wait(20) == 3
+    assert server.process.wait(60) == 3
     assert "is an ASGI application" in server.said()
 
 

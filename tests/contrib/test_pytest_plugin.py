@@ -43,7 +43,7 @@ def app(environ, start_response):
     return [environ["PATH_INFO"].encode()]
 
 def get(server, path):
-    with urllib.request.urlopen(server.url.rstrip("/") + path, timeout=20) as answer:
+    with urllib.request.urlopen(server.url.rstrip("/") + path, timeout=60) as answer:
         return answer.read()
 
 def test_good(syncless_server):
@@ -70,7 +70,7 @@ def test_hanging(syncless_server):
         syncless.sleep(30)
     sock = socket.create_connection(("127.0.0.1", syncless_server(hang).port))
     sock.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
-    assert begun.wait(20)
+    assert begun.wait(60)
     sock.close()
 
 def test_wrong_option(syncless_server):

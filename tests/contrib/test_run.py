@@ -21,7 +21,7 @@ import syncless, syncless.patches
 barrier = threading.Barrier({NUMBER})
 def meet():
     assert syncless.patches.is_patched("thread") and not syncless.current().is_main
-    barrier.wait(40)
+    barrier.wait(60)
 """
 URLS = """
 from django.http import HttpResponse
@@ -63,7 +63,7 @@ def test_requests_to_runserver_of_django_wait_for_one_another(tmp_path):
     answers = []
 
     def ask():
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=40)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         try:
             connection.request("GET", "/")
             answers.append(connection.getresponse().read())
@@ -76,7 +76,7 @@ def test_requests_to_runserver_of_django_wait_for_one_another(tmp_path):
             return True
 
     try:
-        assert eventually(listens, 30), command.said()
+        assert eventually(listens), command.said()
         threads = [threading.Thread(target=ask) for _ in range(NUMBER)]
         for thread in threads:
             thread.start()
@@ -101,7 +101,7 @@ def test_threads_of_celery(tmp_path):
             command.says("ready")
             app = celery.Celery("client", broker=url, backend=url, set_as_current=False)
             results = [app.send_task("tasks.wait") for _ in range(NUMBER)]
-            assert [result.get(timeout=40) for result in results] == ["met"] * NUMBER
+            assert [result.get(timeout=60) for result in results] == ["met"] * NUMBER
             app.close()
         finally:
             command.end()

@@ -84,9 +84,9 @@ while len(pids) < number:
     client = socketio.Client()
     client.said = queue.Queue()
     client.on("said", client.said.put)
-    client.connect(url, transports=transport.split(","), wait_timeout=20)
+    client.connect(url, transports=transport.split(","), wait_timeout=60)
     clients.append(client)
-    pids.add(client.call("where", timeout=20))
+    pids.add(client.call("where", timeout=60))
     assert len(clients) < 100, pids
 for client in clients:
     for _ in range(20):  # a worker that has just subscribed to Redis may have missed one
@@ -99,7 +99,7 @@ for client in clients:
 clients[-1].emit("later")
 for client in clients:
     while heard[-1] != "from the background":
-        heard.append(client.said.get(timeout=20))
+        heard.append(client.said.get(timeout=60))
     heard.append("")
 print(json.dumps({"workers": len(pids), "heard": sorted(set(heard)), "by": clients[0].transport()}))
 for client in clients:
@@ -140,7 +140,7 @@ def port_of(server):
 def run_clients(server, transport, number=1):
     url = f"http://127.0.0.1:{port_of(server)}"
     command = [sys.executable, "-W", "ignore", "-c", CLIENTS, url, transport, str(number)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr + server.said()
     return json.loads(done.stdout)
 
@@ -198,7 +198,7 @@ def test_client_of_flask_sock(server, tmp_path, secure):
         arguments = ["--certfile", certificate, "--keyfile", key]
         options = {"sslopt": {"ca_certs": str(tmp_path / "ca.pem")}}
     url = f"ws{'s' if secure else ''}://127.0.0.1:{port_of(server(*arguments))}/echo"
-    client = websocket.create_connection(url, timeout=20, **options)
+    client = websocket.create_connection(url, timeout=60, **options)
     for message in ("hello", "x" * 100_000, "é"):
         client.send(message)
         assert client.recv() == message

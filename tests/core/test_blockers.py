@@ -277,7 +277,7 @@ def test_program_tells_at_its_end_what_blocked(tmp_path):
     program = tmp_path / "program.py"
     program.write_text("import ctypes\ndef blocks():\n    ctypes.CDLL(None).usleep(200_000)\nblocks()\n")
     command = [sys.executable, "-m", "syncless", "run", "--blockers", str(program)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "once, at most 0." in done.stderr and f"{program}:3 in blocks()" in done.stderr
     assert "sleep in libc" in done.stderr

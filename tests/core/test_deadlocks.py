@@ -215,6 +215,6 @@ assert "thread fork waits for " in circle, text
 def test_patched_locks_have_holders_and_circles(kind):
     program = PATCHED.replace("{kind}", kind)
     done = run_in_thread(
-        subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, timeout=50
+        subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr

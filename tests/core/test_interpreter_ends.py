@@ -62,7 +62,7 @@ def test_process_ends_well_while_a_daemon_thread_has_a_loop(body, backend, green
     def run(_):
         program = [sys.executable, "-c", PROGRAM.replace("{body}", body)]
         ended = syncless.run_in_thread(
-            subprocess.run, program, env=environment, capture_output=True, text=True, timeout=50
+            subprocess.run, program, env=environment, capture_output=True, text=True, timeout=60
         )
         return ended.returncode, ended.stderr
 

@@ -34,7 +34,7 @@ def loop():
     """The loop, with a timer more and a tasklet that waits."""
     event = Event()
     waits = spawn(event.wait)
-    with syncless.Timeout(50):
+    with syncless.Timeout(60):
         sleep(0)
         yield current_loop()
     event.set()

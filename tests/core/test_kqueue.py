@@ -55,7 +55,7 @@ def run(backend, program):
         [sys.executable, "-c", LOADED + program, backend],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         env={key: value for key, value in os.environ.items() if key != "SYNCLESS_LOOP"},
     )
     assert done.returncode == 0, done.stderr

@@ -24,7 +24,7 @@ from syncless._core.poll.backends import BACKENDS
 pytestmark = pytest.mark.virtual_time
 
 
-def run(program, *args, timeout=30, **options):
+def run(program, *args, timeout=60, **options):
     return subprocess.run(
         [sys.executable, "-X", "dev", "-c", textwrap.dedent(program), *args],
         capture_output=True,

@@ -60,7 +60,7 @@ syncless.Event().wait()
 def test_stacks_of_tasklets_that_have_ended_are_given_back(busy):
     program = PROGRAM.replace("{busy}", str(busy))
     done = syncless.run_in_thread(
-        subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, timeout=50
+        subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
     before, most, after = map(int, done.stdout.split())

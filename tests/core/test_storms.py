@@ -160,7 +160,7 @@ def test_threads_may_end_while_they_are_handed_values(seed):
     finally:
         sys.setswitchinterval(interval)
     assert all(
-        tasklet.join(5) and result.wait(5)
+        tasklet.join(60) and result.wait(60)
         for tasklet, result in zip(feeder.made, feeder.results, strict=True)
     ), seed
     assert len(feeder.told) == len(set(feeder.told)) == len(feeder.made), seed

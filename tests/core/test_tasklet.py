@@ -335,7 +335,7 @@ def test_the_class_can_be_used_directly():
 @pytest.mark.parametrize(("raised", "code"), [("KeyboardInterrupt", 130), ("SystemExit(3)", 3)])
 def test_exit_and_interrupt_reach_the_main_tasklet(raised, code):
     program = f"import syncless\ndef work():\n    raise {raised}\nsyncless.spawn(work)\nsyncless.sleep(30)\n"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
     assert done.returncode in (code, -2 if code == 130 else code)
 
 
@@ -346,7 +346,7 @@ def test_the_process_ends_with_its_main_tasklet():
         "syncless.sleep(0.01)\nprint('end')"
     )
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", program], capture_output=True, timeout=20, text=True
+        [sys.executable, "-X", "dev", "-c", program], capture_output=True, timeout=60, text=True
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
 

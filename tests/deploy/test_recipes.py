@@ -64,7 +64,7 @@ def free_port():
 def status_of(url, **fields):
     """0 if nobody answers."""
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=fields), timeout=10) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=fields), timeout=60) as answer:
             return answer.status
     except urllib.error.HTTPError as error:
         with error:

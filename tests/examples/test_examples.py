@@ -39,7 +39,7 @@ class Running:
 
     def __exit__(self, *error):
         self.process.terminate()
-        self.out, self.err = self.process.communicate(timeout=20)
+        self.out, self.err = self.process.communicate(timeout=60)
 
 
 def need(*modules):
@@ -55,7 +55,7 @@ def serving(example, *options):
 
 
 def ask(running, method, path, body=None, headers=None):
-    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)
     connection.request(method, path, body, headers or {})
     response = connection.getresponse()
     answer = response.status, response.read().decode()
@@ -170,7 +170,7 @@ def test_demo():
 
         assert eventually(is_listed)
         waiting.join()
-        connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)
         connection.request("GET", "/stream")
         response = connection.getresponse()
         assert (
@@ -184,7 +184,7 @@ def test_demo():
 def test_echo():
     with Running("-m", "examples.echo", "0") as running:
         clients = [
-            socket.create_connection(("127.0.0.1", int(running.line.split()[-1])), timeout=20)
+            socket.create_connection(("127.0.0.1", int(running.line.split()[-1])), timeout=60)
             for _ in range(3)
         ]
         for number, client in enumerate(clients):
@@ -197,7 +197,7 @@ def test_echo():
 def test_chat():
     with Running("-m", "examples.chat", "0") as running:
         address = ("127.0.0.1", int(running.line.split()[-1]))
-        alice, bob = (socket.create_connection(address, timeout=20) for _ in range(2))
+        alice, bob = (socket.create_connection(address, timeout=60) for _ in range(2))
         heard, lines = alice.makefile("r"), bob.makefile("r")
         alice.sendall(b"Alice\n")
         assert heard.readline() == "* Alice is here, 1 in the room\n"
@@ -221,7 +221,7 @@ def test_irc():
     with Running("-m", "examples.irc", "0") as running:
         port = running.line.split()[-1]
         with (
-            socket.create_connection(("127.0.0.1", int(port)), timeout=20) as raw,
+            socket.create_connection(("127.0.0.1", int(port)), timeout=60) as raw,
             raw.makefile("rw", newline="") as server,
         ):
             for line in ("NICK Raw", "JOIN #room", "PING 1", "PRIVMSG #none :x", "SING"):
@@ -241,14 +241,14 @@ def test_irc():
                 assert line_with(server, " 433 ")
                 joined.stdin.close()
                 assert line_with(server, "PART") == ":Typed PART #room\r\n"
-                assert joined.wait(20) == 0
+                assert joined.wait(60) == 0
 
 
 @pytest.mark.parametrize("example", ["irc", "chat", "echo"])
 def test_interrupted_server_ends_without_a_traceback(example):
     with Running("-m", f"examples.{example}", "0") as running:
         running.process.send_signal(signal.SIGINT)
-        running.process.wait(20)
+        running.process.wait(60)
     assert running.process.returncode == 0 and running.err == ""
 
 
@@ -271,7 +271,7 @@ def test_tetris(keys):
         terminal.press(keys)
         terminal.read("Game over")
         terminal.read()
-        assert terminal.process.wait(20) == 0
+        assert terminal.process.wait(60) == 0
 
 
 def test_static_files(tmp_path, monkeypatch):
@@ -320,6 +320,6 @@ def test_fastapi_beside_flask():
         waiting = threading.Thread(target=lambda: answers.append(ask(running, "GET", "/api/next")))
         waiting.start()
         assert ask(running, "GET", "/say/hello") == (200, "said\n")
-        waiting.join(20)
+        waiting.join(60)
         assert answers == [(200, '{"said":"hello"}')]
     ended_well(running)

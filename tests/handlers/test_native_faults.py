@@ -63,7 +63,7 @@ def test_handler_that_crashes_is_seen_by_the_fault_handler_of_python(library):
     faulthandler.enable()
     server = Server(lambda e, s: None, port=0, native_threads=1,
                     native={{"/": native.load({str(library)!r}, "wrong")}}).start()
-    with socket.create_connection(server.address, timeout=10) as client:
+    with socket.create_connection(server.address, timeout=60) as client:
         client.sendall(b"GET /?c HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
         syncless.sleep(10)
     """

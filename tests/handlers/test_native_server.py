@@ -300,7 +300,7 @@ def test_handlers_answer_while_python_is_busy(served):
     answered = []
 
     def ask():
-        connection = http.client.HTTPConnection(*server.address, timeout=20)
+        connection = http.client.HTTPConnection(*server.address, timeout=60)
         for _ in range(3):
             connection.request("GET", "/")
             answered.append(connection.getresponse().read())
@@ -346,7 +346,7 @@ def ask_tls(address):
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    connection = http.client.HTTPSConnection(*address, context=context, timeout=20)
+    connection = http.client.HTTPSConnection(*address, context=context, timeout=60)
     connection.request("GET", "/")
     body = connection.getresponse().read()
     connection.close()

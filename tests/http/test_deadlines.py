@@ -144,7 +144,7 @@ def test_timer_fires_for_both_lists_in_turn(units):
     hasty = units.Owner(lambda kind: times.start(hasty, 2))
     times.start(patient, 1)
     times.start(hasty, 3)
-    with syncless.Timeout(15):
+    with syncless.Timeout(60):
         done.wait()
     assert hasty.kind == 2
     times.stop(hasty)

@@ -140,7 +140,7 @@ def test_default_timeout_applies():
 
 def test_accept_connect_and_addresses(listener):
     accepting = spawn(listener.accept)
-    with socket.create_connection(listener.getsockname(), timeout=5) as client:
+    with socket.create_connection(listener.getsockname(), timeout=60) as client:
         server, address = accepting.result()
         with server:
             assert address == client.getsockname() and isinstance(server, socket.socket)

@@ -370,7 +370,7 @@ def pymssql(port):
 
     def wait(number):
         try:
-            pymssql.connect("127.0.0.1", "user", "password", port=str(port), login_timeout=10)
+            pymssql.connect("127.0.0.1", "user", "password", port=str(port), login_timeout=60)
         except pymssql.OperationalError:
             return True
 
@@ -396,7 +396,7 @@ def grpcio(port):
 
     def wait(number, keep=server):
         """A server that nothing refers to ends."""
-        return call(b"asked", timeout=20) == b"asked"
+        return call(b"asked", timeout=60) == b"asked"
 
     return wait
 

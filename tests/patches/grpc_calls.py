@@ -70,7 +70,7 @@ def main():
     told = {}
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         ticker = Ticker()
-        grpc.channel_ready_future(channel).result(10)
+        grpc.channel_ready_future(channel).result(60)
         told["ready"] = {"worst": ticker.worst}
         call = channel.unary_unary("/test/unary")
         call(b"the first call loads and computes")
@@ -91,7 +91,7 @@ def main():
             told["late"] = error.code().name
         told["after"] = call(b"x").decode()
     ticker = Ticker()
-    told["stopped"] = {"ended": server.stop(None).wait(10), "worst": ticker.worst}
+    told["stopped"] = {"ended": server.stop(None).wait(60), "worst": ticker.worst}
     print(json.dumps(told))
 
 

@@ -10,14 +10,14 @@ MAY_FORK = "ignore:This process:DeprecationWarning"  # programs fork on purpose 
 def run_unchecked(program, *arguments, **options):
     """The ended process; arguments are the interpreter's."""
     return subprocess.run(
-        [sys.executable, *arguments, "-c", program], capture_output=True, text=True, timeout=30, **options
+        [sys.executable, *arguments, "-c", program], capture_output=True, text=True, timeout=60, **options
     )
 
 
 def run_python(program, **options):
     """The output of a program that must succeed and print no errors."""
     command = [sys.executable, "-X", "faulthandler", "-W", MAY_FORK, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, **options)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
     assert done.returncode == 0 and not done.stderr, done.stderr
     return done.stdout
 

@@ -61,7 +61,7 @@ def unmount(process: subprocess.Popen[bytes], point: str) -> None:
         else [shutil.which("fusermount3") or "fusermount", "-uz", point]
     )
     subprocess.run(command, check=True)
-    process.wait(10)
+    process.wait(60)
     assert process.stderr is not None
     process.stderr.close()
 

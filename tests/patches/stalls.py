@@ -4,7 +4,8 @@ let a program wait.
 A busy machine makes a thread wait for a processor, and a virtual one may lose its processors for a while. The
 kernel counts both (/proc/thread-self/schedstat, the column "steal" of /proc/stat), so they are taken off. The
 rest was held by code of the thread's own, or by a system call in which it blocked. On the virtual clock only
-calls that block take time.
+calls that block take time. Of a target that computes no pause counts that is longer than the CPU time of the
+whole process in it: whoever computes, in the thread itself or with the interpreter's lock, takes CPU time.
 """
 
 import os
@@ -24,7 +25,7 @@ PERIOD = 0.005
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 # in a list, where the patch does not look for what it should replace
-_calls = [time.perf_counter, os.pread, os.open]
+_calls = [time.perf_counter, os.pread, os.open, time.process_time]
 
 
 def environment(wait: float) -> dict[str, str]:
@@ -41,7 +42,7 @@ class Clock:
         )
 
     def now(self) -> float:
-        clock, read, _ = _calls
+        clock, read, *_ = _calls
         if virtualtime.preloaded():  # computing and the machine's pauses take no time
             return clock()
         delayed = int(read(self._schedstat, 100, 0).split()[1]) / 1e9
@@ -53,10 +54,11 @@ class Ticker:
     """Ticks in a tasklet of the thread that makes it. `worst` is its longest pause so far, in seconds; it may
     be set back to 0."""
 
-    def __init__(self) -> None:
+    def __init__(self, computes: bool = False) -> None:
         self._clock = Clock()
+        self._computes = computes
         self.worst = 0.0
-        self._last = self._clock.now()
+        self._last, self._last_cpu = self._clock.now(), _calls[3]()
         syncless.spawn(self._run)
         syncless.sleep(4 * PERIOD)
         self.worst = 0.0
@@ -68,5 +70,9 @@ class Ticker:
                 now = self._clock.now()
             except ProcessLookupError:  # the interpreter is ending, and the thread has gone
                 return
-            self.worst = max(self.worst, now - self._last - PERIOD)
-            self._last = now
+            cpu = _calls[3]()
+            pause = now - self._last
+            if self._computes:
+                pause = min(pause, cpu - self._last_cpu)
+            self.worst = max(self.worst, pause - PERIOD)
+            self._last, self._last_cpu = now, cpu

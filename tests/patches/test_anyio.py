@@ -30,7 +30,7 @@ def wait():
     here += 1
     if here == 1000:
         all_here.set()
-    assert all_here.wait(20)
+    assert all_here.wait(60)
 async def main():
     async with anyio.create_task_group() as group:
         for _ in range(1000):
@@ -45,27 +45,29 @@ assert here == 1000
 def test_limits_of_the_program_hold():
     passes("""
 now = most = 0
-def work():
+def work(all_here):
     global now, most
     now += 1
     most = max(most, now)
-    time.sleep(0.02)
+    all_here.wait(60)
+    time.sleep(0.02)    # in which more would come
     now -= 1
-async def main(limiter):
+async def main(limiter, number):
     global most
     most = 0
+    all_here = threading.Barrier(number)
     async with anyio.create_task_group() as group:
-        for _ in range(20):
-            group.start_soon(lambda: run_sync(work, limiter=limiter))
+        for _ in range(15):
+            group.start_soon(lambda: run_sync(work, all_here, limiter=limiter))
     return most
 async def with_the_default():
     limiter = anyio.to_thread.current_default_thread_limiter()
     assert limiter.total_tokens == 1000
     limiter.total_tokens = 5
     assert anyio.to_thread.current_default_thread_limiter() is limiter
-    return await main(None)
+    return await main(None, 5)
 async def with_its_own():
-    return await main(anyio.CapacityLimiter(3))
+    return await main(anyio.CapacityLimiter(3), 3)
 assert anyio.run(with_the_default) == 5
 assert anyio.run(with_its_own) == 3
 """)

@@ -115,7 +115,7 @@ def test_request_sets_a_timer_and_awaits_a_coroutine():
                 asyncio.get_event_loop().call_later(0.001, elapsed.set)
                 return [b"set"]
             if environ["PATH_INFO"] == "/elapsed":
-                elapsed.wait(20)
+                elapsed.wait(60)
                 return [b"elapsed" if elapsed.is_set() else b"no timer"]
             return [await_(wait())]
         with Server(app, "127.0.0.1", 0) as server:

@@ -87,7 +87,7 @@ import syncless
 left, right = os.pipe()
 watched = select.poll()
 watched.register(left, select.POLLIN)
-with syncless.Timeout(20):
+with syncless.Timeout(60):
     print(watched.poll(100))
 """
     assert run_python(program) == "[]\n"

@@ -98,7 +98,7 @@ def test_storm_of_queries_kills_and_deadlines(driver, port_of):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=50 + QUERIES / 100,
+        timeout=60 + QUERIES / 100,
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)

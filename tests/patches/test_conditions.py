@@ -6,7 +6,7 @@ import sys
 
 
 def run_program(text):
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=50)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("done\n", "")
 
 
@@ -65,14 +65,14 @@ for items in (early, queue.Queue(2), queue.LifoQueue(2)):
     event = early_event if items is early else threading.Event()
     got, put = [], []
     def consume():
-        while (item := items.get(timeout=20)) is not None:
+        while (item := items.get(timeout=60)) is not None:
             got.append(item)
             items.task_done()
             assert len(items.queue) <= 2
         event.set()
     def produce(first):
         for number in range(first, first + 100):
-            items.put(number, timeout=20)
+            items.put(number, timeout=60)
             put.append(number)
             assert len(items.queue) <= 2
             if number % 7 == 0:
@@ -85,7 +85,7 @@ for items in (early, queue.Queue(2), queue.LifoQueue(2)):
     assert sorted(got) == sorted(put) == list(range(300))
     assert not event.wait(0.01)
     items.put(None)
-    assert event.wait(20)
+    assert event.wait(60)
     event.clear()
     assert not event.wait(0)
     # the holder of the lock keeps others out
@@ -175,26 +175,26 @@ first, second = syncless.spawn(items.get), syncless.spawn(items.get)
 syncless.sleep(0)
 items.put("item")
 first.kill()                                            # it was its turn
-assert second.result(timeout=20) == "item" and not items.not_empty._waiters
+assert second.result(timeout=60) == "item" and not items.not_empty._waiters
 full = queue.Queue(1)
 full.put(0)
 first, second = syncless.spawn(full.put, 1), syncless.spawn(full.put, 2)
 syncless.sleep(0)
 assert full.get() == 0
 first.kill()
-second.join(timeout=20)
+second.join(timeout=60)
 assert full.get_nowait() == 2 and not full.not_full._waiters
 condition, woken = threading.Condition(), []
 def wait(name):
     with condition:
-        assert condition.wait(20)
+        assert condition.wait(60)
         woken.append(name)
 first, second = syncless.spawn(wait, "first"), syncless.spawn(wait, "second")
 syncless.sleep(0)
 with condition:
     condition.notify()
 first.kill()
-second.result(timeout=20)
+second.result(timeout=60)
 assert woken == ["second"]
 for thing in (items.get, threading.Event().wait):       # it was not its turn
     waiting = syncless.spawn(thing)
@@ -216,7 +216,7 @@ for make in (threading.Lock, threading.RLock):
     def wait(name):
         try:
             with condition:
-                heard.append((name, condition.wait(20)))
+                heard.append((name, condition.wait(60)))
         except BaseException as error:
             ended.append(type(error))
     first, second = syncless.spawn(wait, "first"), syncless.spawn(wait, "second")
@@ -228,7 +228,7 @@ for make in (threading.Lock, threading.RLock):
             first.kill(error, block=False)
             syncless.sleep(0)
             assert not first.done() and condition._is_owned()
-    assert syncless.join_all([first, second], timeout=20)
+    assert syncless.join_all([first, second], timeout=60)
     assert heard == [("second", True)] and ended == [syncless.TaskletExit]
     waiting = syncless.spawn(wait, "third")             # killed before it is told
     syncless.sleep(0)
@@ -259,7 +259,7 @@ def other():
 threads = [threading.Thread(target=other) for _ in range(3)]
 with condition, condition:
     for thread in threads: thread.start()
-    assert condition.wait(20) and seen
+    assert condition.wait(60) and seen
     assert condition._is_owned()
     condition.release()
     condition.notify()                                  # held once more
@@ -280,31 +280,31 @@ there, back, event, ended = queue.Queue(2), queue.LifoQueue(1), threading.Event(
 condition, turns = threading.Condition(), []
 def os_thread():
     for number in range(300):
-        back.put(there.get(timeout=20) + 1, timeout=20)
-    assert event.wait(20)
+        back.put(there.get(timeout=60) + 1, timeout=60)
+    assert event.wait(60)
     for number in range(100):
         with condition:
-            assert condition.wait_for(lambda: len(turns) % 2 == 1, 20)
+            assert condition.wait_for(lambda: len(turns) % 2 == 1, 60)
             turns.append(number)
             condition.notify_all()
     ended.set()
 def tasklet():
     for number in range(300):
-        there.put(number, timeout=20)
+        there.put(number, timeout=60)
 def other_tasklet():
-    found = sorted(back.get(timeout=20) for _ in range(300))
+    found = sorted(back.get(timeout=60) for _ in range(300))
     assert found == list(range(1, 301))
     event.set()
     for number in range(100):
         with condition:
-            assert condition.wait_for(lambda: len(turns) % 2 == 0, 20)
+            assert condition.wait_for(lambda: len(turns) % 2 == 0, 60)
             turns.append(number)
             condition.notify_all()
 threads = [threading.Thread(target=tasklet), threading.Thread(target=other_tasklet)]
 for thread in threads: thread.start()
 syncless.run_in_thread(os_thread)
 for thread in threads: thread.join()
-assert ended.wait(20) and turns == [number // 2 for number in range(200)]
+assert ended.wait(60) and turns == [number // 2 for number in range(200)]
 print("done")
 """)
 
@@ -323,12 +323,12 @@ if hasattr(queue.Queue, "shutdown"):                    # Python 3.13
     for kind in (queue.Queue, queue.LifoQueue):
         empty, full = kind(), kind(1)
         full.put(0)
-        waiting = [syncless.spawn(refused, empty.get, timeout=20)]
+        waiting = [syncless.spawn(refused, empty.get, timeout=60)]
         waiting += [syncless.spawn(refused, empty.get), syncless.spawn(refused, full.put, 1)]
         syncless.sleep(0)
         empty.shutdown()
         full.shutdown()
-        assert all(each.result(timeout=20) for each in waiting)
+        assert all(each.result(timeout=60) for each in waiting)
         assert full.get() == 0 and refused(full.get) and refused(full.put_nowait, 1)
 print("done")
 """)
@@ -361,7 +361,7 @@ def program(make):
             syncless.sleep(0)
             syncless.sleep(0)
         assert not told
-    assert victim.join(5) and caught == thrown and told, caught
+    assert victim.join(60) and caught == thrown and told, caught
 with patched():
     program(threading.Lock)
     program(threading.RLock)

@@ -10,19 +10,9 @@ import pytest
 
 from tests import virtualtime
 from tests.patches import stalls
-from tests.patches.key_targets import KEY_TARGETS
-from tests.patches.targets import TARGETS
+from tests.patches.targets import COMPUTE, TARGETS
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
-COMPUTE = {
-    "long computations",
-    "long computations, the rest",
-    "sqlite3, a long statement",
-    "sqlite3, slow rows",
-    *KEY_TARGETS,
-}
-"""How long these take is the machine's affair; the others end when what they wait for has come."""
-
 OUTSIDE = COMPUTE | {
     "select, timeout",
     "subprocess.run",

@@ -57,7 +57,7 @@ def test_logins_of_pymssql_wait_side_by_side():
 patch_native("pymssql")
 import pymssql
 def connect():
-    pymssql.connect("127.0.0.1", "user", "word", port=port, login_timeout=20, tds_version="7.4")
+    pymssql.connect("127.0.0.1", "user", "word", port=port, login_timeout=60, tds_version="7.4")
 def answer_to(asked):
     return b""  # the connection is closed
 log_in_at_once()
@@ -78,7 +78,7 @@ patch_native("cassandra")
 from cassandra.cluster import Cluster, DefaultConnection
 assert DefaultConnection.__name__ == "LibevConnection", DefaultConnection
 def connect():
-    cluster = Cluster(["127.0.0.1"], port=port, connect_timeout=20, protocol_version=4)
+    cluster = Cluster(["127.0.0.1"], port=port, connect_timeout=60, protocol_version=4)
     try: cluster.connect()
     finally: cluster.shutdown()
 def answer_to(asked):

@@ -20,7 +20,7 @@ def patched():
 
 @pytest.mark.virtual_time
 @pytest.mark.usefixtures("patched")
-@pytest.mark.parametrize("held", [0.0005, 0.03, 5, 3600])
+@pytest.mark.parametrize("held", [0.0005, 0.03, 5, 60])
 def test_lock_is_taken_within_50_ms_of_its_release(tmp_path, held):
     path = tmp_path / "locked"
     with path.open("w") as holder, path.open("w") as waiter:

@@ -23,19 +23,19 @@ def rows_of(page):
 
 ROWS = rows_of(PAGE)
 PROGRAM = """
-import concurrent.futures, signal, socket, socketserver, subprocess, sys, threading, time
+import concurrent.futures, faulthandler, signal, socket, socketserver, subprocess, sys, threading, time
 {imports}
 Handler = socketserver.BaseRequestHandler
 handle = lambda *arguments: None
 listener = socket.create_server(("127.0.0.1", 0))
 sock, peer = socket.socketpair()
 names = dict(globals(), address=listener.getsockname(), f=lambda number: number + 1,
-             slow=lambda: time.sleep(30), done=lambda tasklet: None, app=lambda environ, start_response: [])
+             slow=lambda: time.sleep(3600), done=lambda tasklet: None, app=lambda environ, start_response: [])
+faulthandler.dump_traceback_later(60, exit=True)
 for line in {lines!r}:
     names.setdefault("event", {event} if {event_needs!r} in sys.modules else None)
-    started = time.monotonic()
+    print(line, file=sys.stderr, flush=True)
     exec(line, names)
-    assert time.monotonic() - started < 20, line
 print("ran", len({lines!r}))
 sys.stdout.flush()
 __import__("os")._exit(0)
@@ -45,7 +45,7 @@ __import__("os")._exit(0)
 def run(lines, imports, event, event_needs):
     program = PROGRAM.format(lines=lines, imports=imports, event=event, event_needs=event_needs)
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=120
     )
     assert done.stdout == f"ran {len(lines)}\n", done.stderr
 
@@ -98,7 +98,7 @@ def test_the_column_of_eventlet():
 
 PAIRS = rows_of(PAGE.parent / "eventlet.md")
 RESULTS = """
-import signal, socket, socketserver, sys, threading, time
+import faulthandler, signal, socket, socketserver, sys, threading, time
 {imports}
 done = lambda thread: None
 handle = lambda *arguments: None
@@ -106,13 +106,13 @@ Handler = socketserver.BaseRequestHandler
 sock, peer = socket.socketpair()
 app = lambda environ, start_response: start_response("200 OK", []) and []
 f = lambda number: number + 1
-slow = lambda: time.sleep(30)
+slow = lambda: time.sleep(3600)
 names, results = globals(), []
+faulthandler.dump_traceback_later(60, exit=True)
 for line in {lines!r}:
     names["result"] = None
-    started = time.monotonic()
+    print(line, file=sys.stderr, flush=True)
     exec(line, names)
-    assert time.monotonic() - started < 20, line
     results.append(names["result"])
 print(results)
 sys.stdout.flush()
@@ -124,7 +124,7 @@ def results_of(column, imports):
     lines = [row[column][0] for row in PAIRS]
     program = RESULTS.format(imports=imports, lines=lines)
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0 and done.stdout, done.stderr
     return done.stdout

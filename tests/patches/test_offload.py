@@ -29,7 +29,7 @@ class Task:
 
     def __call__(self, value):
         self.threads.append(get_ident())
-        self.gate.wait(20)
+        self.gate.wait(60)
         return value
 
 
@@ -87,11 +87,11 @@ def test_call_that_is_queued_is_dropped_when_its_tasklet_is_killed():
     assert eventually(lambda: task.threads)
     second = syncless.spawn(run, 2)
     syncless.sleep(0)
-    assert second.kill(timeout=5)
+    assert second.kill(timeout=60)
     with pytest.raises(TimeoutError), syncless.deadline(0.01):
         run(3)
     task.gate.set()
-    assert first.result(5) == 1
+    assert first.result(60) == 1
     assert run(4) == 4 and len(task.threads) == 2
 
 
@@ -109,7 +109,7 @@ def test_call_inside_of_a_call_is_made_at_once():
         return depth and deeper(depth - 1) + 1
 
     assert outer()
-    assert syncless.spawn(deeper, 3).result(20) == 3
+    assert syncless.spawn(deeper, 3).result(60) == 3
 
 
 def test_pool_is_a_context():

@@ -49,7 +49,7 @@ def test_hub_in_the_thread_of_our_loop_is_told_once(library, program):
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ALONE)
     try:
-        _, errors = syncless.run_in_thread(process.communicate, timeout=20)
+        _, errors = syncless.run_in_thread(process.communicate, timeout=60)
     except subprocess.TimeoutExpired:  # the rest is up to the program
         process.kill()
         _, errors = process.communicate()
@@ -69,7 +69,7 @@ syncless.run_in_thread(lambda: {START[library]})
 print("fine")
 """
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.stdout == "fine\n" and "the hub of" not in done.stderr, done.stderr
 
 
@@ -110,7 +110,7 @@ def app(environ, start_response):
     try:
         address = process.stdout.readline().split(" on ")[1].split()[0]
         assert (
-            syncless.run_in_thread(lambda: urllib.request.urlopen(address, timeout=10).read()) == b"answered"
+            syncless.run_in_thread(lambda: urllib.request.urlopen(address, timeout=60).read()) == b"answered"
         )
         asking = syncless.spawn(syncless.run_in_thread, ask, address + "hub")
         told = syncless.run_in_thread(lambda: next(line for line in process.stderr if "the hub of" in line))
@@ -147,11 +147,11 @@ def app(environ, start_response):
 listener = eventlet.listen(("127.0.0.1", 0))
 serving = syncless.spawn(eventlet.wsgi.server, listener, app, log_output=False)
 url = "http://127.0.0.1:%d/" % listener.getsockname()[1]
-asking = [syncless.spawn(lambda: urllib.request.urlopen(url, timeout=20).read()) for _ in range(5)]
+asking = [syncless.spawn(lambda: urllib.request.urlopen(url, timeout=60).read()) for _ in range(5)]
 assert [one.result() for one in asking] == [b"25"] * 5
 thread = threading.Thread(target=lambda: eventlet.spawn(square, 3).wait())
 thread.start()
-thread.join(20)
+thread.join(60)
 assert not thread.is_alive()
 left = syncless.spawn(eventlet.sleep, 1000)
 syncless.sleep(0.01)

@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -85,12 +84,12 @@ if __name__ == "__main__":
         time.sleep(0.2)
         print("late", flush=True)
     threading.Thread(target=late).start()           # the interpreter waits for it
-    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()        # and not for this one
+    threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()      # and not for this one
     print(sys.argv, __name__, "syncless.patches" in sys.modules, flush=True)
     if "exit" in sys.argv:
         sys.exit(7)
     if "wait" in sys.argv:
-        time.sleep(60)
+        time.sleep(3600)
 """
 
 
@@ -102,7 +101,7 @@ def test_running_an_unchanged_program(tmp_path):
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=60,
         )
         first, second = done.stdout.splitlines()
         assert done.returncode == 7 and first.endswith("'a', 'exit'] __main__ True") and second == "late", (
@@ -114,16 +113,15 @@ def test_running_an_unchanged_program(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
     )
     assert done.returncode == 2 and "no such program: no.py" in done.stderr
     done = subprocess.run(
-        [sys.executable, "-m", "syncless", "run"], capture_output=True, text=True, timeout=30
+        [sys.executable, "-m", "syncless", "run"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 2 and "usage:" in done.stderr
 
 
-@pytest.mark.realtime("how soon another process ends is measured")
 def test_ctrl_c_in_a_program(tmp_path):
     (tmp_path / "prog.py").write_text(PROGRAM)
     process = subprocess.Popen(
@@ -134,14 +132,9 @@ def test_ctrl_c_in_a_program(tmp_path):
         text=True,
     )
     process.stdout.readline()
-    started = time.monotonic()
     process.send_signal(signal.SIGINT)
     _, errors = syncless.run_in_thread(process.communicate)
-    assert (
-        process.returncode in (-signal.SIGINT, 130, 1)
-        and "KeyboardInterrupt" in errors
-        and time.monotonic() - started < 5
-    )
+    assert process.returncode in (-signal.SIGINT, 130, 1) and "KeyboardInterrupt" in errors
 
 
 def test_tls_between_threads(tmp_path):

@@ -41,6 +41,6 @@ def test_process_keeps_its_descriptors_where_vfork_would_wait_for_a_disk(method)
     processes._may_vfork = lambda programs, directory: False
     child = multiprocessing.get_context("{method}").Process(target=time.sleep, args=(0,))
     child.start()
-    child.join(30)
+    child.join(60)
     assert child.exitcode == 0, child.exitcode
     """)

@@ -21,7 +21,7 @@ pytestmark = [
 
 def run(port, order):
     command = [sys.executable, "-W", "ignore", "-m", "tests.patches.copying", str(port), order]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -16,7 +16,7 @@ def takes_turns():
         time.sleep(0.001)
 syncless.spawn(takes_turns)
 def ask(port):
-    return urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=20).read()
+    return urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=60).read()
 """
 
 

@@ -141,7 +141,7 @@ def test_rows_are_those_of_sqlite3_unpatched(tmp_path):
     told = []
     for patch in ("", "from syncless.patches import patch_all; patch_all()\n"):
         command = [sys.executable, "-c", patch + SAME, str(tmp_path / f"db{len(patch)}")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         told.append(json.loads(done.stdout))
     assert told[0] == told[1]
@@ -149,13 +149,20 @@ def test_rows_are_those_of_sqlite3_unpatched(tmp_path):
 
 COUNT = """
     import sqlite3, syncless, threading
+    from syncless.patches.sqlite import rows, statements
+    time = step = 0
+    def now():      # each look at the clock comes `step` seconds after the last one
+        global time
+        time += step
+        return time
+    rows.now = statements.now = now
     from syncless._core.calls import threads
     run, given = threads._many._run, []
     threads._many._run = lambda job: (given.append(job), run(job))[1]
     def threads_of(connection, *args):
         given.clear()
         connection.execute(*args).fetchall()
-        return len(given)     # a stall of the machine may take the rows into a second one
+        return len(given)
 """
 
 
@@ -167,14 +174,20 @@ def test_short_statements_in_memory_are_made_directly():
     connection.execute("CREATE TABLE t (n)")
     for sql, args in (("SELECT n FROM t WHERE n = ?", (5,)), ("INSERT INTO t VALUES (?)", (5,))):
         counts = [threads_of(connection, sql, args) for _ in range(60)]
-        assert counts[0] > 0 and 0 in counts, counts
-    long = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?) SELECT max(i) FROM n"
-    for _ in range(10): assert threads_of(connection, long, (100_000,)) > 0
+        assert counts == [1] * statements.TRIAL + [0] * (60 - statements.TRIAL), counts
+    def threads_if_slow(*args):
+        global step
+        step = 2 * rows.SECONDS
+        try: return threads_of(connection, *args)
+        finally: step = 0
+    long = "SELECT max(n) FROM t WHERE n < ?"
+    for _ in range(10): assert threads_if_slow(long, (5,)) > 0
     many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000) SELECT i FROM n"
     for _ in range(10): assert threads_of(connection, many) > 0
-    while threads_of(connection, long, (1,)): pass
-    threads_of(connection, long, (100_000,))      # suddenly takes long
-    assert threads_of(connection, long, (1,)) > 0
+    for most in (statements.TRIAL, 2 * statements.TRIAL):
+        counts = [threads_of(connection, long, (5,)) for _ in range(20)]
+        assert counts == [1] * most + [0] * (20 - most), counts
+        assert threads_if_slow(long, (5,)) <= 1      # suddenly takes long: executed directly, and not again
     other = sqlite3.connect("file::memory:?cache=shared", uri=True)
     for _ in range(10): assert threads_of(other, "SELECT 5") > 0
     connection.execute("ATTACH ':memory:' AS other")
@@ -215,16 +228,25 @@ def test_nothing_is_direct_while_a_thread_uses_the_connection():
 def test_rows_are_not_lost_when_the_wait_for_them_is_broken_off():
     check("""
     import sqlite3, syncless
+    from itertools import count
+    from syncless.patches.sqlite import rows as ahead
+    ahead.now = count().__next__        # a second passes between two looks: rows come one by one
     connection = sqlite3.connect(":memory:")
+    go = [True]
+    def wait():
+        while not go: pass
+    connection.set_progress_handler(wait, 1000)
     counted = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < x.n)"
     total = f"({counted} SELECT max(i) FROM n)"
     rows = "SELECT 1 AS n UNION ALL SELECT 100000 UNION ALL SELECT 2000000 UNION ALL SELECT 3"
     cursor = connection.execute(f"SELECT {total} FROM ({rows}) AS x")
     assert cursor.fetchone() == (1,)
+    go.clear()
     try:
         with syncless.Timeout(0.001): cursor.fetchone()
     except syncless.Timeout: pass
     else: raise AssertionError
+    finally: go.append(True)
     assert cursor.fetchall() == [(100000,), (2000000,), (3,)]
     connection.close()
     """)

@@ -251,7 +251,7 @@ async def app(scope, receive, send):
     await send({"type": "http.response.body", "body": local.path.encode()})
     assert local.path == scope["path"] and threading.get_ident() == me
 def get(path):
-    with urllib.request.urlopen(server.url + path[1:], timeout=20) as response:
+    with urllib.request.urlopen(server.url + path[1:], timeout=60) as response:
         got.append((path, response.read().decode()))
 things, got, lock = [], [], threading.RLock()
 asyncio.get_event_loop().set_debug(False)  # in debug mode the loop makes the first step

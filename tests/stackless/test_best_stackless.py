@@ -8,7 +8,7 @@ import pytest
 
 def run(program, **options):
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=20, **options
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, **options
     )
     assert not done.stderr, done.stderr
     return done.stdout

@@ -162,7 +162,7 @@ def test_closing():
 def printed_by(program):
     """The output of a program in a process with one thread: another one could still use a channel."""
     program = "import syncless.stackless as stackless\nchannel = stackless.channel()\n" + program
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert not done.stderr, done.stderr
     return done.stdout
 

@@ -7,7 +7,7 @@ import sys
 
 PAGE = pathlib.Path(__file__).parent.parent.parent / "docs" / "moving" / "stackless.md"
 PROGRAM = """
-import os, select, signal, socket, ssl, sys, time, http.server
+import faulthandler, os, select, signal, socket, ssl, sys, time, http.server
 import syncless, syncless.console, syncless.patches, syncless.wsgi
 import syncless.stackless as stackless
 
@@ -19,10 +19,10 @@ def app(environ, start_response):
     return []
 def f(*arguments):
     return arguments
+faulthandler.dump_traceback_later(60, exit=True)
 for line in {lines!r}:
-    started = time.monotonic()
+    print(line, file=sys.stderr, flush=True)
     eval(line)
-    assert time.monotonic() - started < 20, line
 print("to the end", flush=True)
 os._exit(0)
 """
@@ -34,5 +34,5 @@ def test_each_replacement_of_the_original_syncless_runs():
     there, here = zip(*([re.findall("`([^`]*)`", cell) for cell in row] for row in rows), strict=True)
     assert len(rows) > 25 and all(there) and all(len(cell) == 1 for cell in here)
     program = PROGRAM.format(lines=[line for (line,) in here])
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.stdout == "to the end\n", done.stderr

@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from tests.waiting import eventually
 from tests.wsgi.supervised import Program
 
 APP = """
@@ -53,9 +54,9 @@ class Seen(Program):
 
     def ask(self, path="/status.json", **headers):
         """(status, headers, body) of the status server."""
-        connection = http.client.HTTPConnection("localhost", timeout=20)
+        connection = http.client.HTTPConnection("localhost", timeout=60)
         connection.sock = socket.socket(socket.AF_UNIX)
-        connection.sock.settimeout(20)
+        connection.sock.settimeout(60)
         connection.sock.connect(self.path)
         try:
             connection.request("GET", path, headers=headers)
@@ -75,6 +76,18 @@ class Seen(Program):
 
 def in_flight(status):
     return [request for worker in status["workers"] for request in worker["requests"]]
+
+
+def status_when(running, condition):
+    """The first status for which it holds: a worker that is slow to answer is shown as it was before."""
+    found = []
+
+    def holds():
+        found[:] = [running.status()]
+        return condition(found[0])
+
+    assert eventually(holds), found
+    return found[0]
 
 
 @pytest.fixture

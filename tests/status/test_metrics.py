@@ -4,6 +4,7 @@ import itertools
 import os
 import signal
 import subprocess
+import time
 import urllib.request
 
 import pytest
@@ -39,7 +40,7 @@ def metrics(running):
 
 @both
 def test_metrics_count_all_workers_together(seen, workers):
-    running = seen("--metrics", "--workers", workers)
+    running, began = seen("--metrics", "--workers", workers), time.monotonic()
     for path in ("/", "/", "/missing", "/fail"):
         running.get(path)
     assert eventually(lambda: metrics(running)["syncless_request_duration_seconds_count",] == 4)
@@ -47,7 +48,7 @@ def test_metrics_count_all_workers_together(seen, workers):
     assert found["syncless_requests_total", "200"] == 2 and found["syncless_requests_total", "404"] == 1
     assert found["syncless_requests_total", "500"] == 1
     assert found["syncless_request_duration_seconds_bucket", "+Inf"] == 4
-    assert 0 < found["syncless_request_duration_seconds_sum",] < 20
+    assert 0 < found["syncless_request_duration_seconds_sum",] <= time.monotonic() - began
     assert eventually(lambda: metrics(running)["syncless_workers",] == (int(workers) or 1))
     assert found["syncless_resident_memory_bytes",] > 1_000_000 and found["syncless_open_descriptors",] > 2
     with Asking(running, "/event"):
@@ -82,7 +83,7 @@ def test_counters_never_go_back(seen):
 
 
 def fetch(url, **headers):
-    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=20) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60) as answer:
         return answer.headers["Content-Type"], answer.read().decode()
 
 

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from tests.status.conftest import APP, WAITS_AT, in_flight
+from tests.status.conftest import APP, WAITS_AT, in_flight, status_when
 from tests.waiting import eventually
 from tests.wsgi.supervised import Load, halted
 
@@ -47,12 +47,11 @@ both = pytest.mark.parametrize("workers", ["0", "2"])
 
 @both
 def test_requests_in_flight_are_shown_with_what_they_wait_for(seen, workers):
-    running = seen("--workers", workers)
+    running, began = seen("--workers", workers), time.monotonic()
     with Asking(running, "/event/%3Cb%3E%1b%C3%A9"):
-        assert eventually(lambda: in_flight(running.status()))
-        (request,) = in_flight(running.status())
+        (request,) = in_flight(status_when(running, in_flight))
     assert request["method"] == "GET" and request["path"] == "/event/<b>\x1bé"
-    assert request["client"] == "127.0.0.1" and 0 < request["seconds"] < 20
+    assert request["client"] == "127.0.0.1" and 0 < request["seconds"] <= time.monotonic() - began
     assert request["state"] == "waiting" and request["waits_for"] == "event"
     assert request["where"].endswith(WAITS_AT)
     assert eventually(lambda: not in_flight(running.status()))
@@ -60,15 +59,16 @@ def test_requests_in_flight_are_shown_with_what_they_wait_for(seen, workers):
 
 @both
 def test_workers_are_shown_with_their_figures(seen, workers):
+    began = time.monotonic()
     running = seen("--workers", workers)
-    status = running.status()
+    status = status_when(running, lambda told: all(worker["answers"] for worker in told["workers"]))
     assert len(status["workers"]) == (int(workers) or 1) and status["ready"] and status["live"]
     assert {worker["pid"] for worker in status["workers"]} == (running.children() or {running.process.pid})
     assert status["master"] == (running.process.pid if int(workers) else None)
     assert status["urls"] == [f"http://127.0.0.1:{running.port}/"]
     for worker in status["workers"]:
         assert worker["state"] == "ready" and worker["answers"] and worker["memory_bytes"] > 1_000_000
-        assert worker["open_files"] > 2 and worker["beat_seconds"] < 20
+        assert worker["open_files"] > 2 and worker["beat_seconds"] <= time.monotonic() - began
 
 
 @both
@@ -88,7 +88,7 @@ def test_answers_are_counted_by_status(seen, workers):
 def test_requests_that_the_server_refuses_are_counted(seen):
     running = seen()
     for _ in range(2):
-        with socket.create_connection(("127.0.0.1", running.port), timeout=20) as client:
+        with socket.create_connection(("127.0.0.1", running.port), timeout=60) as client:
             client.sendall(b"nonsense\r\n\r\n")
             assert client.recv(1000).startswith(b"HTTP/1.1 400")
     assert eventually(lambda: running.status()["totals"]["refused_by_status"] == {"400": 2})
@@ -100,13 +100,16 @@ def test_stall_is_shown_with_its_stack_while_it_lasts(seen, workers):
     running = seen("--workers", workers)
 
     def stalls():
-        return [stall for worker in running.status()["workers"] for stall in worker["recent_stalls"]]
+        """Those of the request: the machine itself may stand still, too."""
+        shown = [stall for worker in running.status()["workers"] for stall in worker["recent_stalls"]]
+        return [stall for stall in shown if "while not told()" in stall["stack"]]
 
+    found = []
     with Asking(running, "/burn"):
-        assert eventually(stalls)
-        (stall,) = stalls()
-        assert not stall["over"] and "while not told()" in stall["stack"]
-    assert eventually(lambda: stalls()[0]["over"])
+        assert eventually(lambda: found.extend(stalls()) or found)
+        stall = found[0]
+        assert not stall["over"]
+    assert eventually(lambda: any(each["over"] for each in stalls()))
     assert stalls()[0]["seconds"] >= stall["seconds"] > 0
     assert running.status()["totals"]["longest_stall_seconds"] >= stall["seconds"]
 
@@ -115,9 +118,7 @@ def test_worker_that_does_not_answer_is_shown_with_how_long(seen):
     running = seen("--workers", "1")
     (pid,) = running.children()
     with halted(pid):
-        began = time.monotonic()
         status = running.status()
-        assert time.monotonic() - began < 10
         assert not status["workers"][0]["answers"]
         assert eventually(lambda: running.status()["workers"][0]["silent_seconds"] > 0.6)
         assert running.status()["workers"][0]["beat_seconds"] > 0.5
@@ -148,7 +149,7 @@ def test_counts_never_go_back_when_workers_die_or_are_replaced(seen):
 def test_events_bring_the_status_each_second(seen, workers):
     running = seen("--workers", workers)
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(20)
+        client.settimeout(60)
         client.connect(running.path)
         client.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         came = b""
@@ -190,7 +191,7 @@ def test_clients_that_only_connect_keep_no_others_out(seen):
 def test_head_that_never_ends_is_refused(seen):
     running = seen()
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(20)
+        client.settimeout(60)
         client.connect(running.path)
         client.sendall(b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 6000)
         assert client.recv(1000).startswith(b"HTTP/1.1 431 ")
@@ -286,7 +287,7 @@ def test_stopping_server_is_not_ready_before_it_refuses_clients(seen, workers):
         assert running.get("/")[0] == 200
     assert running.health("/livez") == 200
     running.signal(signal.SIGTERM)  # ends the delay
-    assert running.process.wait(20) == 0
+    assert running.process.wait(60) == 0
 
 
 @both
@@ -294,7 +295,7 @@ def test_stop_waits_for_the_delay(seen, workers):
     running = seen("--workers", workers, "-l", "stop_delay_seconds=0.5")
     began = time.monotonic()
     running.signal(signal.SIGTERM)
-    assert running.process.wait(20) == 0 and time.monotonic() - began > 0.5
+    assert running.process.wait(60) == 0 and time.monotonic() - began > 0.5
 
 
 def test_server_whose_only_worker_is_dead_is_not_ready(seen):

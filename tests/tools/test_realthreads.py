@@ -117,7 +117,7 @@ def test_child_of_a_fork_has_threads_of_its_own():
         if child == 0:
             status = 9
             with contextlib.suppress(BaseException):
-                status = executor.submit(len, "seven").result(30)
+                status = executor.submit(len, "seven").result(60)
                 executor.shutdown()
             os._exit(status)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
@@ -194,5 +194,5 @@ def test_tasklets_and_real_threads_wait_for_one_another_by_locks_and_queues():
             for first, second in ((real, tasklets), (tasklets, real)):
                 event.clear()
                 futures = [first.submit(answer), second.submit(ask)]
-                assert [future.result(10) for future in futures] == [None, 2]
+                assert [future.result(60) for future in futures] == [None, 2]
     """)

@@ -46,7 +46,7 @@ def in_thread(function, *args):
 
 
 def connect(server, context, name="localhost"):
-    sock = blocking.create_connection(server.address, timeout=10)
+    sock = blocking.create_connection(server.address, timeout=60)
     try:
         return context.wrap_socket(sock, server_hostname=name, suppress_ragged_eofs=False)
     except BaseException:

@@ -13,7 +13,7 @@ from tests.wsgi.supervised import APP, Program
 class Client:
     """A raw connection: send bytes, read responses one at a time."""
 
-    def __init__(self, address, timeout=10):
+    def __init__(self, address, timeout=60):
         self.sock = (
             socket.create_connection(address, timeout=timeout)
             if isinstance(address, tuple)

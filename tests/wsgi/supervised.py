@@ -67,7 +67,7 @@ class Program:
 
     def get(self, path="/"):
         """(status, pid, body) by a connection of its own."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request("GET", path)
             response = connection.getresponse()
@@ -88,7 +88,7 @@ class Program:
             return len(seen) >= number
 
         with concurrent.futures.ThreadPoolExecutor(number) as pool:
-            assert eventually(all_seen, 20), seen
+            assert eventually(all_seen), seen
         return seen
 
     def children(self):
@@ -127,8 +127,8 @@ class Program:
         if self.process.poll() is None:
             self.process.terminate()
         try:
-            out = "" if self.process.stdout.closed else self.process.communicate(timeout=20)[0]
-            self.process.wait(20)
+            out = "" if self.process.stdout.closed else self.process.communicate(timeout=60)[0]
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise

@@ -305,7 +305,7 @@ def test_sigusr1_reopens_the_logs(tmp_path):
     )
 
     def get(path):
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as sock:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as sock:
             sock.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
             while sock.recv(1000):
                 pass

@@ -13,7 +13,7 @@ from syncless.wsgi import ApplicationNotFound, as_wsgi
 
 def run(*arguments, **options):
     return subprocess.run(
-        [sys.executable, "-m", "syncless", *arguments], capture_output=True, text=True, timeout=30, **options
+        [sys.executable, "-m", "syncless", *arguments], capture_output=True, text=True, timeout=60, **options
     )
 
 

@@ -23,7 +23,7 @@ def hello(environ, start_response):
 def ask(address):
     sock = socket.socket(socket.AF_UNIX) if isinstance(address, str) else None
     if sock is None:
-        sock = socket.create_connection(address, timeout=5)
+        sock = socket.create_connection(address, timeout=60)
     else:
         sock.connect("\0" + address[1:] if address.startswith("@") else address)
     with sock:
@@ -192,7 +192,7 @@ def test_the_command_takes_inherited_sockets(tmp_path, how):
     try:
         line = syncless.run_in_thread(process.stdout.readline)
         assert str(listener.getsockname()[1]) in line
-        with socket.create_connection(listener.getsockname(), timeout=10) as sock:
+        with socket.create_connection(listener.getsockname(), timeout=60) as sock:
             sock.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
             data = b""
             while piece := sock.recv(1000):

@@ -66,7 +66,7 @@ def forking(tmp_path):
     port = int(process.stdout.readline().split(":")[2].split("/")[0])
 
     def children():
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         connection.request("GET", "/children")
         found = json.loads(connection.getresponse().read())
         connection.close()
@@ -79,7 +79,7 @@ def forking(tmp_path):
 
 def exchange(port, data):
     """All bytes that come until the server closes."""
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as sock:
         sock.sendall(data)
         return sock.makefile("rb").read()
 
@@ -115,7 +115,7 @@ def test_each_request_gets_one_answer_and_children_end(forking, path):
 
 def test_a_kept_connection_goes_on_after_a_fork(forking):
     port, children = forking
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     for _ in range(3):
         connection.request("GET", "/")
         assert connection.getresponse().read() == b"parent"
@@ -126,7 +126,7 @@ def test_a_kept_connection_goes_on_after_a_fork(forking):
 
 def test_forked_child_that_goes_on_holds_no_connection(forking):
     port, _children = forking
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as other:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as other:
         other.sendall(get("/children"))
         assert other.recv(1000)
         assert bodies(exchange(port, get("/stays", "Connection: close\r\n"))) == [b"parent"]
@@ -136,7 +136,7 @@ def test_forked_child_that_goes_on_holds_no_connection(forking):
 
 def test_the_child_takes_no_byte_of_the_parents_body(forking):
     port, children = forking
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as sock:
         sock.sendall(b"POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\nConnection: close\r\n\r\nabc")
         assert eventually(lambda: 0 in children().values())
         sock.sendall(b"def")
@@ -179,7 +179,7 @@ def app(environ, start_response):
 
 def ask(address):
     client = socket.socket(socket.AF_UNIX) if isinstance(address, str) else socket.socket()
-    client.settimeout(20)
+    client.settimeout(60)
     client.connect(address)
     def get():
         client.sendall(b"GET / HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")

@@ -51,7 +51,7 @@ def test_client_libraries_get_their_answer(start, library):
 
     def post():
         if library == "http.client":
-            connection = http.client.HTTPConnection(*server.address, timeout=30)
+            connection = http.client.HTTPConnection(*server.address, timeout=60)
             connection.request("POST", "/", body=bytes(SIZE))
             answer = connection.getresponse().read()
             connection.close()
@@ -200,7 +200,7 @@ def test_answer_through_tls_survives(start):
     authority.configure_trust(trusting)
 
     def post():
-        plain = blocking.create_connection(server.address, timeout=30)
+        plain = blocking.create_connection(server.address, timeout=60)
         with trusting.wrap_socket(plain, server_hostname="localhost") as sock:
             sock.sendall(upload(SIZE))
             return sock.makefile("rb").read()

@@ -86,7 +86,7 @@ def test_module_is_served(tmp_path, kind):
         line = syncless.run_in_thread(process.stdout.readline)
         assert " on http" in line, line or process.communicate()[1]
         url = line.split(" on ")[1].split()[0]
-        answer = syncless.run_in_thread(lambda: urllib.request.urlopen(url, timeout=20).read())
+        answer = syncless.run_in_thread(lambda: urllib.request.urlopen(url, timeout=60).read())
         assert answer == b"answered"
     finally:
         process.terminate()

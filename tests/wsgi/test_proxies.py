@@ -296,7 +296,7 @@ def test_proxy_header_precedes_tls(start, tmp_path):
     server = start(tell, trusted="127.0.0.1", proxy_protocol=True, ssl_context=context)
 
     def client():
-        with blocking.create_connection(server.address, timeout=10) as sock:
+        with blocking.create_connection(server.address, timeout=60) as sock:
             sock.sendall(GOOD["version 2"][0])
             with trusting.wrap_socket(sock, server_hostname="localhost") as tls:
                 tls.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")

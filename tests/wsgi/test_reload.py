@@ -48,7 +48,7 @@ def test_a_signal_that_comes_while_workers_are_forked_reaches_them(program):
     workers = running.children()
     running.signal(signal.SIGTERM)
     (running.folder / "go").touch()
-    assert running.process.wait(20) == 0 and running.said() == ""
+    assert running.process.wait(60) == 0 and running.said() == ""
     assert not any(alive(pid) for pid in workers)
 
 

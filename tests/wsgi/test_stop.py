@@ -200,7 +200,7 @@ def test_a_signal_stops_gracefully(program, start, number):
     assert "stops: 1 request in flight\n" in process.stdout.readline()
     begun.with_name("end").touch()
     assert client.response()[2] == b"ok"
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == 0 and out == err == ""
 
 
@@ -214,7 +214,7 @@ def test_second_signal_stops_at_once(program, start):
     process.send_signal(signal.SIGTERM)
     assert "stops" in process.stdout.readline() and process.poll() is None
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert process.returncode == 0
 
 
@@ -229,7 +229,7 @@ def test_a_killed_server_leaves_a_socket_file_that_the_next_one_removes(tmp_path
         [sys.executable, "-m", "syncless", "examples.hello", "--bind", f"unix:{path}"],
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
     )
     assert second.returncode == 1 and "cannot listen" in second.stderr
     os.kill(first.pid, signal.SIGKILL)

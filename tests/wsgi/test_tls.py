@@ -73,7 +73,7 @@ def test_every_split_of_the_handshake_and_request(https, authority):
     def client(step):
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = authority.context.wrap_bio(incoming, outgoing, server_hostname="localhost")
-        with blocking.create_connection(server.address, timeout=10) as sock:
+        with blocking.create_connection(server.address, timeout=60) as sock:
             sock.setsockopt(blocking.IPPROTO_TCP, blocking.TCP_NODELAY, 1)
 
             def exchange(action):
@@ -137,7 +137,7 @@ def test_an_error_in_mid_stream_is_no_clean_end(https, authority):
 
 def test_slow_handshake_blocks_no_other_client_and_times_out(https, authority):
     server = https(hello, greeting_seconds=1.5, defer_accept=False)
-    slow = [blocking.create_connection(server.address, timeout=5) for _ in range(50)]
+    slow = [blocking.create_connection(server.address, timeout=60) for _ in range(50)]
     for sock in slow[::2]:
         sock.sendall(b"\x16\x03\x01")
     for _ in range(3):
@@ -180,7 +180,7 @@ def test_clients_cannot_renegotiate(https):
                 seen += child.stdout.read1(10000)
             child.stdin.write(b"R\n")
             child.stdin.flush()
-            return child.communicate(timeout=20)[0]
+            return child.communicate(timeout=60)[0]
 
     said = in_thread(renegotiate)
     assert b"RENEGOTIATING" in said and b"no renegotiation" in said
@@ -291,7 +291,7 @@ def test_a_request_that_comes_with_the_end_of_the_handshake(https, authority):
     def client():
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = authority.context.wrap_bio(incoming, outgoing, server_hostname="localhost")
-        with blocking.create_connection(server.address, timeout=10) as sock:
+        with blocking.create_connection(server.address, timeout=60) as sock:
             with contextlib.suppress(ssl.SSLWantReadError):
                 tls.do_handshake()
             sock.sendall(outgoing.read())

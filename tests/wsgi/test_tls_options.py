@@ -158,7 +158,7 @@ def test_client_certificates(start, authority):
     server = start(app, ssl_context=context)
 
     def client(context):
-        connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=10)
+        connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=60)
         with contextlib.closing(connection):
             connection.request("GET", "/")
             return connection.getresponse().read()
@@ -216,7 +216,7 @@ def test_each_suite_is_negotiated_or_refused_as_the_list_says(https, authority):
         context.set_ciphers(f"{name}:@SECLEVEL=0")
         try:
             with (
-                blocking.create_connection(server.address, timeout=10) as sock,
+                blocking.create_connection(server.address, timeout=60) as sock,
                 context.wrap_socket(sock, server_hostname="localhost") as tls,
             ):
                 agreed.add(tls.cipher()[0])

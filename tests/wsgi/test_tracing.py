@@ -17,7 +17,7 @@ MEETING = """
 import json, threading
 barrier = threading.Barrier(REQUESTS)
 def meet():
-    barrier.wait(20)
+    barrier.wait(60)
 """
 
 TRACED = (
@@ -117,7 +117,7 @@ def trace_of(number):
 
 
 def ask(running, path, **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)
     try:
         connection.request("GET", path, headers=headers)
         response = connection.getresponse()

@@ -65,7 +65,7 @@ def test_tls(tmp_path):
     certificate, key = authority.files("localhost")
 
     def talk():
-        raw = blocking.create_connection(server.address, timeout=10)
+        raw = blocking.create_connection(server.address, timeout=60)
         with authority.context.wrap_socket(raw, server_hostname="localhost") as sock:
             sock.sendall(ASK % b"" + b"x" * 9999 + b".")
             answer = b""

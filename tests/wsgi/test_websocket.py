@@ -467,7 +467,7 @@ def test_the_chat_page(start):
     from examples import webchat
 
     server = start(webchat.app)
-    page = in_thread(lambda: urllib.request.urlopen(server.url, timeout=10).read())
+    page = in_thread(lambda: urllib.request.urlopen(server.url, timeout=60).read())
     assert b"new WebSocket" in page and pathlib.Path(webchat.__file__).name == "webchat.py"
 
     def visit():
