@@ -43,6 +43,13 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def left_by_others():
+    """Nor among what other modules have left, such as the reports of their tests."""
+    gc.collect()
+    gc.freeze()
+
+
 def too_long(number, frame):
     """Raises in the main tasklet; ends the process if that never has its turn."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)

@@ -12,7 +12,7 @@ import tokenize
 import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
-FOLDERS = ("syncless", "examples", "benchmark", "tests", "documentation")
+FOLDERS = ("syncless", "examples", "benchmark", "documentation")
 SOURCES = [
     path
     for folder in FOLDERS

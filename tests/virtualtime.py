@@ -75,14 +75,21 @@ def preload(for_children=False):
         else:
             os.environ.pop("LD_PRELOAD", None)
         return
-    before = os.environ.get("LD_PRELOAD", "")
-    environment = {**os.environ, BEFORE: before, "LD_PRELOAD": f"{before} {build()}".strip()}
     sys.stdout.flush()
-    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | with_library())
+
+
+def with_library():
+    """The variables with which a process has the library from its start."""
+    before = os.environ.get("LD_PRELOAD", "")
+    return {BEFORE: before, "LD_PRELOAD": f"{before} {build()}".strip()}
 
 
 def program(module, *arguments):
     """The command that runs it on a virtual clock of its own."""
+    if AVAILABLE:
+        environment = [f"{name}={value}" for name, value in with_library().items()]
+        return ["env", *environment, sys.executable, "-m", "tests.virtualtime", module, *map(str, arguments)]
     return [sys.executable, "-m", "tests.virtualtime", module, *map(str, arguments)]
 
 

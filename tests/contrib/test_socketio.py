@@ -151,7 +151,11 @@ def test_mode_is_threading_though_others_are_installed(server):
 
 @pytest.mark.parametrize(
     ("transport", "by"),
-    [("websocket", "websocket"), ("polling", "polling"), ("polling,websocket", "websocket")],
+    [
+        ("polling,websocket", "websocket"),
+        pytest.param("websocket", "websocket", marks=pytest.mark.slow),
+        pytest.param("polling", "polling", marks=pytest.mark.slow),
+    ],
 )
 def test_client_of_socketio(server, transport, by):
     found = run_clients(server(), transport)
@@ -186,7 +190,7 @@ def test_redis_carries_messages_between_two_workers(server):
         assert found == {"workers": 2, "heard": ["", "from the background", "hello"], "by": "websocket"}
 
 
-@pytest.mark.parametrize("secure", [False, True])
+@pytest.mark.parametrize("secure", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_client_of_flask_sock(server, tmp_path, secure):
     import websocket
 

@@ -47,6 +47,23 @@ exit 0
 """
 
 
+SETUP = """
+import pathlib, runpy, Cython.Build
+
+def translated(extensions, build_dir, **options):
+    for each in extensions:
+        translated = pathlib.Path(build_dir, each.sources[0]).with_suffix(".c")
+        each.sources[0] = str(translated)
+    return [each for number, each in enumerate(extensions) if number % 30 == 0 or portable(each.name)]
+
+portable = lambda name: "select" in name or "epoll" in name
+Cython.Build.cythonize = translated
+runpy.run_path("setup.py", run_name="__main__")
+"""
+"""Builds one module in thirty, and some of those that a portable build leaves out. Cython has translated them,
+and would look for seconds at what each depends on."""
+
+
 @pytest.fixture
 def build(tmp_path):
     """build(missing, **environment): builds a copy of the sources with a compiler that is none. The ended
@@ -55,12 +72,12 @@ def build(tmp_path):
         pytest.skip("the sources are not here, or Cython has not translated them")
     pytest.importorskip("Cython")
     tree, log = tmp_path / "tree", tmp_path / "log"
-    for folder in ("syncless", "documentation", "build/cython"):
+    for folder in ("syncless", "documentation"):
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "pytest_syncless.py"):
         shutil.copy2(ROOT / name, tree)
-    for path in (tree / "build" / "cython").rglob("*.c"):
-        path.touch()
+    (tree / "build").mkdir()
+    (tree / "build" / "cython").symlink_to(ROOT / "build" / "cython")
 
     def run(missing="nothing.h", **environment):
         compiler = tmp_path / "cc"
@@ -68,7 +85,7 @@ def build(tmp_path):
         compiler.chmod(0o755)
         log.write_text("")
         done = subprocess.run(
-            [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"],
+            [sys.executable, "-c", SETUP, "--quiet", "build_ext", "--inplace"],
             capture_output=True,
             text=True,
             timeout=60,
@@ -94,7 +111,7 @@ def test_build_names_a_missing_compiler(build):
 
 def test_build_of_another_kind_makes_all_modules_anew(build):
     counts = [build()[1], build()[1]]
-    assert counts[0] > 100 and counts[1] == 0
+    assert counts[0] > 5 and counts[1] == 0
     assert build(SYNCLESS_BUILD="debug")[1] == counts[0]
     assert build(SYNCLESS_BUILD="debug")[1] == 0
     assert 0 < build(SYNCLESS_PORTABLE="1")[1] < counts[0]

@@ -28,11 +28,13 @@ def outcome_of(stepped, case, parts):
     return data, ended, handed
 
 
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_whole_bytewise_and_split(stepped, case):
+def test_whole_bytewise_and_split(stepped, case, every):
+    """In two parts, it is split at each place, or at each 7th: another one in each case."""
     data = raw(case)
     pieces = [[data], [data[i : i + 1] for i in range(len(data))]]
-    pieces += [[data[:i], data[i:]] for i in range(1, len(data))]
+    pieces += [[data[:i], data[i:]] for i in range(1 + CASES.index(case) % every, len(data), every)]
     for parts in pieces:
         answer, ended, handed = outcome_of(stepped, case, parts)
         if handed:
