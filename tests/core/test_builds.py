@@ -60,8 +60,8 @@ portable = lambda name: "select" in name or "epoll" in name
 Cython.Build.cythonize = translated
 runpy.run_path("setup.py", run_name="__main__")
 """
-"""Builds one module in thirty, and some of those that a portable build leaves out. Cython has translated them,
-and would look for seconds at what each depends on."""
+"""Builds one module in thirty, and some of those that a portable build leaves out. Cython has translated
+them, and would look for seconds at what each depends on."""
 
 
 @pytest.fixture
