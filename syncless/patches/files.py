@@ -28,7 +28,6 @@ from syncless._core.calls.files import (
     SlowFunction,
     is_file,
 )
-from syncless._core.calls.sockets import forget
 from syncless._core.current import sleep
 from syncless._core.waits import wait_readable, wait_writable
 from syncless.patches.imports import when_imported
@@ -48,7 +47,7 @@ PATHS = """
     chmod lchmod chown lchown utime truncate mkdir rmdir unlink remove mkfifo mknod preadv pwritev
 """.split()
 TWO_PATHS = ("rename", "replace", "link", "symlink")
-SOMETIMES = ("fstat", "fstatvfs", "ftruncate", "fchmod", "fchown", "lseek")
+SOMETIMES = ("fstat", "fstatvfs", "ftruncate", "fchmod", "fchown", "close", "lseek")
 BY_NATURE = ("fsync", "fdatasync", "sync", "posix_fallocate", "copy_file_range")
 FILE = {
     "readinto": fileio.file_readinto,
@@ -121,13 +120,6 @@ def dup2(fd: int, fd2: int, inheritable: bool = True) -> int:
     if type(fd2) is not int:
         return _dup2(fd, fd2, inheritable)
     return _dup2_to(fd2, fd, inheritable)  # type: ignore[no-any-return]
-
-
-def close(fd: int) -> None:
-    """os.close, cooperative. The kernel tells nothing to those who wait for it, so they are woken."""
-    if type(fd) is int and 0 <= fd < 1 << 31:
-        forget(fd)
-    _close(fd)
 
 
 def closerange(fd_low: int, fd_high: int, /) -> None:
@@ -265,7 +257,6 @@ def patch(patcher: Patcher) -> None:
     if _eventfd_read is not None:
         patcher.rebind(os, "eventfd_read", eventfd_read, "waits for a writer")
         patcher.rebind(os, "eventfd_write", eventfd_write, "waits for room in the counter")
-    _replace(patcher, "close", close, waits)
     patcher.rebind(os, "dup2", dup2, waits)
     patcher.rebind(os, "closerange", closerange, waits)
     if _sendfile is not None:

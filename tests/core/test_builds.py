@@ -76,8 +76,8 @@ def build(tmp_path):
         shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "pytest_syncless.py"):
         shutil.copy2(ROOT / name, tree)
-    (tree / "build").mkdir()
-    (tree / "build" / "cython").symlink_to(ROOT / "build" / "cython")
+    # the copies are of now, whatever the time of the C files is
+    shutil.copytree(ROOT / "build" / "cython", tree / "build" / "cython", copy_function=shutil.copyfile)
 
     def run(missing="nothing.h", **environment):
         compiler = tmp_path / "cc"

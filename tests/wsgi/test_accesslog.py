@@ -218,7 +218,7 @@ def test_mapping_makes_custom_json(start):
         ("%{%Y-%m-%d}t", r"\d{4}-\d\d-\d\d"),
         ("%{x-MADE-by}o %{X-Absent}o", r"me \\x22too\\x22 -"),
         ("%{Host}i %{Content-Type}i %{REQUEST_METHOD}e", "test - GET"),
-        ("100%% %P", "100% " + str(os.getpid())),
+        pytest.param("100%% %P", f"100% {os.getpid()}", id="percent and process"),
     ],
 )
 def test_atoms(start, format, expected):
