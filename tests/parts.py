@@ -247,7 +247,7 @@ def run_all(parts: list[Part]) -> list[Result]:
 
 
 def table(results: list[Result]) -> str:
-    rows = [("part", "", "seconds", "passed", "failed", "skipped", "flaky", "log")]
+    rows = [("part", "outcome", "seconds", "passed", "failed", "skipped", "flaky", "log")]
     for each in results:
         numbers = [str(each.counts[name]) if each.counts else "" for name in ("passed", "failed", "skipped")]
         flaky = str(len(each.flaky)) if each.counts else ""

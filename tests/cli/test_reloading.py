@@ -99,8 +99,7 @@ def test_broken_file_is_shown_and_the_old_code_goes_on(develop):
 def test_file_that_is_broken_from_the_start_is_waited_for(develop):
     server = develop(source="import no_such_module\n")
     assert (
-        eventually(lambda: "waiting for a file to change" in server.said)
-        and "serves on" not in server.said
+        eventually(lambda: "waiting for a file to change" in server.said) and "serves on" not in server.said
     )
     server.write(APP.format(answer="mended"))
     assert server.answers(b"mended")
