@@ -1,9 +1,9 @@
 """The parts of what is checked: ``python3 -m tests.parts``. Needs nothing but Python.
 
-`.ci/run` runs the parts of the gate, in 20 minutes on two processors. `make check` runs every part, and
-`make check FROM=part` goes on at one of them. Parts run beside one another unless they are alone. A part
-that fails does not stop the others. At the end stands a table. The status is 1 if a part failed, or if all
-parts together have more flaky tests than one run of tests may have (``python -m tests``).
+`.ci/run` runs the parts of the gate. `make check` runs every part, and `make check FROM=part` goes on at
+one of them. Parts run beside one another unless they are alone. A part that fails does not stop the others.
+At the end stands a table. The status is 1 if a part failed, or if all parts together have more flaky tests
+than one run of tests may have (``python -m tests``).
 """
 
 from __future__ import annotations

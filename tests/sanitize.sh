@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Builds the native modules with AddressSanitizer and UndefinedBehaviorSanitizer in a copy of the tree and runs the tests of the engine,
-# the sockets, the hooks in C libraries and the server there; `--quick` only those of the engine and of HTTP. Every object comes from malloc, so that each has its own red zones. Stack
-# red zones are off: greenlets copy stacks in and out, which AddressSanitizer takes for a fault.
+# Builds the native modules with AddressSanitizer and UndefinedBehaviorSanitizer in a copy of the tree and runs the
+# tests of the engine, the sockets, the hooks in C libraries and the server there; with `--quick` only those of the
+# engine and of HTTP. Every object comes from malloc, so that each has its own red zones. Stack red zones are off:
+# greenlets copy stacks in and out, which AddressSanitizer takes for a fault.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
