@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import code
 from typing import Any
 
 import syncless
@@ -17,6 +16,8 @@ BANNER = (
 def interact(namespace: dict[str, Any] | None = None) -> None:
     """Reads and runs statements until the end of the input. Tasklets go on meanwhile if input() is patched
     (patch_all())."""
+    import code  # not before, because code.py in the working directory is an application, mostly
+
     names: dict[str, Any] = {"__name__": "__console__", "syncless": syncless, "debug": debug}
     names.update({name: getattr(syncless, name) for name in ("sleep", "spawn", "tasklets")})
     names.update(namespace or {})

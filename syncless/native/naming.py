@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from syncless.http.program.loading import is_module
 from syncless.http.program.loading import load as load_object
 from syncless.native.handler import Handler, load
 
@@ -14,6 +15,6 @@ def handler_named(name: str) -> Handler:
         raise ValueError(
             f"incomplete name {name!r} of a native handler: write module:handler or library.so:function"
         )
-    if place.endswith(".so"):
+    if place.endswith(".so") and not is_module(place):
         return load(place, function)
     return Handler(load_object(name), function)

@@ -10,6 +10,7 @@ import urllib.request
 
 import pytest
 
+from syncless.http.program.loading import load
 from tests.waiting import eventually
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -33,6 +34,15 @@ def folder(tmp_path):
     (tmp_path / "factory.py").write_text(FACTORY)
     (tmp_path / "site.wsgi").write_text("from hello import app as application\n")
     (tmp_path / "broken.wsgi").write_text("missing()\n")
+    for name in ("project", "project/web", "both"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("")
+        for part in ("wsgi", "py"):
+            text = HELLO.replace("found", part).replace("app(", "application(")
+            (tmp_path / name / f"{part}.py").write_text(text)
+    (tmp_path / "both.wsgi").write_text("from hello import app as application\n")
+    for name in ("code", "web.2"):
+        (tmp_path / f"{name}.py").write_text(HELLO)
     (tmp_path / "package" / "inner").mkdir(parents=True)
     (tmp_path / "package" / "__init__.py").write_text("")
     (tmp_path / "package" / "inner" / "__init__.py").write_text("word = b'relative'\n")
@@ -97,10 +107,35 @@ def refused(folder, *arguments):
         (["factory:create_app('you', loud=True)"], "made for you!"),
         (["--factory", "factory:create_app"], "made for nobody"),
         (["--factory", "factory.py:create_app('me')"], "made for me"),
+        (["project.wsgi:application"], "wsgi"),  # as Django makes it
+        (["project.wsgi"], "wsgi"),
+        (["project/wsgi.py"], "wsgi"),
+        (["project.py:application"], "py"),
+        (["project.web.wsgi:application"], "wsgi"),
+        (["both.wsgi"], "wsgi"),  # a file and a module: the module
+        (["code:app"], "found"),  # there is one in the standard library
+        (["code.py"], "found"),
+        (["web.2.py:app"], "found"),
     ],
 )
 def test_names_are_understood(folder, arguments, expected):
     assert answer(folder, *arguments) == expected
+
+
+def test_module_with_the_name_of_an_imported_one_of_python_is_found(folder, monkeypatch):
+    (folder / "queue.py").write_text(HELLO)
+    monkeypatch.syspath_prepend(folder)
+    assert load("queue:app").__module__ == load("queue").__module__ == "queue_py"
+    monkeypatch.delitem(sys.modules, "queue_py")
+    assert load(f"{folder}/queue.py").__code__.co_filename == str(folder / "queue.py")
+    monkeypatch.delitem(sys.modules, "queue_py")
+    assert hasattr(sys.modules["queue"], "SimpleQueue")
+
+
+def test_looking_for_a_module_imports_nothing(folder):
+    (folder / "site_of.py").write_text("raise ValueError('imported')\n")
+    (folder / "site_of.wsgi").write_text("from hello import app as application\n")
+    assert answer(folder, "site_of.wsgi") == "found"
 
 
 def test_file_of_another_suffix_that_raises_shows_its_own_traceback(folder):
@@ -127,6 +162,7 @@ def test_access_log_does_not_take_the_application_for_a_file(folder):
         (["hello.app"], "'app' is an attribute of module 'hello': write hello:app"),
         (["hello:nothing"], "module 'hello' has no attribute 'nothing'; it has app"),
         (["nothing.py:app"], "there is no file "),
+        (["project.py.wsgi"], "and no module 'project.py.wsgi'"),
         (["factory"], "write factory:attribute"),
         (["factory:create_app(x)"], "literals only"),
         ([], "name the application"),

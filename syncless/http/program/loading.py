@@ -1,7 +1,8 @@
 """From the name of an application to the object: "package.module:attribute", "path/to/file.py:attribute",
 "module:factory()".
 
-A file with another suffix, such as the site.wsgi of mod_wsgi, is loaded as the module site_wsgi.
+A name without a slash is a module where there is such a module, and else a file: myproject.wsgi is the module
+that Django makes, site.wsgi the file of mod_wsgi. That file is loaded as the module site_wsgi.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.machinery import PathFinder, SourceFileLoader
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from types import ModuleType, TracebackType
 from typing import Any
 
@@ -45,8 +46,10 @@ def load(name: str) -> Any:
         )
     _importing.append(name)
     try:
-        if module_name.endswith((".py", ".wsgi")) or os.sep in module_name:
+        if os.sep in module_name or (module_name.endswith((".py", ".wsgi")) and not is_module(module_name)):
             module_name = _module_of(module_name)
+        else:
+            module_name = _beside_the_standard_library(module_name)
         module = _import(module_name)
     finally:
         _importing.pop()
@@ -57,6 +60,20 @@ def load(name: str) -> Any:
                 f"module {module_name!r} has neither 'application' nor 'app'; write {module_name}:attribute"
             )
     return _evaluate(module, expression)
+
+
+def is_module(name: str) -> bool:
+    """Whether there is a module of this dotted name. Nothing is imported."""
+    first, *others = name.split(".")
+    try:
+        spec = find_spec(first)
+    except ValueError:  # no name, or a module that has been made by hand
+        return False
+    for part in others:
+        if spec is None or spec.submodule_search_locations is None:
+            return False
+        spec = PathFinder.find_spec(f"{spec.name}.{part}", spec.submodule_search_locations)
+    return spec is not None
 
 
 def refuse_while_importing() -> None:
@@ -70,16 +87,17 @@ def refuse_while_importing() -> None:
 
 def _module_of(path: str) -> str:
     """The dotted name of the module in a file, which can be imported from then on."""
-    path = os.path.abspath(path)
+    name, path = path, os.path.abspath(path)
     if not os.path.isfile(path):
         with_suffix = path + ".py"
         if not os.path.isfile(with_suffix):
-            raise ApplicationNotFound(f"there is no file {path}")
+            module = "" if os.sep in name else f" and no module {name!r}"
+            raise ApplicationNotFound(f"there is no file {path}{module}")
         path = with_suffix
     folder, file = os.path.split(path)
     stem, suffix = os.path.splitext(file)
-    if suffix != ".py":
-        return _load_file(path, f"{stem}_{suffix[1:]}")
+    if suffix != ".py" or "." in stem:
+        return _load_file(path, file.replace(".", "_"))
     parts = [stem]
     while os.path.isfile(os.path.join(folder, "__init__.py")):
         folder, package = os.path.split(folder)
@@ -88,7 +106,18 @@ def _module_of(path: str) -> str:
         parts.pop()
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    return ".".join(parts)
+    return _beside_the_standard_library(".".join(parts))
+
+
+def _beside_the_standard_library(name: str) -> str:
+    """The name of the module to import: another one for a code.py of the user, if Python's own module of this
+    name is imported already."""
+    ours = sys.modules.get(name)
+    if ours is not None and name in sys.stdlib_module_names:
+        spec = PathFinder.find_spec(name)
+        if spec is not None and spec.origin and spec.origin != getattr(ours, "__file__", None):
+            return _load_file(spec.origin, f"{name}_py")
+    return name
 
 
 def _load_file(path: str, name: str) -> str:
