@@ -12,6 +12,7 @@ import dataclasses
 import difflib
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -21,6 +22,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+from syncless.http.notices import complain
 from syncless.patches import AREAS
 from syncless.wsgi import Limits
 
@@ -56,6 +58,12 @@ RESERVED = (
     "SYNCLESS_TEST_",
 )
 """Prefixes of variables that set no option: they are read elsewhere."""
+OF_A_SERVICE = re.compile(
+    r"_SERVICE_HOST=|_SERVICE_PORT(_\w+)?=|_PORT=\w+://|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?="
+)
+"""Found in the variables, NAME=VALUE, that Kubernetes and Docker set for a service. One of the name syncless
+has variables with our prefix."""
+IN_FILES_ONLY = ("limits", "certificates", "hooks", "logging")
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 COMMAND_ONLY = {"help", "version", "config", "check", "print_config", "no_patch"}
 
@@ -153,23 +161,27 @@ class Options:
 
     def from_variables(self, environ: Mapping[str, str]) -> Values:
         """The options of SYNCLESS_*: lists separated by commas, true or false, SYNCLESS_LIMIT_name for
-        limits. ConfigError."""
+        limits. Other names get a warning: the prefix is not ours alone. ConfigError."""
         values: Values = {}
         limits: dict[str, Any] = {}
+        names = [*self.names, *(f"limit_{field.name}" for field in dataclasses.fields(Limits))]
         for variable, text in environ.items():
             if not variable.startswith("SYNCLESS_") or variable.startswith(RESERVED):
                 continue
+            if OF_A_SERVICE.search(f"{variable}={text}"):
+                continue
             name = variable.removeprefix("SYNCLESS_").lower()
             try:
-                if name.startswith("limit_"):
+                if name in IN_FILES_ONLY:
+                    raise ValueError(f"no variable sets {name}; use the configuration file")
+                if name not in names:
+                    near = difflib.get_close_matches(name, names, 1, 0.6)
+                    advice = f"; did you mean SYNCLESS_{near[0].upper()}?" if near else ""
+                    complain(f"the environment variable {variable} is unknown and sets nothing{advice}")
+                elif name.startswith("limit_"):
                     limits |= _limits({name.removeprefix("limit_"): _number(text)})
-                elif name not in self.names or name in ("limits", "certificates", "hooks", "logging"):
-                    known = [f"SYNCLESS_{known.upper()}" for known in self.names]
-                    raise ConfigError(f"unknown variable {variable}{nearest(variable, known)}")
                 else:
                     values.update(self._convert(name, self._parsed(name, text)))
-            except ConfigError:
-                raise
             except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
                 raise ConfigError(f"{variable}: {error}") from None
         if limits:

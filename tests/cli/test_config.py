@@ -129,10 +129,9 @@ def test_errors_in_files_name_the_place_and_the_nearest_name(folder, capsys, tex
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
-        ("SYNCLESS_WORKRES", "2", "unknown variable SYNCLESS_WORKRES; did you mean 'SYNCLESS_WORKERS'?"),
+        ("SYNCLESS_HOOKS", "2", "SYNCLESS_HOOKS: no variable sets hooks; use the configuration file"),
         ("SYNCLESS_WORKERS", "two", "SYNCLESS_WORKERS: "),
         ("SYNCLESS_PRELOAD", "2", "SYNCLESS_PRELOAD: write true or false, not '2'"),
-        ("SYNCLESS_LIMIT_NOTHING", "2", "SYNCLESS_LIMIT_NOTHING: unknown limit 'nothing'"),
         ("SYNCLESS_LIMIT_REQUESTS", "many", "SYNCLESS_LIMIT_REQUESTS: "),
         ("PORT", "http", "PORT and WEB_CONCURRENCY must be numbers"),
         ("SYNCLESS_CONFIG", "no-such.toml", "no-such.toml"),
@@ -141,6 +140,41 @@ def test_errors_in_files_name_the_place_and_the_nearest_name(folder, capsys, tex
 def test_wrong_variables_are_told(folder, capsys, monkeypatch, variable, value, message):
     monkeypatch.setenv(variable, value)
     assert message in refused(capsys, "hello:app")
+
+
+@pytest.mark.parametrize(
+    ("variable", "advice"),
+    [
+        ("SYNCLESS_WORKRES", "; did you mean SYNCLESS_WORKERS?"),
+        ("SYNCLESS_LIMIT_HEAD_SECOND", "; did you mean SYNCLESS_LIMIT_HEAD_SECONDS?"),
+        ("SYNCLESS_DEMO_9999999999_VERSION", ""),
+    ],
+)
+def test_unknown_variables_are_warned_of(folder, capsys, monkeypatch, variable, advice):
+    monkeypatch.setenv(variable, "2")
+    assert parse(["hello:app"]).workers == 0
+    said = f"syncless: the environment variable {variable} is unknown and sets nothing{advice}\n"
+    assert capsys.readouterr().err == said
+
+
+def test_variables_that_kubernetes_makes_for_a_service_are_left_alone(folder, capsys, monkeypatch):
+    for name, value in {
+        "SERVICE_HOST": "10.0.0.1",
+        "SERVICE_PORT": "80",
+        "SERVICE_PORT_HTTP": "80",
+        "PORT": "tcp://10.0.0.1:80",
+        "PORT_80_TCP": "tcp://10.0.0.1:80",
+        "PORT_80_TCP_PROTO": "tcp",
+        "PORT_80_TCP_PORT": "80",
+        "PORT_80_TCP_ADDR": "10.0.0.1",
+        "REUSE_PORT": "udp://10.0.0.1:80",  # of a service named syncless-reuse
+        "LIMIT_SERVICE_HOST": "10.0.0.1",
+    }.items():
+        monkeypatch.setenv(f"SYNCLESS_{name}", value)
+    assert not parse(["hello:app"]).reuse_port
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("SYNCLESS_REUSE_PORT", "yes")
+    assert parse(["hello:app"]).reuse_port
 
 
 def test_variables_of_other_parts_are_left_alone(folder, monkeypatch):
