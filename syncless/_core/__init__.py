@@ -17,3 +17,8 @@ if importlib.util.find_spec("syncless._core.poll.poller") is None:
         f"syncless is not built in {folder} for Python {sys.version_info[0]}.{sys.version_info[1]}: "
         "run `make serve` there, or leave that folder to use the installed one"
     )
+
+try:
+    import greenlet  # noqa: F401  the native modules cannot tell that it is missing
+except ImportError as error:
+    raise ImportError(f"syncless needs greenlet: python -m pip install greenlet ({error})") from error

@@ -146,7 +146,7 @@ def _in_main_thread() -> bool:
     return current() in _handling or threading.current_thread() is threading.main_thread()
 
 
-def set_signal(signalnum: int, handler: Any, /) -> Any:
+def set_signal(signalnum: int, handler: Any) -> Any:
     """signal.signal: the handler interrupts the main tasklet."""
     if not _in_main_thread():
         raise ValueError("signal only works in main thread of the main interpreter")
@@ -160,7 +160,7 @@ def set_signal(signalnum: int, handler: Any, /) -> Any:
     return shown
 
 
-def getsignal(signalnum: int, /) -> Any:
+def getsignal(signalnum: int) -> Any:
     """signal.getsignal: the handler that the program has set."""
     return _shown(_getsignal(signalnum))
 
@@ -193,7 +193,7 @@ def _take_wakeup_fd(fd: int, warn: bool, tasklet: Tasklet[Any] | None = None) ->
     return before
 
 
-def pthread_sigmask(how: int, mask: Any, /) -> set[Any]:
+def pthread_sigmask(how: int, mask: Any) -> set[Any]:
     """signal.pthread_sigmask: signals go to the main tasklet, so the mask of any other tasklet is only
     noted."""
     tasklet = current()
@@ -235,7 +235,7 @@ def sigwaitinfo(sigset: Any, /) -> Any:
     return _wait_for(list(sigset), None)
 
 
-def sigwait(sigset: Any, /) -> signal.Signals:
+def sigwait(sigset: Any) -> signal.Signals:
     """signal.sigwait, cooperative."""
     return signal.Signals(sigwaitinfo(sigset).si_signo)
 

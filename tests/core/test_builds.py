@@ -115,3 +115,8 @@ def test_build_of_another_kind_makes_all_modules_anew(build):
     assert build(SYNCLESS_BUILD="debug")[1] == counts[0]
     assert build(SYNCLESS_BUILD="debug")[1] == 0
     assert 0 < build(SYNCLESS_PORTABLE="1")[1] < counts[0]
+
+
+def test_import_without_greenlet_says_how_to_install_it():
+    done = run("import sys; sys.modules['greenlet'] = None; import syncless", cwd=ROOT)
+    assert done.returncode == 1 and "ImportError: syncless needs greenlet: python -m pip install" in done.stderr
