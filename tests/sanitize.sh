@@ -17,7 +17,7 @@ fi
 mkdir "$tree/build"
 [ ! -d build/cython ] || cp -rp build/cython "$tree/build/" # only what changed since is translated again
 cd "$tree"
-"$python" -m pip install --quiet 'setuptools>=77' 'Cython>=3.0.11,<4'
+"$python" -m pip install --quiet 'setuptools>=77' 'Cython>=3.3,<4'
 SYNCLESS_BUILD=asan "$python" setup.py --quiet build_ext --inplace
 # GCC's sanitizer stands before crypt(), and calls address 0 if the library that has it is not loaded at the start
 crypt=$(gcc -print-file-name=libcrypt.so.1)

@@ -48,15 +48,19 @@ exit 0
 
 
 SETUP = """
-import pathlib, runpy, Cython.Build
+import pathlib, runpy, setuptools, Cython.Build, Cython.Utils
 
 def translated(extensions, build_dir, **options):
     for each in extensions:
-        translated = pathlib.Path(build_dir, each.sources[0]).with_suffix(".c")
-        each.sources[0] = str(translated)
-    return [each for number, each in enumerate(extensions) if number % 30 == 0 or portable(each.name)]
+        each.sources[0] = str(pathlib.Path(build_dir, each.sources[0]).with_suffix(".c"))
+    return extensions
+
+def setup(ext_modules, **options):
+    some = [each for number, each in enumerate(ext_modules) if number % 30 == 0 or portable(each.name)]
+    original(ext_modules=some, **options)
 
 portable = lambda name: "select" in name or "epoll" in name
+original, setuptools.setup = setuptools.setup, setup
 Cython.Build.cythonize = translated
 runpy.run_path("setup.py", run_name="__main__")
 """
