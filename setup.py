@@ -342,25 +342,21 @@ class Build(build_ext):
             if not has.get(OPTIONAL.get(each.name), True):
                 pathlib.Path(self.get_ext_fullpath(each.name)).unlink(missing_ok=True)  # of another build
         self.extensions[:] = [each for each in self.extensions if has.get(OPTIONAL.get(each.name), True)]
-        config = pathlib.Path(self.build_temp, "syncless_config.h")
         text = "".join(f"#define SYNCLESS_{facility} {int(found)}\n" for facility, found in has.items())
+        text += f"/* {kind}{' portable' if portable else ''} */\n"
+        config = pathlib.Path(self.build_temp, "syncless_config.h")
         if not config.exists() or config.read_text() != text:
+            # Modules of another kind, or made for other facilities, are not up to date, however new they are.
+            for each in self.extensions:
+                pathlib.Path(self.get_ext_fullpath(each.name)).unlink(missing_ok=True)
             config.parent.mkdir(parents=True, exist_ok=True)
             config.write_text(text)
         for each in self.extensions:
             each.include_dirs.append(self.build_temp)
             if OPTIONAL.get(each.name) == "KQUEUE" and sys.platform == "linux":
                 each.libraries.append("kqueue")  # libkqueue, which emulates it
-        # Modules of another kind, or made for other facilities, are not up to date, however new they are.
-        stamp = pathlib.Path("build", f"built-for-{sys.implementation.cache_tag}")
-        text += f"{kind}{' portable' if portable else ''}\n"
-        if not stamp.exists() or stamp.read_text() != text:
-            self.force = True
-            stamp.unlink(missing_ok=True)
         self.announce_work()
         super().build_extensions()
-        stamp.parent.mkdir(exist_ok=True)
-        stamp.write_text(text)
 
     def translate(self):
         """Cython: .pyx to C. Only a build needs it; metadata and a source distribution do not."""

@@ -40,6 +40,9 @@ for argument; do
     case $argument in
         */probe.c) grep -q '<{missing}>' "$argument" && exit 1 ;;
     esac
+    case $previous$argument in -o*.so)
+        [ "$(grep -c '[.]so$' {log})" != "$FAIL_AFTER" ] || exit 1
+    esac
     [ "$previous" = -o ] && {{ : >"$argument"; echo "$argument" >>{log}; }}
     previous=$argument
 done
@@ -121,6 +124,15 @@ def test_build_of_another_kind_makes_all_modules_anew(build):
     assert 0 < build(SYNCLESS_PORTABLE="1")[1] < counts[0]
 
 
+def test_build_goes_on_where_an_interrupted_one_stopped(build):
+    done, first = build(FAIL_AFTER="3")
+    assert done.returncode == 1 and first >= 3
+    rest = build()[1]
+    assert rest > 0 and build()[1] == 0
+    assert build(SYNCLESS_BUILD="debug")[1] == first + rest
+
+
 def test_import_without_greenlet_says_how_to_install_it():
     done = run("import sys; sys.modules['greenlet'] = None; import syncless", cwd=ROOT)
-    assert done.returncode == 1 and "ImportError: syncless needs greenlet: python -m pip install" in done.stderr
+    assert done.returncode == 1
+    assert "ImportError: syncless needs greenlet: python -m pip install greenlet" in done.stderr
