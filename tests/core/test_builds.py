@@ -41,7 +41,7 @@ for argument; do
         */probe.c) grep -q '<{missing}>' "$argument" && exit 1 ;;
     esac
     case $previous$argument in -o*.so)
-        [ "$(grep -c '[.]so$' {log})" != "$FAIL_AFTER" ] || exit 1
+        [ "$(grep -c '[.]so$' {log})" -lt "${{FAIL_AFTER:-1000}}" ] || exit 1
     esac
     [ "$previous" = -o ] && {{ : >"$argument"; echo "$argument" >>{log}; }}
     previous=$argument
