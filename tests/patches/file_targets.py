@@ -249,6 +249,8 @@ def imported():
 def mapped():
     with open("there", "r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
         memory.flush()  # memory access by the processor cannot park
+        if sys.version_info >= (3, 15):
+            memory.flush(0, -1, flags=mmap.MS_SYNC | mmap.MS_INVALIDATE)
     return "flushed"
 
 

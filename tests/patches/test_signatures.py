@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-PROGRAM = '''
+PROGRAM = """
 import inspect
 from syncless.patches import patch_all, registry
 
@@ -40,7 +40,7 @@ for name, old, new in replaced:
     if missing:
         print(name, *missing)
 print(len(replaced) > 150)
-'''
+"""
 
 
 def test_patched_functions_take_the_keywords_of_the_originals():

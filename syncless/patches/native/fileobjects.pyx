@@ -10,6 +10,7 @@ by tests/patches/test_files.py::test_two_tasklets_on_one_buffered_file.
 
 import _io
 import mmap
+from sys import version_info
 
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
@@ -157,11 +158,13 @@ cdef class Sync:
     """msync of a part of a mapping, in a thread: mmap.flush itself keeps the GIL while the disk writes."""
     cdef Py_buffer view
     cdef Py_ssize_t offset, size
+    cdef int flags
 
-    def __cinit__(self, mapping, Py_ssize_t offset, Py_ssize_t size):
+    def __cinit__(self, mapping, Py_ssize_t offset, Py_ssize_t size, int flags):
         PyObject_GetBuffer(mapping, &self.view, PyBUF_SIMPLE)      # keeps it open meanwhile
         self.offset = offset
         self.size = size
+        self.flags = flags
 
     def __dealloc__(self):
         PyBuffer_Release(&self.view)
@@ -169,21 +172,22 @@ cdef class Sync:
     def __call__(self):
         cdef int failed
         with nogil:
-            failed = msync(<char*> self.view.buf + self.offset, self.size, MS_SYNC)
+            failed = msync(<char*> self.view.buf + self.offset, self.size, self.flags)
         if failed:
             raise OSError(errno, strerror(errno).decode())
 
 
-def map_flush(self, offset=0, size=None, /):
-    """mmap.flush, cooperative."""
-    if not may_use_threads():
-        return original_flush(self, offset) if size is None else original_flush(self, offset, size)
+def map_flush(self, offset=0, size=None, /, *, flags=0):
+    """mmap.flush, cooperative; from CPython 3.15 on with ``flags``, and -1 for all that follows."""
+    if not may_use_threads() or (flags and version_info < (3, 15)):
+        place = (offset,) if size is None else (offset, size)
+        return original_flush(self, *place, flags=flags) if flags else original_flush(self, *place)
     length = len(self)
-    if size is None:
+    if size is None or (size == -1 and version_info >= (3, 15)):
         size = length - offset
     if offset < 0 or size < 0 or offset + size > length:
         raise ValueError("flush values out of range")
-    return in_pool(-1, Sync(self, offset, size), (), {})
+    return in_pool(-1, Sync(self, offset, size, flags or MS_SYNC), (), {})
 
 
 # -- buffered files ------------------------------------------------------------------------------
