@@ -78,6 +78,10 @@ Values = dict[str, Any]
 """Option -> value, in the form in which argparse gives it."""
 
 
+MOST_BYTES = 1_000_000
+"""Of a configuration file: nobody writes more, and /dev/zero has no end."""
+
+
 class ConfigError(ValueError):
     """The file or a variable is wrong. The message says where, and what was probably meant."""
 
@@ -99,8 +103,7 @@ class Options:
         ConfigError, OSError."""
         for name in FILES if path is None else (path,):
             try:
-                with open(name, "rb") as file:
-                    table = tomllib.load(file)
+                table = tomllib.loads(text_of(name))
             except FileNotFoundError:
                 if path is not None:
                     raise
@@ -108,7 +111,10 @@ class Options:
             except tomllib.TOMLDecodeError as error:
                 raise ConfigError(f"{name}: {error}") from None
             if os.path.basename(name) == "pyproject.toml":
-                table = table.get("tool", {}).get("syncless", {})
+                try:
+                    table = _table(_table(table.get("tool", {})).get("syncless", {}))
+                except ValueError as error:
+                    raise ConfigError(f"{name}: tool.syncless: {error}") from None
             if table or path is not None:
                 return self._from_table(table, name), name
         return {}, ""
@@ -197,6 +203,19 @@ class Options:
         if isinstance(default, list):
             return [part.strip() for part in text.split(",")]
         return _number(text) if self._actions[name].type is int else text
+
+
+def text_of(path: str) -> str:
+    """What is in a file of text that the user has named: UTF-8, with or without a byte order mark. ConfigError;
+    OSError."""
+    with open(path, "rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ConfigError(f"{path}: it has more than {MOST_BYTES:,} bytes; is it the right file?")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
 
 
 def from_platform(environ: Mapping[str, str]) -> Values:

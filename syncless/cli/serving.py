@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 from syncless.cli.arguments import parse
+from syncless.cli.config import text_of
 from syncless.cli.reloading import until_it_starts, watched
 from syncless.http.addresses import systemd_fds
 from syncless.http.errorlog import configure
@@ -158,5 +159,4 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _first_line(path: str) -> str:
-    with open(path, encoding="utf-8") as file:
-        return file.readline().rstrip("\r\n")
+    return text_of(path).partition("\n")[0].rstrip("\r")

@@ -5,7 +5,8 @@ import subprocess
 import pytest
 
 from syncless.cli.arguments import parse
-from syncless.cli.config import FILES
+from syncless.cli.config import FILES, ConfigError
+from syncless.cli.serving import _first_line
 from tests.cli.test_loading import HELLO, command, environment
 
 TOML = """
@@ -124,6 +125,50 @@ def test_limits_of_all_places_are_put_together(folder, monkeypatch):
 def test_errors_in_files_name_the_place_and_the_nearest_name(folder, capsys, text, message):
     (folder / "syncless.toml").write_text(text)
     assert message in refused(capsys, "hello:app")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_file_may_begin_with_a_byte_order_mark_and_have_any_line_ends(folder, name):
+    table = "[tool.syncless]\r\n" if name == "pyproject.toml" else ""
+    (folder / name).write_bytes(b"\xef\xbb\xbf" + f"{table}workers = 3\r\n".encode())
+    assert parse(["hello:app"]).workers == 3
+
+
+@pytest.mark.parametrize("options", [[], ["--config", "syncless.toml"]])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("workers = 2 # für".encode("latin-1"), "syncless.toml: byte 16 is not UTF-8; save the file as UTF-8"),
+        ("workers = 2".encode("utf-16"), "syncless.toml: byte 1 is not UTF-8"),
+        (b"#" * 1_000_001, "syncless.toml: it has more than 1,000,000 bytes"),
+    ],
+)
+def test_file_that_is_no_text_is_told(folder, capsys, options, content, message):
+    (folder / "syncless.toml").write_bytes(content)
+    assert message in refused(capsys, "hello:app", *options)
+
+
+@pytest.mark.parametrize("text", ["tool = 5", "[tool]\nsyncless = 5"])
+def test_tables_of_pyproject_must_be_tables(folder, capsys, text):
+    (folder / "pyproject.toml").write_text(text)
+    assert "pyproject.toml: tool.syncless: write a table, not 5" in refused(capsys, "hello:app")
+
+
+def test_folder_in_the_place_of_a_file_is_told(folder, capsys):
+    (folder / "syncless.toml").mkdir()
+    assert "syncless.toml" in refused(capsys, "hello:app")
+
+
+@pytest.mark.parametrize(
+    ("content", "password"), [(b"\xef\xbb\xbfp\xc3\xa4ss\r\nmore", "päss"), (b"", ""), (b"a\xe4", None)]
+)
+def test_password_is_the_first_line_of_its_file(folder, content, password):
+    (folder / "password").write_bytes(content)
+    if password is None:
+        with pytest.raises(ConfigError, match=r"password: byte 2 is not UTF-8"):
+            _first_line(f"{folder}/password")
+    else:
+        assert _first_line(f"{folder}/password") == password
 
 
 @pytest.mark.parametrize(
