@@ -206,7 +206,7 @@ class Options:
 
 
 def text_of(path: str) -> str:
-    """What is in a file of text that the user has named: UTF-8, with or without a byte order mark. ConfigError;
+    """The text of a file that the user has named: UTF-8, with or without a byte order mark. ConfigError,
     OSError."""
     with open(path, "rb") as file:
         content = file.read(MOST_BYTES + 1)

@@ -33,6 +33,8 @@ class Sockets:
         self.options = options
         self.tls = tls
         self._inherited: WeakSet[socket.socket] = WeakSet()
+        self._files: dict[str, os.stat_result] = {}
+        """Path -> the file of a UNIX socket, as it was made."""
 
     def open(self) -> Opened:
         """OSError, with the address in it, if one cannot be had."""
@@ -44,6 +46,8 @@ class Sockets:
                 opened += [(sock, tls) for sock in found]
                 if bind.fd is not None:
                     self._inherited.update(found)
+                if bind.path is not None and not bind.path.startswith("\0"):
+                    self._files[bind.path] = os.stat(bind.path)
         except BaseException:
             self.begin_no_more(opened)
             self.close(opened)
@@ -57,12 +61,14 @@ class Sockets:
 
     def begin_no_more(self, opened: Iterable[tuple[socket.socket, bool]]) -> None:
         """New clients find nobody at these addresses, while those that are connected already can still be
-        accepted. Sockets that are inherited stay as they are: others may have them, too."""
+        accepted. Sockets that are inherited stay as they are: others may have them, too. So does the file of
+        a UNIX socket that another server has made at its path meanwhile."""
         for sock, _ in opened:
-            address = sock.getsockname()
-            if isinstance(address, str) and any(bind.path == address for bind in self.binds):
+            file = self._files.pop(sock.getsockname(), None)
+            if file is not None:
                 with contextlib.suppress(OSError):
-                    os.unlink(address)
+                    if os.path.samestat(os.stat(sock.getsockname()), file):
+                        os.unlink(sock.getsockname())
             if sock not in self._inherited:
                 begin_no_more(sock)
 

@@ -138,7 +138,10 @@ def test_file_may_begin_with_a_byte_order_mark_and_have_any_line_ends(folder, na
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("workers = 2 # für".encode("latin-1"), "syncless.toml: byte 16 is not UTF-8; save the file as UTF-8"),
+        (
+            "workers = 2 # für".encode("latin-1"),
+            "syncless.toml: byte 16 is not UTF-8; save the file as UTF-8",
+        ),
         ("workers = 2".encode("utf-16"), "syncless.toml: byte 1 is not UTF-8"),
         (b"#" * 1_000_001, "syncless.toml: it has more than 1,000,000 bytes"),
     ],

@@ -78,6 +78,18 @@ def test_several_binds_and_unix_sockets(start, tmp_path):
         assert client.get()[2] == HELLO
 
 
+def test_socket_file_that_another_server_has_made_meanwhile_stays(start, tmp_path):
+    path = tmp_path / "socket"
+    first = start(plain(b"first"), bind=f"unix:{path}")
+    path.unlink()
+    second = start(plain(HELLO), bind=f"unix:{path}")
+    first.stop()
+    with Client(str(path)) as client:
+        assert client.get()[2] == HELLO
+    second.stop()
+    assert not path.exists()
+
+
 def test_port_in_use_is_refused(start):
     server = start(plain(HELLO))
     with pytest.raises(OSError, match=f"cannot listen on http://127.0.0.1:{server.port}/: .*another program"):

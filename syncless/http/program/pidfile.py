@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 from types import TracebackType
 
@@ -11,25 +13,69 @@ from syncless.http.program.privileges import Privileges
 
 class PidFile:
     """A file with the number of this process, for as long as the block lasts. With privileges that the
-    process drops meanwhile, the file is emptied where it cannot be removed."""
+    process drops meanwhile, the file is emptied where it cannot be removed. FileExistsError if a process that
+    runs has the file: it is locked (flock(2)), and a child closes it after fork(), to keep no lock."""
 
     def __init__(self, path: str | os.PathLike[str] | None, privileges: Privileges | None = None):
         self.path = path
         self.privileges = privileges
+        self._fd = -1
 
     def __enter__(self) -> None:
-        if self.path is not None:
-            with open(self.path, "w", encoding="ascii") as file:
-                file.write(f"{os.getpid()}\n")
+        if self.path is None:
+            return
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            self._lock(fd)
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
             if self.privileges is not None:
                 self.privileges.own(self.path)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._fd = fd
+        _open[fd] = os.fstat(fd)
+
+    def _lock(self, fd: int) -> None:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            other = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
+            said = f"is the pid file of process {other}, which runs; stop it first, or choose another file"
+            raise FileExistsError(errno.EEXIST, said, os.fspath(self.path or "")) from None
+        except OSError:
+            pass  # this file system has no locks
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.path is not None:
-            with contextlib.suppress(OSError):
+        if self.path is None:
+            return
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.stat(self.path), os.fstat(self._fd)):  # else it is another one's now
                 try:
                     os.unlink(self.path)
                 except PermissionError:
-                    os.truncate(self.path, 0)
+                    os.ftruncate(self._fd, 0)
+        _close(self._fd)
+
+
+_open: dict[int, os.stat_result] = {}
+"""The descriptors of the files that this process has."""
+
+
+def _close(fd: int) -> None:
+    with contextlib.suppress(OSError):
+        if os.path.samestat(
+            os.fstat(fd), _open.pop(fd)
+        ):  # else the program has closed it
+            os.close(fd)
+
+
+def _close_in_child() -> None:
+    for fd in list(_open):
+        _close(fd)
+
+
+os.register_at_fork(after_in_child=_close_in_child)
