@@ -14,11 +14,13 @@ from syncless.cli.console import console
 from syncless.cli.serving import serve_command
 from syncless.cli.status import status
 from syncless.console import listen_if_asked
+from syncless.http.notices import open_missing
 from syncless.patches.program import run
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command and returns its exit status."""
+    open_missing()
     arguments = sys.argv[1:] if arguments is None else arguments
     command, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     if command == "run":

@@ -43,6 +43,19 @@ def complain(text: str) -> None:
     _write("stderr", f"syncless: {text}\n")
 
 
+def open_missing() -> None:
+    """Opens /dev/null for each of stdin, stdout and stderr that the process was started without (``2>&-``,
+    some init scripts). Else a connection could get the number, and what others write to stderr."""
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number: this one
+            if getattr(sys, name) is None:
+                mode = "w" if fd else "r"
+                setattr(sys, name, os.fdopen(fd, mode, encoding="utf-8", errors="replace", closefd=False))
+
+
 def _write(name: str, text: str) -> None:
     stream = standard(name)
     if stream is not None:

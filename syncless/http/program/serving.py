@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from syncless.http.errorlog import configure
+from syncless.http.notices import open_missing
 from syncless.http.program.blocking import Patch, StallWarning, patch_process, warn_of_blocking_modules
 from syncless.http.program.hooks import Hook, Hooks
 from syncless.http.program.loading import refuse_while_importing
@@ -43,6 +44,7 @@ def serve_until_stopped(
 ) -> None:
     """Carries out `serve` with the Server of one kind of application. ``options``: more arguments for it."""
     refuse_while_importing()
+    open_missing()
     preparation = Preparation(Hooks(hooks), Privileges.of(user, group))
     if preparation.privileges is not None and options.get("unix_owner") is None:
         options["unix_owner"] = preparation.privileges.owner()
