@@ -276,7 +276,7 @@ DIRECTIVES = {
     "initializedcheck": False,
     "cdivision": True,
     "embedsignature": False,  # functions have __signature__; classes begin their text with it, and "--"
-    "auto_pickle": False,  # nobody pickles a connection, and the code for it takes half of the translation
+    "auto_pickle": False,  # nobody pickles a connection
     "emit_code_comments": False,
 }
 C_FILES = "build/cython"  # the same for each kind and each Python

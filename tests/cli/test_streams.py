@@ -1,5 +1,6 @@
 """A server that was started without stdin, stdout or stderr."""
 
+import socket
 import subprocess
 
 import pytest
@@ -19,6 +20,12 @@ def app(environ, start_response):
 """
 
 
+def listens(path):
+    """Its file is there a moment earlier."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        return sock.connect_ex(str(path)) == 0
+
+
 @pytest.mark.parametrize("workers", ["0", "2"])
 @pytest.mark.parametrize("closed", ["2", "0", "012"])
 def test_missing_ones_are_null(tmp_path, workers, closed):
@@ -34,7 +41,7 @@ def test_missing_ones_are_null(tmp_path, workers, closed):
         stderr=subprocess.DEVNULL,
     ) as process:
         try:
-            assert eventually((tmp_path / "socket").exists)
+            assert eventually(lambda: listens(tmp_path / "socket"))
             with Client(str(tmp_path / "socket")) as client:
                 assert client.get("/")[2] == b"/dev/null /dev/null /dev/null"
                 assert client.get("/error")[0] == 500
