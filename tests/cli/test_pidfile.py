@@ -63,3 +63,19 @@ def test_longer_number_leaves_nothing_behind(tmp_path):
     with PidFile(path):
         assert path.read_text() == f"{os.getpid()}\n"
     assert not path.exists()
+
+
+def test_program_that_closes_all_descriptors_keeps_its_own(tmp_path):
+    path, mine = tmp_path / "server.pid", tmp_path / "mine"
+    with PidFile(path) as _, open(mine, "wb") as file:
+        fd = next(int(name) for name in os.listdir("/proc/self/fd") if target(name) == str(path))
+        os.dup2(file.fileno(), fd)
+    assert not path.exists() and target(fd) == str(mine)
+    os.close(fd)
+
+
+def target(fd):
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return ""

@@ -52,24 +52,24 @@ class PidFile:
     ) -> None:
         if self.path is None:
             return
+        made = _open.get(self._fd)
         with contextlib.suppress(OSError):
-            if os.path.samestat(os.stat(self.path), os.fstat(self._fd)):  # else it is another one's now
+            if made is not None and os.path.samestat(os.stat(self.path), made):  # else another one's
                 try:
                     os.unlink(self.path)
                 except PermissionError:
-                    os.ftruncate(self._fd, 0)
+                    os.truncate(self.path, 0)
         _close(self._fd)
 
 
 _open: dict[int, os.stat_result] = {}
-"""The descriptors of the files that this process has."""
+"""Descriptor -> the file there as it was made: the program may close it, and have another there."""
 
 
 def _close(fd: int) -> None:
+    made = _open.pop(fd, None)
     with contextlib.suppress(OSError):
-        if os.path.samestat(
-            os.fstat(fd), _open.pop(fd)
-        ):  # else the program has closed it
+        if made is not None and os.path.samestat(os.fstat(fd), made):
             os.close(fd)
 
 
