@@ -18,6 +18,7 @@ import runpy
 import subprocess
 import sys
 import tempfile
+import time
 
 import greenlet
 from setuptools import Extension, setup
@@ -336,7 +337,6 @@ class Build(build_ext):
         for header, remedy in HEADERS.items():
             if not self.compiles(f"#include <{header}>"):
                 sys.exit(f"syncless cannot be built: the compiler does not find {header}. Install {remedy}.")
-        self.translate()
         has = {facility: self.has(facility) for facility in FACILITIES}
         for each in self.extensions:
             if not has.get(OPTIONAL.get(each.name), True):
@@ -351,17 +351,45 @@ class Build(build_ext):
                 pathlib.Path(self.get_ext_fullpath(each.name)).unlink(missing_ok=True)
             config.parent.mkdir(parents=True, exist_ok=True)
             config.write_text(text)
+        if self.is_up_to_date(config):
+            return
+        began = time.time()
+        self.translate()
         for each in self.extensions:
             each.include_dirs.append(self.build_temp)
             if OPTIONAL.get(each.name) == "KQUEUE" and sys.platform == "linux":
                 each.libraries.append("kqueue")  # libkqueue, which emulates it
         self.announce_work()
         super().build_extensions()
+        os.utime(config, (began, began))
+
+    def is_up_to_date(self, config) -> bool:
+        """Told by the time of the last build; Cython takes seconds to find out what depends on what."""
+        sources = (
+            path
+            for path in pathlib.Path("syncless").rglob("*")
+            if path.suffix in (".pyx", ".pxd", ".c", ".h")
+        )
+        newest = max(path.stat().st_mtime for path in [*sources, pathlib.Path(__file__)])
+        modules = (pathlib.Path(self.get_ext_fullpath(each.name)) for each in self.extensions)
+        return not self.force and newest < config.stat().st_mtime and all(path.exists() for path in modules)
 
     def translate(self):
         """Cython: .pyx to C. Only a build needs it; metadata and a source distribution do not."""
-        from Cython.Build import cythonize
+        import Cython
+        from Cython.Build import Dependencies, cythonize
         from Cython.Utils import file_generated_by_this_cython
+
+        own = os.path.dirname(Cython.__file__)
+
+        class Tree(Dependencies.DependencyTree):
+            """Cython's own declarations count by its version, which is asked for below, and not by their
+            times: each virtual environment would compile everything again."""
+
+            def timestamp(self, path):
+                return 0.0 if path.startswith(own) else super().timestamp(path)
+
+        Dependencies.DependencyTree = Tree
 
         made = os.path.getmtime(__file__)
         for path in pathlib.Path(C_FILES).rglob("*.c"):  # of another Cython, or by other directives

@@ -106,15 +106,7 @@ WHEEL = f"""
 """
 
 PARTS = [
-    Part(
-        "build",
-        "the package",
-        # other builds have a Cython of their own, with newer declarations of the same content
-        "make .venv/.built; find build/cython -name '*.c' -exec touch --date 'next hour' {} +",
-        gate=True,
-        alone=True,
-        after=(),
-    ),
+    Part("build", "the package", "make .venv/.built", gate=True, alone=True, after=()),
     Part("packages", "what the tests need", "make .venv/.clients", gate=True, alone=True, after=("build",)),
     Part("test", "all tests that are not slow", "make test", gate=True, alone=True),
     Part("oldest", f"what differs between Pythons, on {OLDEST}", on_python(OLDEST, *SELECTION), gate=True),

@@ -124,6 +124,13 @@ def test_build_of_another_kind_makes_all_modules_anew(build):
     assert 0 < build(SYNCLESS_PORTABLE="1")[1] < counts[0]
 
 
+def test_build_makes_the_module_whose_source_has_changed(build, tmp_path):
+    assert build()[1] > 1 and build()[1] == 0
+    for folder, suffix in (("", ".pyx"), ("build/cython", ".c")):  # the second is what Cython would do
+        (tmp_path / "tree" / folder / "syncless/_core/poll/epoll").with_suffix(suffix).touch()
+    assert build()[1] == 1 and build()[1] == 0
+
+
 def test_build_goes_on_where_an_interrupted_one_stopped(build):
     done, first = build(FAIL_AFTER="3")
     assert done.returncode == 1 and first >= 3
