@@ -1,6 +1,7 @@
 """Workers and their master: death, replacement, reload, stuck loops; and that none of it loses a request."""
 
 import http.client
+import mmap
 import os
 import pathlib
 import re
@@ -9,12 +10,13 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import types
 
 import pytest
 
 from syncless.http.program import failures
-from syncless.http.program.slot import Slot
+from syncless.http.program.slot import BEAT, Slot, Worker
 from tests.waiting import eventually
 from tests.wsgi.supervised import ROOT, InFlight, alive
 
@@ -49,6 +51,32 @@ def test_a_worker_that_dies_is_replaced(program, number):
     assert eventually(lambda: len(running.pids(2) - {victim}) == 2)
     name = "ended with status 0" if number == signal.SIGTERM else f"killed by {number.name}"
     assert f"worker {victim}" in running.said() and name in running.said()
+
+
+@pytest.mark.realtime  # a machine that stands still is the subject
+def test_workers_survive_a_pause_of_the_whole_server(program):
+    running = program("--workers", "2", "-l", "worker_stuck_seconds=1.5")
+    before = running.pids(2)
+    processes = [running.process.pid, *running.children()]
+    for number, pids in ((signal.SIGSTOP, processes[::-1]), (signal.SIGCONT, processes)):
+        for pid in pids:
+            os.kill(pid, number)
+        if number == signal.SIGSTOP:
+            time.sleep(2.5)
+    running.sleeps_again(3)  # the master has looked at its workers
+    assert running.pids(2) == before and running.said() == ""
+
+
+def test_time_in_which_the_master_did_not_run_is_no_workers_fault():
+    clocks = mmap.mmap(-1, BEAT.size)
+    worker = Worker(os.getpid(), -1, clocks, 0)
+    BEAT.pack_into(clocks, 0, worker.born + 1)
+    worker.killed_at = worker.born + 5
+    assert worker.last_beat() == worker.born + 1
+    worker.excuse(90, worker.born + 100)
+    assert (worker.last_beat(), worker.killed_at) == (worker.born + 10, worker.born + 5)
+    BEAT.pack_into(clocks, 0, worker.born + 11)
+    assert worker.last_beat() == worker.born + 11
 
 
 def test_a_request_that_kills_its_worker_harms_only_that_worker(program):

@@ -31,7 +31,7 @@ from syncless.http.program.preparing import Preparation, nothing_yet
 from syncless.http.program.reporting import OfMaster
 from syncless.http.program.running import LAST_CALL, delay_notice
 from syncless.http.program.sharing import SharedSockets
-from syncless.http.program.slot import BEAT, Slot, Worker
+from syncless.http.program.slot import BEAT, LAPSE, Slot, Worker
 from syncless.http.program.systemd import ServiceManager
 from syncless.http.program.worker import Work
 from syncless.http.server import Server
@@ -110,6 +110,7 @@ class Master:
         self.signals: list[int] = []
         self.clocks = mmap.mmap(-1, CLOCKS * BEAT.size)
         self.pid = os.getpid()
+        self.looked_at = time.monotonic()
 
     # -- running --------------------------------------------------------------------------------------
 
@@ -175,6 +176,10 @@ class Master:
         hurried = self.stopping or self.stops_at or self._starting()
         pause = self.status.pause(0.1 if hurried else min(1.0, self.manager.interval / 2 or 1.0))
         readable, _, _ = select.select([wake, *pipes, *self.status.descriptors()], [], [], pause)
+        last, self.looked_at = self.looked_at, time.monotonic()
+        if self.looked_at - last > pause + LAPSE:
+            for worker in self._all():
+                worker.excuse(self.looked_at - last, self.looked_at)
         self.manager.alive()
         if wake in readable:
             os.read(wake, 4096)
@@ -286,17 +291,9 @@ class Master:
                 slot.next = self._start(slot)
             except OSError as error:  # too many processes or descriptors: those that run go on
                 self.failures.failed(slot, f"a worker cannot be started: {error}")
-        worker = slot.current
-        if (
-            worker is not None
-            and not worker.killed_at
-            and now - worker.last_beat() > self.limits.worker_stuck_seconds
-        ):
-            warn(
-                f"the loop of worker {worker.pid} has stood still for "
-                f"{self.limits.worker_stuck_seconds:g} s; "
-                "this is where:"
-            )
+        worker, longest = slot.current, self.limits.worker_stuck_seconds
+        if worker and not worker.killed_at and self.looked_at - worker.last_beat() > longest:
+            warn(f"the loop of worker {worker.pid} has stood still for {longest:g} s; this is where:")
             worker.signal(signal.SIGABRT)  # faulthandler writes the stack
             worker.killed_at = now + 2
 

@@ -16,6 +16,10 @@ LONGEST_REASON = 60_000
 BEAT = struct.Struct("d")
 """When the worker's loop has last been seen running, by the system's monotonic clock, in seconds."""
 
+LAPSE = 0.5
+"""Seconds by which a master may be late. One that is later has not run, and so may its workers: the machine was
+suspended, or all of them were stopped."""
+
 
 class Worker:
     """A process, as its master sees it. ``pipe``: its messages; ``clock``: its place among the ``clocks``."""
@@ -25,7 +29,7 @@ class Worker:
         self.pipe = pipe
         self.clock = clock
         self._clocks = clocks
-        self.born = time.monotonic()
+        self.born = self._excused_at = time.monotonic()
         self.ready = False
         self.reason: bytes | None = None
         """Why it cannot start, if it has said so."""
@@ -45,7 +49,14 @@ class Worker:
     def last_beat(self) -> float:
         """When its loop has last been seen running, by the system's monotonic clock."""
         (beat,) = BEAT.unpack_from(self._clocks, self.clock * BEAT.size)
-        return max(float(beat), self.born)
+        return max(float(beat), self._excused_at)
+
+    def excuse(self, seconds: float, now: float) -> None:
+        """Its master has not run for so long until now: that time does not count against it."""
+        self.born += seconds
+        self._excused_at = now
+        if self.killed_at:
+            self.killed_at += seconds
 
     def hear(self) -> None:
         """Reads what it says. Waits, unless there is something or the pipe does not block."""
