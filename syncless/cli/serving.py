@@ -39,7 +39,7 @@ def serve_command(arguments: list[str]) -> int:
     """Serves until a signal stops it. Returns the exit status."""
     options = parse(arguments)
     becomes = options.user is not None or options.group is not None  # and imports then
-    here = options.check or not (options.workers or becomes)  # else the workers patch and import
+    here = options.check or not (options.workers or becomes)  # else they are patched and import later
     try:
         if options.chdir:
             os.chdir(options.chdir)
@@ -49,7 +49,7 @@ def serve_command(arguments: list[str]) -> int:
             patch_process(options.patch)
         application = application_of(options)
         name = str(application)
-        if here or options.preload:
+        if here:
             application = Server.adapt(application)
         settings = settings_of(options)
         if options.check:

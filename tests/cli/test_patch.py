@@ -92,6 +92,20 @@ def test_program_can_ask_for_the_patch(folder, options):
     assert server.errors.read_text() == ""
 
 
+@pytest.mark.parametrize("options", [[], ["--preload"]])
+def test_application_is_imported_into_a_patched_process_and_seen_by_the_collector(folder, options):
+    (folder / "early.py").write_text(
+        "import gc, syncless.patches\n"
+        "patched, kept = syncless.patches.is_patched('time'), [[]]\n"
+        "def app(environ, start_response):\n"
+        "    start_response('200 OK', [])\n"
+        "    return [f'{patched} {any(each is kept for each in gc.get_objects())}'.encode()]\n"
+    )
+    with Served(folder, command("early:app", "--bind", "127.0.0.1:0", "--workers", "1", *options)) as server:
+        assert server.get("/") == "True True"
+    assert server.errors.read_text() == ""
+
+
 @pytest.mark.parametrize("arguments", [["--no-patch"], ["--no-patch-time"], ["--no-patch", "--workers", "1"]])
 def test_application_that_is_not_patched_and_blocks_is_told_once(folder, arguments):
     with Served(folder, command("sleeper:app", "--bind", "127.0.0.1:0", *arguments)) as server:

@@ -3,7 +3,8 @@ to it that there are enough.
 
 The sockets belong to the master, so connections that wait in a backlog survive every worker. A worker tells
 its master through a pipe that it is ready, or that it wants to be replaced; that its loop runs, it tells by a
-clock in shared memory. Nothing in the master uses the event loop: it must go on whatever happens to it.
+clock in shared memory. Nothing in the master needs the event loop: it must go on whatever happens to it. (One
+that imports the application for its workers is patched, and waits in its own loop.)
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from syncless.http.errorlog import process_log, warn
 from syncless.http.limits import Limits
 from syncless.http.notices import tell
 from syncless.http.program.banner import announce
-from syncless.http.program.blocking import Patch
+from syncless.http.program.blocking import Patch, patch_process
 from syncless.http.program.failures import Failures
 from syncless.http.program.forking import fork
 from syncless.http.program.preparing import Preparation, nothing_yet
@@ -80,8 +81,12 @@ class Master:
         if workers < 1 or workers > CLOCKS // 4:
             raise ValueError(f"workers must be from 1 to {CLOCKS // 4}, not {workers}")
         self.server_type = server_type
-        self.application = server_type.adapt(application) if preload else application
-        self.preloaded = preload
+        if preload:
+            patch_process(patch)
+            gc.collect()
+            gc.freeze()  # so that no worker's collector copies pages with the interpreter's objects and ours
+            application = server_type.adapt(application)
+        self.application = application
         self.quiet = quiet
         self.patch = patch
         self.preparation = preparation or Preparation()
@@ -131,9 +136,6 @@ class Master:
         for fd in self._wakers:
             os.set_blocking(fd, False)
         previous = {number: signal.signal(number, self._note) for number in HANDLED}
-        if self.preloaded:
-            gc.collect()
-            gc.freeze()  # so that a worker's collector does not copy the pages that it shares with us
         try:
             self.preparation.make_files(self.logs)
             self.preparation.hooks.call("on_start")
