@@ -49,7 +49,9 @@ def about_application(group: argparse._ArgumentGroup) -> None:
         help="threads of native handlers (default: cores)",
     )
     group.add_argument(
-        "--chdir", metavar="DIR", help="change to the directory before importing the application"
+        "--chdir",
+        metavar="DIR",
+        help="change to the directory before importing the application; a reload follows symbolic links anew",
     )
     group.add_argument(
         "--check", action="store_true", help="import the application, check the options, and exit"

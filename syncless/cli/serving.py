@@ -20,6 +20,7 @@ from syncless.http.errorlog import configure
 from syncless.http.notices import flush
 from syncless.http.program.blocking import patch_process
 from syncless.http.program.hooks import Hooks
+from syncless.http.program.loading import enter
 from syncless.http.program.privileges import Privileges
 from syncless.http.program.titles import set_title
 from syncless.http.status.options import StatusOptions
@@ -41,10 +42,8 @@ def serve_command(arguments: list[str]) -> int:
     becomes = options.user is not None or options.group is not None  # and imports then
     here = options.check or not (options.workers or becomes)  # else they are patched and import later
     try:
-        if options.chdir:
-            os.chdir(options.chdir)
-        if "" not in sys.path and os.getcwd() not in sys.path:
-            sys.path.insert(0, os.getcwd())
+        chdir = os.path.abspath(options.chdir) if options.chdir else None
+        enter(chdir or ".")
         if here:
             patch_process(options.patch)
         application = application_of(options)
@@ -71,6 +70,7 @@ def serve_command(arguments: list[str]) -> int:
         workers=options.workers,
         preload=options.preload,
         patch=options.patch,
+        chdir=chdir,
         pid_file=options.pid_file,
         quiet=options.quiet,
         logging=options.logging,

@@ -33,8 +33,8 @@ class Sockets:
         self.options = options
         self.tls = tls
         self._inherited: WeakSet[socket.socket] = WeakSet()
-        self._files: dict[str, os.stat_result] = {}
-        """Path -> the file of a UNIX socket, as it was made."""
+        self._files: dict[str, tuple[str, os.stat_result]] = {}
+        """Path of a UNIX socket -> the absolute one, and the file as it was made."""
 
     def open(self) -> Opened:
         """OSError, with the address in it, if one cannot be had."""
@@ -47,7 +47,7 @@ class Sockets:
                 if bind.fd is not None:
                     self._inherited.update(found)
                 if bind.path is not None and not bind.path.startswith("\0"):
-                    self._files[bind.path] = os.stat(bind.path)
+                    self._files[bind.path] = os.path.abspath(bind.path), os.stat(bind.path)
         except BaseException:
             self.begin_no_more(opened)
             self.close(opened)
@@ -64,11 +64,11 @@ class Sockets:
         accepted. Sockets that are inherited stay as they are: others may have them, too. So does the file of
         a UNIX socket that another server has made at its path meanwhile."""
         for sock, _ in opened:
-            file = self._files.pop(sock.getsockname(), None)
-            if file is not None:
+            path, made = self._files.pop(sock.getsockname(), ("", None))
+            if made is not None:
                 with contextlib.suppress(OSError):
-                    if os.path.samestat(os.stat(sock.getsockname()), file):
-                        os.unlink(sock.getsockname())
+                    if os.path.samestat(os.stat(path), made):
+                        os.unlink(path)
             if sock not in self._inherited:
                 begin_no_more(sock)
 

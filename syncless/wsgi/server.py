@@ -152,6 +152,7 @@ def serve(
     quiet: bool = False,
     workers: int = 0,
     preload: bool = False,
+    chdir: str | os.PathLike[str] | None = None,
     pid_file: str | os.PathLike[str] | None = None,
     logging: Mapping[str, Any] | None = None,
     hooks: Mapping[str, Hook | str] | None = None,
@@ -230,6 +231,8 @@ def serve(
       False}. The command line does this by default.
     - `workers`: number of worker processes (0: serve from this process). `preload`: import the application
       once, in the master. `pid_file`: a file with the ID of this process while it serves.
+    - `chdir`: change to this folder, in which modules are found. A symbolic link there is followed anew by
+      the workers that SIGHUP starts.
     - `user`, `group`: the user and group of the serving process once its sockets and files are open, if it
       was started by root (with workers, the master stays root). `umask`: of the process.
     - `hooks`: functions, or "module:function", for on_start, post_fork, pre_request, post_request, pre_stop
@@ -257,6 +260,7 @@ def serve(
         quiet=quiet,
         workers=workers,
         preload=preload,
+        chdir=chdir,
         pid_file=pid_file,
         logging=logging,
         hooks=hooks,

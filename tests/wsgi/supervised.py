@@ -44,10 +44,12 @@ def app(environ, start_response):
 
 
 class Program:
-    def __init__(self, folder, arguments, bind="127.0.0.1:0", stderr=None, serves=True):
+    def __init__(
+        self, folder, arguments, bind="127.0.0.1:0", stderr=None, serves=True, application="app:app"
+    ):
         """Returns when it serves; with `serves=False` at once."""
         self.folder = folder
-        command = [sys.executable, "-m", "syncless", "app:app", "--bind", bind, *arguments]
+        command = [sys.executable, "-m", "syncless", application, "--bind", bind, *arguments]
         self.errors = open(folder / "errors", "w+")  # noqa: SIM115  (closed by end())
         self.process = subprocess.Popen(
             command, cwd=folder, stdout=subprocess.PIPE, stderr=stderr or self.errors, text=True

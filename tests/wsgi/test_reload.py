@@ -28,6 +28,26 @@ def test_reload_brings_the_new_code_and_loses_no_request(program):
     assert load.failures == [] and {body for _, body in load.answers} == {"1", "2", "3"}
 
 
+def test_a_reload_follows_the_link_that_chdir_names_anew(program, tmp_path):
+    for release in ("one", "two"):
+        (tmp_path / release).mkdir()
+        (tmp_path / release / "release.py").write_text(APP.format(version=repr(release)))
+    (tmp_path / "now").symlink_to("one")
+    options = ("--chdir", "now", "--pid-file", "pid", "--bind", "unix:socket")
+    running = program("--workers", "1", *options, application="release:app")
+    assert running.get()[2] == "one" and (tmp_path / "one" / "socket").exists()
+    (tmp_path / "new").symlink_to("two")
+    (tmp_path / "new").rename(tmp_path / "now")
+    running.signal(signal.SIGHUP)
+    assert eventually(lambda: running.get()[2] == "two")
+    (tmp_path / "now").unlink()
+    running.signal(signal.SIGHUP)
+    assert eventually(lambda: f"cannot change to {tmp_path / 'now'} again" in running.said())
+    assert running.get()[2] == "two"
+    running.end()
+    assert not any((tmp_path / "one" / name).exists() for name in ("pid", "socket"))
+
+
 @pytest.mark.parametrize("then", [signal.SIGUSR1, signal.SIGTERM])
 def test_a_request_in_flight_survives_the_reload(program, then):
     """And a stop after it: the signal would be the second one to the worker that has it."""

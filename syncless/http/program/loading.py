@@ -62,6 +62,22 @@ def load(name: str) -> Any:
     return _evaluate(module, expression)
 
 
+_entered: list[str] = []
+"""The folder in sys.path that `enter` has put there."""
+
+
+def enter(folder: str) -> None:
+    """Changes to a folder, in which modules are found from then on. By a symbolic link it may be another one
+    each time. OSError."""
+    os.chdir(folder)
+    for left in _entered:
+        if left in sys.path:
+            sys.path.remove(left)
+    here = os.getcwd()
+    _entered[:] = [] if "" in sys.path or here in sys.path else [here]
+    sys.path[:0] = _entered
+
+
 def is_module(name: str) -> bool:
     """Whether there is a module of this dotted name. Nothing is imported."""
     first, *others = name.split(".")

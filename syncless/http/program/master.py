@@ -238,6 +238,7 @@ class Master:
             if self.reloading:
                 self.manager.reloading()
             self.failures.forget()
+            self.preparation.enter_again()
             for worker in self._all():  # those that are not ready, too: they may have imported the old code
                 worker.unwanted = True
         elif number == signal.SIGUSR1:

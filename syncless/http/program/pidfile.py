@@ -17,7 +17,7 @@ class PidFile:
     runs has the file: it is locked (flock(2)), and a child closes it after fork(), to keep no lock."""
 
     def __init__(self, path: str | os.PathLike[str] | None, privileges: Privileges | None = None):
-        self.path = path
+        self.path = None if path is None else os.path.abspath(path)
         self.privileges = privileges
         self._fd = -1
 

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from syncless.http.errorlog import warn
 from syncless.http.program.hooks import Hooks
+from syncless.http.program.loading import enter
 from syncless.http.program.privileges import Privileges
 from syncless.http.server import Server
 from syncless.http.serverlogs import Logs
@@ -14,10 +16,11 @@ from syncless.http.serverlogs import Logs
 
 @dataclass(frozen=True)
 class Preparation:
-    """``hooks`` and ``privileges`` of `serve`."""
+    """``hooks``, ``privileges`` and ``chdir`` of `serve`."""
 
     hooks: Hooks = field(default_factory=Hooks)
     privileges: Privileges | None = None
+    folder: str | None = None
 
     def make_server(self, make: Callable[[Any], Server], application: Any) -> Server:
         """A Server, by `make`, that gets its application by take(): code of users runs neither as root nor
@@ -40,6 +43,16 @@ class Preparation:
         before, after = self.hooks.for_request("pre_request"), self.hooks.for_request("post_request")
         if before is not None or after is not None:
             server.application = server.around(server.application, before, after)
+
+    def enter_again(self) -> None:
+        """Follows the name of the folder anew: a deployment may have pointed a symbolic link elsewhere."""
+        try:
+            if self.folder is not None:
+                enter(self.folder)
+        except OSError as error:
+            warn(
+                f"cannot change to {self.folder} again: {error.strerror}; new workers serve from the old one"
+            )
 
     def make_files(self, logs: Logs) -> None:
         """Makes the log files, if they are to be somebody else's, who can open them then. OSError."""

@@ -11,7 +11,7 @@ from syncless.http.errorlog import configure
 from syncless.http.notices import open_missing
 from syncless.http.program.blocking import Patch, StallWarning, patch_process, warn_of_blocking_modules
 from syncless.http.program.hooks import Hook, Hooks
-from syncless.http.program.loading import refuse_while_importing
+from syncless.http.program.loading import enter, refuse_while_importing
 from syncless.http.program.master import Master
 from syncless.http.program.pidfile import PidFile
 from syncless.http.program.preparing import Preparation
@@ -31,6 +31,7 @@ def serve_until_stopped(
     quiet: bool,
     workers: int,
     preload: bool,
+    chdir: str | os.PathLike[str] | None,
     pid_file: str | os.PathLike[str] | None,
     logging: Mapping[str, Any] | None,
     hooks: Mapping[str, Hook | str] | None,
@@ -45,7 +46,10 @@ def serve_until_stopped(
     """Carries out `serve` with the Server of one kind of application. ``options``: more arguments for it."""
     refuse_while_importing()
     open_missing()
-    preparation = Preparation(Hooks(hooks), Privileges.of(user, group))
+    folder = None if chdir is None else os.path.abspath(chdir)
+    if folder is not None:
+        enter(folder)
+    preparation = Preparation(Hooks(hooks), Privileges.of(user, group), folder)
     if preparation.privileges is not None and options.get("unix_owner") is None:
         options["unix_owner"] = preparation.privileges.owner()
     if umask is not None:

@@ -17,8 +17,8 @@ BEAT = struct.Struct("d")
 """When the worker's loop has last been seen running, by the system's monotonic clock, in seconds."""
 
 LAPSE = 0.5
-"""Seconds by which a master may be late. One that is later has not run, and so may its workers: the machine was
-suspended, or all of them were stopped."""
+"""Seconds by which a master may be late. One that is later has not run, and its workers have not either: the
+machine was suspended, or all of them were stopped."""
 
 
 class Worker:
