@@ -11,6 +11,7 @@ import contextlib
 import sys
 
 from syncless.cli.console import console
+from syncless.cli.firstprocess import begin_in_child
 from syncless.cli.serving import serve_command
 from syncless.cli.status import status
 from syncless.console import listen_if_asked
@@ -23,6 +24,8 @@ def main(arguments: list[str] | None = None) -> int:
     open_missing()
     arguments = sys.argv[1:] if arguments is None else arguments
     command, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
+    if command not in ("console", "status"):
+        begin_in_child()
     if command == "run":
         with listen_if_asked() or contextlib.nullcontext():
             return run(rest)

@@ -18,7 +18,7 @@ import pytest
 from syncless.http.program import failures
 from syncless.http.program.slot import BEAT, Slot, Worker
 from tests.waiting import eventually
-from tests.wsgi.supervised import ROOT, InFlight, alive
+from tests.wsgi.supervised import APP, ROOT, InFlight, alive
 
 
 def test_several_processes_serve_and_stop(program):
@@ -85,6 +85,29 @@ def test_time_in_which_the_master_did_not_run_is_no_workers_fault():
     assert (worker.last_beat(), worker.killed_at) == (worker.born + 10, worker.born + 5)
     BEAT.pack_into(clocks, 0, worker.born + 11)
     assert worker.last_beat() == worker.born + 11
+
+
+CHILD = """
+import subprocess, threading
+def ask(child):
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    open("status", "w").write(str(child.poll()))
+threading.Thread(target=ask, args=[subprocess.Popen(["sh", "-c", "exit 7"])], daemon=True).start()
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["--no-patch"]])
+def test_the_application_gets_the_status_of_a_process_that_it_started_in_the_master(program, options):
+    running = program("--workers", "1", "--preload", *options, code=APP + CHILD)
+    (pid,) = running.pids(1)
+    os.kill(pid, signal.SIGKILL)
+    assert eventually(lambda: running.get()[1] != pid)
+    (running.folder / "go").touch()
+    assert eventually(
+        lambda: (running.folder / "status").exists() and (running.folder / "status").read_text()
+    )
+    assert (running.folder / "status").read_text() == "7"
 
 
 def test_a_request_that_kills_its_worker_harms_only_that_worker(program):

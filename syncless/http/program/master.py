@@ -32,6 +32,7 @@ from syncless.http.program.preparing import Preparation, nothing_yet
 from syncless.http.program.reporting import OfMaster
 from syncless.http.program.running import LAST_CALL, delay_notice
 from syncless.http.program.sharing import SharedSockets
+from syncless.http.program.signals import Terminal, refusing_upgrades
 from syncless.http.program.slot import BEAT, LAPSE, Slot, Worker
 from syncless.http.program.systemd import ServiceManager
 from syncless.http.program.worker import Work
@@ -113,6 +114,7 @@ class Master:
         """When a master that stops closes its sockets."""
         self.failures = Failures(self.slots)
         self.signals: list[int] = []
+        self.terminal = Terminal()
         self.clocks = mmap.mmap(-1, CLOCKS * BEAT.size)
         self.pid = os.getpid()
         self.looked_at = time.monotonic()
@@ -139,8 +141,9 @@ class Master:
         try:
             self.preparation.make_files(self.logs)
             self.preparation.hooks.call("on_start")
-            while self._step(wake):
-                pass
+            with refusing_upgrades():
+                while self._step(wake):
+                    pass
         finally:
             for worker in self._all():
                 worker.signal(signal.SIGKILL)
@@ -233,6 +236,8 @@ class Master:
                     tell(delay_notice(self.limits.stop_delay_seconds))
             else:
                 self._stop()
+        elif number == signal.SIGHUP and self.terminal.is_gone():
+            self._stop()
         elif number == signal.SIGHUP and not self.stopping:
             self.reloading = self.failures.ever_ready
             if self.reloading:
@@ -323,16 +328,13 @@ class Master:
                 worker.signal(signal.SIGKILL)
 
     def _reap(self) -> None:
-        while True:
+        for worker in list(self._all()):  # and for no child of the application's
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            for worker in self._all():
-                if worker.pid == pid:
-                    self._ended(worker, status)
+                pid, status = os.waitpid(worker.pid, os.WNOHANG)
+            except ChildProcessError:  # the application has waited for all
+                pid, status = worker.pid, 0
+            if pid:
+                self._ended(worker, status)
 
     def _ended(self, worker: Worker, status: int) -> None:
         worker.hear_last()

@@ -17,6 +17,7 @@ from syncless.console import listen_if_asked
 from syncless.http.errorlog import warn
 from syncless.http.notices import tell
 from syncless.http.program.banner import announce
+from syncless.http.program.signals import Terminal, refusing_upgrades
 from syncless.http.program.systemd import ServiceManager
 from syncless.tools.waiting import Waitable
 
@@ -130,6 +131,7 @@ def _obeying(
     """Obeys signals, in the main thread: each SIGTERM or SIGINT sets the next of `asked`; SIGUSR1 and SIGHUP
     open files anew."""
     process = os.getpid()
+    terminal = Terminal()
 
     def stop(number: int, frame: FrameType | None) -> None:
         if os.getpid() != process:  # a child that an application has forked is no server
@@ -148,6 +150,9 @@ def _obeying(
         open_anew("log files", server.reopen_logs)
 
     def reload(number: int, frame: FrameType | None) -> None:
+        if not worker and terminal.is_gone():
+            stop(number, frame)
+            return
         manager.reloading()
         open_anew("certificates", server.reload_certificates)
         manager.ready("Serving")
@@ -163,7 +168,8 @@ def _obeying(
     }
     previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
-        yield
+        with refusing_upgrades():
+            yield
     finally:
         for number, old in previous.items():
             signal.signal(number, old)
