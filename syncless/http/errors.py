@@ -16,6 +16,12 @@ class BadRequest(ClientError, ValueError):
     """The body's framing is malformed (RFC 9112, 7.1): 400."""
 
 
+class TrailersTooLarge(BadRequest):
+    """The trailer section of the body is larger than Limits.trailer_bytes: 431."""
+
+    status = 431
+
+
 class BodyTooLarge(ClientError, ValueError):
     """The body is larger than Limits.body_bytes: 413."""
 
