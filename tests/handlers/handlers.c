@@ -89,7 +89,7 @@ int build(syncless_request *request, syncless_response *response) {
         body[i] = 'a' + i % 26;
     response->body.data = body;
     response->body.size = size;
-    if (syncless_add_field(response, "X-Made", "yes"))
+    if (syncless_add_field(response, "X-Made", "yes") || syncless_add_field(response, "Trailer", "X-Sum"))
         return -1;
     /* refused: they would break the head, or are the server's own */
     if (syncless_add_field(response, "X-Bad", "a\r\nb") != -1 || syncless_add_field(response, "Date", "x") != -1 ||

@@ -219,7 +219,7 @@ def test_status_and_fields_of_a_handler(served, status):
     size = 0 if status in (204, 205, 304) else 30
     for _ in range(2):
         got, headers, body = client.get(f"/build?{status}&n={size}")
-        assert (got, headers["x-made"], len(body)) == (status, "yes", size)
+        assert (got, headers["x-made"], headers["trailer"], len(body)) == (status, "yes", "X-Sum", size)
         assert ("content-length" in headers) == (status not in (204, 304))
 
 
