@@ -109,6 +109,30 @@ def test_limits(start, request_, limits, status, step):
     assert client.at_end()
 
 
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        (
+            "GET / HTTP/1.1\r\nHost: a\r\nX: y\r\nX: y\r\n\r\n",
+            "The request has more header or trailer fields, or larger ones, than this server accepts.",
+        ),
+        (
+            "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n",
+            "This server does not support the method or the transfer coding of the request.",
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: a\r\nExpect: b\r\n\r\n",
+            "This server supports only the expectation 100-continue.",
+        ),
+        ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", "This server supports only HTTP/1.0 and HTTP/1.1."),
+    ],
+)
+def test_refusals_tell_the_client_what_is_not_supported(start, request_, text):
+    client = start.client(start(echo, header_count=2))
+    client.send(request_.encode())
+    assert client.response()[2].decode().splitlines()[1:] == [text]
+
+
 def test_requests_exactly_at_a_limit_pass(start):
     head = b"GET /" + b"a" * 186 + b" HTTP/1.1\r\nHost: a\r\n\r\n"
     client = start.client(start(echo, request_line=head.index(b"\r"), head_bytes=len(head), header_count=1))
