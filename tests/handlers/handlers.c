@@ -1,6 +1,7 @@
 /* Native handlers of the tests. */
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -146,6 +147,13 @@ int block(syncless_request *request, syncless_response *response) {
     while (read((int)(intptr_t)request->context, &byte, 1) < 0)
         ;
     return syncless_respond(response, 200, "text/plain", "went on", 7);
+}
+
+/* Takes three seconds, in which its thread does nothing else. */
+int slow(syncless_request *request, syncless_response *response) {
+    (void)request;
+    poll(NULL, 0, 3000);
+    return syncless_respond(response, 200, "text/plain", "late", 4);
 }
 
 /* -- in steps ------------------------------------------------------------------------------------------- */
