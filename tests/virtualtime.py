@@ -102,6 +102,11 @@ def virtual_time():
         _library.virtual_clock_stop()
 
 
+def set_system_time(seconds_later):
+    """As an administrator or NTP sets it: the monotonic clock does not notice."""
+    _library.virtual_clock_set(ctypes.c_longlong(int(seconds_later * 1e9)))
+
+
 @contextlib.contextmanager
 def real_time():
     """For a block in a test that is on the virtual clock."""

@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 from syncless.http.peer cimport Peer
 from syncless.http.scanner cimport scan_chunk_line, scan_trailers
 
-from syncless.http.errors import BadRequest, BodyTooLarge, ClientGone
+from syncless.http.errors import BadRequest, BodyTooLarge, ClientGone, TrailersTooLarge
 
 
 cdef class Body:
@@ -175,7 +175,9 @@ cdef class Body:
             n = source.available(&data)
         if used < 0:
             self.broken = True
-            raise BadRequest("malformed or too long trailers")
+            if used == -400:
+                raise BadRequest("malformed trailers")
+            raise TrailersTooLarge(f"the trailers are larger than {self.trailers} bytes")
         source.consume(used)
         return 0
 

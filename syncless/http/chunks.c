@@ -75,6 +75,8 @@ long head_chunk_line(const char *data, size_t size, size_t limit, int64_t *chunk
 
 long head_trailers(const char *data, size_t size, size_t limit) {
     const char *p = data, *end = data + size, *name;
+    /* bytes of a field beyond the limit decide nothing */
+    const char *enough = size > limit + 1 ? data + limit + 1 : end;
     for (;;) {
         if ((size_t)(p - data) > limit)
             return -431;
@@ -86,17 +88,17 @@ long head_trailers(const char *data, size_t size, size_t limit) {
             return p[1] == '\n' ? p + 2 - data : -400;
         }
         name = p;
-        p = skip(p, end, TOKEN);
-        if (p < end && (*p != ':' || p == name))
+        p = skip(p, enough, TOKEN);
+        if (p < enough && (*p != ':' || p == name))
             return -400;
-        if (p < end) {
+        if (p < enough) {
             int known = head_known(name, p - name);
             if (known == K_HOST || known == K_CONTENT_LENGTH || known == K_TRANSFER_ENCODING)
                 return -400; /* a reader that merged them would see another message (RFC 9110, 6.5.1) */
         }
-        p = skip_value(p, end);
-        if (p == end || (*p == '\r' && p + 1 == end))
-            return (size_t)(end - data) > limit ? -431 : 0;
+        p = skip_value(p, enough);
+        if (p == enough || (*p == '\r' && p + 1 == enough))
+            return (size_t)(enough - data) > limit ? -431 : 0;
         if (*p != '\r' || p[1] != '\n')
             return -400;
         p += 2;

@@ -156,7 +156,7 @@ cdef class Connection(Watcher):
         self.stream.readable = True             # the layer may have the first request already
         listener.deadlines.start(&self.deadline, HEAD_DEADLINE, self)
         if outcome == NOT_TLS:
-            return self.refuse(loop, 400, "This port speaks HTTPS, and the request is plain HTTP.")
+            return self.refuse(loop, 400, "This port serves HTTPS, but the request is plain HTTP.")
         return 0
 
     cdef bint accept_proxy_header(self, header) except -1:
@@ -266,7 +266,7 @@ cdef class Connection(Watcher):
         variables = exchange.variables()
         self.unread = not exchange.body.finished
         self.drop_exchange(exchange)
-        return self.refuse(loop, 503, "Too many requests are at work.", variables)
+        return self.refuse(loop, 503, "Too many requests are in progress.", variables)
 
     # -- waiting for the client ------------------------------------------------------------------------------
 

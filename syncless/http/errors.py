@@ -16,6 +16,12 @@ class BadRequest(ClientError, ValueError):
     """The body's framing is malformed (RFC 9112, 7.1): 400."""
 
 
+class TrailersTooLarge(BadRequest):
+    """The trailer section of the body is larger than Limits.trailer_bytes: 431."""
+
+    status = 431
+
+
 class BodyTooLarge(ClientError, ValueError):
     """The body is larger than Limits.body_bytes: 413."""
 
@@ -65,12 +71,12 @@ EXPLANATIONS: dict[int, str] = {
     408: "The request took too long to arrive.",
     413: "The request body is larger than this server accepts.",
     414: "The request line is longer than this server accepts.",
-    417: "The only expectation that this server meets is 100-continue.",
-    426: "This server speaks another version of the protocol that the request asks for.",
-    431: "The request headers are larger or more than this server accepts.",
+    417: "This server supports only the expectation 100-continue.",
+    426: "This server does not support the requested version of the WebSocket protocol.",
+    431: "The request has more header or trailer fields, or larger ones, than this server accepts.",
     500: "The application failed. The reason is in the server's log.",
-    501: "This server does not have what the request asks for.",
+    501: "This server does not support the method or the transfer coding of the request.",
     503: "The server cannot answer this request now.",
-    505: "This server speaks HTTP/1.0 and HTTP/1.1.",
+    505: "This server supports only HTTP/1.0 and HTTP/1.1.",
 }
 """The text of the answer, in a sentence."""

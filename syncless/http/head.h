@@ -53,8 +53,8 @@ struct head_limits {
 
 /* Scans a head at the start of the buffer. > 0: its size in bytes, `head` is filled in.  0: more bytes are
    needed.  < 0: minus the status to answer with (400, 414, 417, 431, 501, 505); nothing after it can be
-   trusted. A field that has one value, such as Content-Type, is refused if it comes twice. The answer does
-   not depend on how the bytes were split into calls. */
+   trusted. A field such as Content-Type, whose repetition is a danger (names.c), is refused if it comes
+   twice. The answer does not depend on how the bytes were split into calls. */
 long head_scan(const char *data, size_t size, const struct head_limits *limits, struct head *head);
 
 /* The two halves of head_scan: the request line, whose end it returns, and the fields from there on. The

@@ -51,7 +51,7 @@ cdef class Listener:
         self.admission = Admission(self.deadlines, limits.requests, limits.queued)
         self.clients = Clients(limits.client_connections) if limits.client_connections else None
         self.heads = application.heads
-        self.response_heads = ResponseHeads(self.loop)
+        self.response_heads = ResponseHeads()
         self.paces = Paces(self.loop, dict(vars(limits)))
 
     cdef int allow_times(self, limits) except -1:

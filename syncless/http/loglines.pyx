@@ -122,10 +122,11 @@ cdef class AccessLog:
         return 0
 
     def log_line(
-        self, dict variables not None, str status not None, int64_t body_bytes, int64_t started
+        self, dict variables not None, str status not None, int64_t body_bytes, int64_t started, request=None
     ) -> None:
-        """A response of another server in this process; `started`: ns, by the monotonic clock."""
-        self.log(variables, status, body_bytes, started, None, None)
+        """A response of another server in this process; `started`: ns, by the monotonic clock. `request` has
+        its `id` and its `ending`."""
+        self.log(variables, status, body_bytes, started, None, request)
 
     cdef int put_variable(self, dict variables, object key) except -1:
         cdef PyObject* value = PyDict_GetItemWithError(variables, key)

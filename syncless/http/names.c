@@ -21,15 +21,14 @@ const char *const head_known_names[] = {
     "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto", "x-real-ip", "x-request-id",
     "x-requested-with", NULL};
 
-/* Fields of a request that have one value and are no lists (RFC 9110; Origin: RFC 6454, 7.3; WebSocket: RFC
-   6455, 11.3). Two of them joined by a comma would be one that nobody has sent: a reader of the bytes may
-   take the first, and one of a joined value neither. Host and Content-Length: see framing_header() in head.c.
-   */
+/* Fields of a request that have one value and decide on its effect (RFC 9110; Origin: RFC 6454, 7.3;
+   WebSocket: RFC 6455, 11.3). Two of them joined by a comma would be one that nobody has sent: a reader of
+   the bytes may take the first, and one of a joined value neither. docs/reference/http.md has the reason
+   for each. Others of one value, such as User-Agent, only inform: broken proxies double them, and all peers
+   join them. Host and Content-Length: see framing_header() in head.c. */
 static const char *const single_names[] = {
-    "authorization", "content-disposition", "content-location", "content-range", "content-type", "date",
-    "from", "if-modified-since", "if-range", "if-unmodified-since", "max-forwards", "origin",
-    "proxy-authorization", "range", "referer", "sec-websocket-key", "sec-websocket-version", "user-agent",
-    NULL};
+    "authorization", "content-range", "content-type", "if-modified-since", "if-range", "if-unmodified-since",
+    "origin", "proxy-authorization", "range", "sec-websocket-key", "sec-websocket-version", NULL};
 
 /* An open-addressed table of the known names: sparse, so that most look-ups meet their name or an empty place
    at once. */

@@ -41,7 +41,7 @@ cdef int DATE = known_name(b"date", 4)
 cdef int SERVER = known_name(b"server", 6)
 cdef char hop_by_hop[256]
 cdef bytes _name
-for _name in (b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"):
+for _name in (b"keep-alive", b"proxy-connection", b"te", b"transfer-encoding", b"upgrade"):
     hop_by_hop[known_name(PyBytes_AS_STRING(_name), len(_name))] = 1
 
 # The framing of the body (RFC 9112, 6.3). The columns: the response has no body (to HEAD, or 204, 205, 304);

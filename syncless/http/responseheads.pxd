@@ -1,15 +1,13 @@
 cimport cython
 from libc.stdint cimport int64_t
 
-from syncless._core.loop cimport Loop
 from syncless.http.buffers cimport Buffer
 
 
 @cython.final
 cdef class ResponseHeads:
-    cdef Loop loop
     # the Server and Date fields
-    cdef int64_t dated              # ns: when they were made; -1: never
+    cdef int64_t dated              # seconds since 1970
     cdef bytes date_block
     # status lines
     cdef dict status_lines          # status -> (line, code)

@@ -2,7 +2,8 @@
 
 Status lines are kept; the Server and Date fields are made anew each second; and the last head is kept whole.
 So an application whose headers are constants pays for checking and writing them once a second, when the date
-changes.
+changes. That is by the system's time and at each answer: the loop's clock stands still while an application
+computes, and does not notice when the system's time is set. C's time() is no system call.
 Knows nothing of requests. Next to read: response.pyx, which writes heads.
 """
 
@@ -15,15 +16,14 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
+from libc.time cimport time as seconds_now
 
-from syncless._core.loop cimport Loop
 from syncless.http.buffers cimport Buffer
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 cdef enum:
-    DATE_AGE = 250000000    # ns: a Date is a quarter of a second too old at most
     STATUS_LINES = 128      # that are kept
     LARGEST = 2048          # bytes: a larger head is not kept
 
@@ -50,7 +50,7 @@ cdef bytes status_line_of(object status):
 
 @cython.final
 cdef class ResponseHeads:
-    """ResponseHeads(loop).
+    """ResponseHeads().
 
     status_code()  the code of a status; its line is in `status_line` then
     dates()        the Server and Date fields
@@ -59,8 +59,7 @@ cdef class ResponseHeads:
     remember()     makes a head the last one
     """
 
-    def __init__(self, Loop loop not None):
-        self.loop = loop
+    def __init__(self):
         self.dated = -1
         self.status_lines = {}
 
@@ -81,9 +80,10 @@ cdef class ResponseHeads:
         return self.code
 
     cdef bytes dates(self):
-        if self.dated < 0 or self.loop.clock.now - self.dated > DATE_AGE:
-            self.dated = self.loop.clock.now
-            self.date_block = b"Server: syncless\r\nDate: " + http_date(time.time()).encode() + b"\r\n"
+        cdef int64_t now = seconds_now(NULL)
+        if now != self.dated:
+            self.dated = now
+            self.date_block = b"Server: syncless\r\nDate: " + http_date(now).encode() + b"\r\n"
         return self.date_block
 
     cdef bint is_last(self, object status, list headers) except -1:

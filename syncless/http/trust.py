@@ -87,6 +87,17 @@ class Trust:
         return any(address in network for network in self.networks)
 
 
+def remove_forwarded(variables: dict[str, Any], kept: Iterable[str] = ()) -> None:
+    """Removes the fields in which a proxy speaks of its client, but for those ``kept``."""
+    for key in [
+        key
+        for key in variables
+        if key.startswith("HTTP_X_FORWARDED") or key in ("HTTP_FORWARDED", "HTTP_X_REAL_IP")
+    ]:
+        if key not in kept:
+            del variables[key]
+
+
 def _address(text: str) -> str | None:
     """The IP address of an entry such as 192.0.2.1, 192.0.2.1:80, 2001:db8::1, [2001:db8::1]:80; None for
     unknown and pseudonyms."""
@@ -143,13 +154,7 @@ class Forwarding:
         self._kept = {"HTTP_" + field.upper().replace("-", "_") for field in self.fields}
 
     def __call__(self, variables: dict[str, Any]) -> None:
-        for key in [
-            key
-            for key in variables
-            if key.startswith("HTTP_X_FORWARDED") or key in ("HTTP_FORWARDED", "HTTP_X_REAL_IP")
-        ]:
-            if key not in self._kept:
-                del variables[key]
+        remove_forwarded(variables, self._kept)
         if "HTTP_FORWARDED" in variables:
             elements = _elements(variables["HTTP_FORWARDED"]) or []
             place = self._client(variables, [element.get("for", "") for element in elements])

@@ -7,23 +7,21 @@
 
 #include "server.h"
 
-#define DATE_AGE 250000000      /* ns: a Date is a quarter of a second too old at most */
-
 static void put(struct thread *t, const char *data, size_t size) {
     block_append(&t->out, data, size);          /* the caller has reserved the room */
 }
 
-static void put_dates(struct thread *t) {
-    if (!t->dated || t->now - t->dated > DATE_AGE) {
+/* By the system's time, as in http/responseheads.pyx. */
+static void put_dates(struct thread *t, time_t now) {
+    if (t->dated != now || !t->dates_size) {
         static const char days[] = "SunMonTueWedThuFriSat", months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
-        time_t now = time(NULL);
         struct tm tm;
         gmtime_r(&now, &tm);
         t->dates_size = snprintf(
             t->dates, sizeof t->dates, "Server: syncless\r\nDate: %.3s, %02d %.3s %d %02d:%02d:%02d GMT\r\n",
             days + tm.tm_wday * 3, tm.tm_mday, months + tm.tm_mon * 3, tm.tm_year + 1900, tm.tm_hour,
             tm.tm_min, tm.tm_sec);
-        t->dated = t->now;
+        t->dated = now;
     }
     put(t, t->dates, t->dates_size);
 }
@@ -39,13 +37,14 @@ static size_t decimal(char *text, size_t number) {
     return n;
 }
 
-static int is_last(struct thread *t, const struct call *call, int status, size_t size, int closes) {
+static int is_last(struct thread *t, const struct call *call, int status, size_t size, int closes,
+                   time_t now) {
     const struct last_head *last = &t->last;
     const syncless_bytes *type = &call->response.type;
     return last->size && last->status == status && last->body_size == size && last->closes == closes &&
            last->minor == call->head->minor && last->type_size == type->size &&
            (!type->size || !memcmp(last->type, type->data, type->size)) &&
-           t->now - last->dated <= DATE_AGE;
+           last->dated == now;
 }
 
 static void remember(struct thread *t, const struct call *call, int status, size_t size, int closes,
@@ -71,15 +70,16 @@ static void remember(struct thread *t, const struct call *call, int status, size
 int put_head(struct thread *t, struct call *call, int status, int64_t length, int chunked, int closes) {
     const syncless_bytes *type = &call->response.type;
     size_t start = t->out.size, fields = call->fields.size;
+    time_t now = time(NULL);
     char number[24];
     if (block_reserve(&t->out, 512 + type->size + fields))
         return FAILED;
-    if (!fields && length >= 0 && is_last(t, call, status, length, closes)) {
+    if (!fields && length >= 0 && is_last(t, call, status, length, closes, now)) {
         put(t, t->last.data, t->last.size);
         return SENT;
     }
     put(t, t->server->reasons[status].data, t->server->reasons[status].size);
-    put_dates(t);
+    put_dates(t, now);
     if (type->size) {
         put(t, "Content-Type: ", 14);
         put(t, type->data, type->size);
@@ -146,7 +146,7 @@ void refuse(struct thread *t, struct conn *c, int status, const char *data, size
     if (block_reserve(&t->out, 512 + body->size))
         return;
     put(t, t->server->reasons[status].data, t->server->reasons[status].size);
-    put_dates(t);
+    put_dates(t, time(NULL));
     put(t, fields, snprintf(fields, sizeof fields,
                             "Content-Type: text/plain; charset=utf-8\r\nContent-Length: %zu\r\n"
                             "Connection: close\r\n\r\n", body->size));

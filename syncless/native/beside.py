@@ -24,9 +24,10 @@ from syncless.http.errors import REASONS
 from syncless.http.limits import Limits
 from syncless.http.listener import Listener
 from syncless.http.quota import Quota
+from syncless.http.trust import remove_forwarded
 from syncless.native.mailbox import Mailbox
 from syncless.native.publishing import reclaim
-from syncless.native.records import request_of
+from syncless.native.records import Ended, request_of
 from syncless.native.routing import parse_routes
 from syncless.native.settings import MOST_THREADS
 from syncless.native.shared import Shared
@@ -255,18 +256,30 @@ class NativeHandlers:
         self._server.logs.errors.error(sentence)
 
     def _record(
-        self, status: int, refused: int, address: str, port: int, body: int, ns: int, data: bytes
+        self,
+        status: int,
+        refused: int,
+        closes: int,
+        address: str,
+        port: int,
+        body: int,
+        ns: int,
+        data: bytes,
     ) -> None:
-        log = self._server.logs.access
+        server = self._server
+        log = server.logs.access
         if log is None:
             return
-        variables = (
-            refused_request(data[:REFUSED_BYTES], address) if refused else request_of(data, address, port)
-        )
-        if self._server.forwarding is not None and not refused:
-            self._server.forwarding(variables)
+        if refused:
+            variables, request = refused_request(data[:REFUSED_BYTES], address), None
+        else:
+            variables, request = request_of(data, address, port), Ended("-" if closes else "+")
+            if server.trusted is not None and server.trusted(address):
+                server.forwarding(variables)
+            else:
+                remove_forwarded(variables)
         reason = f"{status} {REASONS.get(status, '')}"
-        log.log_line(variables, reason, body, time.monotonic_ns() - ns)
+        log.log_line(variables, reason, body, time.monotonic_ns() - ns, request)
 
 
 class NativeGate:

@@ -56,7 +56,7 @@ long next_piece(const struct limits *limits, struct framing *framing, const char
         n = head_trailers(data, size, limits->trailer_bytes);
         if (n > 0)
             framing->ended = 1;
-        return n < 0 ? -400 : n;                /* as http/body.pyx says it */
+        return n;
     }
     n = head_chunk_line(data, size, limits->chunk_line, &framing->left);
     if (n == 0 && size > (size_t)limits->chunk_line)

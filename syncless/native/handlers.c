@@ -113,7 +113,7 @@ static void *alloc(syncless_request *request, size_t size) {
 
 static int is_ours(const char *name, size_t size) {
     static const char *const ours[] = {
-        "connection", "content-length", "date", "keep-alive", "proxy-connection", "server", "te", "trailer",
+        "connection", "content-length", "date", "keep-alive", "proxy-connection", "server", "te",
         "transfer-encoding", "upgrade", NULL};
     int i;
     for (i = 0; ours[i]; i++)

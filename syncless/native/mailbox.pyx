@@ -160,7 +160,7 @@ cdef class Mailbox(Watcher):
             memcpy(&one, sent.data + at, sizeof(one))
             at += sizeof(one)
             self.record(
-                one.status, one.refused, show(&one.address), one.address.port, one.body, one.ns,
+                one.status, one.refused, one.closes, show(&one.address), one.address.port, one.body, one.ns,
                 PyBytes_FromStringAndSize(sent.data + at, one.size))
             at += one.size
         return 0

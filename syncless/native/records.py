@@ -3,10 +3,17 @@ log."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 PLAIN = ("CONTENT_TYPE", "CONTENT_LENGTH")
+
+
+class Ended(NamedTuple):
+    """The attributes of a request that the access log asks for."""
+
+    ending: str
+    id: str | None = None
 
 
 def request_of(data: bytes, address: str, port: int) -> dict[str, Any]:
@@ -14,8 +21,10 @@ def request_of(data: bytes, address: str, port: int) -> dict[str, Any]:
     first, *lines = data.partition(b"\r\n\r\n")[0].lstrip(b"\r\n").decode("latin-1").split("\r\n")
     method, target, protocol = first.split(" ", 2) if first.count(" ") >= 2 else (first, "", "")
     path, _, query = target.partition("?")
+    authority = ""
     if "://" in path:
-        path = "/" + path.split("://", 1)[1].partition("/")[2]
+        authority, _, path = path.split("://", 1)[1].partition("/")
+        path = f"/{path}"
     variables: dict[str, Any] = {
         "REMOTE_ADDR": address,
         "REMOTE_PORT": str(port),
@@ -29,8 +38,11 @@ def request_of(data: bytes, address: str, port: int) -> dict[str, Any]:
     for line in lines:
         name, colon, value = line.partition(":")
         key = name.upper().replace("-", "_")
-        if colon and "_" not in name:
+        if colon and "_" not in name and key != "PROXY":
             key = key if key in PLAIN else f"HTTP_{key}"
             value = value.strip(" \t")
-            variables[key] = f"{variables[key]},{value}" if key in variables else value
+            joint = "; " if key == "HTTP_COOKIE" else ","
+            variables[key] = f"{variables[key]}{joint}{value}" if key in variables else value
+    if authority:
+        variables["HTTP_HOST"] = authority
     return variables

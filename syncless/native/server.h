@@ -165,7 +165,7 @@ struct steps {                  /* a request that is answered in steps; its head
 struct last_head {              /* a response head that is likely to be sent again */
     int status, closes, minor;
     size_t type_size, body_size, size;
-    int64_t dated;              /* ns: when its Date was made */
+    int64_t dated;              /* seconds since 1970: its Date */
     char type[64];
     char data[512];
 };
@@ -200,7 +200,7 @@ struct thread {
     int64_t records_since;
     char dates[80];
     size_t dates_size;
-    int64_t dated;              /* ns */
+    int64_t dated;              /* seconds since 1970 */
     int64_t retry_at;           /* ns: when to accept again; 0: accepts */
     int64_t complain_at;
     int64_t fault_at;           /* ns: when a failure is logged again */

@@ -7,6 +7,7 @@ from syncless.http.errors import (
     ClientError,
     ClientGone,
     RequestTimeout,
+    TrailersTooLarge,
     UpgradeRequired,
 )
 from syncless.http.limits import Limits
@@ -30,6 +31,7 @@ __all__ = [
     "Limits",
     "RequestTimeout",
     "Server",
+    "TrailersTooLarge",
     "UpgradeRequired",
     "WebSocket",
     "WebSocketClosed",

@@ -741,7 +741,8 @@ def test_early_hints_come_before_the_response(start):
 @pytest.mark.parametrize("wanted", [True, False])
 def test_trailers_are_for_clients_that_want_them(start, wanted):
     async def answer(scope, receive, send):
-        await send({**START, "trailers": True})
+        fields = [*START["headers"], (b"trailer", b"x-sum, x-more")]
+        await send({**START, "headers": fields, "trailers": True})
         await send({"type": "http.response.body", "body": b"hello"})
         await send({"type": "http.response.trailers", "headers": [(b"x-sum", b"1")], "more_trailers": True})
         await send({"type": "http.response.trailers", "headers": [(b"x-more", b"2")]})
@@ -752,6 +753,7 @@ def test_trailers_are_for_clients_that_want_them(start, wanted):
         assert client._more()
     end = b"0\r\nx-sum: 1\r\nx-more: 2\r\n\r\n" if wanted else b"0\r\n\r\n"
     assert client.buffer.endswith(b"5\r\nhello\r\n" + end)
+    assert b"\r\ntrailer: x-sum, x-more\r\n" in client.buffer
     client.buffer = b""
 
 

@@ -1,6 +1,7 @@
 /* Native handlers of the tests. */
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -89,7 +90,7 @@ int build(syncless_request *request, syncless_response *response) {
         body[i] = 'a' + i % 26;
     response->body.data = body;
     response->body.size = size;
-    if (syncless_add_field(response, "X-Made", "yes"))
+    if (syncless_add_field(response, "X-Made", "yes") || syncless_add_field(response, "Trailer", "X-Sum"))
         return -1;
     /* refused: they would break the head, or are the server's own */
     if (syncless_add_field(response, "X-Bad", "a\r\nb") != -1 || syncless_add_field(response, "Date", "x") != -1 ||
@@ -146,6 +147,13 @@ int block(syncless_request *request, syncless_response *response) {
     while (read((int)(intptr_t)request->context, &byte, 1) < 0)
         ;
     return syncless_respond(response, 200, "text/plain", "went on", 7);
+}
+
+/* Takes three seconds, in which its thread does nothing else. */
+int slow(syncless_request *request, syncless_response *response) {
+    (void)request;
+    poll(NULL, 0, 3000);
+    return syncless_respond(response, 200, "text/plain", "late", 4);
 }
 
 /* -- in steps ------------------------------------------------------------------------------------------- */

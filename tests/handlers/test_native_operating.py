@@ -47,6 +47,43 @@ def test_access_log_has_a_line_for_each_request(served):
     )
 
 
+def lines_of(served, routes, request, **options):
+    """The line of the access log, and the answer's status."""
+    log = io.StringIO()
+    server = served(routes, access_log=log, **options)
+    client = served.client(server)
+    client.send(request)
+    status = client.response(head_only=request.startswith(b"HEAD"))[0]
+    assert eventually(lambda: log.getvalue().endswith("\n"))
+    client.close()
+    return status, log.getvalue()
+
+
+@pytest.mark.parametrize("routes", [ROUTES, {"/elsewhere": "hello"}], ids=["native", "python"])
+@pytest.mark.parametrize(
+    ("trusted", "client"), [((), "127.0.0.1"), ("192.0.2.0/24", "127.0.0.1"), ("127.0.0.1", "198.51.100.7")]
+)
+def test_access_log_believes_a_trusted_peer_alone(served, routes, trusted, client):
+    request = b"GET /echo HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 198.51.100.7\r\nX-Forwarded-Odd: b\r\n\r\n"
+    options = {"trusted": trusted, "access_log_format": "%h %{X-Forwarded-For}i %{X-Forwarded-Odd}i"}
+    _, line = lines_of(served, routes, request, **options)
+    assert line == f"{client} {'198.51.100.7' if client != '127.0.0.1' else '-'} -\n"
+
+
+@pytest.mark.parametrize("routes", [ROUTES, {"/elsewhere": "hello"}], ids=["native", "python"])
+@pytest.mark.parametrize(
+    ("fields", "ending"), [(b"", "+"), (b"Connection: close\r\n", "-")], ids=["kept", "closed"]
+)
+def test_access_log_shows_the_fields_that_an_application_would_see(served, routes, fields, ending):
+    request = (
+        b"GET http://a.example/echo HTTP/1.1\r\nHost: b.example\r\nCookie: c=1\r\nCookie: d=2\r\n"
+        b"Accept: e\r\nAccept: f\r\nProxy: g\r\nX_Under: h\r\n" + fields + b"\r\n"
+    )
+    shown = "%V %{Host}i %{Cookie}i %{Accept}i %{Proxy}i %{X-Under}i %X"
+    _, line = lines_of(served, routes, request, access_log_format=shown)
+    assert line == f"a.example a.example c=1; d=2 e,f - - {ending}\n"
+
+
 def test_lines_that_python_does_not_take_in_time_are_dropped_and_counted(served, monkeypatch):
     """While this test holds the loop, nothing takes them: 8 MiB of them are kept."""
     monkeypatch.setattr(beside, "WATCH_SECONDS", 0.05)

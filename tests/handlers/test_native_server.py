@@ -16,6 +16,7 @@ import syncless
 from syncless import native
 from syncless.wsgi import Server
 from tests.handlers.conftest import python
+from tests.virtualtime import set_system_time
 from tests.waiting import eventually
 from tests.wsgi.conftest import Client
 
@@ -141,19 +142,29 @@ def test_remembered_head_is_for_the_same_status_and_type_only(served):
         assert (got, headers["content-type"], body) == (status, kind, b"0123456789")
 
 
-def test_date_of_a_remembered_head_goes_on(stepped):
-    """Other responses, whose heads are not remembered, need the date, too."""
-    server = stepped(ROUTES)
+def dates_of(data):
+    return [parsedate_to_datetime(date) for date in re.findall(r"Date: ([^\r]*)", data.decode())]
+
+
+@pytest.mark.virtual_time
+def test_date_of_a_response_is_that_of_its_making(stepped):
+    """Also of remembered heads, in a turn that takes long, and if the system's time is set back."""
+    server = stepped({**ROUTES, "/slow": "slow"})
+    requests = {
+        path: b"GET %s HTTP/1.1\r\nHost: a\r\n\r\n" % path for path in (b"/", b"/build?200&n=10", b"/slow")
+    }
 
     def date(path):
-        server.send(b"GET %s HTTP/1.1\r\nHost: a\r\n\r\n" % path)
-        return parsedate_to_datetime(re.search(r"Date: ([^\r]*)", server.received()[0].decode())[1])
+        server.send(requests[path])
+        return dates_of(server.received()[0])[0]
 
     first = date(b"/")
-    while (date(b"/build?200&n=10") - first).total_seconds() < 2:
-        assert date(b"/") >= first
-        time.sleep(0.05)
-    assert date(b"/") > first
+    assert date(b"/build?200&n=10") == first == date(b"/")
+    server.send(b"".join(requests[path] for path in (b"/", b"/slow", b"/", b"/build?200&n=10")))
+    passed = [(each - first).total_seconds() for each in dates_of(server.received()[0])]
+    assert passed == [0, 3, 3, 3]
+    set_system_time(-3600)
+    assert (date(b"/") - first).total_seconds() == 3 - 3600
 
 
 def test_routes_by_method_and_their_precedence(served):
@@ -219,7 +230,7 @@ def test_status_and_fields_of_a_handler(served, status):
     size = 0 if status in (204, 205, 304) else 30
     for _ in range(2):
         got, headers, body = client.get(f"/build?{status}&n={size}")
-        assert (got, headers["x-made"], len(body)) == (status, "yes", size)
+        assert (got, headers["x-made"], headers["trailer"], len(body)) == (status, "yes", "X-Sum", size)
         assert ("content-length" in headers) == (status not in (204, 304))
 
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.wsgi.test_wire import CASES, echo, raw
+from tests.wsgi.test_wire import CASES, IN_TRAILERS, echo, raw
 
 ROUTES = {"/": "echo", "/{path...}": "echo"}
 DATE = re.compile(rb"Date: [^\r]*\r\n")
@@ -88,6 +88,10 @@ def test_refused_in_the_words_of_the_python_server(start, served, case):
             {"chunk_line": 100},
             413,
         ),
+        (IN_TRAILERS + b"A: " + b"x" * 98, {"trailer_bytes": 100}, 431),
+        (IN_TRAILERS + b"A: b\r\n" * 17 + b"\r\n", {"trailer_bytes": 100}, 431),
+        (IN_TRAILERS + b"A: " + b"x" * 98 + b"\0\r\n\r\n", {"trailer_bytes": 100}, 431),
+        (IN_TRAILERS + b"A: " + b"x" * 97 + b"\0\r\n\r\n", {"trailer_bytes": 100}, 400),
     ],
 )
 @pytest.mark.parametrize("step", [10000, 1])

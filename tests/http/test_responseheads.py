@@ -5,6 +5,7 @@ import email.utils
 import pytest
 
 from syncless.http.responseheads import http_date
+from tests.virtualtime import set_system_time
 
 TYPE = ("Content-Type", "text/plain")
 SIZE = ("Content-Length", "5")
@@ -33,12 +34,16 @@ def test_invalid_status_line_is_refused(heads, status):
     assert heads.status("200 OK")[0] == 200
 
 
-def test_date_is_made_anew_when_it_is_too_old(heads):
+@pytest.mark.virtual_time
+def test_date_is_made_anew_each_second(heads):
     first = heads.dates()
     assert first.startswith(b"Server: syncless\r\nDate: ") and first.endswith(b" GMT\r\n")
     assert heads.dates() is first
-    assert heads.dates(seconds_later=0.2) is first
-    assert heads.dates(seconds_later=0.1) is not first
+    for seconds in (1, -3600):
+        set_system_time(seconds)
+        assert heads.dates() != first
+    set_system_time(3599)
+    assert heads.dates() == first
 
 
 def test_date_is_that_of_rfc_9110():
@@ -70,9 +75,10 @@ def test_list_that_changes_later_does_not_change_what_is_remembered(heads):
     assert heads.last("200 OK", [TYPE]) is not None
 
 
+@pytest.mark.virtual_time
 def test_last_head_is_of_no_use_when_its_date_is_too_old(heads):
     heads.remember("200 OK", [TYPE], b"head\r\n")
-    heads.dates(seconds_later=1)
+    set_system_time(1)
     assert heads.last("200 OK", [TYPE]) is None
 
 

@@ -163,18 +163,17 @@ def pending(Flusher flusher not None):
 
 
 cdef class Heads:
-    """A listener's response heads, at a time that the test sets."""
+    """A listener's response heads."""
     cdef ResponseHeads heads
 
     def __cinit__(self):
-        self.heads = ResponseHeads(get_loop())
+        self.heads = ResponseHeads()
 
     def status(self, status):
         code = self.heads.status_code(status)
         return code, self.heads.status_line
 
-    def dates(self, double seconds_later=0):
-        self.heads.dated -= <long long> (seconds_later * 1e9)
+    def dates(self):
         return self.heads.dates()
 
     def remember(self, status, list headers, bytes head, length=-1, closes=False):

@@ -62,9 +62,11 @@ def test_fields_that_could_pass_for_others_are_left_out():
 def test_repeated_fields_are_joined():
     found = environ(
         "GET / HTTP/1.1\r\nHost: h\r\n"
-        "Accept: a\r\nX: 1\r\nCookie: a=1\r\nACCEPT: b\r\nx: 2\r\nCookie: b=2\r\n\r\n"
+        "Accept: a\r\nX: 1\r\nCookie: a=1\r\nACCEPT: b\r\nx: 2\r\nCookie: b=2\r\n"
+        "User-Agent: c\r\nUser-Agent: d\r\n\r\n"
     )
     assert (found["HTTP_ACCEPT"], found["HTTP_X"], found["HTTP_COOKIE"]) == ("a,b", "1,2", "a=1; b=2")
+    assert found["HTTP_USER_AGENT"] == "c,d"
 
 
 def test_absolute_form_decides_the_host():

@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 import syncless
-from syncless.wsgi import BadRequest, BodyTimeout, BodyTooLarge, ClientGone
+from syncless.wsgi import BadRequest, BodyTimeout, BodyTooLarge, ClientGone, TrailersTooLarge
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.virtual_time
@@ -263,10 +263,11 @@ def test_errors_of_the_body_reach_the_application_and_then_the_client(start):
             seen.append(error)
             raise
 
-    server = start(app, body_bytes=100, body_seconds=0.5)
+    server = start(app, body_bytes=100, trailer_bytes=100, body_seconds=0.5)
     cases = [
         (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", BadRequest, 400),
         (in_chunks(b"x" * 200), BodyTooLarge, 413),
+        (in_chunks(b"x")[:-2] + b"A: b\r\n" * 20 + b"\r\n", TrailersTooLarge, 431),
         (by_length(b"abc")[:-1], BodyTimeout, 408),
     ]
     for data, kind, status in cases:

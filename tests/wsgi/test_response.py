@@ -1,14 +1,17 @@
 """Responses: the rules for applications (PEP 3333) and for the bytes (RFC 9110, RFC 9112)."""
 
+import email.utils
 import io
 import os
 import struct
 import sys
+import time
 
 import pytest
 
 import syncless
 from syncless.io import files, socket
+from tests.virtualtime import set_system_time
 from tests.wsgi.applications import HELLO, plain
 
 pytestmark = pytest.mark.virtual_time
@@ -368,3 +371,22 @@ def test_nagle_is_off(start):
         except OSError:
             pass
     assert len(found) == 1 and found[0]
+
+
+def test_date_is_that_of_the_answer(start):
+    """Also behind a computation, and if the system's time is set back."""
+
+    def app(environ, start_response):
+        time.sleep(float(environ["QUERY_STRING"]))  # the loop does not turn meanwhile
+        start_response("200 OK", fields)
+        return [HELLO]
+
+    def date(seconds):
+        return email.utils.parsedate_to_datetime(client.get(f"/?{seconds}")[1]["date"])
+
+    fields = [("Content-Length", str(len(HELLO)))]
+    client = start.client(start(app))
+    first = date(0)
+    assert (date(3) - first).total_seconds() == 3
+    set_system_time(-3600)
+    assert (date(0) - first).total_seconds() == 3 - 3600

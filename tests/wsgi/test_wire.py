@@ -9,6 +9,7 @@ import pytest
 import syncless
 from syncless.http import scanner
 
+IN_TRAILERS = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"
 CASES = json.loads((pathlib.Path(__file__).parent / "cases.json").read_text())
 
 
@@ -89,6 +90,10 @@ def test_the_scanner_says_the_same_of_every_prefix(case):
             {"chunk_line": 100},
             413,
         ),
+        (IN_TRAILERS + b"A: " + b"x" * 98, {"trailer_bytes": 100}, 431),
+        (IN_TRAILERS + b"A: b\r\n" * 17 + b"\r\n", {"trailer_bytes": 100}, 431),
+        (IN_TRAILERS + b"A: " + b"x" * 98 + b"\0\r\n\r\n", {"trailer_bytes": 100}, 431),
+        (IN_TRAILERS + b"A: " + b"x" * 97 + b"\0\r\n\r\n", {"trailer_bytes": 100}, 400),
     ],
 )
 @pytest.mark.parametrize("step", [10000, 1])
@@ -104,11 +109,41 @@ def test_limits(start, request_, limits, status, step):
     assert client.at_end()
 
 
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        (
+            "GET / HTTP/1.1\r\nHost: a\r\nX: y\r\nX: y\r\n\r\n",
+            "The request has more header or trailer fields, or larger ones, than this server accepts.",
+        ),
+        (
+            "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n",
+            "This server does not support the method or the transfer coding of the request.",
+        ),
+        (
+            "GET / HTTP/1.1\r\nHost: a\r\nExpect: b\r\n\r\n",
+            "This server supports only the expectation 100-continue.",
+        ),
+        ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", "This server supports only HTTP/1.0 and HTTP/1.1."),
+    ],
+)
+def test_refusals_tell_the_client_what_is_not_supported(start, request_, text):
+    client = start.client(start(echo, header_count=2))
+    client.send(request_.encode())
+    assert client.response()[2].decode().splitlines()[1:] == [text]
+
+
 def test_requests_exactly_at_a_limit_pass(start):
     head = b"GET /" + b"a" * 186 + b" HTTP/1.1\r\nHost: a\r\n\r\n"
     client = start.client(start(echo, request_line=head.index(b"\r"), head_bytes=len(head), header_count=1))
     client.send(head)
     assert client.response()[0] == 200
+
+
+def test_trailers_exactly_at_their_limit_pass(start):
+    client = start.client(start(echo, trailer_bytes=102))
+    client.send(IN_TRAILERS + b"A: b\r\n" * 17 + b"\r\n")
+    assert client.response()[::2] == (200, b"abc")
 
 
 def test_pipelined_requests_are_answered_in_order(start):

@@ -24,6 +24,7 @@ from selectors import EVENT_READ, EVENT_WRITE, BaseSelector
 from typing import Any
 
 from syncless.http.addresses import show
+from syncless.http.errors import EXPLANATIONS
 from syncless.http.scanner import parse
 from syncless.http.sockets import Sockets
 
@@ -100,7 +101,7 @@ class Client:
             found = parse(self._inbox)
             if isinstance(found, int):
                 self.asked = True
-                self.answer(Answer(f"{-found}\n".encode(), status=-found))
+                self.answer(Answer(f"{EXPLANATIONS[-found]}\n".encode(), status=-found))
             elif found is not None:
                 self.asked = True
                 self._ask(found[1])
@@ -109,10 +110,11 @@ class Client:
         headers = {name.decode().lower(): value.decode("latin-1") for name, value in head["headers"]}
         self._head_only = head["method"] == b"HEAD"
         if head["method"] not in (b"GET", b"HEAD"):
-            self.answer(Answer(b"only GET and HEAD\n", status=405, headers={"Allow": "GET, HEAD"}))
+            text = b"Only GET and HEAD are supported here.\n"
+            self.answer(Answer(text, status=405, headers={"Allow": "GET, HEAD"}))
             return
         if not self._endpoint.is_meant(headers.get("host", "")):
-            self.answer(Answer(b"ask by an IP address or localhost\n", status=421))
+            self.answer(Answer(b"Use an IP address or localhost in the URL.\n", status=421))
             return
         given = self._endpoint.answer(self, Request(head["path"].decode("latin-1"), headers))
         if isinstance(given, Answer):

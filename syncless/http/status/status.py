@@ -231,11 +231,11 @@ class StatusServer:
             self._ask_all()
             return EVENTS
         paths = (*PATHS, METRICS_PATH) if self._at_status else PATHS
-        return Answer(f"here are {' '.join(paths)}\n".encode(), status=404)
+        return Answer(f"The paths here are {' '.join(paths)}\n".encode(), status=404)
 
     def _answer_metrics(self, client: Client, request: Request) -> Answer:
         if request.path not in ("/", METRICS_PATH) or self._metrics is None:
-            return Answer(f"here is {METRICS_PATH}\n".encode(), status=404)
+            return Answer(f"The path here is {METRICS_PATH}\n".encode(), status=404)
         body, content_type = self._metrics(request.headers.get("accept", ""))
         return Answer(body, content_type)
 
