@@ -32,7 +32,7 @@ cdef class BodyMessages:
             if self.body.finished:
                 self.complete = True
                 return given({"type": "http.request", "body": b"", "more_body": False})
-            if self.peer.is_gone():
+            if self.peer.is_gone() and (self.peer.stream == NULL or self.peer.stream.inbox.size == 0):
                 return given({"type": "http.disconnect"})
             piece = self.piece_now()
             if piece is not None:

@@ -231,16 +231,16 @@ cdef class Request(Conversation):
     # -- receive() -------------------------------------------------------------------------------------------
 
     cdef object hear(self):
-        """The iterator that gives the next message."""
-        if self.told or self.response.complete:
+        """The iterator that gives the next message: first what the client has sent, then that it has left."""
+        if self.response.complete:
             return given({"type": "http.disconnect"})
-        if self.messages.complete:
-            return self.wait_for_end()
-        return self.messages.hear()
+        if not self.messages.complete:
+            return self.messages.hear()
+        return self.wait_for_end()
 
     cdef object wait_for_end(self):
         """There is nothing more to tell than that the client has left."""
-        if self.peer.is_gone():
+        if self.told or self.peer.is_gone():
             return given({"type": "http.disconnect"})
         future = self.rounds.loop.create_future()
         if self.ears is None:

@@ -1,6 +1,7 @@
 """A receive() that waits for the request body, and its cancellation."""
 
 import asyncio
+import socket
 
 import pytest
 
@@ -87,3 +88,33 @@ def test_task_that_waits_in_receive_when_the_response_is_complete_hears_of_the_e
     client.send(POST)
     assert client.response()[0] == 200
     assert heard == [{"type": "http.disconnect"}]
+
+
+# -- the client closes its sending half, or leaves ----------------------------------------------------------
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize(
+    ("request_bytes", "cut"), [(POST + b"hello", 3), (CHUNKED + b"2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n", 10)]
+)
+def test_body_that_has_come_is_given_before_the_disconnect(start, request_bytes, cut, ends):
+    """`ends`: the body is whole."""
+    heard = []
+
+    async def answer(scope, receive, send):
+        await asyncio.sleep(0.1)
+        while not heard or heard[-1]["type"] != "http.disconnect":
+            heard.append(await receive())
+        await saying()(scope, receive, send)
+
+    client = start.client(start(http(answer)))
+    client.send(request_bytes if ends else request_bytes[:-cut])
+    client.sock.shutdown(socket.SHUT_WR)
+    assert client.response()[0] == 200
+    body = b"".join(message.get("body", b"") for message in heard)
+    assert body == (b"hello" if ends else b"he")
+    assert [message["type"] for message in heard[-2:]] == ["http.request", "http.disconnect"]
+    assert heard[-2]["more_body"] is not ends
