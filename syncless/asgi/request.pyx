@@ -210,7 +210,9 @@ cdef class Request(Conversation):
         return 0
 
     cdef int fail_unfinished(self) except -1:
-        self.check_client()
+        """The application has returned without a whole response: it may, once the client has left."""
+        if self.left():
+            raise ClientGone("the client has left")
         if self.stage == NOT_STARTED:
             raise RuntimeError("the application returned without a response (http.response.start)")
         raise RuntimeError(

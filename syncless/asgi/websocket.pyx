@@ -107,7 +107,7 @@ cdef class WebSocketRequest(Request):
     cdef int fail_unfinished(self) except -1:
         if self.upgraded or self.progress == OVER:
             return 0
-        if self.silent:
+        if self.left():
             raise ClientGone("the client has left")
         raise RuntimeError("the application returned without websocket.accept, websocket.close or a response")
 

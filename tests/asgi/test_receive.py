@@ -5,7 +5,8 @@ import socket
 
 import pytest
 
-from tests.asgi.test_http import http, saying
+from tests.asgi.test_http import START, http, saying
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.virtual_time
 
@@ -118,3 +119,31 @@ def test_body_that_has_come_is_given_before_the_disconnect(start, request_bytes,
     assert body == (b"hello" if ends else b"he")
     assert [message["type"] for message in heard[-2:]] == ["http.request", "http.disconnect"]
     assert heard[-2]["more_body"] is not ends
+
+
+@pytest.mark.parametrize("request_bytes", [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", POST + b"abc"])
+@pytest.mark.parametrize("begins", [False, True])
+@pytest.mark.parametrize("waits", [False, True])
+def test_application_may_return_when_the_client_has_left(start, errors, request_bytes, waits, begins):
+    """Nothing is logged, whether it was told of it or not, and whether its response has begun."""
+    began, ended = [], []
+
+    async def answer(scope, receive, send):
+        began.append(scope)
+        if begins:
+            await send(START)
+            await send({"type": "http.response.body", "body": b"x", "more_body": True})
+        if waits:
+            await asyncio.sleep(0.2)
+        else:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+        ended.append(scope)
+
+    server = start(http(answer), error_log=errors)
+    client = start.client(server)
+    client.send(request_bytes)
+    assert eventually(lambda: began)
+    client.close()
+    assert eventually(lambda: ended and not server.census()["active"])
+    assert errors.getvalue() == ""

@@ -299,3 +299,28 @@ def test_deflate_with_a_real_client(start):
                 assert connection.recv() == message
 
     syncless.run_in_thread(talk)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize("waits", [False, True])
+def test_return_without_an_answer_is_an_error_while_the_client_is_there(start, errors, leaves, waits):
+    began, ended = [], []
+
+    async def speak(scope, receive, send):
+        began.append(await receive())
+        if leaves:
+            assert (await receive())["type"] == "websocket.disconnect"
+        if waits:
+            await asyncio.sleep(0.01)
+        ended.append(scope)
+
+    server = start(speaking(speak), error_log=errors)
+    client = start.client(server)
+    client.send(f"{HANDSHAKE}\r\n".encode())
+    assert eventually(lambda: began)
+    if leaves:
+        client.close()
+    else:
+        assert client.response()[0] == 500
+    assert eventually(lambda: ended and not server.census()["active"])
+    assert ("returned without websocket.accept" in errors.getvalue()) is not leaves
