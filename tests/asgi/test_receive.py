@@ -5,6 +5,7 @@ import socket
 
 import pytest
 
+import syncless
 from tests.asgi.test_http import START, http, saying
 from tests.waiting import eventually
 
@@ -91,10 +92,102 @@ def test_task_that_waits_in_receive_when_the_response_is_complete_hears_of_the_e
     assert heard == [{"type": "http.disconnect"}]
 
 
-# -- the client closes its sending half, or leaves ----------------------------------------------------------
+# -- chunks --------------------------------------------------------------------------------------------------
 
 
 CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_chunks_that_have_come_are_one_message(start, waits):
+    """`waits`: receive() waits for the first of them."""
+    heard = []
+
+    async def answer(scope, receive, send):
+        if waits:
+            first = asyncio.ensure_future(receive())
+            await asyncio.sleep(0.1)
+            client.send(b"2\r\nab\r\n" * 400)
+            heard.append(await first)
+        await asyncio.sleep(0.1)
+        while not heard or heard[-1]["more_body"]:
+            heard.append(await receive())
+        await saying()(scope, receive, send)
+
+    client = start.client(start(http(answer)))
+    client.send(CHUNKED)
+    if not waits:
+        client.send(b"2\r\nab\r\n" * 400)
+    syncless.sleep(0.2)
+    client.send(b"0\r\n\r\n")
+    assert client.response()[0] == 200
+    assert b"".join(message["body"] for message in heard) == b"ab" * 400
+    assert len(heard) == 2
+
+
+@pytest.mark.parametrize("size", [2, 3, 9000, 70000])
+def test_many_chunks_are_few_messages(start, size):
+    heard = []
+
+    async def answer(scope, receive, send):
+        while not heard or heard[-1]["more_body"]:
+            heard.append(await receive())
+        await saying()(scope, receive, send)
+
+    client = start.client(start(http(answer)))
+    chunk = bytes(i % 251 for i in range(size))
+    count = 400_000 // size
+    client.send(CHUNKED + b"%x\r\n%b\r\n" % (size, chunk) * count + b"0\r\n\r\n")
+    assert client.response()[0] == 200
+    assert b"".join(message["body"] for message in heard) == chunk * count
+    assert len(heard) < 700
+    client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert client.response()[0] == 200
+
+
+def test_chunked_body_cut_anywhere_is_the_same(start):
+    """It comes in two parts, and the application asks between them."""
+    bodies = []
+
+    async def answer(scope, receive, send):
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message["body"], message["more_body"]
+        bodies.append(body)
+        await saying()(scope, receive, send)
+
+    client = start.client(start(http(answer)))
+    rest = b"2;a=b\r\nhe\r\n3\r\nllo\r\n0\r\nTrailer: x\r\n\r\n"
+    for cut in range(len(rest)):
+        client.send(CHUNKED + rest[:cut])
+        syncless.sleep(0.01)
+        client.send(rest[cut:])
+        assert client.response()[0] == 200
+    assert bodies == [b"hello"] * len(rest)
+
+
+@pytest.mark.parametrize(
+    ("broken", "status"),
+    [(b"x\r\n", 400), (b"1\r\nabc", 400), (b"ffff\r\n", 413), (b"0\r\nx y: z\r\n\r\n", 400)],
+)
+@pytest.mark.parametrize("pause", [False, True])
+def test_chunks_before_a_broken_one_are_given_first(start, broken, status, pause):
+    heard = []
+
+    async def answer(scope, receive, send):
+        if pause:
+            await asyncio.sleep(0.1)
+        while True:
+            heard.append((await receive())["body"])
+
+    client = start.client(start(http(answer), body_bytes=100))
+    client.send(CHUNKED + b"2\r\nhe\r\n3\r\nllo\r\n" + broken)
+    assert client.response()[0] == status
+    assert b"".join(heard) in (b"hello", b"helloa")
+
+
+# -- the client closes its sending half, or leaves ----------------------------------------------------------
 
 
 @pytest.mark.parametrize("ends", [True, False])
