@@ -26,7 +26,7 @@ from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
 from syncless.http.response cimport CHUNKED
 
-from syncless._core.exits import TaskletExit
+from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.wait.sync import Lock
 from syncless.asgi.extensions import early_hints, file_region, takes_trailers, trailer_lines
 from syncless.asgi.operations import given
@@ -119,8 +119,8 @@ cdef class Request(Conversation):
         if task.done():
             try:
                 task.result()
-            except KeyboardInterrupt:
-                if waited:                          # the loop has given it to the main tasklet
+            except KeyboardInterrupt as error:
+                if waited and is_interrupt(error):  # the loop has given it to the main tasklet
                     raise TaskletExit from None
                 raise
             if not self.response.complete:

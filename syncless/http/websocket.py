@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import importlib
 import io
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -21,6 +22,9 @@ from syncless.http.errorlog import ErrorLog
 from syncless.http.errors import BadRequest, BodyTimeout, ClientGone, UpgradeRequired
 from syncless.http.limits import Limits
 from syncless.http.upgrade import Upgrade
+
+FIELD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*")
+"""A header field that can be sent: a token, latin-1 without control characters."""
 
 CLOSE_SECONDS = 5.0
 """For which close() waits for the client's own close frame."""
@@ -109,8 +113,9 @@ class WebSocket:
             raise ValueError(
                 f"the client does not offer the subprotocol {subprotocol!r}, only {self.subprotocols}"
             )
-        if any(c in name + value for name, value in headers or [] for c in "\r\n\0"):
-            raise ValueError("a header of the handshake has forbidden characters")
+        for name, value in headers or []:
+            if not FIELD.fullmatch(f"{name}:{value}"):
+                raise ValueError(f"header {name} has forbidden characters: {value!r}")
         agreed = self._agreed if compression else None
         fields, extensions = agreed or self.check(compression)
         if subprotocol is not None:

@@ -315,6 +315,8 @@ def test_misuse_is_told(start):
             websocket.accept(subprotocol="other")
         with pytest.raises(ValueError, match="forbidden characters"):
             websocket.accept(headers=[("X", "a\r\nb")])
+        with pytest.raises(ValueError, match="header X has forbidden characters: '\u20ac'"):
+            websocket.accept(headers=[("X", "\u20ac")])
         with pytest.raises(TypeError, match="str or bytes"):
             websocket.send(5)
         websocket.accept(headers=[("X-Made", "yes")], subprotocol="chat")
