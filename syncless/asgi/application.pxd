@@ -13,7 +13,7 @@ cdef class ASGIApplication(Application):
     cdef object state               # None, or what its lifespan has left for all requests
     cdef ScopeMaker scopes
     cdef object limits
-    cdef bint websockets            # whether the library for them is installed
+    cdef object websockets          # whether the library for them is installed; None: not known yet
     cdef Request spare              # the last request that has ended, to be used again
 
     cdef Exchange websocket(self, dict scope, const Origin* origin, const char* data, head* found)

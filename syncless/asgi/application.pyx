@@ -9,10 +9,10 @@ from syncless.http.application cimport Application
 from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Origin
-from syncless.http.scanner cimport head
+from syncless.http.scanner cimport head, is_get_request
 from syncless.http.upgrade cimport Upgrade
 
-from importlib.util import find_spec
+from syncless.http.websocket import has_library
 
 
 cdef class ASGIApplication(Application):
@@ -27,7 +27,6 @@ cdef class ASGIApplication(Application):
         self.loop = loop
         self.state = state
         self.limits = limits
-        self.websockets = find_spec("websockets") is not None
         self.scopes = ScopeMaker(template, self.heads, forward)
 
     cdef Exchange exchange(self, const Origin* origin, const char* data, head* found):
@@ -35,7 +34,7 @@ cdef class ASGIApplication(Application):
         cdef Request request
         if self.state is not None:
             scope["state"] = PyDict_Copy(<dict> self.state)
-        if found.websocket and found.minor and self.websockets:
+        if found.websocket and found.minor and is_get_request(data, found):
             return self.websocket(scope, origin, data, found)
         request = self.spare
         self.spare = None
@@ -52,7 +51,9 @@ cdef class ASGIApplication(Application):
         request.fill(scope)
         request.begin(origin, data, found)
         request.handler = Upgrade(request)
-        request.offer(self.limits)
+        if self.websockets is None:
+            self.websockets = has_library((<Listener> origin.listener).error_log)
+        request.offer(self.limits, self.websockets)
         return request
 
     cdef int take_back(self, Exchange exchange, int fd) except -1:

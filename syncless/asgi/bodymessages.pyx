@@ -1,7 +1,8 @@
 """BodyMessages: the messages of a request body, for receive().
 
-Each piece is a message. Bytes that have come are given at once. Else a tasklet reads, and the task waits for
-a future. If receive() is cancelled, that tasklet goes on, and the next receive() gets its message.
+Bytes that have come are given at once, as one message, in whatever chunks they came. Else a tasklet reads,
+and the task waits for a future. If receive() is cancelled, that tasklet goes on, and the next receive() gets
+its message.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -32,7 +33,7 @@ cdef class BodyMessages:
             if self.body.finished:
                 self.complete = True
                 return given({"type": "http.request", "body": b"", "more_body": False})
-            if self.peer.is_gone():
+            if self.peer.is_gone() and (self.peer.stream == NULL or self.peer.stream.inbox.size == 0):
                 return given({"type": "http.disconnect"})
             piece = self.piece_now()
             if piece is not None:
@@ -58,17 +59,19 @@ cdef class BodyMessages:
     cdef bytes piece_now(self):
         """Bytes that have come; None if it has to wait for them, or might."""
         cdef bytes piece
-        cdef char* data
-        cdef Py_ssize_t n
-        if self.body.chunked or self.body.expects_continue or self.body.broken:
+        cdef char* data = NULL
+        cdef Py_ssize_t room, n
+        if self.body.expects_continue or self.body.broken:
             return None
-        if self.peer.stream.inbox.size == 0:
+        if not self.body.at_hand():
             if not is_receivable(self.peer.stream) or receive_more(self.peer.stream, self.buffers) <= 0:
                 return None
-        n = min(self.body.window(&data), <Py_ssize_t> PIECE)
-        piece = PyBytes_FromStringAndSize(data, n)
-        self.body.advance(n)
-        return piece
+            if not self.body.at_hand():
+                return None
+        room = min(self.peer.at_hand(&data), <Py_ssize_t> PIECE)
+        piece = PyBytes_FromStringAndSize(NULL, room)
+        n = self.body.gather(PyBytes_AS_STRING(piece), room)
+        return piece if n == room else piece[:n]
 
     def _read(self):
         """In a tasklet of its own: waits for bytes."""
@@ -76,6 +79,7 @@ cdef class BodyMessages:
         cdef Py_ssize_t n
         try:
             n = self.body.read_into(PyBytes_AS_STRING(whole), PIECE)
+            n += self.body.gather(PyBytes_AS_STRING(whole) + n, PIECE - n)
             self.message = {"type": "http.request", "body": whole[:n], "more_body": not self.body.finished}
         except ClientGone:
             self.message = {"type": "http.disconnect"}

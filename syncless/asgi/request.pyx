@@ -26,7 +26,7 @@ from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
 from syncless.http.response cimport CHUNKED
 
-from syncless._core.exits import TaskletExit
+from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.wait.sync import Lock
 from syncless.asgi.extensions import early_hints, file_region, takes_trailers, trailer_lines
 from syncless.asgi.operations import given
@@ -119,8 +119,8 @@ cdef class Request(Conversation):
         if task.done():
             try:
                 task.result()
-            except KeyboardInterrupt:
-                if waited:                          # the loop has given it to the main tasklet
+            except KeyboardInterrupt as error:
+                if waited and is_interrupt(error):  # the loop has given it to the main tasklet
                     raise TaskletExit from None
                 raise
             if not self.response.complete:
@@ -210,7 +210,9 @@ cdef class Request(Conversation):
         return 0
 
     cdef int fail_unfinished(self) except -1:
-        self.check_client()
+        """The application has returned without a whole response: it may, once the client has left."""
+        if self.left():
+            raise ClientGone("the client has left")
         if self.stage == NOT_STARTED:
             raise RuntimeError("the application returned without a response (http.response.start)")
         raise RuntimeError(
@@ -231,16 +233,16 @@ cdef class Request(Conversation):
     # -- receive() -------------------------------------------------------------------------------------------
 
     cdef object hear(self):
-        """The iterator that gives the next message."""
-        if self.told or self.response.complete:
+        """The iterator that gives the next message: first what the client has sent, then that it has left."""
+        if self.response.complete:
             return given({"type": "http.disconnect"})
-        if self.messages.complete:
-            return self.wait_for_end()
-        return self.messages.hear()
+        if not self.messages.complete:
+            return self.messages.hear()
+        return self.wait_for_end()
 
     cdef object wait_for_end(self):
         """There is nothing more to tell than that the client has left."""
-        if self.peer.is_gone():
+        if self.told or self.peer.is_gone():
             return given({"type": "http.disconnect"})
         future = self.rounds.loop.create_future()
         if self.ears is None:

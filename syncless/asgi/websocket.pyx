@@ -16,13 +16,16 @@ from syncless.asgi.request cimport Request
 
 from syncless.asgi.operations import given
 from syncless.asgi.scope import variables_of
-from syncless.http.errors import ClientGone
+from syncless.http.errors import ClientError, ClientGone, NotImplementedHere
 from syncless.http.websocket import WebSocket, WebSocketClosed
 
 cdef enum:
     MOST = 32               # messages that are taken off the connection before they are asked for
     MOST_BYTES = 65536
     OUT_MOST = 49152        # bytes in the connection's buffer with which nothing more is put into it
+
+ctypedef int (*Unchecked)(WebSocketRequest request) noexcept       # negative: an exception is set
+cdef Unchecked unchecked_refuse = <Unchecked> WebSocketRequest.refuse
 
 cdef const char* SPEAKS = "ASGI application's WebSocket"
 
@@ -34,10 +37,17 @@ class _Ended(BaseException):
 cdef class WebSocketRequest(Request):
     """As Request, for one WebSocket."""
 
-    cdef int offer(self, object limits) except -1:
-        """The scope becomes that of a WebSocket."""
+    cdef int offer(self, object limits, bint can_speak) except -1:
+        """The scope becomes that of a WebSocket, if there can be one."""
         cdef dict scope = self.scope
         self.websocket = WebSocket(self.handler, variables_of(scope), limits, False)
+        try:
+            if not can_speak:
+                raise NotImplementedHere("there are no WebSockets here")
+            self.websocket.check()
+        except ClientError as error:
+            self.refusal = error.with_traceback(None)
+            return 0
         self.progress = CONNECTING
         self.inbox = deque()
         self.ended = _Ended()
@@ -52,6 +62,12 @@ cdef class WebSocketRequest(Request):
         return 0
 
     # -- its life --------------------------------------------------------------------------------------------
+
+    cdef int respond(self) noexcept:
+        return Request.respond(self) if self.refusal is None else unchecked_refuse(self)
+
+    cdef int refuse(self) except -1:
+        raise self.refusal
 
     cdef int wait_for_answer(self) except -1:
         """Reads messages until the application has ended."""
@@ -107,7 +123,7 @@ cdef class WebSocketRequest(Request):
     cdef int fail_unfinished(self) except -1:
         if self.upgraded or self.progress == OVER:
             return 0
-        if self.silent:
+        if self.left():
             raise ClientGone("the client has left")
         raise RuntimeError("the application returned without websocket.accept, websocket.close or a response")
 

@@ -40,7 +40,7 @@ from syncless._core.threadloop cimport get_loop
 from syncless.asyncio.handles cimport Calls, Handle, TimerHandle
 from syncless.asyncio.tasklocals cimport lend_locals, take_locals_back
 
-from syncless._core.exits import TaskletExit
+from syncless._core.exits import TaskletExit, is_interrupt
 from syncless.asyncio.reports import tell_slow, tell_wait, waiting_site
 from syncless.tools.runningloop import note_of_running_loop, swap_current_task
 
@@ -281,7 +281,7 @@ cdef class Rounds(Calls):
         elif isinstance(error, (KeyboardInterrupt, SystemExit)):
             if not self.loop.of_thread:
                 self.end_run(error)
-            elif isinstance(error, KeyboardInterrupt) or task_of(handle) is None:
+            elif task_of(handle) is None or is_interrupt(error):
                 engine.throw(engine.main, error)    # a thread's loop goes on
         elif not isinstance(error, TaskletExit):
             handle.tell(error)

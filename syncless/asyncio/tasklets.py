@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from syncless._core.exits import TaskletExit
+from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.spawning import spawn
 from syncless._core.tasklet import Tasklet
 from syncless._core.wait.queues import Queue
@@ -50,10 +50,10 @@ class TaskletCall(asyncio.Future[T]):
             value = self._function()
         except TaskletExit:
             self._settle(self._end)
-        except (KeyboardInterrupt, SystemExit):
-            self._settle(self._end)
-            raise
         except BaseException as error:
+            if is_interrupt(error):
+                self._settle(self._end)
+                raise
             self._settle(self._end, _storable(error))
         else:
             self._settle(self._deliver, value)

@@ -27,6 +27,8 @@ cdef class Body:
     cdef Py_ssize_t window(self, char** data) except -1
     cdef void advance(self, Py_ssize_t n) noexcept
     cdef Py_ssize_t read_into(self, char* into, Py_ssize_t n) except -1
+    cdef bint at_hand(self) noexcept
+    cdef Py_ssize_t gather(self, char* into, Py_ssize_t n) except -1
     cdef bint drainable(self, Py_ssize_t most) noexcept
     cdef bint drain(self, Py_ssize_t most) except -1
 

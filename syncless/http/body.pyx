@@ -69,6 +69,41 @@ cdef class Body:
             self.advance(got)
         return got
 
+    cdef bint at_hand(self) noexcept:
+        """Whether window() gives bytes or the end of the body, without waiting and without an error."""
+        cdef char* data = NULL
+        cdef Py_ssize_t n
+        cdef int64_t size = 0
+        cdef long used
+        if self.finished or self.broken or self.expects_continue or self.source is None:
+            return False
+        n = self.source.at_hand(&data)
+        if self.remaining or not self.chunked:
+            return n > 0
+        if self.in_chunk:
+            if n < 2 or data[0] != c"\r" or data[1] != c"\n":
+                return False
+            data += 2
+            n -= 2
+        used = scan_chunk_line(data, n, self.chunk_line, &size)
+        if used <= 0:
+            return False
+        if size:
+            return n > used and size <= self.max_bytes - self.total
+        return scan_trailers(data + used, n - used, self.trailers) > 0
+
+    cdef Py_ssize_t gather(self, char* into, Py_ssize_t n) except -1:
+        """Moves up to n bytes that are at hand, of several chunks if need be."""
+        cdef char* data = NULL
+        cdef Py_ssize_t part, got = 0
+        while got < n and self.at_hand():
+            part = min(n - got, self.window(&data))
+            if part:
+                memcpy(into + got, data, part)
+                self.advance(part)
+                got += part
+        return got
+
     cdef bint drainable(self, Py_ssize_t most) noexcept:
         """Whether the rest of the body may be short enough to be read away."""
         return not self.broken and not self.expects_continue and self.remaining <= most

@@ -42,6 +42,12 @@ class UpgradeRequired(ClientError):
     headers = (("Sec-WebSocket-Version", "13"),)
 
 
+class NotImplementedHere(ClientError):
+    """The client asks for something that this server does not have: 501."""
+
+    status = 501
+
+
 class ClientGone(ClientError, ConnectionError):
     """The client closed the connection or stopped reading: no response can reach it."""
 

@@ -27,7 +27,7 @@ from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Peer
 from syncless.http.response cimport Response
 
-from syncless._core.exits import TaskletExit
+from syncless._core.exits import TaskletExit, is_interrupt
 from syncless.http.errors import EXPLANATIONS, REASONS, BodyTooLarge, ClientError, ClientGone, RequestTimeout
 
 # The two parts of a request's own id: its process and its number there.
@@ -163,7 +163,8 @@ cdef class Exchange(Tasklet):
         if isinstance(error, ClientGone) or self.peer.is_gone():
             self.response.keep_alive = False
             return self.peer.abort()
-        if isinstance(error, KeyboardInterrupt):
+        interrupted = is_interrupt(error)
+        if interrupted:
             loop.throw(loop.main, error)
         elif not isinstance(error, (ClientError, TaskletExit)):
             self.log_failure(error)
@@ -174,7 +175,7 @@ cdef class Exchange(Tasklet):
             return self.peer.abort()
         if isinstance(error, ClientError):
             return self.send_error_page(error.status, error)
-        stopped = isinstance(error, (TaskletExit, KeyboardInterrupt, RequestTimeout))
+        stopped = interrupted or isinstance(error, (TaskletExit, RequestTimeout))
         return self.send_error_page(503 if stopped else 500, error)
 
     cdef int end_in_child(self, BaseException failure) except -1:
@@ -199,7 +200,7 @@ cdef class Exchange(Tasklet):
         except BaseException as error:
             self.log_failure(error)
         self.response.complete = True
-        return failure if isinstance(failure, KeyboardInterrupt) else None
+        return failure if is_interrupt(failure) else None
 
     cdef int send_error_page(self, int status, BaseException error) except -1:
         """An answer of the server's own; the connection closes after it."""

@@ -45,6 +45,13 @@ cdef class Peer:
     cdef inline size_t pending(self) noexcept:
         return 0 if self.stream == NULL else self.stream.out.size
 
+    cdef inline Py_ssize_t at_hand(self, char** data) noexcept:
+        """As available(), without waiting."""
+        if self.stream == NULL:
+            return 0
+        data[0] = self.stream.inbox.data + self.stream.inbox_start
+        return self.stream.inbox.size - self.stream.inbox_start
+
     cdef inline bint has_body(self) noexcept:
         return self.stream != NULL and self.stream.out_body != NULL
 

@@ -5,6 +5,7 @@ wait parks the tasklet, with a deadline of its own: limits.py bounds each wait, 
 the pace of a client, for bodies and for writing. Knows no HTTP message.
 
 available()  how many bytes lie ready at *data, waiting for the first; 0 when the client has closed
+at_hand()    the same without waiting
 more()       waits for bytes behind those; how many came, 0 when the client has closed
 consume(n)   the first n are used up
 direct()     puts up to n bytes straight into the caller's memory; 0 when the client has closed; -1 after it
@@ -109,8 +110,7 @@ cdef class Peer:
             raise ClientGone("the request has ended")
         if self.stream.inbox.size == 0 and self.more() == 0:
             return 0
-        data[0] = self.stream.inbox.data + self.stream.inbox_start
-        return self.stream.inbox.size - self.stream.inbox_start
+        return self.at_hand(data)
 
     cdef Py_ssize_t more(self) except -1:
         cdef Watcher owner = self.owner         # kept while Python code runs in the stream's layer

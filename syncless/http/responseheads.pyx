@@ -40,7 +40,10 @@ def http_date(double when) -> str:
 cdef bytes status_line_of(object status):
     if isinstance(status, int):
         status = f"{status} {PHRASES.get(status, 'Unknown')}"
-    raw = status.encode("latin-1", "replace")
+    try:
+        raw = status.encode("latin-1")
+    except UnicodeEncodeError:
+        return None
     if len(raw) < 4 or not raw[:3].isdigit() or raw[3:4] != b" " or raw[:1] < b"1":
         return None
     if any(c < 32 or c == 127 for c in raw):
@@ -71,7 +74,7 @@ cdef class ResponseHeads:
         if known is None:
             line = status_line_of(status)
             if line is None:
-                raise ValueError(f"status must be three digits, a space and a reason, not {status!r}")
+                raise ValueError(f"status must be three digits, a space and a reason in latin-1, not {status!r}")
             known = line, int(line[9:12])
             if len(self.status_lines) < STATUS_LINES:
                 self.status_lines[status] = known

@@ -34,3 +34,6 @@ cdef const char* name_of(int known) noexcept nogil
 
 cdef inline bint is_head_request(const char* data, const head* found) noexcept nogil:
     return found.method_size == 4 and memcmp(data + found.method, b"HEAD", 4) == 0
+
+cdef inline bint is_get_request(const char* data, const head* found) noexcept nogil:
+    return found.method_size == 3 and memcmp(data + found.method, b"GET", 3) == 0

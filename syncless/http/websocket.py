@@ -9,19 +9,35 @@ from __future__ import annotations
 import codecs
 import importlib
 import io
+import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from syncless._core.exits import TaskletExit
 from syncless._core.timeout import Timeout
 from syncless._core.wait.sync import Lock
+from syncless.http.errorlog import ErrorLog
 from syncless.http.errors import BadRequest, BodyTimeout, ClientGone, UpgradeRequired
 from syncless.http.limits import Limits
 from syncless.http.upgrade import Upgrade
 
+FIELD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*")
+"""A header field that can be sent: a token, latin-1 without control characters."""
+
 CLOSE_SECONDS = 5.0
 """For which close() waits for the client's own close frame."""
+
+NEEDED = "a client asks for a WebSocket, which needs websockets: pip install 'syncless[websocket]'"
+
+
+def has_library(error_log: ErrorLog) -> bool:
+    """Whether the library for frames is installed; if not, the log says what to install."""
+    found = find_spec("websockets") is not None
+    if not found:
+        error_log.warning(NEEDED)
+    return found
 
 
 class WebSocketClosed(ClientGone):
@@ -42,6 +58,7 @@ class WebSocket:
         self._variables = variables
         self._limits = limits
         self._library: Any = None
+        self._agreed: tuple[list[tuple[str, str]], Sequence[Any]] | None = None  # fields, extensions
         self._frames: Any = None
         self._receiving = Lock()
         self._sending = Lock()
@@ -96,23 +113,32 @@ class WebSocket:
             raise ValueError(
                 f"the client does not offer the subprotocol {subprotocol!r}, only {self.subprotocols}"
             )
-        if self._variables.get("HTTP_SEC_WEBSOCKET_VERSION") != "13":
-            raise UpgradeRequired("only version 13 of the WebSocket protocol is spoken here (RFC 6455, 4.4)")
-        if self._variables.get("REQUEST_METHOD") != "GET":
-            raise BadRequest("a WebSocket handshake must be a GET request (RFC 6455, 4.1)")
-        if any(c in name + value for name, value in headers or [] for c in "\r\n\0"):
-            raise ValueError("a header of the handshake has forbidden characters")
-        self._library = importlib.import_module("syncless.http.websocketframes")
-        try:
-            fields, extensions = self._library.handshake(self._variables, compression)
-        except ValueError as error:
-            raise BadRequest(f"malformed WebSocket handshake: {error}") from None
+        for name, value in headers or []:
+            if not FIELD.fullmatch(f"{name}:{value}"):
+                raise ValueError(f"header {name} has forbidden characters: {value!r}")
+        agreed = self._agreed if compression else None
+        fields, extensions = agreed or self.check(compression)
         if subprotocol is not None:
             fields.append(("Sec-WebSocket-Protocol", subprotocol))
         lines = ["HTTP/1.1 101 Switching Protocols", *(f"{n}: {v}" for n, v in (*fields, *(headers or ())))]
         self.subprotocol = subprotocol
         self._frames = self._library.Frames(extensions)
         self._upgrade.begin("\r\n".join([*lines, "", ""]).encode("latin-1"), self)
+
+    def check(self, compression: bool = True) -> tuple[list[tuple[str, str]], Sequence[Any]]:
+        """The fields and extensions with which accept() answers the handshake; BadRequest or UpgradeRequired
+        if it is wrong."""
+        if self._variables.get("HTTP_SEC_WEBSOCKET_VERSION") != "13":
+            raise UpgradeRequired("only version 13 of the WebSocket protocol is spoken here (RFC 6455, 4.4)")
+        if self._variables.get("REQUEST_METHOD") != "GET":
+            raise BadRequest("a WebSocket handshake must be a GET request (RFC 6455, 4.1)")
+        self._library = importlib.import_module("syncless.http.websocketframes")
+        try:
+            agreed = self._library.handshake(self._variables, compression)
+        except ValueError as error:
+            raise BadRequest(f"malformed WebSocket handshake: {error}") from None
+        self._agreed = agreed
+        return agreed  # type: ignore[no-any-return]
 
     # -- messages ----------------------------------------------------------------------------------
 

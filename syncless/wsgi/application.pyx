@@ -22,7 +22,9 @@ from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Origin
 from syncless.http.requestheads cimport Memory, RequestHeads, memory_of
-from syncless.http.scanner cimport HEAD_DROPPED, HEAD_UNKNOWN, head, head_header, head_limits, name_of
+from syncless.http.scanner cimport (
+    HEAD_DROPPED, HEAD_UNKNOWN, head, head_header, head_limits, is_get_request, name_of,
+)
 from syncless.http.tls cimport TlsLayer
 from syncless.http.upgrade cimport Upgrade
 from syncless.wsgi.request cimport Request
@@ -214,7 +216,7 @@ cdef class EnvironMaker:
             environ[REMOTE_PORT] = str(remote_port) if remote_port >= 0 else ""
             if claimed:
                 self.heads.keep_made(fd, claimed, PyDict_Copy(environ))
-        if found.method_size != 3 or memcmp(data + found.method, b"GET", 3) != 0:
+        if not is_get_request(data, found):
             method = PyUnicode_DecodeLatin1(data + found.method, found.method_size, NULL)
             environ[REQUEST_METHOD] = METHODS.get(method, method)
         if found.path_size != 1 or data[found.path] != c"/":

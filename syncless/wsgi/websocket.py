@@ -17,16 +17,13 @@ them can refuse with an ordinary response. Needs ``pip install 'syncless[websock
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any
 
 from syncless.http.errorlog import ErrorLog
 from syncless.http.limits import Limits
 from syncless.http.upgrade import Upgrade
-from syncless.http.websocket import WebSocket
+from syncless.http.websocket import WebSocket, has_library
 from syncless.wsgi.upgradesocket import UpgradeSocket
-
-NEEDED = "a client asks for a WebSocket, which needs websockets: pip install 'syncless[websocket]'"
 
 
 def websocket_offer(limits: Limits, error_log: ErrorLog) -> Callable[[Upgrade, dict[str, Any]], None]:
@@ -39,9 +36,7 @@ def websocket_offer(limits: Limits, error_log: ErrorLog) -> Callable[[Upgrade, d
         fields = environ.copy()  # which is no cycle with the environ
         environ["werkzeug.socket"] = UpgradeSocket(upgrade)
         if found is None:
-            found = find_spec("websockets") is not None
-            if not found:
-                error_log.warning(NEEDED)
+            found = has_library(error_log)
         if found:
             environ["wsgi.websocket"] = WebSocket(upgrade, fields, limits)
 

@@ -4,9 +4,13 @@ import asyncio
 
 import pytest
 
+import syncless
+from syncless.asyncio import in_tasklet
 from tests.asgi.test_http import http, saying
 from tests.waiting import eventually
+from tests.wsgi.test_exits import handled
 
+__all__ = ["handled"]
 pytestmark = pytest.mark.virtual_time
 
 
@@ -21,12 +25,45 @@ def leaving(kind, waits):
     return http(answer)
 
 
+EXITS = [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError, BaseException]
+
+
 @pytest.mark.parametrize("waits", [False, True])
-def test_exit_is_an_error_of_its_request(start, errors, waits):
-    server = start(leaving(SystemExit, waits), error_log=errors)
+@pytest.mark.parametrize("kind", EXITS)
+def test_exit_is_an_error_of_its_request(start, errors, handled, waits, kind):
+    server = start(leaving(kind, waits), error_log=errors)
     assert start.client(server).get("/leave")[0] == 500
     assert start.client(server).get()[2] == b"hello"
-    assert errors.getvalue().count("SystemExit") == 1
+    assert errors.getvalue().count(kind.__name__) == 1
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_kill_is_a_503_that_is_not_logged(start, errors, waits):
+    server = start(leaving(syncless.TaskletExit, waits), error_log=errors)
+    assert start.client(server).get("/leave")[0] == 503
+    assert start.client(server).get()[2] == b"hello" and errors.getvalue() == ""
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, BaseException])
+def test_exit_of_a_function_in_a_tasklet_is_raised_where_it_is_awaited(start, errors, handled, waits, kind):
+    def leave():
+        if waits:
+            syncless.sleep(0.01)
+        raise kind("on purpose")
+
+    async def answer(scope, receive, send):
+        try:
+            await in_tasklet(leave)
+        except kind:
+            if scope["path"] == "/caught":
+                return await saying()(scope, receive, send)
+            raise
+
+    server = start(http(answer), error_log=errors)
+    assert start.client(server).get("/caught")[2] == b"hello" and errors.getvalue() == ""
+    assert start.client(server).get()[0] == 500
+    assert errors.getvalue().count(f"{kind.__name__}: on purpose") == 1
 
 
 @pytest.mark.parametrize("waits", [False, True])

@@ -1,10 +1,13 @@
 """A receive() that waits for the request body, and its cancellation."""
 
 import asyncio
+import socket
 
 import pytest
 
-from tests.asgi.test_http import http, saying
+import syncless
+from tests.asgi.test_http import START, http, saying
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.virtual_time
 
@@ -87,3 +90,153 @@ def test_task_that_waits_in_receive_when_the_response_is_complete_hears_of_the_e
     client.send(POST)
     assert client.response()[0] == 200
     assert heard == [{"type": "http.disconnect"}]
+
+
+# -- chunks --------------------------------------------------------------------------------------------------
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_chunks_that_have_come_are_one_message(start, waits):
+    """`waits`: receive() waits for the first of them."""
+    heard = []
+
+    async def answer(scope, receive, send):
+        if waits:
+            first = asyncio.ensure_future(receive())
+            await asyncio.sleep(0.1)
+            client.send(b"2\r\nab\r\n" * 400)
+            heard.append(await first)
+        await asyncio.sleep(0.1)
+        while not heard or heard[-1]["more_body"]:
+            heard.append(await receive())
+        await saying()(scope, receive, send)
+
+    client = start.client(start(http(answer)))
+    client.send(CHUNKED)
+    if not waits:
+        client.send(b"2\r\nab\r\n" * 400)
+    syncless.sleep(0.2)
+    client.send(b"0\r\n\r\n")
+    assert client.response()[0] == 200
+    assert b"".join(message["body"] for message in heard) == b"ab" * 400
+    assert len(heard) == 2
+
+
+@pytest.mark.parametrize("size", [2, 3, 9000, 70000])
+def test_many_chunks_are_few_messages(start, size):
+    heard = []
+
+    async def answer(scope, receive, send):
+        while not heard or heard[-1]["more_body"]:
+            heard.append(await receive())
+        await saying()(scope, receive, send)
+
+    client = start.client(start(http(answer)))
+    chunk = bytes(i % 251 for i in range(size))
+    count = 400_000 // size
+    client.send(CHUNKED + b"%x\r\n%b\r\n" % (size, chunk) * count + b"0\r\n\r\n")
+    assert client.response()[0] == 200
+    assert b"".join(message["body"] for message in heard) == chunk * count
+    assert len(heard) < 700
+    client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert client.response()[0] == 200
+
+
+def test_chunked_body_cut_anywhere_is_the_same(start):
+    """It comes in two parts, and the application asks between them."""
+    bodies = []
+
+    async def answer(scope, receive, send):
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message["body"], message["more_body"]
+        bodies.append(body)
+        await saying()(scope, receive, send)
+
+    client = start.client(start(http(answer)))
+    rest = b"2;a=b\r\nhe\r\n3\r\nllo\r\n0\r\nTrailer: x\r\n\r\n"
+    for cut in range(len(rest)):
+        client.send(CHUNKED + rest[:cut])
+        syncless.sleep(0.01)
+        client.send(rest[cut:])
+        assert client.response()[0] == 200
+    assert bodies == [b"hello"] * len(rest)
+
+
+@pytest.mark.parametrize(
+    ("broken", "status"),
+    [(b"x\r\n", 400), (b"1\r\nabc", 400), (b"ffff\r\n", 413), (b"0\r\nx y: z\r\n\r\n", 400)],
+)
+@pytest.mark.parametrize("pause", [False, True])
+def test_chunks_before_a_broken_one_are_given_first(start, broken, status, pause):
+    heard = []
+
+    async def answer(scope, receive, send):
+        if pause:
+            await asyncio.sleep(0.1)
+        while True:
+            heard.append((await receive())["body"])
+
+    client = start.client(start(http(answer), body_bytes=100))
+    client.send(CHUNKED + b"2\r\nhe\r\n3\r\nllo\r\n" + broken)
+    assert client.response()[0] == status
+    assert b"".join(heard) in (b"hello", b"helloa")
+
+
+# -- the client closes its sending half, or leaves ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize(
+    ("request_bytes", "cut"), [(POST + b"hello", 3), (CHUNKED + b"2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n", 10)]
+)
+def test_body_that_has_come_is_given_before_the_disconnect(start, request_bytes, cut, ends):
+    """`ends`: the body is whole."""
+    heard = []
+
+    async def answer(scope, receive, send):
+        await asyncio.sleep(0.1)
+        while not heard or heard[-1]["type"] != "http.disconnect":
+            heard.append(await receive())
+        await saying()(scope, receive, send)
+
+    client = start.client(start(http(answer)))
+    client.send(request_bytes if ends else request_bytes[:-cut])
+    client.sock.shutdown(socket.SHUT_WR)
+    assert client.response()[0] == 200
+    body = b"".join(message.get("body", b"") for message in heard)
+    assert body == (b"hello" if ends else b"he")
+    assert [message["type"] for message in heard[-2:]] == ["http.request", "http.disconnect"]
+    assert heard[-2]["more_body"] is not ends
+
+
+@pytest.mark.parametrize("request_bytes", [b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", POST + b"abc"])
+@pytest.mark.parametrize("begins", [False, True])
+@pytest.mark.parametrize("waits", [False, True])
+def test_application_may_return_when_the_client_has_left(start, errors, request_bytes, waits, begins):
+    """Nothing is logged, whether it was told of it or not, and whether its response has begun."""
+    began, ended = [], []
+
+    async def answer(scope, receive, send):
+        began.append(scope)
+        if begins:
+            await send(START)
+            await send({"type": "http.response.body", "body": b"x", "more_body": True})
+        if waits:
+            await asyncio.sleep(0.2)
+        else:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+        ended.append(scope)
+
+    server = start(http(answer), error_log=errors)
+    client = start.client(server)
+    client.send(request_bytes)
+    assert eventually(lambda: began)
+    client.close()
+    assert eventually(lambda: ended and not server.census()["active"])
+    assert errors.getvalue() == ""

@@ -181,10 +181,52 @@ def test_wrong_messages_are_told(start, errors, message, told):
     assert told in errors.getvalue()
 
 
-def test_malformed_handshake_is_a_400(start):
-    client = start.client(start(speaking(echoing)))
-    client.send((HANDSHAKE.replace("dGhlIHNhbXBsZSBub25jZQ==", "short") + "\r\n").encode())
-    assert client.response()[0] == 400
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        (("Version: 13", "Version: 12"), 426),
+        (("Sec-WebSocket-Version: 13\r\n", ""), 426),
+        (("dGhlIHNhbXBsZSBub25jZQ==", "short"), 400),
+        (("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", ""), 400),
+        (("Connection: Upgrade", "Connection: close"), 400),
+    ],
+)
+def test_malformed_handshake_does_not_reach_the_application(start, errors, change, status):
+    called = []
+
+    async def speak(scope, receive, send):
+        called.append(scope)
+
+    client = start.client(start(speaking(speak), error_log=errors))
+    client.send((HANDSHAKE.replace(*change) + "\r\n").encode())
+    found, headers, _ = client.response()
+    assert (found, called, errors.getvalue()) == (status, [], "")
+    assert status == 400 or headers["sec-websocket-version"] == "13"
+
+
+@pytest.mark.parametrize("change", [("GET /ws", "POST /ws"), ("HTTP/1.1\r\n", "HTTP/1.0\r\n")])
+def test_request_that_cannot_be_a_handshake_is_ordinary(start, errors, change):
+    async def app(scope, receive, send):
+        if scope["type"] == "http":
+            raise NotImplementedError(f"no {scope['method']}")
+
+    client = start.client(start(app, error_log=errors))
+    client.send((HANDSHAKE.replace(*change) + "\r\n").encode())
+    assert client.response()[0] == 500
+    method = change[1].partition(" ")[0] if " " in change[1] else "GET"
+    assert f"Error in {method} /ws:" in errors.getvalue() and f"no {method}" in errors.getvalue()
+
+
+def test_without_the_library_a_handshake_is_refused_and_the_log_says_once_what_to_install(
+    start, errors, monkeypatch
+):
+    monkeypatch.setattr("syncless.http.websocket.find_spec", lambda name: None)
+    server = start(speaking(echoing), error_log=errors)
+    for _ in range(2):
+        client = start.client(server)
+        client.send(f"{HANDSHAKE}\r\n".encode())
+        assert client.response()[0] == 501
+    assert errors.getvalue().count("pip install 'syncless[websocket]'") == 1
 
 
 @pytest.mark.parametrize(
@@ -299,3 +341,28 @@ def test_deflate_with_a_real_client(start):
                 assert connection.recv() == message
 
     syncless.run_in_thread(talk)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize("waits", [False, True])
+def test_return_without_an_answer_is_an_error_while_the_client_is_there(start, errors, leaves, waits):
+    began, ended = [], []
+
+    async def speak(scope, receive, send):
+        began.append(await receive())
+        if leaves:
+            assert (await receive())["type"] == "websocket.disconnect"
+        if waits:
+            await asyncio.sleep(0.01)
+        ended.append(scope)
+
+    server = start(speaking(speak), error_log=errors)
+    client = start.client(server)
+    client.send(f"{HANDSHAKE}\r\n".encode())
+    assert eventually(lambda: began)
+    if leaves:
+        client.close()
+    else:
+        assert client.response()[0] == 500
+    assert eventually(lambda: ended and not server.census()["active"])
+    assert ("returned without websocket.accept" in errors.getvalue()) is not leaves

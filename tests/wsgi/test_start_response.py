@@ -14,6 +14,8 @@ pytestmark = pytest.mark.virtual_time
     ("status", "headers"),
     [
         ("200 OK\r\nX: y", []),
+        ("200 \u20ac", []),
+        ("200 \ud800", []),
         ("200", []),
         ("OK", []),
         ("099 Low", []),
@@ -27,6 +29,7 @@ pytestmark = pytest.mark.virtual_time
         ("200 OK", [("X:", "a")]),
         ("200 OK", [("", "a")]),
         ("200 OK", [("X", "\u20ac")]),
+        ("200 OK", [("\u20ac", "a")]),
         ("200 OK", [("X", 5)]),
         ("200 OK", [("X", b"a")]),
         ("200 OK", [["X", "a"]]),
@@ -47,6 +50,12 @@ def test_invalid_response_is_an_error_of_the_application(start, errors, status, 
     code, got, body = client.get()
     assert code == 500 and b"Traceback" not in body and got["content-type"].startswith("text/plain")
     assert "Traceback" in errors.getvalue() and client.at_end()
+    assert f'{__file__}", line {app.__code__.co_firstlineno + 1}' in errors.getvalue()
+    told = errors.getvalue().rpartition("Error: ")[2]
+    if isinstance(headers, list) and headers and len(headers[0]) == 2:
+        assert headers[0][0] in told or repr(headers[0][0]) in told
+    else:
+        assert repr(status) in told or type(status).__name__ in told or "headers must" in told or "X" in told
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,15 @@ def test_a_request_that_asks_for_no_websocket(start):
     assert client.get()[2] == client.get("/", "Upgrade: h2c\r\nConnection: Upgrade\r\n")[2] == b"plain"
 
 
+def test_without_the_library_the_log_says_once_what_to_install(start, errors, monkeypatch):
+    monkeypatch.setattr("syncless.http.websocket.find_spec", lambda name: None)
+    client = start.client(start(echo, error_log=errors))
+    for _ in range(2):
+        client.send(f"{HANDSHAKE}\r\n".encode())
+        assert client.response()[2] == b"plain"
+    assert errors.getvalue().count("pip install 'syncless[websocket]'") == 1
+
+
 def test_an_application_may_refuse(start):
     def app(environ, start_response):
         assert environ["wsgi.websocket"].origin == "http://evil"
@@ -306,6 +315,8 @@ def test_misuse_is_told(start):
             websocket.accept(subprotocol="other")
         with pytest.raises(ValueError, match="forbidden characters"):
             websocket.accept(headers=[("X", "a\r\nb")])
+        with pytest.raises(ValueError, match="header X has forbidden characters: '\u20ac'"):
+            websocket.accept(headers=[("X", "\u20ac")])
         with pytest.raises(TypeError, match="str or bytes"):
             websocket.send(5)
         websocket.accept(headers=[("X-Made", "yes")], subprotocol="chat")
