@@ -21,7 +21,17 @@ import pytest
 import syncless
 from syncless._core.current import uninterrupted
 from syncless._core.waits import wait_readable
-from syncless.patches import changes, describe, is_patched, native_stats, patch_native, patched, unpatch
+from syncless.patches import (
+    AREAS,
+    changes,
+    describe,
+    is_patched,
+    native_stats,
+    patch_all,
+    patch_native,
+    patched,
+    unpatch,
+)
 from syncless.tools.knownlibraries import LIBRARIES
 from tests.waiting import eventually
 
@@ -914,6 +924,20 @@ def test_safe_libraries_are_an_area_of_their_own():
         assert "native" in areas
     with patched(time=False) as areas:
         assert "native" not in areas
+
+
+def test_libraries_can_be_named_when_all_is_patched(path, tmp_path):
+    other = build(tmp_path, "libother.so")
+    ctypes.CDLL(path), ctypes.CDLL(other)
+    only = dict.fromkeys(AREAS.keys() - {"native"}, False)
+    for names in (path, [path, other]):
+        with patched(native=names, **only) as areas:
+            assert areas == [f"native {name}" for name in ([names] if names is path else names)]
+            assert {change.area for change in changes()} == set(areas)
+    for name in ("_queue", "mysqlclient", ""):
+        with pytest.raises(ValueError, match=r"cannot be patched|patch_native"):
+            patch_all(native=[path, name], **only)
+    assert changes() == []
 
 
 def test_program_is_run_with_the_areas_that_are_asked_for(tmp_path):
