@@ -854,7 +854,8 @@ def test_functions_that_load_libraries_are_as_before_after_undoing(path):
 def test_plug_in_is_patched_when_a_patched_library_loads_it(lib, tmp_path):
     name = f"lib{tmp_path.name}.so"
     plugin = build(tmp_path, name)
-    assert patch_native(name) == []
+    with pytest.warns(RuntimeWarning, match="there is no library"):
+        assert patch_native(name) == []
     assert lib.w_dlopen(plugin.encode())
     assert f"{name}: recv" in {change.target for change in changes()}
     unpatch(f"native {name}")
@@ -907,6 +908,38 @@ def test_misspelt_library_is_told_of_with_the_name_to_use(name, meant):
     if meant is None:
         assert f"native {name}" in describe()
         unpatch(f"native {name}")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("libnosuchlibrary.so.9", "there is no library"),
+        ("libc_of_nobody.so", "there is no library"),
+        ("pytest", "has no extension module"),
+        ("pytest.nosuch", "has no extension module"),
+        ("psycopg2.nosuch", "has no extension module"),
+    ],
+)
+def test_name_that_leads_to_nothing_in_c_is_told_of(name, words):
+    with pytest.warns(RuntimeWarning, match=words) as told:
+        patch_native(name)
+    assert told[0].filename == __file__
+    unpatch(f"native {name}")
+    with pytest.warns(RuntimeWarning, match=words), patched(native=[name], thread=False):
+        pass
+
+
+@pytest.mark.parametrize(
+    "name", ["libz.so.1", "libz.so", "psycopg2._psycopg", "greenlet_of_nobody", "Cython"]
+)
+def test_name_that_may_be_loaded_later_is_taken(monkeypatch, tmp_path, name):
+    (tmp_path / "greenlet_of_nobody").mkdir()
+    (tmp_path / f"greenlet_of_nobody/_waits{sysconfig.get_config_var('EXT_SUFFIX')}").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    if name.partition(".")[0] in ("psycopg2", "Cython"):
+        pytest.importorskip(name.partition(".")[0])
+    patch_native(name)
+    unpatch(f"native {name}")
 
 
 def test_name_that_can_mean_nothing_is_refused():
