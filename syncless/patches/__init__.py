@@ -73,20 +73,32 @@ OFF = frozenset({"cpu", "native"})
 _registry = Registry()
 
 
-def patch_all(*, offload: Iterable[str] = (), **choice: bool) -> list[str]:
+def patch_all(
+    *, offload: Iterable[str] = (), native: bool | Iterable[str] = False, **choice: bool
+) -> list[str]:
     """Patches all areas but those turned off by name (``thread=False``). ``cpu=True`` and ``native=True``
-    turn on areas that are off by default. `offload` names functions that are to run in real OS threads, by
-    their import paths: ``"cv2.*"``, ``"zlib.compress"``, ``"package.module.Class.method"``.
+    turn on areas that are off by default; ``native=["MySQLdb"]`` names libraries, as patch_native() does.
+    `offload` names functions that are to run in real OS threads, by their import paths: ``"cv2.*"``,
+    ``"zlib.compress"``, ``"package.module.Class.method"``.
 
     Returns the areas that were not patched yet. Idempotent. TypeError for an unknown area. An area that this
     syncless cannot patch, because the Python is newer, is left out with a RuntimeWarning; `patch_<area>()`
     raises the reason.
     """
-    for name in choice:
-        if name not in AREAS:
-            raise TypeError(_unknown(name))
+    named: dict[str, Callable[[Patcher], None]] = {
+        area_of_offload(name): partial(patch_names, name=name) for name in names_of(offload)
+    }
+    if isinstance(native, int):
+        choice["native"] = native
+    else:
+        for name in [native] if isinstance(native, str) else native:
+            named[libraries.area_of(name)] = libraries.patch_one(name)
+    for area, chosen in choice.items():
+        if area not in AREAS:
+            raise TypeError(_unknown(area))
+        if chosen not in (True, False):
+            raise TypeError(f"the area {area!r} is turned on by True and off by False, not by {chosen!r}")
     wanted = {area: patch for area, patch in AREAS.items() if choice.get(area, area not in OFF)}
-    named = {area_of_offload(name): partial(patch_names, name=name) for name in names_of(offload)}
     return _registry.apply({**wanted, **named}, _leave_out)
 
 
@@ -230,16 +242,18 @@ def is_patched(area: str) -> bool:
 
 def unpatch(*areas: str) -> None:
     """Undoes the changes of these areas, or all changes. A tasklet that waits in a patched call goes on
-    waiting there."""
+    waiting there. RuntimeError outside of the main thread."""
     for area in areas:
         is_patched(area)  # raises ValueError for an unknown area
     _registry.undo(*(areas or reversed(_registry.areas())))
 
 
 @contextmanager
-def patched(*, offload: Iterable[str] = (), **choice: bool) -> Iterator[list[str]]:
+def patched(
+    *, offload: Iterable[str] = (), native: bool | Iterable[str] = False, **choice: bool
+) -> Iterator[list[str]]:
     """patch_all() for as long as the block lasts. Areas patched before stay patched."""
-    areas = patch_all(offload=offload, **choice)
+    areas = patch_all(offload=offload, native=native, **choice)
     try:
         yield areas
     finally:

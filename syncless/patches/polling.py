@@ -124,6 +124,9 @@ def cooperative_select(rlist: Any, wlist: Any, xlist: Any, timeout: float | None
         _let_it_refuse(lambda ready: _select([], [ready], [], timeout))
     lists = rlist, wlist, xlist
     if type(rlist) is not list or type(wlist) is not list or type(xlist) is not list:
+        for things in (rlist, wlist, xlist):
+            if not hasattr(things, "__iter__") and not hasattr(things, "__getitem__"):
+                _select(rlist, wlist, xlist, 0)  # which refuses it
         lists = list(rlist), list(wlist), list(xlist)  # an iterator could be read only once
     give_way()  # a loop around it may never find anything to wait for
     found = _select(*lists, 0)

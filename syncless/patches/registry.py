@@ -35,6 +35,14 @@ class Change(NamedTuple):
     why: str
 
 
+def _check_thread(done: str) -> None:
+    if get_ident() != threading.main_thread().ident:
+        raise RuntimeError(
+            f"the standard library can be {done} in the main thread only: signals go to that thread, "
+            "and each thread started under the patch is a tasklet of it"
+        )
+
+
 class Unavailable:
     """In the place of the function of an area that cannot be patched on this Python."""
 
@@ -71,11 +79,8 @@ class Registry:
         """
         with self.lock:
             new = {area: Patcher(area, self._globals) for area in areas if area not in self._patchers}
-            if new and get_ident() != threading.main_thread().ident:
-                raise RuntimeError(
-                    "the standard library can be patched in the main thread only: signals go to that thread, "
-                    "and each thread started from then on is a tasklet of it"
-                )
+            if new:
+                _check_thread("patched")
             try:
                 for area, patcher in list(new.items()):
                     try:
@@ -94,8 +99,11 @@ class Registry:
             return list(new)
 
     def undo(self, *areas: str) -> None:
-        """Takes the changes of these areas back, the last one first."""
+        """Takes the changes of these areas back, the last one first. RuntimeError outside of the main
+        thread."""
         with self.lock:
+            if self._patchers:
+                _check_thread("unpatched")
             for area in areas:
                 if area in self._patchers:
                     self._patchers.pop(area).undo()
@@ -210,9 +218,9 @@ class Patcher:
         self._bound.append(new)
         stands = stand_in(old, new)
         names = {}
-        if stands is new:  # a built-in function has the names already
-            for key in ("__name__", "__qualname__"):
-                names[key] = getattr(new, key), getattr(old, key, None)
+        for key in ("__name__", "__qualname__"):  # a TypeError for wrong arguments tells them
+            names[key] = getattr(new, key), getattr(old, key, None)
+        if stands is new:  # a built-in function has this one already
             names["__module__"] = new.__module__, module.__name__
 
         def restore() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import _thread
 import os
+import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from types import FrameType
 from typing import NamedTuple
@@ -39,11 +40,18 @@ class Stall(NamedTuple):
     """The C functions that it is in, the innermost first."""
     caller: str = ""
     """The innermost that is neither of Python nor of an installed package, if it is another one."""
+    looks: tuple[Stall, ...] = ()
+    """Of one that is over: one for each look, with the seconds since the look before."""
 
     @property
     def place(self) -> str:
         """In words: the Python function, and where the program has called it."""
         return f"{self.line}, called from {self.caller}" if self.caller else self.line
+
+    @property
+    def function(self) -> str:
+        """The Python function: its file and name."""
+        return re.sub(r":\d+ in ", " in ", self.line)
 
     @property
     def blocker(self) -> str:
@@ -115,12 +123,14 @@ class Watch:
     """Watch(seconds, report): an OS thread that watches the loop of the thread that makes it.
 
     report(stall, has_ended) is called in it once while code holds the loop for longer than `seconds`, and
-    once afterwards with how long it did.
+    once afterwards with how long it did. With `to_the_end` it goes on looking until then.
     """
 
-    def __init__(self, seconds: float, report: Callable[[Stall, bool], object]):
+    def __init__(self, seconds: float, report: Callable[[Stall, bool], object], to_the_end: bool = False):
         self._seconds = seconds
         self._report = report
+        self._to_the_end = to_the_end
+        self._looks: list[Stall] = []
         self._loop = current_loop()
         self._thread, self._number = _thread.get_ident(), _thread.get_native_id()
         self._stall: Stall | None = None
@@ -135,8 +145,11 @@ class Watch:
 
     def _over(self) -> None:
         stall, self._stall = self._stall, None
+        looks, self._looks = self._looks, []
         if stall is not None:
-            self._report(stall._replace(seconds=self._longest), True)
+            rest = self._longest - sum(look.seconds for look in looks)
+            looks[-1] = looks[-1]._replace(seconds=looks[-1].seconds + rest)
+            self._report(stall._replace(seconds=self._longest, looks=tuple(looks)), True)
 
     def _look(self, woken: int) -> bool:
         if wait_readable([woken], self._seconds / 2):
@@ -145,14 +158,17 @@ class Watch:
         if held < self._longest:
             self._over()
         self._longest = held
-        if held < self._seconds or self._stall is not None:
+        if held < self._seconds or (self._stall is not None and not self._to_the_end):
             return True
         frames = _c_functions(self._thread, self._number)
         frame = sys._current_frames().get(self._thread)
         if frame is not None and self._loop.held_for() >= held:  # or it is in the engine itself
-            stack = "".join(traceback.format_stack(frame))
-            self._stall = Stall(held, stack, _line(frame), frames, _caller(frame))
-            self._report(self._stall, False)
+            before = sum(look.seconds for look in self._looks)
+            self._looks.append(Stall(held - before, "", _line(frame), frames, _caller(frame)))
+            if self._stall is None:
+                stack = "".join(traceback.format_stack(frame))
+                self._stall = self._looks[0]._replace(stack=stack)
+                self._report(self._stall, False)
         return True
 
 
@@ -167,7 +183,7 @@ class Blockers:
         self._watch: Watch | None = None
 
     def start(self) -> None:
-        self._watch = Watch(self.seconds, self._note)
+        self._watch = Watch(self.seconds, self._note, to_the_end=True)
 
     def stop(self) -> None:
         if self._watch is not None:
@@ -176,8 +192,31 @@ class Blockers:
 
     def _note(self, stall: Stall, has_ended: bool) -> None:
         if has_ended:
-            place = self._found.setdefault(stall.place, {})
-            place.setdefault((stall.blocker, stall.cure), []).append(stall.seconds)
+            for part in self._parts(stall.looks):
+                place = self._found.setdefault(part.place, {})
+                place.setdefault((part.blocker, part.cure), []).append(part.seconds)
+
+    def _parts(self, looks: Sequence[Stall]) -> list[Stall]:
+        """One for each place that the looks have met, with its time, the longest first. A place counts as a
+        part of a longer one if it had less than the time that matters, or if it is a computation in Python in
+        the same function."""
+        places: dict[str, list[Stall]] = {}
+        for look in looks:
+            places.setdefault(look.place, []).append(look)
+        times = {place: sum(look.seconds for look in seen) for place, seen in places.items()}
+        parts: list[Stall] = []
+        for place in sorted(places, key=lambda place: -times[place]):
+            worst = max(places[place], key=lambda look: look.seconds)
+            number = len(parts)
+            if parts and times[place] < self.seconds:
+                number = 0
+            if not worst.frames:
+                same = (at for at, part in enumerate(parts) if part.function == worst.function)
+                number = next(same, number)
+            if number == len(parts):
+                parts.append(worst._replace(seconds=0))
+            parts[number] = parts[number]._replace(seconds=parts[number].seconds + times[place])
+        return parts
 
     def report(self) -> str:
         """A table in words: each place in the program once, with the function that took most of its time; the

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from syncless.tools.knownlibraries import REFUSED, below_sys_path, is_refused, owner
+from syncless.tools.knownlibraries import REFUSED, below_sys_path, is_refused, owner, user
 
 WAITS = {
     *("recv", "recvfrom", "recvmsg", "read", "readv", "send", "sendto", "sendmsg", "write", "writev"),
@@ -76,8 +76,9 @@ def cure_of(frames: Frames) -> str:
             return WAIT
         if row is not None and row.verdict == REFUSED:
             return REFUSING
-        if not extension:
-            return f'patch_native("{os.path.basename(callers[0])}")'
+        if not extension:  # the whole stack is not always read
+            row = user(callers[0])
+            return f'patch_native("{row.name if row else os.path.basename(callers[0])}")'
         return f'patch_native("{row.name if row else _package(extension)}")'
     if extension and os.path.basename(extension).startswith(DATA):
         return HASH

@@ -33,6 +33,8 @@ class Library(NamedTuple):
     refused: for the names of its files."""
     instead: str = ""
     """The remedy for a library that is refused."""
+    client: str = ""
+    """A pattern for the beginning of the name of the client library that the module is linked against."""
 
     def owns(self, path: str) -> bool:
         """Whether a loaded object belongs to it."""
@@ -46,6 +48,7 @@ LIBRARIES = [
         SAFE,
         "mysqlclient, with MariaDB's or MySQL's client library",
         "MariaDB, also by SQLAlchemy: 50 waits; 200,000 queries of 200 tasklets with kills and deadlines",
+        client="libm(ariadb|ysqlclient)",
     ),
     Library(
         "_mysql_connector",
@@ -58,12 +61,14 @@ LIBRARIES = [
         SAFE,
         "in force where the callback of the area `drivers` is not: patch_all(drivers=False, native=True)",
         "PostgreSQL: 50 waits at once, COPY, large objects, one connection of several tasklets, and a storm",
+        client="libpq",
     ),
     Library(
         "pycurl",
         SAFE,
         "easy and multi handles; set NOSIGNAL if libcurl has no resolver thread",
         "a slow HTTP server: 50 waits at once, and a storm",
+        client="libcurl",
     ),
     Library(
         "pyodbc",
@@ -78,8 +83,16 @@ LIBRARIES = [
         "python-ldap; a connection is locked while it waits, so it serves one tasklet at a time",
         "slapd: 50 searches at once",
         r"_ldap\..*",
+        client="libldap",
     ),
-    Library("pylibmc", CARE, "by libmemcached", "memcached: 50 waits at once", r"_pylibmc\..*"),
+    Library(
+        "pylibmc",
+        CARE,
+        "by libmemcached",
+        "memcached: 50 waits at once",
+        r"_pylibmc\..*",
+        client="libmemcached",
+    ),
     Library(
         "zmq",
         CARE,
@@ -210,6 +223,13 @@ def library(name: str) -> Library | None:
 def owner(path: str) -> Library | None:
     """The row of a loaded object."""
     return next((row for row in LIBRARIES if row.owns(path)), None)
+
+
+def user(path: str) -> Library | None:
+    """The row of an imported module that is linked against a client library."""
+    file = path.rpartition("/")[2]
+    rows = (row for row in LIBRARIES if row.client and row.name in sys.modules)
+    return next((row for row in rows if re.match(row.client + r"\b", file)), None)
 
 
 def is_refused(path: str) -> bool:

@@ -132,8 +132,22 @@ def test_cure_in_a_project_whose_folder_is_called_syncless(monkeypatch):
     assert stall(*frames).cure == 'patch_native("MySQLdb")'
 
 
-def test_cure_names_the_file_of_a_library_that_no_extension_module_calls():
-    assert waits_in(LIBRARY).cure == 'patch_native("libmariadb.so.3")'
+@pytest.mark.parametrize(
+    ("file", "module"),
+    [
+        ("libmariadb.so.3", "MySQLdb"),
+        ("libmysqlclient.so.21", "MySQLdb"),
+        ("libpq.so.5", "psycopg2"),
+        ("libpq-e8a033dd.so.5.16", "psycopg2"),
+        ("libcurl-gnutls.so.4", "pycurl"),
+    ],
+)
+def test_cure_names_the_imported_module_where_the_stack_shows_only_its_library(monkeypatch, file, module):
+    for name in ("MySQLdb", "psycopg2", "pycurl"):
+        monkeypatch.setitem(sys.modules, name, sys)
+    assert waits_in(f"/usr/lib/{file}").cure == f'patch_native("{module}")'
+    monkeypatch.delitem(sys.modules, module)
+    assert waits_in(f"/usr/lib/{file}").cure == f'patch_native("{file}")'
 
 
 @pytest.mark.parametrize(
@@ -203,7 +217,7 @@ def test_calls_of_the_same_line_are_one_row_whatever_function_a_look_met(monkeyp
     reports = []
 
     class Watch:
-        def __init__(self, seconds, report):
+        def __init__(self, seconds, report, to_the_end):
             reports.append(report)
 
         def stop(self):
@@ -218,12 +232,76 @@ def test_calls_of_the_same_line_are_one_row_whatever_function_a_look_met(monkeyp
     other = stall()._replace(line="app.py:7 in think()")
     for seconds, seen in (0.3, query), (0.25, ping), (0.5, other), (0.1, query), (0.05, query):
         reports[0](seen._replace(seconds=seconds), False)
-        reports[0](seen._replace(seconds=seconds), True)
+        reports[0](seen._replace(seconds=seconds, looks=(seen._replace(seconds=seconds),)), True)
     found.stop()
     _, first, cure, second, _ = found.report().splitlines()
     assert first.split(maxsplit=2) == ["0.700", "s", "4 times, at most 0.300 s: " + query.blocker]
     assert cure.strip() == f"cure: {query.cure}"
     assert second.endswith("once, at most 0.500 s: app.py:7 in think()")
+
+
+def function_at(line, name):
+    """The frame of a function that stands at this line of a program."""
+    scope = {}
+    exec(compile("\n" * (line - 1) + f"def {name}(): yield", "app.py", "exec"), scope)
+    return scope[name]().gi_frame
+
+
+def test_time_of_a_hold_is_booked_on_each_place_that_was_seen(monkeypatch):
+    query, spin, spin_on, helper = (
+        function_at(3, "query"),
+        function_at(7, "spin"),
+        function_at(8, "spin"),
+        function_at(20, "helper"),
+    )
+    in_c = [("usleep", "/lib/libc.so.6")]
+    looks = [  # the time for which the loop is held, and the place
+        (0.05, query, in_c),
+        (0.30, query, in_c),
+        (0.40, spin, []),
+        (0.50, spin_on, []),
+        (0.52, helper, []),
+        (0.60, query, in_c),
+        (0.625, spin, []),
+        (0.0, query, []),
+    ]
+
+    class Loop:
+        held = 0
+
+        def held_for(self):
+            return self.held
+
+    class Beside:
+        def __init__(self, look):
+            self.look = look
+
+        def start(self):
+            pass
+
+        def stop(self):
+            return True
+
+    loop = Loop()
+    monkeypatch.setattr(blockers, "current_loop", lambda: loop)
+    monkeypatch.setattr(blockers, "SideThread", Beside)
+    monkeypatch.setattr(blockers, "wait_readable", lambda descriptors, seconds: set())
+    found = Blockers(50)
+    found.start()
+    for held, frame, c_functions in looks:
+        loop.held = held
+        monkeypatch.setattr(blockers, "_c_functions", lambda thread, number, found=c_functions: found)
+        monkeypatch.setattr(
+            sys, "_current_frames", lambda frame=frame: {threading.get_ident(): frame}, raising=True
+        )
+        found._watch._beside.look(0)
+    monkeypatch.undo()
+    rows = found.report().splitlines()[1::2]
+    assert [row.split(": ")[0].split(maxsplit=2)[::2] for row in rows] == [
+        ["0.400", "once, at most 0.400 s"],  # with the helper, which was seen for 0.02 s
+        ["0.225", "once, at most 0.225 s"],
+    ]
+    assert "in query()" in rows[0] and "in spin()" in rows[1]
 
 
 @pytest.mark.realtime("a thread looks at C code that really sleeps, and guesses which function it is in")

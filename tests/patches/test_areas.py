@@ -80,6 +80,33 @@ print("chosen")
     assert done.stdout == "chosen\n", done.stderr
 
 
+def test_each_area_changes_something_or_waits_for_a_module():
+    done = run_unchecked("""
+import warnings
+from syncless.patches import AREAS, changes, describe, is_patched, patched
+for area in AREAS:
+    with patched(**{each: each == area for each in AREAS}) as areas:
+        assert areas == [area] and is_patched(area)
+        assert area in {change.area for change in changes()} or f"{area} " in describe(), area
+    assert not changes()
+    with patched(cpu=True, native=True, **({area: False} if area not in ("cpu", "native") else {})) as areas:
+        assert (area in areas) == (area in ("cpu", "native"))
+print("changed")
+""")
+    assert done.stdout == "changed\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [{"time": ["sleep"]}, {"cpu": "zlib"}, {"thread": None}, {"native": 5}, {"native": [5]}],
+    ids=str,
+)
+def test_area_is_turned_on_or_off_by_nothing_but_a_truth_value(choice):
+    with pytest.raises(TypeError):
+        patches.patch_all(**choice)
+    test_process_is_not_patched()
+
+
 def test_an_area_that_fails_leaves_nothing(monkeypatch):
     owner, taker = ModuleType("owner"), ModuleType("taker")
     owner.function = taker.taken = original = lambda: "old"
@@ -149,7 +176,7 @@ def test_patching_inside_a_tasklet_is_right_and_in_another_thread_refused():
 import threading, time, _thread
 real = threading.Thread
 import syncless
-from syncless.patches import AREAS, OFF, patch_all, unpatch
+from syncless.patches import AREAS, OFF, describe, patch_all, unpatch
 def inside():
     assert patch_all(cpu=True) == [area for area in AREAS if area == "cpu" or area not in OFF]
     present = []
@@ -172,7 +199,18 @@ def patch():
 thread = threading.Thread(target=patch)
 thread.start()
 thread.join()
-assert "main thread only" in found[0], found
+assert "patched in the main thread only" in found[0], found
+patch_all()
+before = describe()
+def undo():
+    try:
+        unpatch()
+    except RuntimeError as error:
+        found.append(str(error))
+syncless.run_in_thread(undo)
+assert "unpatched in the main thread only" in found[1] and describe() == before
+unpatch()
+assert describe() != before
 print("patched")
 """)
     assert done.stdout == "patched\n", done.stderr

@@ -21,7 +21,17 @@ import pytest
 import syncless
 from syncless._core.current import uninterrupted
 from syncless._core.waits import wait_readable
-from syncless.patches import changes, describe, is_patched, native_stats, patch_native, patched, unpatch
+from syncless.patches import (
+    AREAS,
+    changes,
+    describe,
+    is_patched,
+    native_stats,
+    patch_all,
+    patch_native,
+    patched,
+    unpatch,
+)
 from syncless.tools.knownlibraries import LIBRARIES
 from tests.waiting import eventually
 
@@ -844,7 +854,8 @@ def test_functions_that_load_libraries_are_as_before_after_undoing(path):
 def test_plug_in_is_patched_when_a_patched_library_loads_it(lib, tmp_path):
     name = f"lib{tmp_path.name}.so"
     plugin = build(tmp_path, name)
-    assert patch_native(name) == []
+    with pytest.warns(RuntimeWarning, match="there is no library"):
+        assert patch_native(name) == []
     assert lib.w_dlopen(plugin.encode())
     assert f"{name}: recv" in {change.target for change in changes()}
     unpatch(f"native {name}")
@@ -899,6 +910,38 @@ def test_misspelt_library_is_told_of_with_the_name_to_use(name, meant):
         unpatch(f"native {name}")
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("libnosuchlibrary.so.9", "there is no library"),
+        ("libc_of_nobody.so", "there is no library"),
+        ("pytest", "has no extension module"),
+        ("pytest.nosuch", "has no extension module"),
+        ("psycopg2.nosuch", "has no extension module"),
+    ],
+)
+def test_name_that_leads_to_nothing_in_c_is_told_of(name, words):
+    with pytest.warns(RuntimeWarning, match=words) as told:
+        patch_native(name)
+    assert told[0].filename == __file__
+    unpatch(f"native {name}")
+    with pytest.warns(RuntimeWarning, match=words), patched(native=[name], thread=False):
+        pass
+
+
+@pytest.mark.parametrize(
+    "name", ["libz.so.1", "libz.so", "psycopg2._psycopg", "greenlet_of_nobody", "Cython"]
+)
+def test_name_that_may_be_loaded_later_is_taken(monkeypatch, tmp_path, name):
+    (tmp_path / "greenlet_of_nobody").mkdir()
+    (tmp_path / f"greenlet_of_nobody/_waits{sysconfig.get_config_var('EXT_SUFFIX')}").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    if name.partition(".")[0] in ("psycopg2", "Cython"):
+        pytest.importorskip(name.partition(".")[0])
+    patch_native(name)
+    unpatch(f"native {name}")
+
+
 def test_name_that_can_mean_nothing_is_refused():
     with pytest.raises(TypeError, match="as text"):
         patch_native(b"pycurl")
@@ -914,6 +957,20 @@ def test_safe_libraries_are_an_area_of_their_own():
         assert "native" in areas
     with patched(time=False) as areas:
         assert "native" not in areas
+
+
+def test_libraries_can_be_named_when_all_is_patched(path, tmp_path):
+    other = build(tmp_path, "libother.so")
+    ctypes.CDLL(path), ctypes.CDLL(other)
+    only = dict.fromkeys(AREAS.keys() - {"native"}, False)
+    for names in (path, [path, other]):
+        with patched(native=names, **only) as areas:
+            assert areas == [f"native {name}" for name in ([names] if names is path else names)]
+            assert {change.area for change in changes()} == set(areas)
+    for name in ("_queue", "mysqlclient", ""):
+        with pytest.raises(ValueError, match=r"cannot be patched|patch_native"):
+            patch_all(native=[path, name], **only)
+    assert changes() == []
 
 
 def test_program_is_run_with_the_areas_that_are_asked_for(tmp_path):

@@ -66,6 +66,23 @@ print("one each", os.set_blocking(left, False) or ask_select(0))
     assert done.stdout == "one each False\n", done.stderr
 
 
+def test_wrong_arguments_are_told_as_by_the_interpreter():
+    program = """
+import select
+told = []
+for call in (lambda: select.select(), lambda: select.select([], []), lambda: select.select(5, [], []),
+             lambda: select.select([], [], None, 1), lambda: select.select(["x"], [], []),
+             lambda: select.select([], [], [], "x"), lambda: select.select([], [], [], -1)):
+    try:
+        call()
+    except Exception as error:
+        told.append(repr(error).replace("select expected at least 3 arguments, got ", "select() "))
+print([words if "select() " not in words else "select()" for words in told])
+"""
+    plain = run_unchecked(program).stdout
+    assert run_unchecked("from syncless.patches import patch_all; patch_all()" + program).stdout == plain
+
+
 def test_lists_without_a_descriptor_are_a_pause():
     done = run_unchecked(f"""
 {SETUP}

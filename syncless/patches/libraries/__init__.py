@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from syncless.patches.libraries.spelling import check
 from syncless.patches.registry import Patcher
-from syncless.tools.knownlibraries import LIBRARIES, SAFE, refuse
+from syncless.tools.knownlibraries import LIBRARIES, SAFE
 
 try:
     from syncless.patches.libraries.objects import Libraries
     from syncless.patches.libraries.parking import native_stats
+    from syncless.patches.libraries.spelling import check
 except ModuleNotFoundError:  # setup.py builds what reads and changes the entries where it can
     _libraries = None
     native_stats = dict
@@ -47,7 +47,6 @@ def patch_one(name: str) -> Callable[[Patcher], None]:
     """Makes the changes for one library. ValueError if it must not be patched, or is misspelt."""
     libraries = _of_this_system()
     check(name)
-    refuse(name)
     return lambda patcher: libraries.add(name, patcher)
 
 

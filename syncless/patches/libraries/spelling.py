@@ -9,9 +9,13 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import re
+import sys
 import warnings
+from importlib.machinery import EXTENSION_SUFFIXES
 
-from syncless.tools.knownlibraries import LIBRARIES
+from syncless.patches.libraries.entries import loaded_objects
+from syncless.tools.knownlibraries import LIBRARIES, refuse
 
 DISTRIBUTIONS = {
     "mysqlclient": "MySQLdb",
@@ -25,22 +29,30 @@ DISTRIBUTIONS = {
 
 
 def check(name: str) -> None:
-    """TypeError or ValueError for a name that is none; a RuntimeWarning for one that nothing has."""
+    """TypeError or ValueError for a name that is none or is refused; a RuntimeWarning for one that nothing
+    has."""
     if not isinstance(name, str):
         raise TypeError(f"patch_native takes the names of modules and files as text, not {name!r}")
     if not name:
         raise ValueError("patch_native takes the name of a module or file, not an empty one")
+    refuse(name)
     if "/" in name:
         if not os.path.exists(name):
             _warn(f"there is no file {name!r}")
         return
-    if ".so" in name or any(row.name == name for row in LIBRARIES):
+    if any(row.name == name for row in LIBRARIES):
+        return
+    if ".so" in name:
+        if not _is_file(name):
+            _warn(f"there is no library {name!r}, neither loaded nor where the system looks for libraries")
         return
     meant = _module_of(name)
     if meant is not None:
         raise ValueError(f"{name!r} is not imported by that name: patch_native({meant!r})")
     if not _exists(name.partition(".")[0]):
         _warn(f"there is no module {name!r}, and it is not the name of a file, such as 'libpq.so.5'")
+    elif not _has_extension(name):
+        _warn(f"{name!r} has no extension module; name the module in C that it imports, or a library's file")
 
 
 def _module_of(name: str) -> str | None:
@@ -64,6 +76,43 @@ def _exists(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except ValueError:  # it has been imported, by an unusual way
         return True
+
+
+def _has_extension(name: str) -> bool:
+    """Whether a module is one in C, or a package that holds one. Nothing is imported for that."""
+    top, *parts = name.split(".")
+    spec = importlib.util.find_spec(top) if top not in sys.modules else sys.modules[top].__spec__
+    if spec is None:
+        return True  # it has been imported, by an unusual way
+    found = [*(spec.submodule_search_locations or ()), spec.origin or ""]
+    for part in parts:
+        found = [
+            entry.path
+            for folder in filter(os.path.isdir, found)
+            for entry in os.scandir(folder)
+            if entry.name.partition(".")[0] == part
+        ]
+    files = (file for folder in found for _, _, files in os.walk(folder) for file in files)
+    return any(file.endswith(tuple(EXTENSION_SUFFIXES)) for file in (*found, *files))
+
+
+def _is_file(name: str) -> bool:
+    """Whether there is a library of that file name: loaded, where the system looks for libraries, or in an
+    installed package."""
+    pattern = re.compile(rf"{re.escape(name)}(\..*)?")
+    folders = {os.path.dirname(path) for path in loaded_objects()}
+    folders.update(("/lib", "/usr/lib", "/usr/local/lib", *os.environ.get("LD_LIBRARY_PATH", "").split(":")))
+    for folder in filter(os.path.isdir, folders):
+        if any(pattern.fullmatch(file) for file in os.listdir(folder)):
+            return True
+    try:
+        with open("/etc/ld.so.cache", "rb") as cache:
+            if re.search(rb"[/\0]" + re.escape(name.encode()) + rb"[.\0]", cache.read()):
+                return True
+    except OSError:
+        pass
+    installed = importlib.metadata.distributions()
+    return any(pattern.fullmatch(file.name) for each in installed for file in each.files or ())
 
 
 def _warn(sentence: str) -> None:
