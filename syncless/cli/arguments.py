@@ -9,7 +9,7 @@ from typing import Any
 
 from syncless.cli.applicationarguments import about_application
 from syncless.cli.argumenttypes import certificate, hook, is_address, limit, octal, static
-from syncless.cli.config import COMMAND_ONLY, TABLES, ConfigError, Options, from_platform, show
+from syncless.cli.config import COMMAND_ONLY, TABLES, ConfigError, Options, from_platform, reason_of, show
 from syncless.cli.foreign import hint
 from syncless.cli.help import Parser, limit_rows
 from syncless.http.errorlog import FORMATS
@@ -341,8 +341,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
             (known.from_variables(os.environ), "environment"),
             (given, "command line"),
         ]
-    except (ConfigError, OSError) as error:
+    except ConfigError as error:
         parser.error(str(error))
+    except OSError as error:
+        parser.error(reason_of(error))
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for layer, source in layers:

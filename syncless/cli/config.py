@@ -8,6 +8,7 @@ names of the options, see arguments.py.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import difflib
 import json
@@ -43,6 +44,7 @@ VARIABLES = {
     "NO_COLOR": "not empty: no colours on a terminal",
     "TERM": "`dumb`: no colours on a terminal",
     "RES_OPTIONS": "options of the resolver, see resolv.conf(5)",
+    "LD_LIBRARY_PATH": "folders of libraries, where those named to `patch_native()` may be, see ld.so(8)",
     "LOCALDOMAIN": "search list of the resolver, see resolv.conf(5)",
     "LISTEN_PID": "set by systemd: the process that inherits the sockets",
     "LISTEN_FDS": "set by systemd: number of inherited sockets, from descriptor 3 on",
@@ -103,7 +105,8 @@ class Options:
         ConfigError, OSError."""
         for name in FILES if path is None else (path,):
             try:
-                table = tomllib.loads(text_of(name))
+                with of_option("--config"):
+                    table = tomllib.loads(text_of(name))
             except FileNotFoundError:
                 if path is not None:
                     raise
@@ -203,6 +206,20 @@ class Options:
         if isinstance(default, list):
             return [part.strip() for part in text.split(",")]
         return _number(text) if self._actions[name].type is int else text
+
+
+@contextlib.contextmanager
+def of_option(name: str) -> Iterator[None]:
+    """An OSError in the block names the option beside its file."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, f"{name} {error.filename}") from None
+
+
+def reason_of(error: OSError) -> str:
+    """The error as a user reads it."""
+    return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
 
 
 def text_of(path: str) -> str:

@@ -26,16 +26,22 @@ PAUSE_SECONDS = 0.05
 
 @contextlib.contextmanager
 def watched(paths: list[str]) -> Iterator[None]:
-    """Watches as long as the block lasts. A change sends SIGHUP. OSError if a path does not exist."""
+    """Watches as long as the block lasts, and from before it begins: no change that comes after a file was
+    imported is missed. A change sends SIGHUP. OSError if a path does not exist."""
     for path in paths:
         os.stat(path)
     command = [sys.executable, "-m", "syncless.cli.watching", str(os.getpid()), *paths]
-    watcher = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    previous = signal.signal(signal.SIGHUP, lambda number, frame: None)  # nothing has been imported yet
+    watcher = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    assert watcher.stdout is not None
     try:
+        watcher.stdout.readline()
         yield
     finally:
         watcher.terminate()
         watcher.wait()
+        watcher.stdout.close()
+        signal.signal(signal.SIGHUP, previous)
 
 
 def until_it_starts(serve: Callable[[], T]) -> T | None:

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from syncless.cli.arguments import parse
-from syncless.cli.config import text_of
+from syncless.cli.config import of_option, reason_of, text_of
 from syncless.cli.reloading import until_it_starts, watched
 from syncless.http.addresses import systemd_fds
 from syncless.http.errorlog import configure
@@ -43,7 +43,8 @@ def serve_command(arguments: list[str]) -> int:
     here = options.check or not (options.workers or becomes)  # else they are patched and import later
     try:
         chdir = os.path.abspath(options.chdir) if options.chdir else None
-        enter(chdir or ".")
+        with of_option("--chdir"):
+            enter(chdir or ".")
         if here:
             patch_process(options.patch)
         application = application_of(options)
@@ -61,8 +62,11 @@ def serve_command(arguments: list[str]) -> int:
             )
             print(f"syncless: {name} can be served")
             return 0
-    except (ApplicationFailed, ApplicationNotFound, HookFailed, TypeError, ValueError, OSError) as error:
+    except (ApplicationFailed, ApplicationNotFound, HookFailed, TypeError, ValueError) as error:
         return _refuse(str(application_of(options)), error)
+    except OSError as error:
+        print(f"syncless: {reason_of(error)}", file=sys.stderr)
+        return 2
     set_title("master" if options.workers else "", name)
     run = functools.partial(
         serve,
@@ -95,8 +99,7 @@ def serve_command(arguments: list[str]) -> int:
     except (ApplicationFailed, ApplicationNotFound, HookFailed, ValueError) as error:
         return _refuse(name, error)
     except OSError as error:
-        what = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or error
-        print(f"syncless: {what}", file=sys.stderr)
+        print(f"syncless: {reason_of(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -159,4 +162,5 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _first_line(path: str) -> str:
-    return text_of(path).partition("\n")[0].rstrip("\r")
+    with of_option("--key-password-file"):
+        return text_of(path).partition("\n")[0].rstrip("\r")

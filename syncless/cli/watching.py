@@ -18,20 +18,32 @@ LOOK_MILLISECONDS = 500
 """How often it looks whether its master is still there."""
 
 
+class Begun:
+    """Is asked whether to stop as soon as the files are watched, and tells the master so by a line."""
+
+    def __init__(self, paths: list[str]):
+        self._paths = paths
+        self._told = False
+
+    def is_set(self) -> bool:
+        if not self._told:
+            self._told = True
+            complain(f"watching {', '.join(self._paths)} for changes")
+            print(flush=True)
+        return False
+
+
 def main(master: int, paths: list[str]) -> None:
     from watchfiles import watch  # the process is only for this
 
     here = os.getcwd()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; its master ends it
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    watching = False
+    begun = Begun([here, *paths])
     options: dict[str, Any] = {"rust_timeout": LOOK_MILLISECONDS, "yield_on_timeout": True}
-    for changes in watch(here, *paths, raise_interrupt=False, **options):
+    for changes in watch(here, *paths, raise_interrupt=False, stop_event=begun, **options):
         if os.getppid() != master:
             return
-        if not watching:  # from the first timeout or change on
-            watching = True
-            complain(f"watching {', '.join([here, *paths])} for changes")
         others = tuple(os.path.abspath(path) for path in paths)
         files = sorted({file for _, file in changes if file.endswith(ENDINGS) or file.startswith(others)})
         if files:

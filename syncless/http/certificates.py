@@ -59,24 +59,27 @@ class TLSSettings:
                 f"OpenSSL knows no cipher suite of {self.ciphers!r}; see `openssl ciphers -v`"
             ) from None
         if self.client_ca is not None:
+            check_readable("client_ca", self.client_ca)
             try:
                 context.load_verify_locations(self.client_ca)
             except ssl.SSLError as error:
                 raise ValueError(
-                    f"{self.client_ca}: {error.reason or error}; it must be PEM certificates of authorities"
+                    f"client_ca {self.client_ca}: {error.reason or error}; "
+                    "it must be PEM certificates of authorities"
                 ) from None
-            except OSError as error:
-                raise OSError(error.errno, error.strerror, self.client_ca) from None
             context.verify_mode = ssl.CERT_REQUIRED
 
 
 def server_context(certificate: Files, settings: TLSSettings | None = None) -> ssl.SSLContext:
     """A context with this certificate: Mozilla's intermediate configuration, no renegotiation, HTTP/1.1 by
-    ALPN. OSError and ValueError name the file."""
+    ALPN. OSError and ValueError name the file and the argument."""
     import ssl
 
     settings = settings or TLSSettings()
     certfile, keyfile = (certificate, None) if isinstance(certificate, str) else certificate
+    check_readable("certfile", certfile)
+    if keyfile:
+        check_readable("keyfile", keyfile)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     settings.apply(context)
     context.options |= getattr(ssl, "OP_NO_RENEGOTIATION", 0)
@@ -88,14 +91,19 @@ def server_context(certificate: Files, settings: TLSSettings | None = None) -> s
         context.load_cert_chain(certfile, keyfile, settings.key_password or _no_password)
     except ssl.SSLError as error:
         raise ValueError(
-            f"{certfile}{' with ' + keyfile if keyfile else ''}: {error.reason or error}; "
+            f"certfile {certfile}{' with keyfile ' + keyfile if keyfile else ''}: {error.reason or error}; "
             "it must be a PEM certificate and its key"
         ) from None
-    except OSError as error:
-        raise OSError(
-            error.errno, error.strerror, certfile if keyfile is None else f"{certfile} or {keyfile}"
-        ) from None
     return context
+
+
+def check_readable(argument: str, path: str) -> None:
+    """OpenSSL does not say which of its files it cannot read. OSError, with the argument's name."""
+    try:
+        with open(path, "rb"):
+            pass
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, f"{argument} {path}") from None
 
 
 def _no_password() -> str:

@@ -85,6 +85,7 @@ static int is_literal(const char *p, const char *end) {
 }
 
 int host_is_valid(const char *p, const char *end) {
+    int port = 0;
     if (p < end && *p == '[') {
         const char *bracket = memchr(p, ']', end - p);
         if (!bracket || !is_literal(p + 1, bracket))
@@ -103,6 +104,7 @@ int host_is_valid(const char *p, const char *end) {
     if (*p != ':')
         return 0;
     for (p++; p < end && class_of[(unsigned char)*p] & DIGIT; p++)
-        ;
+        if ((port = port * 10 + (*p - '0')) > 65535)
+            return 0;
     return p == end;
 }

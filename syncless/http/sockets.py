@@ -149,7 +149,7 @@ class SocketOptions:
             except OSError as error:
                 reason = os.strerror(error.errno or 0)
                 raise OSError(
-                    error.errno, f"cannot listen on {show(address)}: {reason}{_advice(error)}"
+                    error.errno, f"cannot listen on {show(address)}: {reason}{_advice(error, address)}"
                 ) from None
         except BaseException:
             sock.close()
@@ -238,10 +238,7 @@ def owner_ids(text: str) -> tuple[int, int]:
 
 def _remove_stale(path: str) -> None:
     """A socket file that nobody listens on is what a killed server left."""
-    try:
-        if not stat.S_ISSOCK(os.stat(path).st_mode):
-            return
-    except OSError:
+    if not _is_socket(path):
         return
     with socket.socket(socket.AF_UNIX) as probe:
         try:
@@ -253,9 +250,21 @@ def _remove_stale(path: str) -> None:
             pass
 
 
-def _advice(error: OSError) -> str:
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _advice(error: OSError, address: Any) -> str:
+    taken = "another program listens there, choose another port (0 lets the system choose)"
+    if isinstance(address, str):
+        taken = (
+            "another program listens there" if _is_socket(address) else "there is a file that is no socket"
+        )
     return {
-        errno.EADDRINUSE: "; another program listens there, choose another port (0 lets the system choose)",
+        errno.EADDRINUSE: f"; {taken}",
         errno.EACCES: "; ports below 1024 and some paths need privileges",
         errno.EADDRNOTAVAIL: "; this machine has no such address",
     }.get(error.errno or 0, "")

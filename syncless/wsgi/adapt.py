@@ -45,7 +45,7 @@ def as_wsgi(application: Any) -> WSGIApplication:
     if _is_cherrypy_root(application):
         return _cherrypy(application)
     raise TypeError(
-        f"cannot serve {application!r}: it is not a WSGI callable, web.py application, "
+        f"cannot serve {application!r}: it is not a WSGI callable, ASGI application, web.py application, "
         "CherryPy application or root, BaseHTTPRequestHandler class or 'module:attribute'"
     )
 

@@ -80,13 +80,39 @@ def answer(folder, *arguments):
             process.terminate()
 
 
-def refused(folder, *arguments):
-    """The command's message on standard error when it ends with status 2."""
+def refused(folder, *arguments, status=2):
+    """The command's message on standard error when it ends with that status."""
     done = subprocess.run(
         command(*arguments), cwd=folder, env=environment(), capture_output=True, text=True, timeout=60
     )
-    assert done.returncode == 2 and done.stdout == "", done
+    assert done.returncode == status and done.stdout == "", done
     return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "status"),
+    [
+        ("--certfile none", "certfile none: No such file or directory", 1),
+        ("--certfile hello.py --keyfile none", "keyfile none: No such file or directory", 1),
+        ("--certfile .", "certfile .: Is a directory", 1),
+        ("--certfile hello.py", "certfile hello.py: ", 2),
+        ("--key-password-file none", "--key-password-file none: No such file or directory", 2),
+        ("--chdir none", "--chdir {folder}/none: No such file or directory", 2),
+        ("--config none", "--config none: No such file or directory", 2),
+        ("--static /a=none", "{folder}/none is not a directory of static files", 2),
+        ("--access-log none/log", "{folder}/none/log: No such file or directory", 1),
+        ("--pid-file none/pid", "{folder}/none/pid: No such file or directory", 1),
+        (
+            "--bind unix:hello.py",
+            "cannot listen on unix:hello.py: Address already in use; there is a file that is no socket",
+            1,
+        ),
+    ],
+)
+def test_file_that_cannot_be_had_is_named(folder, options, said, status):
+    (folder / "hello.py").write_text("def app(environ, start_response): pass\n")
+    line = refused(folder, "hello:app", "--bind", "127.0.0.1:0", *options.split(), status=status)
+    assert f"{said.format(folder=folder)}" in line.splitlines()[-1] and "Traceback" not in line
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,11 @@ def test_saved_file_is_served(develop):
     assert "Warning" not in server.said
 
 
+def test_file_that_changes_as_soon_as_it_was_imported_is_imported_again(develop):
+    changed = f"open(__file__, 'w').write({APP.format(answer='changed at once')!r})\n"
+    assert develop(source=ONE + changed).answers(b"changed at once")
+
+
 def test_broken_file_is_shown_and_the_old_code_goes_on(develop):
     server = develop()
     assert server.answers(b"one")
