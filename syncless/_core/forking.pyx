@@ -71,6 +71,55 @@ pthread_atfork(NULL, NULL, note_fork)
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
+cdef extern from *:
+    """
+    #include <signal.h>
+    #include <unistd.h>
+    #ifdef __linux__
+    #include <sys/prctl.h>
+    #endif
+
+    static volatile unsigned orphan_seconds;
+
+    static void end_in(unsigned seconds) {
+        signal(SIGALRM, SIG_DFL);
+        alarm(seconds);
+    }
+
+    static void orphaned(int number) {
+        (void)number;
+        end_in(orphan_seconds);
+    }
+
+    static void watch_parent(unsigned seconds) {
+    #ifdef __linux__
+        struct sigaction action = {.sa_handler = orphaned, .sa_flags = SA_RESTART};
+        orphan_seconds = seconds;
+        sigaction(SIGRTMAX, &action, NULL);
+        prctl(PR_SET_PDEATHSIG, SIGRTMAX, 0, 0, 0);
+    #else
+        (void)seconds;
+    #endif
+    }
+    """
+    void watch_parent(unsigned seconds)
+    void end_in(unsigned seconds)
+    unsigned orphan_seconds
+
+
+def end_after_parent(unsigned int seconds) -> None:
+    """SIGALRM kills this process so many seconds after its parent has ended, whatever C code it is in then.
+    SIGRTMAX tells of that end (PR_SET_PDEATHSIG, prctl(2): forgotten when the user changes). Linux only."""
+    watch_parent(seconds)
+
+
+def end_within(unsigned int seconds) -> None:
+    """SIGALRM kills this process after so many seconds, whatever it was to do when its parent ends."""
+    global orphan_seconds
+    orphan_seconds = seconds
+    end_in(seconds)
+
+
 cdef void end_process(BaseException exception) noexcept:
     """The orphan has ended in the child, where nothing else exists: so does the process."""
     code = 0

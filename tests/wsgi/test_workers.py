@@ -110,6 +110,32 @@ def test_the_application_gets_the_status_of_a_process_that_it_started_in_the_mas
     assert (running.folder / "status").read_text() == "7"
 
 
+STUCK = """
+import ctypes
+def app(environ, start_response, serve=app):
+    if environ["PATH_INFO"] == "/stuck":
+        os.open("stuck", os.O_CREAT)
+        ctypes.PyDLL(None).sleep(100)  # with the interpreter's lock
+    return serve(environ, start_response)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of a parent's end")
+def test_workers_end_after_a_master_that_was_killed(program):
+    """One of them is stuck, and one has a request that goes on."""
+    running = program("--workers", "2", code=APP + STUCK)
+    running.pids(2)
+    workers = running.children()
+    with socket.create_connection(("127.0.0.1", running.port)) as client:
+        client.sendall(b"GET /stuck HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert eventually((running.folder / "stuck").exists)
+        request = InFlight(running)
+        running.process.kill()
+        assert eventually(lambda: sum(alive(pid) for pid in workers) < 2)
+        assert request.end()[0] == 200
+    assert eventually(lambda: not any(alive(pid) for pid in workers))
+
+
 def test_a_request_that_kills_its_worker_harms_only_that_worker(program):
     running = program("--workers", "2")
     running.pids(2)

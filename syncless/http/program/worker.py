@@ -19,6 +19,7 @@ from socket import socket
 from typing import Any
 
 from syncless._core.current import sleep
+from syncless._core.forking import end_after_parent, end_within
 from syncless._core.spawning import spawn
 from syncless._core.wait.sync import Event
 from syncless.http.addresses import Bind
@@ -36,6 +37,9 @@ from syncless.http.status.usage import memory
 ASIDE = 2.0
 """Seconds for which a worker that has had its number of requests leaves new connections to others. If no
 successor has come by then it goes on: there may be none that can start."""
+
+ORPHAN_SECONDS = 2
+"""For which the loop of a worker may stand still after its master has been killed; then nobody else ends it."""
 
 
 @dataclass
@@ -118,6 +122,7 @@ class Work:
         most = most_requests(self.limits)
         if most:
             server.limit_requests(most, lambda: self._leave_to_others(server, full))
+        end_after_parent(ORPHAN_SECONDS)
         tending = spawn(self._live, server, pipe, full)
         tending.name = "worker's pulse"
         os.write(pipe, READY)
@@ -137,6 +142,7 @@ class Work:
         while True:
             BEAT.pack_into(self.clocks, self.clock * BEAT.size, time.monotonic())
             if os.getppid() != self.master:
+                end_within(math.ceil(limits.stop_seconds) + 5)  # this loop runs: it has longer
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
             if not asked and (
