@@ -108,13 +108,13 @@ cdef extern from *:
 
 
 def end_after_parent(unsigned int seconds) -> None:
-    """SIGALRM kills this process so many seconds after its parent has ended, whatever C code it is in then.
+    """SIGALRM kills this process some seconds after its parent has ended, whatever C code it is in then.
     SIGRTMAX tells of that end (PR_SET_PDEATHSIG, prctl(2): forgotten when the user changes). Linux only."""
     watch_parent(seconds)
 
 
 def end_within(unsigned int seconds) -> None:
-    """SIGALRM kills this process after so many seconds, whatever it was to do when its parent ends."""
+    """SIGALRM kills this process some seconds from now, even if it was to live until its parent ends."""
     global orphan_seconds
     orphan_seconds = seconds
     end_in(seconds)

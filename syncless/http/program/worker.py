@@ -39,7 +39,7 @@ ASIDE = 2.0
 successor has come by then it goes on: there may be none that can start."""
 
 ORPHAN_SECONDS = 2
-"""For which the loop of a worker may stand still after its master has been killed; then nobody else ends it."""
+"""For which the loop of a worker may stand still after its master has been killed."""
 
 
 @dataclass
