@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from typing import Any
+from urllib.parse import quote
 
 from syncless.asgi import extensions
 from syncless.asgi.application import ASGIApplication
@@ -16,16 +17,35 @@ from syncless.asyncio.eventloop import running_loop
 from syncless.asyncio.resident import await_, resident_loop
 from syncless.http.application import Application
 from syncless.http.program.hooks import Hook
+from syncless.http.program.loading import ApplicationFailed
 from syncless.http.server import Server
 
 VERSIONS = {"version": "3.0", "spec_version": "2.4"}
 
 
+class Behind:
+    """An application below a path that a proxy has taken away, for its links to itself."""
+
+    def __init__(self, application: Any, path: str):
+        self.application = application
+        self.path = path
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] != "lifespan":
+            path = self.path
+            raw = quote(path).encode() + scope["raw_path"]
+            longer = {"path": path + scope["path"], "raw_path": raw, "root_path": path + scope["root_path"]}
+            scope = {**scope, **longer}
+        await self.application(scope, receive, send)
+
+
 class Host:
     """Stands for the application in a Server."""
 
-    def __init__(self, application: Any):
+    def __init__(self, application: Any, lifespan: str = "auto"):
         self.call = application
+        self.lifespan = lifespan
+        """"auto", "on" or "off": see `serve`."""
         self._loop: Any = None
         self._lifespan: Lifespan | None = None
         self._state: dict[str, Any] | None = None
@@ -47,8 +67,13 @@ class Host:
         await_(self._start())
 
     async def _start(self) -> None:
+        if self.lifespan == "off":
+            return
         lifespan = Lifespan(self.call)
-        if await lifespan.startup():
+        if not await lifespan.startup():
+            if self.lifespan == "on":
+                raise ApplicationFailed("the application has no lifespan, and lifespan is on")
+        else:
             self._lifespan, self._state = lifespan, lifespan.state
 
     def end_in(self, server: Server, seconds: float) -> None:
@@ -65,7 +90,7 @@ class Host:
 
     def with_hooks(self, before: Hook | None, after: Hook | None) -> Host:
         """The same with hooks around each request."""
-        return Host(Hooked(self.call, before, after))
+        return Host(Hooked(self.call, before, after), self.lifespan)
 
     def application_at(self, address: Any, server: Server, prefix: str, most: int) -> Application:
         """The Application for a socket with this address, below this prefix; remembers up to `most` heads."""

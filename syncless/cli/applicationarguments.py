@@ -6,7 +6,7 @@ import argparse
 
 import syncless
 from syncless.cli.argumenttypes import mount, native
-from syncless.wsgi.kinds import INTERFACES
+from syncless.wsgi.kinds import INTERFACES, LIFESPANS
 
 
 def about_application(group: argparse._ArgumentGroup) -> None:
@@ -21,6 +21,7 @@ def about_application(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--interface",
+        type=lambda name: "asgi" if name == "asgi3" else name,  # as uvicorn has it
         choices=INTERFACES,
         default="auto",
         help="what the application speaks, if its signature does not tell (default auto)",
@@ -52,6 +53,29 @@ def about_application(group: argparse._ArgumentGroup) -> None:
         "--chdir",
         metavar="DIR",
         help="change to the directory before importing the application; a reload follows symbolic links anew",
+    )
+    group.add_argument(
+        "--app-dir",
+        action="append",
+        metavar="DIR",
+        help="look for modules in this directory, too; may be repeated",
+    )
+    group.add_argument(
+        "--env-file",
+        metavar="FILE",
+        help="set the variables of this file that are not set, before importing the application (needs "
+        "syncless[env])",
+    )
+    group.add_argument(
+        "--root-path",
+        metavar="/PATH",
+        help="path of the application for its clients, which a proxy takes away: SCRIPT_NAME, root_path",
+    )
+    group.add_argument(
+        "--lifespan",
+        choices=LIFESPANS,
+        default="auto",
+        help="the lifespan of an ASGI application: auto (default); on: it must have one; off: leave it out",
     )
     group.add_argument(
         "--check", action="store_true", help="import the application, check the options, and exit"

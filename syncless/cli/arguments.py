@@ -10,9 +10,9 @@ from typing import Any
 from syncless.cli.applicationarguments import about_application
 from syncless.cli.argumenttypes import certificate, hook, is_address, limit, octal, static
 from syncless.cli.config import COMMAND_ONLY, TABLES, ConfigError, Options, from_platform, reason_of, show
-from syncless.cli.foreign import hint
+from syncless.cli.foreign import Foreign, translated
 from syncless.cli.help import Parser, limit_rows
-from syncless.http.errorlog import FORMATS
+from syncless.http.errorlog import FORMATS, NAMED
 from syncless.patches import AREAS, OFF
 
 Group = argparse._ArgumentGroup
@@ -163,6 +163,11 @@ def _logs(group: Group) -> None:
         help="log each request in Apache's combined format; to stdout if FILE is - or missing",
     )
     group.add_argument(
+        "--no-access-log",
+        action="store_true",
+        help="no access log, whatever the configuration file says",
+    )
+    group.add_argument(
         "--access-log-format", metavar="FORMAT", help="combined (default), common, json or Apache's atoms"
     )
     group.add_argument(
@@ -175,6 +180,11 @@ def _logs(group: Group) -> None:
         metavar="FORMAT",
         choices=FORMATS,
         help="text (default) or json, one object per line",
+    )
+    group.add_argument(
+        "--log-level",
+        choices=[*NAMED],
+        help="write no less severe entries to the error log (default: all), and from warning on no addresses",
     )
     group.add_argument("-q", "--quiet", action="store_true", help="do not print the addresses")
 
@@ -316,10 +326,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     it prints a message and raises SystemExit."""
     parser = make_parser()
     known = Options(parser)
-    foreign = hint(arguments)
-    if foreign is not None:
-        parser.error(foreign)
-    given = vars(parser.parse_args(arguments))
+    try:
+        given = vars(parser.parse_args(translated(arguments)))
+    except Foreign as error:
+        parser.error(str(error))
     for name, without in {"access_log": "-", "compress": ""}.items():
         word = given.get(name)
         if "application" not in given and word not in (
@@ -330,6 +340,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     metrics = given.get("metrics")
     if "application" not in given and metrics and not metrics.startswith("/") and not is_address(metrics):
         given |= {"application": metrics, "metrics": ""}
+    if given.pop("no_access_log", False):
+        given["access_log"] = None
     if given.pop("no_patch", False):
         given["patch"] = False
     try:

@@ -67,7 +67,7 @@ OF_A_SERVICE = re.compile(
 has variables with our prefix."""
 IN_FILES_ONLY = ("limits", "certificates", "hooks", "logging")
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
-COMMAND_ONLY = {"help", "version", "config", "check", "print_config", "no_patch"}
+COMMAND_ONLY = {"help", "version", "config", "check", "print_config", "no_patch", "no_access_log"}
 
 TABLES = (
     {name: name for name in ("limits", "certificates", "hooks", "static", "native")}
@@ -104,6 +104,11 @@ class Options:
         """The options of that file, or of the first file in FILES that has options; and its name.
         ConfigError, OSError."""
         for name in FILES if path is None else (path,):
+            if name.endswith(".py"):
+                raise ConfigError(
+                    f"--config {name}: the configuration is a TOML file, and no program: "
+                    "docs/moving/gunicorn.md has each of gunicorn's settings"
+                )
             try:
                 with of_option("--config"):
                     table = tomllib.loads(text_of(name))

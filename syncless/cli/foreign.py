@@ -1,67 +1,145 @@
-"""Options of gunicorn, uvicorn and granian that are typed out of habit, and what to write instead.
+"""Options of gunicorn, uvicorn and granian that are typed out of habit. Where one of ours means the same they
+are taken, else the answer is what to write instead.
 
 docs/moving/gunicorn.md has all of them; here are those that people type.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+
+ACCEPTED = {
+    "--uds": "--bind unix:{}",
+    "--pythonpath": "--app-dir {}",
+    "--ssl-certfile": "--certfile {}",
+    "--ssl-keyfile": "--keyfile {}",
+    "--ssl-ciphers": "--ciphers {}",
+    "--access-logfile": "--access-log {}",
+    "--error-logfile": "--error-log {}",
+    "--log-file": "--error-log {}",
+    "--pid": "--pid-file {}",
+    "-p": "--pid-file {}",
+    "--reload-dir": "--reload-path {}",
+    "--reload-extra-file": "--reload-path {}",
+    "--backlog": "--limit backlog={}",
+    "--keep-alive": "--limit idle_seconds={}",
+    "--timeout-keep-alive": "--limit idle_seconds={}",
+    "--graceful-timeout": "--limit stop_seconds={}",
+    "--timeout-graceful-shutdown": "--limit stop_seconds={}",
+    "--max-requests": "--limit worker_requests={}",
+    "--max-requests-jitter": "--limit worker_requests_jitter={}",
+    "--limit-max-requests": "--limit worker_requests={}",
+    "--limit-max-requests-jitter": "--limit worker_requests_jitter={}",
+    "--limit-concurrency": "--limit requests={}",
+    "--limit-request-line": "--limit request_line={}",
+    "--limit-request-fields": "--limit header_count={}",
+    "--h11-max-incomplete-event-size": "--limit head_bytes={}",
+    "--worker-connections": "--limit connections={}",
+    "--ws-max-size": "--limit websocket_bytes={}",
+    "--check-config": "--check",
+}
+"""Option -> ours, with its value if it has one."""
+
+HOST, PORT, PROXIES = "--host", "--port", "--forwarded-allow-ips"
+TOGETHER = {HOST: "127.0.0.1", PORT: "8000", PROXIES: "127.0.0.1,::1"}
+"""Options of which one of ours is made, and the values that uvicorn has without them."""
+TRUST, TRUST_NOT = "--proxy-headers", "--no-proxy-headers"
 
 PATCHED = "leave it out: the standard library is patched by default, and each request is a tasklet"
 THREADS = "leave it out: each request is a tasklet (docs/moving/gunicorn.md: calls that block in C)"
+OWN = "leave it out: syncless has its own"
+TIMEOUT = "write --limit worker_stuck_seconds=N, or --limit request_seconds=N for each request"
+COLOURS = "leave it out: there are colours on a terminal only, and none with NO_COLOR"
+PATTERNS = (
+    "write --reload-path PATH: Python and TOML files below the working directory are watched by themselves"
+)
 INSTEAD = {
     "-k": PATCHED,
     "--worker-class": PATCHED,
-    "--worker-connections": "--limit connections=N",
     "--threads": THREADS,
     "--blocking-threads": THREADS,
-    "-t": "--limit worker_stuck_seconds=N, or --limit request_seconds=N for each request",
-    "--timeout": "--limit worker_stuck_seconds=N, or --limit request_seconds=N for each request",
-    "--graceful-timeout": "--limit stop_seconds=N",
-    "--timeout-graceful-shutdown": "--limit stop_seconds=N",
-    "--keep-alive": "--limit idle_seconds=N",
-    "--timeout-keep-alive": "--limit idle_seconds=N",
-    "--max-requests": "--limit worker_requests=N",
-    "--max-requests-jitter": "--limit worker_requests_jitter=N",
-    "--limit-max-requests": "--limit worker_requests=N",
-    "--limit-concurrency": "--limit requests=N",
-    "--limit-request-line": "--limit request_line=N",
-    "--limit-request-fields": "--limit header_count=N",
-    "--backlog": "--limit backlog=N",
-    "--host": "--bind HOST:PORT",
-    "--port": "--bind HOST:PORT",
-    "--uds": "--bind unix:PATH",
-    "--access-logfile": "--access-log FILE",
-    "--access-logformat": "--access-log-format FORMAT",
-    "--error-logfile": "--error-log FILE",
-    "--log-file": "--error-log FILE",
-    "--log-level": "[logging] in syncless.toml, with a level for the logger syncless.error",
-    "--log-config": "[logging] in syncless.toml",
-    "-c": "--config FILE, a TOML file",
-    "--check-config": "--check",
-    "-p": "--pid-file FILE",
-    "--pid": "--pid-file FILE",
+    "-t": TIMEOUT,
+    "--timeout": TIMEOUT,
+    "--timeout-worker-healthcheck": "write --limit worker_stuck_seconds=N",
+    "--log-config": "write [logging] in syncless.toml",
+    "-c": "write --config FILE, a TOML file: docs/moving/gunicorn.md has each of gunicorn's settings",
     "-D": "leave it out: the service manager keeps it running",
     "--daemon": "leave it out: the service manager keeps it running",
-    "-e": "NAME=VALUE before the command",
-    "--env": "NAME=VALUE before the command",
-    "--reload-dir": "--reload-path PATH",
-    "--reload-extra-file": "--reload-path PATH",
-    "--ca-certs": "--client-ca FILE",
-    "--ssl-certfile": "--certfile FILE",
-    "--ssl-keyfile": "--keyfile FILE",
-    "--forwarded-allow-ips": "--trusted PEER",
-    "--proxy-headers": "--trusted PEER",
+    "-e": "write NAME=VALUE before the command, or --env-file FILE",
+    "--env": "write NAME=VALUE before the command, or --env-file FILE",
+    "--ca-certs": "write --client-ca FILE, if clients must show a certificate",
+    "--ssl-ca-certs": "write --client-ca FILE, if clients must show a certificate",
+    "--cert-reqs": "write --client-ca FILE, if clients must show a certificate",
+    "--ssl-cert-reqs": "write --client-ca FILE, if clients must show a certificate",
+    "--ssl-version": "write --tls-minimum 1.3, or leave it out for 1.2",
+    "--ssl-keyfile-password": "write --key-password-file FILE: other users see a password in a command line",
+    "--loop": OWN + " loop, also for asyncio",
+    "--http": OWN + " HTTP server",
+    "--ws": "leave it out: pip install 'syncless[websocket]' is enough",
+    "--ws-max-queue": "leave it out: messages are read ahead as far as --limit websocket_bytes=N allows",
+    "--ws-ping-interval": "write --limit ping_seconds=N",
+    "--ws-ping-timeout": "write --limit ping_seconds=N",
+    "--ws-per-message-deflate": "leave it out: messages are compressed if the client offers that",
+    "--http2": "leave it out: there is no HTTP/2 yet; nginx or HAProxy in front of it speaks it",
+    "--use-colors": COLOURS,
+    "--no-use-colors": COLOURS,
+    "--server-header": "leave it out: responses have it",
+    "--no-server-header": "leave it out: a proxy, or the application's own Server field, replaces it",
+    "--date-header": "leave it out: responses have it",
+    "--no-date-header": "leave it out: RFC 9110 wants it",
+    "--header": "leave it out: let the application or a proxy add the field",
+    "--reload-include": PATTERNS,
+    "--reload-exclude": PATTERNS,
+    "--reload-delay": "leave it out: the system tells of changes",
+    "--reset-contextvars": "leave it out: each request has a context of its own",
     "--worker-tmp-dir": "leave it out",
 }
-"""Option -> what to write. None of them is one of ours, see tests/cli/test_moving.py."""
+"""Option -> what to do. None of them is one of ours, see tests/cli/test_moving.py."""
 
 
-def hint(arguments: Iterable[str]) -> str | None:
-    """Advice for the first such option among the arguments: the option to write instead."""
-    for argument in arguments:
-        name = argument.partition("=")[0]
+class Foreign(Exception):
+    """An option that is not taken; the text says what to write."""
+
+
+def translated(arguments: Sequence[str]) -> list[str]:
+    """The arguments with our options in the place of others'. Foreign."""
+    rest = list(arguments)
+    ours: list[str] = []
+    together: dict[str, str] = {}
+    trust: bool | None = None
+    while rest:
+        name, equals, value = rest.pop(0).partition("=")
+        if name == "--":
+            ours += [name, *rest]
+            break
         if name in INSTEAD:
-            instead = INSTEAD[name]
-            return f"there is no {name}; {instead if instead.startswith('leave') else 'write ' + instead}"
-    return None
+            raise Foreign(f"there is no {name}; {INSTEAD[name]}")
+        if name in (TRUST, TRUST_NOT):
+            trust = name == TRUST
+            continue
+        if name not in ACCEPTED and name not in TOGETHER:
+            ours.append(name + equals + value)
+            continue
+        if not equals and (name in TOGETHER or "{}" in ACCEPTED[name]):
+            if not rest:
+                raise Foreign(f"{name} needs a value")
+            value = rest.pop(0)
+        if name in TOGETHER:
+            together[name] = value
+        else:
+            ours += [word.format(value) for word in ACCEPTED[name].split()]
+    return [*_made_of(together, trust, ours), *ours]
+
+
+def _made_of(given: dict[str, str], trust: bool | None, others: list[str]) -> list[str]:
+    """The options that several of theirs make together."""
+    made = []
+    if HOST in given or PORT in given:
+        host, port = (given.get(name, TOGETHER[name]) for name in (HOST, PORT))
+        made += ["--bind", f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
+    if trust or (trust is None and PROXIES in given):
+        for peer in given.get(PROXIES, TOGETHER[PROXIES]).split(","):
+            made += ["--trusted", peer.strip()]
+        if not any(word.partition("=")[0] == "--trusted-field" for word in others):
+            made += ["--trusted-field", "x-forwarded-for", "--trusted-field", "x-forwarded-proto"]
+    return made

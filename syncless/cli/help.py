@@ -9,13 +9,14 @@ from __future__ import annotations
 import argparse
 import ast
 import dataclasses
+import difflib
 import inspect
 import itertools
 import os
 import re
 import sys
 import textwrap
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from syncless.http.limits import Limits
 
@@ -31,6 +32,25 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any):
         super().__init__(**options, formatter_class=Formatter)
         self.color = False
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, extra = self.parse_known_args(args, namespace)
+        if extra:
+            self._refuse(extra)
+        return found
+
+    def _refuse(self, extra: list[str]) -> NoReturn:
+        name = extra[0].partition("=")[0]
+        if not name.startswith("-"):
+            self.error(f"there is one application only, and {name!r} is another word")
+        near = difflib.get_close_matches(name, self._option_string_actions, 1, 0.6)
+        self.error(
+            f"there is no option {name}; " + (f"did you mean {near[0]}?" if near else "see syncless --help")
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """A sentence, without the usage before it."""
+        self.exit(2, f"syncless: {message}\n")
 
     def print_help(self, file: Any = None) -> None:
         stream = sys.stdout if file is None else file

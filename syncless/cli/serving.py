@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import io
 import os
 import sys
 from typing import Any
@@ -16,7 +17,7 @@ from syncless.cli.arguments import parse
 from syncless.cli.config import of_option, reason_of, text_of
 from syncless.cli.reloading import until_it_starts, watched
 from syncless.http.addresses import systemd_fds
-from syncless.http.errorlog import configure
+from syncless.http.errorlog import configure, write_from
 from syncless.http.notices import flush
 from syncless.http.program.blocking import patch_process
 from syncless.http.program.hooks import Hooks
@@ -39,16 +40,21 @@ from syncless.wsgi.kinds import Declared
 def serve_command(arguments: list[str]) -> int:
     """Serves until a signal stops it. Returns the exit status."""
     options = parse(arguments)
+    name = str(Declared(names_of(options)))
     becomes = options.user is not None or options.group is not None  # and imports then
     here = options.check or not (options.workers or becomes)  # else they are patched and import later
     try:
         chdir = os.path.abspath(options.chdir) if options.chdir else None
         with of_option("--chdir"):
             enter(chdir or ".")
+        sys.path[:0] = options.app_dir
+        if options.env_file is not None:
+            set_variables(options.env_file)
+        if options.log_level is not None:
+            options.quiet |= not write_from(options.log_level)
         if here:
             patch_process(options.patch)
-        application = application_of(options)
-        name = str(application)
+        application = Declared.of(names_of(options), options.interface, options.root_path, options.lifespan)
         if here:
             application = Server.adapt(application)
         settings = settings_of(options)
@@ -63,7 +69,7 @@ def serve_command(arguments: list[str]) -> int:
             print(f"syncless: {name} can be served")
             return 0
     except (ApplicationFailed, ApplicationNotFound, HookFailed, TypeError, ValueError) as error:
-        return _refuse(str(application_of(options)), error)
+        return _refuse(name, error)
     except OSError as error:
         print(f"syncless: {reason_of(error)}", file=sys.stderr)
         return 2
@@ -108,11 +114,21 @@ def serve_command(arguments: list[str]) -> int:
     return 0
 
 
-def application_of(options: argparse.Namespace) -> Any:
-    """The application's name, or those of several by their paths, and what it speaks."""
+def names_of(options: argparse.Namespace) -> Any:
+    """The application's name, or those of several by their paths."""
     named = {"/": options.application} if options.application else {}
     mounts = dict(options.mounts)
-    return Declared.of({**named, **mounts} if mounts else options.application, options.interface)
+    return {**named, **mounts} if mounts else options.application
+
+
+def set_variables(path: str) -> None:
+    """Those of a file of NAME=VALUE that the environment does not have. OSError, ValueError."""
+    try:
+        from dotenv import load_dotenv
+    except ImportError:
+        raise ValueError("--env-file needs python-dotenv: pip install 'syncless[env]'") from None
+    with of_option("--env-file"):
+        load_dotenv(stream=io.StringIO(text_of(path)))
 
 
 def _refuse(application: str, error: Exception) -> int:

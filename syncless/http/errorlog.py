@@ -25,6 +25,24 @@ DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
 LEVELS = {DEBUG: "DEBUG", INFO: "INFO", WARNING: "WARNING", ERROR: "ERROR"}
 """As the module logging has them, which is not imported for that."""
 FORMATS = ("text", "json")
+CRITICAL = 50  # there are no such entries: with this one none is written
+NAMED = {
+    "trace": DEBUG,
+    "debug": DEBUG,
+    "info": INFO,
+    "warning": WARNING,
+    "error": ERROR,
+    "critical": CRITICAL,
+}
+_least = DEBUG
+
+
+def write_from(name: str) -> bool:
+    """Less severe entries than this one of NAMED are not written in this process and its workers. Whether
+    those of INFO still are."""
+    global _least
+    _least = NAMED[name]
+    return _least <= INFO
 
 
 class ErrorLog:
@@ -62,6 +80,8 @@ class ErrorLog:
 
     def entry(self, level: int, message: str, error: BaseException | None, request: Any) -> None:
         """``request``: its subject, with an `id` and a `client`, or None."""
+        if level < _least:
+            return
         try:
             about = {} if request is None else {"request_id": request.id, "client": request.client}
             if not _to_logger(level, visible(message, "\n\t"), error, about):

@@ -60,3 +60,15 @@ class Beneath:
         environ["SCRIPT_NAME"] = self.prefix
         environ["PATH_INFO"] = environ["PATH_INFO"][len(self.prefix) :]
         return self.application(environ, start_response)  # type: ignore[no-any-return]
+
+
+class Behind:
+    """A WSGI application below a path that a proxy has taken away, for its links to itself."""
+
+    def __init__(self, application: Any, path: str):
+        self.application = application
+        self.path = path.encode().decode("latin-1")
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        environ["SCRIPT_NAME"] = self.path + environ["SCRIPT_NAME"]
+        return self.application(environ, start_response)  # type: ignore[no-any-return]

@@ -47,9 +47,11 @@ class Server(server.Server):
         port: int = 8000,
         *,
         interface: str = "auto",
+        root_path: str = "",
+        lifespan: str = "auto",
         **options: Unpack[ServerOptions],
     ):
-        super().__init__(Declared.of(application, interface), host, port, **options)
+        super().__init__(Declared.of(application, interface, root_path, lifespan), host, port, **options)
 
     @staticmethod
     def adapt(application: Any) -> Any:
@@ -148,6 +150,8 @@ def serve(
     port: int = 8000,
     *,
     interface: str = "auto",
+    root_path: str = "",
+    lifespan: str = "auto",
     patch: Patch = False,
     quiet: bool = False,
     workers: int = 0,
@@ -170,6 +174,9 @@ def serve(
       root object or class, a BaseHTTPRequestHandler subclass, or "module:attribute". A mapping of paths to
       these serves several: {"/api": asgi_app, "/": wsgi_app}.
     - `interface`: "asgi" or "wsgi" if its signature does not tell ("auto").
+    - `root_path`: path of the application for its clients, which a proxy takes away from what it sends on.
+    - `lifespan`: of an ASGI application, "auto" if it has one, "on" if it must have one, "off" to leave it
+      out.
 
     Addresses:
 
@@ -253,7 +260,7 @@ def serve(
     program = importlib.import_module("syncless.http.program.serving")  # with the master and the status page
     program.serve_until_stopped(
         Server,
-        Declared.of(application, interface),
+        Declared.of(application, interface, root_path, lifespan),
         host,
         port,
         patch=patch,

@@ -112,3 +112,73 @@ def test_foreign_options_are_answered_with_ours(capsys):
     with pytest.raises(SystemExit):
         parse(["--timeout=5", "app:app"])
     assert "write --limit worker_stuck_seconds=N" in capsys.readouterr().err
+
+
+FIELDS = "--trusted-field x-forwarded-for --trusted-field x-forwarded-proto"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("--host 0.0.0.0 --port 5000", "--bind 0.0.0.0:5000"),
+        ("--port=5000", "--bind 127.0.0.1:5000"),
+        ("--host ::1", "--bind [::1]:8000"),
+        ("--uds /run/app.sock", "--bind unix:/run/app.sock"),
+        ("--ssl-certfile c --ssl-keyfile=k --ssl-ciphers x", "--certfile c --keyfile k --ciphers x"),
+        (
+            "--proxy-headers",
+            f"--trusted 127.0.0.1 --trusted ::1 {FIELDS}",
+        ),
+        (
+            "--proxy-headers --forwarded-allow-ips 10.0.0.1,10.0.0.2 --trusted-field forwarded",
+            "--trusted 10.0.0.1 --trusted 10.0.0.2 --trusted-field forwarded",
+        ),
+        ("--no-proxy-headers --forwarded-allow-ips=*", ""),
+        ("--timeout-keep-alive 5 --max-requests=9", "--limit idle_seconds=5 --limit worker_requests=9"),
+        ("--pythonpath a --check-config", "--app-dir a --check"),
+        ("--interface asgi3", "--interface asgi"),
+    ],
+)
+def test_options_of_others_are_taken_where_ours_mean_the_same(theirs, ours):
+    assert parse([*theirs.split(), "app:app"]) == parse([*ours.split(), "app:app"])
+
+
+def test_each_option_of_uvicorn_is_taken_or_answered_with_a_sentence(capsys):
+    uvicorn = pytest.importorskip("uvicorn.main", reason="uvicorn is not installed")
+    values = {"--workers": "2", "--port": "5", "--interface": "wsgi", "--log-level": "info", "--fd": "3"}
+    for option in uvicorn.main.params:
+        for name in (*option.opts, *option.secondary_opts):
+            if not name.startswith("--") or name in ("--version", "--help"):
+                continue
+            value = [] if option.is_flag or name == "--reload" else [values.get(name, "5")]
+            if name == "--lifespan":
+                value = ["on"]
+            try:
+                assert parse([name, *value, "app:app"]).application in ("app:app", "app:app()"), name
+            except SystemExit:
+                said = capsys.readouterr().err
+                assert said.startswith(f"syncless: there is no {name}; ") and said.count("\n") == 1, said
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--acces-log app:app", "there is no option --acces-log; did you mean --access-log?"),
+        ("--xyzzy app:app", "there is no option --xyzzy; see syncless --help"),
+        ("app:app other:app", "there is one application only, and 'other:app' is another word"),
+        ("app:app --port", "--port needs a value"),
+        ("app:app --workers many", "argument -w/--workers: invalid int value: 'many'"),
+        ("", "name the application to serve, for example myproject.web:app"),
+        (
+            "-w 2 --config gunicorn.conf.py app:app",
+            (
+                "--config gunicorn.conf.py: the configuration is a TOML file, and no program: "
+                "docs/moving/gunicorn.md has each of gunicorn's settings"
+            ),
+        ),
+    ],
+)
+def test_an_error_of_the_command_line_is_a_sentence(line, said, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parse(line.split())
+    assert ended.value.code == 2 and capsys.readouterr().err == f"syncless: {said}\n"
