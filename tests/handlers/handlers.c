@@ -67,6 +67,8 @@ int show(syncless_request *request, syncless_response *response) {
             syncless_append_format(response, "{%s}=%.*s\n", names[i], (int)value.size, value.data);
     if (syncless_field(request, "x-asked", &value))
         put(response, "asked", value);
+    if (syncless_field(request, "host", &value))
+        put(response, "host", value);
     for (i = 0; syncless_field_at(request, i, &name, &value); i++)
         syncless_append_format(response, "%.*s: %.*s\n", (int)name.size, name.data, (int)value.size, value.data);
     if (syncless_client(request, &value))
