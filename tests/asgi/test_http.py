@@ -298,6 +298,23 @@ def test_client_is_asked_to_go_on_when_the_body_is_wanted(start):
     assert client.response()[2] == b"abc"
 
 
+def test_client_is_not_asked_to_go_on_inside_an_answer(start):
+    async def answer(scope, receive, send):
+        await send({"type": "http.response.early_hint", "links": [b"</a>"]})
+        await send(START)
+        await send({"type": "http.response.body", "body": b"begun ", "more_body": True})
+        await send({"type": "http.response.body", "body": await whole_body(receive)})
+
+    client = start.client(start(http(answer)))
+    client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
+    assert client.response()[0] == 103
+    while b"begun " not in client.buffer:
+        assert client._more()
+    syncless.sleep(0.01)
+    client.send(b"abc")
+    assert client.response()[::2] == (200, b"begun abc")
+
+
 def test_body_that_nobody_reads_is_read_away(start):
     client = start.client(start(saying()))
     client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc")

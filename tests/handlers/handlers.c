@@ -212,6 +212,14 @@ int mirror(syncless_request *request, syncless_response *response) {
     return syncless_begin(response, mirror_step, calloc(1, 1), release) ? -1 : SYNCLESS_READ;
 }
 
+/* The same behind a piece of its own. */
+int greet(syncless_request *request, syncless_response *response) {
+    (void)request;
+    if (syncless_begin(response, mirror_step, calloc(1, 1), release) || syncless_append(response, "begun ", 6))
+        return -1;
+    return SYNCLESS_READ;
+}
+
 struct steps {
     int left, failing;
     int64_t wait;

@@ -213,6 +213,31 @@ def test_100_continue_is_said_when_the_body_is_wanted(start):
     )
 
 
+@pytest.mark.parametrize("way", ["write", "generator"])
+def test_no_100_continue_comes_inside_an_answer(start, way):
+    """RFC 9110, 15.2: interim answers precede the final one."""
+
+    def parts(body):
+        yield b"begun "
+        yield body.read()
+
+    def app(environ, start_response):
+        write = start_response("200 OK", [])
+        if way == "generator":
+            return parts(environ["wsgi.input"])
+        write(b"begun ")
+        return [environ["wsgi.input"].read()]
+
+    client = start.client(start(app))
+    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+    while b"begun " not in client.buffer:
+        assert client._more()
+    syncless.sleep(0.01)
+    client.send(b"abc")
+    assert client.response()[::2] == (200, b"begun abc")
+    assert client.get()[0] == 200
+
+
 def test_an_unread_body_is_drained_or_the_connection_closed(start):
     server = start(lambda environ, start_response: start_response("200 OK", []) and [b"ok"], drain_bytes=1000)
     client = start.client(server)
