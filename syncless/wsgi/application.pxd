@@ -24,9 +24,10 @@ cdef class EnvironMaker:
     cdef list last                      # the last value of each known name: clients repeat themselves
     cdef object last_path_raw
     cdef str last_path
-    cdef str last_query
+    cdef str last_query, last_uri
 
     cdef dict make(self, const char* data, head* found, int fd, object remote_addr, int remote_port,
         bint trusted)
     cdef dict fields(self, const char* data, head* found, bint trusted)
+    cdef str uri(self, const char* data, head* found)
     cdef str path(self, const char* raw, Py_ssize_t size, bint escaped)

@@ -1,7 +1,8 @@
 """WSGIApplication: from a scanned request head to a Request with the environ of PEP 3333.
 
 Takes the bytes and the offsets that head.c found. Knows nothing of sockets or of what the application does
-with an environ. Strings are latin-1, as PEP 3333 wants; PATH_INFO is percent-decoded once. Fields whose name
+with an environ. Strings are latin-1, as PEP 3333 wants; PATH_INFO is percent-decoded once. REQUEST_URI and
+RAW_URI, which other servers have, are the path and the query as they came. Fields whose name
 has an underscore, and `Proxy`, which would pass for the proxy settings of CGI programs, are left out.
 
 A request whose head is the same to the last byte as the connection's last one gets the same environ once
@@ -38,6 +39,8 @@ cdef str GET = "GET"
 cdef str REQUEST_METHOD = "REQUEST_METHOD"
 cdef str PATH_INFO = "PATH_INFO"
 cdef str QUERY_STRING = "QUERY_STRING"
+cdef str REQUEST_URI = "REQUEST_URI"
+cdef str RAW_URI = "RAW_URI"
 cdef str SERVER_PROTOCOL = "SERVER_PROTOCOL"
 cdef str REMOTE_ADDR = "REMOTE_ADDR"
 cdef str REMOTE_PORT = "REMOTE_PORT"
@@ -144,9 +147,10 @@ cdef class EnvironMaker:
         self.template[REQUEST_METHOD] = GET
         self.template[PATH_INFO] = "/"
         self.template[QUERY_STRING] = ""
+        self.template[REQUEST_URI] = self.template[RAW_URI] = "/"
         self.template[SERVER_PROTOCOL] = "HTTP/1.1"
         self.template[REMOTE_ADDR] = self.template[REMOTE_PORT] = self.template[INPUT] = None
-        # A dict keeps the size of its table when it is copied. With 22 keys it has room for 42: headers are
+        # A dict keeps the size of its table when it is copied. With 22 keys or more it has room for 42: headers are
         # added without a resize.
         for i in range(22 - len(self.template)):
             self.template[i] = None
@@ -166,7 +170,7 @@ cdef class EnvironMaker:
             self.forwarding[i] = name in FORWARDING
             i += 1
         self.last_path_raw = self.last_path = "/"
-        self.last_query = ""
+        self.last_query = self.last_uri = ""
 
     cdef str path(self, const char* raw, Py_ssize_t size, bint escaped):
         cdef char* decoded
@@ -199,6 +203,14 @@ cdef class EnvironMaker:
             self.last_path = path
         return path
 
+    cdef str uri(self, const char* data, head* found):
+        """The path and the query as they came; of an absolute target, too, whose path may be missing."""
+        cdef const char* raw = data + found.path
+        cdef Py_ssize_t size = found.target + found.target_size - found.path
+        if not same(self.last_uri, raw, size):
+            self.last_uri = PyUnicode_DecodeLatin1(raw, size, NULL)
+        return self.last_uri if found.path_size else "/" + self.last_uri
+
     cdef dict make(self, const char* data, head* found, int fd, object remote_addr, int remote_port,
             bint trusted):
         """The environ, without its wsgi.input, of a head that RequestHeads.scan() found just now: no
@@ -223,6 +235,8 @@ cdef class EnvironMaker:
             if not same(self.last_query, data + found.query, found.query_size):
                 self.last_query = PyUnicode_DecodeLatin1(data + found.query, found.query_size, NULL)
             environ[QUERY_STRING] = self.last_query
+        if found.target_size != 1 or data[found.target] != c"/":
+            environ[REQUEST_URI] = environ[RAW_URI] = self.uri(data, found)
         if found.minor == 0:
             environ[SERVER_PROTOCOL] = HTTP_1_0
         if found.authority_size:
