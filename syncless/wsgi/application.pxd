@@ -11,6 +11,7 @@ cdef class WSGIApplication(Application):
     cdef object forward             # None, or called with the variables of a trusted peer's request
     cdef object websocket           # None, or makes what an application finds as environ["wsgi.websocket"]
     cdef dict pages                 # None, or other applications by their PATH_INFO
+    cdef bint portless              # the socket has no port
     cdef Request spare              # the last request that has ended, to be used again
 
     cdef Request fill(self, Request request, const Origin* origin, const char* data, head* found)

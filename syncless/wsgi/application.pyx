@@ -41,6 +41,7 @@ cdef str PATH_INFO = "PATH_INFO"
 cdef str QUERY_STRING = "QUERY_STRING"
 cdef str REQUEST_URI = "REQUEST_URI"
 cdef str RAW_URI = "RAW_URI"
+cdef str SERVER_PORT = "SERVER_PORT"
 cdef str SERVER_PROTOCOL = "SERVER_PROTOCOL"
 cdef str REMOTE_ADDR = "REMOTE_ADDR"
 cdef str REMOTE_PORT = "REMOTE_PORT"
@@ -58,13 +59,15 @@ FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-p
 
 
 cdef class WSGIApplication(Application):
-    """WSGIApplication(call, template, most): `template` is the part of the environ that all requests have."""
+    """WSGIApplication(call, template, most): `template` is the part of the environ that all requests have. It
+    has no SERVER_PORT where the socket has none: that is the one of the scheme then, and never empty."""
 
     def __init__(self, call, dict template not None, int most=0, *, forward=None, websocket=None,
             dict pages=None):
         Application.__init__(self, most)
         self.call = call
-        self.environs = EnvironMaker(template, self.heads)
+        self.portless = SERVER_PORT not in template
+        self.environs = EnvironMaker({SERVER_PORT: "80", **template}, self.heads)
         self.forward = forward
         self.websocket = websocket
         self.pages = pages
@@ -100,6 +103,8 @@ cdef class WSGIApplication(Application):
             self.forward(environ)
         if origin.stream.layer != NULL or origin.trusted:
             environ["wsgi.url_scheme"] = "https" if "HTTPS" in environ else "http"
+            if self.portless and "HTTPS" in environ and environ[SERVER_PORT] == "80":
+                environ[SERVER_PORT] = "443"
         if self.pages is not None:
             request.call = self.pages.get(environ["PATH_INFO"], self.call)
         request.fill(environ)
@@ -150,8 +155,8 @@ cdef class EnvironMaker:
         self.template[REQUEST_URI] = self.template[RAW_URI] = "/"
         self.template[SERVER_PROTOCOL] = "HTTP/1.1"
         self.template[REMOTE_ADDR] = self.template[REMOTE_PORT] = self.template[INPUT] = None
-        # A dict keeps the size of its table when it is copied. With 22 keys or more it has room for 42: headers are
-        # added without a resize.
+        # A dict keeps the size of its table when it is copied. With 22 keys and more it has room for 42:
+        # headers are added without a resize.
         for i in range(22 - len(self.template)):
             self.template[i] = None
         for key in [key for key in self.template if isinstance(key, int)]:
