@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from syncless.http.filepart import region_of
+
 HTTP: dict[str, Any] = {
     "http.response.pathsend": {},
     "http.response.zerocopysend": {},
@@ -38,10 +40,13 @@ def early_hints(message: dict[str, Any]) -> bytes:
     return b"HTTP/1.1 103 Early Hints\r\n%b\r\n" % b"".join(lines)
 
 
-def file_region(fd: int, offset: int | None, count: int | None) -> tuple[int, int]:
-    """Offset and size of a part of an open file: from its position and to its end by default."""
+def file_region(file: Any, offset: int | None, count: int | None) -> tuple[int, int]:
+    """Offset and size of a part of an open file: from its position and to its end by default. A buffered file
+    has another position than its descriptor, and may have bytes to write."""
+    region = region_of(file)
+    fd = file.fileno()
     if offset is None:
-        offset = os.lseek(fd, 0, os.SEEK_CUR)
+        offset = os.lseek(fd, 0, os.SEEK_CUR) if region is None else region[1]
     return offset, max(0, os.fstat(fd).st_size - offset) if count is None else count
 
 

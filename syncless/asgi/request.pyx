@@ -362,7 +362,7 @@ cdef class Request(Conversation):
         cdef int fd = file.fileno()
         with self.turns:
             self.check_client()
-            offset, count = file_region(fd, offset, count)
+            offset, count = file_region(file, offset, count)
             if not self.response.committed:
                 self.response.commit(self.peer, -1 if more or self.trailers else count)
             if self.response.framing == CHUNKED:

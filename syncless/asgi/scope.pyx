@@ -22,6 +22,7 @@ from syncless.http.trust import FIELDS
 cdef dict METHODS = {
     name: name.decode() for name in (b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH")}
 cdef bytes SLASH = b"/"
+cdef tuple SECURE = ("https", "wss")
 
 
 cdef inline bint is_get(const char* data, head* found) noexcept:
@@ -161,7 +162,9 @@ def variables_of(dict scope not None) -> dict:
     """The request as CGI meta-variables (RFC 3875, 4.1), for the access log and for those who know a request
     by them."""
     client = scope["client"] or ("", "")
-    server = scope["server"] or ("", "")
+    host, port = scope["server"] or ("", None)
+    if port is None:                # a UNIX socket; neither may be empty (RFC 3875, 4.1.14 and 4.1.15)
+        host, port = "localhost", 443 if scope["scheme"] in SECURE else 80
     path = scope["path"].encode("utf-8", "replace").decode("latin-1")
     root = scope["root_path"].encode("utf-8", "replace").decode("latin-1")
     variables = {
@@ -170,12 +173,12 @@ def variables_of(dict scope not None) -> dict:
         "PATH_INFO": path[len(root):] if root and path.startswith(root) else path,
         "QUERY_STRING": scope["query_string"].decode("latin-1"),
         "SERVER_PROTOCOL": "HTTP/" + scope["http_version"],
-        "SERVER_NAME": server[0],
-        "SERVER_PORT": str(server[1] or ""),
+        "SERVER_NAME": host,
+        "SERVER_PORT": str(port),
         "REMOTE_ADDR": client[0],
-        "REMOTE_PORT": str(client[1]),
+        "REMOTE_PORT": str(client[1] or ""),
     }
-    if scope["scheme"] in ("https", "wss"):
+    if scope["scheme"] in SECURE:
         variables["HTTPS"] = "on"
     for name, value in scope["headers"]:
         key = _variable(name)

@@ -1,14 +1,21 @@
-"""FilePart: a part of an open file as the body of a response."""
+"""FilePart: a part of an open file as the body of a response; and which files go by their descriptor."""
 
 from __future__ import annotations
 
+import io
+import os
+import stat
 from collections.abc import Iterator
+from typing import Any
 
 from syncless._core.calls.beneath import OpenFile
 from syncless._core.calls.descriptors import pread
+from syncless.io.files import RawFile
 
 PIECE = 65536
 """Bytes that are read at a time where sendfile cannot be used."""
+RAW = (io.FileIO, RawFile)
+BUFFERED = (io.BufferedReader, io.BufferedRandom)
 
 
 class FilePart:
@@ -48,3 +55,24 @@ def exactly(fd: int, offset: int, size: int) -> bytes:
     if len(data) < size:
         raise RuntimeError("the file became shorter while it was sent")
     return data
+
+
+def region_of(file: Any) -> tuple[int, int, int] | None:
+    """(descriptor, offset, bytes from there to the end) of a regular file that is open for reading; None for
+    any other object. Its read() must give the bytes of its descriptor, so these very types count, and no
+    object that has a descriptor besides, such as one that decompresses."""
+    kind = type(file)
+    if (kind not in RAW and kind not in BUFFERED) or "read" in vars(file):
+        return None
+    try:
+        if kind in BUFFERED and type(file.raw) not in RAW:
+            return None
+        if kind is io.BufferedRandom:
+            file.flush()
+        info = os.fstat(file.fileno())
+        if not stat.S_ISREG(info.st_mode) or not file.readable():
+            return None
+        offset = file.tell()
+    except (OSError, ValueError):
+        return None
+    return file.fileno(), offset, max(0, info.st_size - offset)

@@ -177,6 +177,14 @@ long head_scan_line(const char *data, size_t size, const struct head_limits *lim
     return n <= 0 ? n : p - data + n;
 }
 
+int head_asks_by_head(const char *data, size_t size) {
+    while (size && (*data == '\r' || *data == '\n')) {
+        data++;
+        size--;
+    }
+    return size >= 5 && !memcmp(data, "HEAD ", 5);
+}
+
 long head_scan_fields(const char *data, size_t size, long line, const struct head_limits *limits,
                       struct head *head) {
     const char *p = data + line, *end = data + size, *name, *colon, *value, *stop;

@@ -64,6 +64,9 @@ long head_scan_line(const char *data, size_t size, const struct head_limits *lim
 long head_scan_fields(const char *data, size_t size, long line, const struct head_limits *limits,
                       struct head *head);
 
+/* Whether the bytes, which may be malformed or incomplete, ask by HEAD: no answer to them has a body. */
+int head_asks_by_head(const char *data, size_t size);
+
 /* Scans the line with the size of a chunk (RFC 9112, 7.1); extensions are checked and ignored. > 0: bytes of
    the line, *chunk is set. 0: incomplete. < 0: minus the status (400; 413 where `limit`, the bytes that a
    line may have, is exceeded). */

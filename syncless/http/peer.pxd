@@ -20,6 +20,7 @@ cdef class Peer:
     cdef Stream* stream             # NULL then
     cdef bint trusted               # its forwarded fields count
     cdef bint upgraded              # it speaks another protocol: its pace is its own, its silence is pinged
+    cdef bint answered              # its final answer has begun
     cdef int64_t waited             # ns that the request has waited for its body
     cdef int64_t received           # bytes that came meanwhile
 

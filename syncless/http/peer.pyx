@@ -10,7 +10,7 @@ more()       waits for bytes behind those; how many came, 0 when the client has 
 consume(n)   the first n are used up
 direct()     puts up to n bytes straight into the caller's memory; 0 when the client has closed; -1 after it
              had to wait: look again, for another tasklet may have read meanwhile
-expected()   tells the client to go on (100)
+expected()   tells the client to go on (100), unless its answer has begun
 append()     what is put here is pending: it is sent at the end of the turn, or by send_all()
 set_body()   a large body behind it, straight from the application's object
 send_all()   sends all that is pending and then the data, now
@@ -64,7 +64,7 @@ cdef class Peer:
         self.owner = <Watcher> origin.connection
         self.stream = origin.stream
         self.trusted = origin.trusted
-        self.upgraded = False
+        self.upgraded = self.answered = False
         self.waited = self.received = 0
 
     cdef int end(self) except -1:
@@ -147,7 +147,7 @@ cdef class Peer:
         return got
 
     cdef int expected(self) except -1:
-        if self.stream.inbox.size == 0:         # else the client goes on by itself
+        if self.stream.inbox.size == 0 and not self.answered:   # with bytes the client goes on by itself
             self.send_all(b"HTTP/1.1 100 Continue\r\n\r\n", 25)
         return 0
 

@@ -220,6 +220,7 @@ cdef class Response:
 
     cdef int commit(self, Peer peer, int64_t known_length) except -1:
         """Puts the head into the connection's buffer. `known_length` is that of the whole body, or -1."""
+        peer.answered = True
         if (
             self.last_head is not None and self.length >= 0 and self.code == 200 and self.keep_alive
             and not (self.head_only or self.http_1_0 or self.closes or self.listener.stopping)

@@ -30,6 +30,7 @@ cdef long scan_trailers(const char* data, size_t size, size_t limit) noexcept no
 cdef int known_name(const char* name, size_t size) noexcept nogil
 cdef bint is_token(const char* name, size_t size) noexcept nogil
 cdef bint is_value(const char* value, size_t size) noexcept nogil
+cpdef bint asks_by_head(bytes data)
 cdef const char* name_of(int known) noexcept nogil
 
 cdef inline bint is_head_request(const char* data, const head* found) noexcept nogil:

@@ -6,6 +6,7 @@ cdef extern from "head.h" nogil:
     long head_scan(const char* data, size_t size, const head_limits* limits, head* result)
     long head_scan_line(const char* data, size_t size, const head_limits* limits, head* result)
     long head_scan_fields(const char* data, size_t size, long line, const head_limits* limits, head* result)
+    int head_asks_by_head(const char* data, size_t size)
     long head_chunk_line(const char* data, size_t size, size_t limit, int64_t* chunk)
     long head_trailers(const char* data, size_t size, size_t limit)
     int head_known(const char* name, size_t size)
@@ -46,6 +47,11 @@ cdef bint is_value(const char* value, size_t size) noexcept nogil:
 cdef const char* name_of(int known) noexcept nogil:
     """The known name in lower case; NULL after the last."""
     return head_known_names[known]
+
+
+cpdef bint asks_by_head(bytes data):
+    """Whether received bytes, which may be no request, ask by HEAD."""
+    return head_asks_by_head(data, len(data))
 
 
 def parse(bytes data not None, int request_line=8190, int header_count=100, int head_bytes=32768):

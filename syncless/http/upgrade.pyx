@@ -31,7 +31,7 @@ cdef class Upgrade:
         cdef Peer peer = self.peer()
         if self.request.response.committed:
             raise RuntimeError("the response has begun already: the connection cannot be upgraded")
-        self.request.response.committed = self.request.upgraded = peer.upgraded = True
+        self.request.response.committed = self.request.upgraded = peer.upgraded = peer.answered = True
         self.request.response.keep_alive = False
         self.request.response.status = "101 Switching Protocols"
         self.handler = handler

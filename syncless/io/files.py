@@ -23,7 +23,7 @@ _unlink = FileFunction(os.unlink)
 _close = FileFunction(os.close)
 
 
-class _Raw(io.FileIO):
+class RawFile(io.FileIO):
     """The raw file below each file that open() makes."""
 
     readinto = fileio.file_readinto  # type: ignore[assignment]
@@ -56,7 +56,7 @@ def open(
         raise ValueError("line buffering (buffering=1) is for text only")
     file = file if isinstance(file, int) else os.fspath(file)
     opener = None if isinstance(file, int) else lambda path, flags: _open(path, flags, 0o666)
-    raw = _Raw(file, binary, opener=opener)
+    raw = RawFile(file, binary, opener=opener)
     try:
         line_buffered = buffering == 1 and "b" not in mode
         size = io.DEFAULT_BUFFER_SIZE if buffering in (-1, 1) else buffering
@@ -77,7 +77,7 @@ def open(
 def read_file(path: str | bytes | os.PathLike[Any]) -> bytes:
     """The contents of a file. OSError."""
     fd = _open(path, os.O_RDONLY | os.O_CLOEXEC)
-    with _Raw(fd, "rb") as raw:
+    with RawFile(fd, "rb") as raw:
         return raw.readall() or b""
 
 
@@ -106,4 +106,4 @@ def write_file(path: str | bytes | os.PathLike[Any], data: Any, *, durable: bool
     return size
 
 
-__all__ = ["file_systems", "open", "read_file", "set_mode", "write_file"]
+__all__ = ["RawFile", "file_systems", "open", "read_file", "set_mode", "write_file"]

@@ -138,7 +138,6 @@ int answer(struct thread *t, struct conn *c, struct call *call, int closes) {
    received bytes. */
 void refuse(struct thread *t, struct conn *c, int status, const char *data, size_t size) {
     const struct text *body = &t->server->refusals[status];
-    int shown = !(size > 4 && !memcmp(data, "HEAD ", 5));
     char fields[160];
     c->closing = 1;
     if (status != 500)
@@ -150,7 +149,7 @@ void refuse(struct thread *t, struct conn *c, int status, const char *data, size
     put(t, fields, snprintf(fields, sizeof fields,
                             "Content-Type: text/plain; charset=utf-8\r\nContent-Length: %zu\r\n"
                             "Connection: close\r\n\r\n", body->size));
-    if (shown || status != 500)
+    if (!head_asks_by_head(data, size))
         put(t, body->data, body->size);
     if (t->server->logs)
         record(t, c, status, status != 500, body->size, 0, 1, data, size);

@@ -101,7 +101,8 @@ static long read_chunks(struct thread *t, struct conn *c, const char *data, size
 /* The client is to send its body, and has begun to be waited for. `size`: bytes of the request that are
    there, `used` of which are its head. */
 void wait_for_body(struct thread *t, struct conn *c, const struct head *head, size_t size, size_t used) {
-    if (head->expect_continue && !c->continued && size == used) {
+    int begun = c->steps && c->steps->begun;    /* then it would stand inside the response */
+    if (head->expect_continue && !c->continued && !begun && size == used) {
         block_append(&t->out, "HTTP/1.1 100 Continue\r\n\r\n", 25);
         c->continued = 1;
     }

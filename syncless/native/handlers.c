@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "names.h"
 #include "publish.h"
 #include "server.h"
 
@@ -36,6 +37,15 @@ static int parameter(const syncless_request *request, const char *name, size_t s
     return 0;
 }
 
+/* The authority of an absolute target replaces the Host field (RFC 9112, 3.2.2). */
+static int replaces_host(const struct call *call, int known, syncless_bytes *value) {
+    if (known != K_HOST || !call->head->authority_size)
+        return 0;
+    value->data = call->data + call->head->authority;
+    value->size = call->head->authority_size;
+    return 1;
+}
+
 static int field_at(const syncless_request *request, size_t index, syncless_bytes *name,
                     syncless_bytes *value) {
     const struct call *call = call_of_request(request);
@@ -45,6 +55,8 @@ static int field_at(const syncless_request *request, size_t index, syncless_byte
     header = &call->head->headers[index];
     name->data = call->data + header->name;
     name->size = header->name_size;
+    if (replaces_host(call, header->known, value))
+        return 1;
     value->data = call->data + header->value;
     value->size = header->value_size;
     return 1;
@@ -63,6 +75,8 @@ static int same_letters(const char *a, const char *b, size_t size) {
 static int field(const syncless_request *request, const char *name, size_t size, syncless_bytes *found) {
     const struct call *call = call_of_request(request);
     int i, known = head_known(name, size);
+    if (replaces_host(call, known, found))
+        return 1;
     for (i = 0; i < request->field_count; i++) {
         const struct head_header *header = &call->head->headers[i];
         if (header->known == HEAD_DROPPED)

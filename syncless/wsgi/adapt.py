@@ -70,7 +70,7 @@ def _cherrypy(root: Any) -> WSGIApplication:
     return cherrypy.tree.mount(root, "")  # type: ignore[no-any-return]
 
 
-class _RequestFile(io.RawIOBase):
+class _RequestFile(io.BufferedIOBase):
     """The input of a handler: the head, written anew from the environ, then the body."""
 
     def __init__(self, environ: dict[str, Any]):
@@ -87,8 +87,12 @@ class _RequestFile(io.RawIOBase):
     def readline(self, size: int | None = -1, /) -> bytes:
         return self._head.readline(-1 if size is None else size) or self._body.readline(size)
 
-    def read(self, size: int = -1, /) -> bytes:
+    def read(self, size: int | None = -1, /) -> bytes:
         return self._head.read(size) or self._body.read(size)
+
+    def read1(self, size: int = -1, /) -> bytes:
+        read1 = getattr(self._body, "read1", self._body.read)  # other servers need not have it
+        return self._head.read1(size) or read1(size)
 
 
 def request_target(environ: dict[str, Any]) -> str:

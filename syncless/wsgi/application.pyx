@@ -1,7 +1,8 @@
 """WSGIApplication: from a scanned request head to a Request with the environ of PEP 3333.
 
 Takes the bytes and the offsets that head.c found. Knows nothing of sockets or of what the application does
-with an environ. Strings are latin-1, as PEP 3333 wants; PATH_INFO is percent-decoded once. Fields whose name
+with an environ. Strings are latin-1, as PEP 3333 wants; PATH_INFO is percent-decoded once. REQUEST_URI and
+RAW_URI, which other servers have, are the path and the query as they came. Fields whose name
 has an underscore, and `Proxy`, which would pass for the proxy settings of CGI programs, are left out.
 
 A request whose head is the same to the last byte as the connection's last one gets the same environ once
@@ -40,6 +41,9 @@ cdef str GET = "GET"
 cdef str REQUEST_METHOD = "REQUEST_METHOD"
 cdef str PATH_INFO = "PATH_INFO"
 cdef str QUERY_STRING = "QUERY_STRING"
+cdef str REQUEST_URI = "REQUEST_URI"
+cdef str RAW_URI = "RAW_URI"
+cdef str SERVER_PORT = "SERVER_PORT"
 cdef str SERVER_PROTOCOL = "SERVER_PROTOCOL"
 cdef str REMOTE_ADDR = "REMOTE_ADDR"
 cdef str REMOTE_PORT = "REMOTE_PORT"
@@ -57,13 +61,15 @@ FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-p
 
 
 cdef class WSGIApplication(Application):
-    """WSGIApplication(call, template, most): `template` is the part of the environ that all requests have."""
+    """WSGIApplication(call, template, most): `template` is the part of the environ that all requests have. It
+    has no SERVER_PORT where the socket has none: that is the one of the scheme then, and never empty."""
 
     def __init__(self, call, dict template not None, int most=0, *, forward=None, websocket=None,
             dict pages=None):
         Application.__init__(self, most)
         self.call = call
-        self.environs = EnvironMaker(template, self.heads)
+        self.portless = SERVER_PORT not in template
+        self.environs = EnvironMaker({SERVER_PORT: "80", **template}, self.heads)
         self.forward = forward
         self.websocket = websocket
         self.pages = pages
@@ -99,6 +105,8 @@ cdef class WSGIApplication(Application):
             self.forward(environ)
         if origin.stream.layer != NULL or origin.trusted:
             environ["wsgi.url_scheme"] = "https" if "HTTPS" in environ else "http"
+            if self.portless and "HTTPS" in environ and environ[SERVER_PORT] == "80":
+                environ[SERVER_PORT] = "443"
         if self.pages is not None:
             request.call = self.pages.get(environ["PATH_INFO"], self.call)
         request.fill(environ)
@@ -146,10 +154,11 @@ cdef class EnvironMaker:
         self.template[REQUEST_METHOD] = GET
         self.template[PATH_INFO] = "/"
         self.template[QUERY_STRING] = ""
+        self.template[REQUEST_URI] = self.template[RAW_URI] = "/"
         self.template[SERVER_PROTOCOL] = "HTTP/1.1"
         self.template[REMOTE_ADDR] = self.template[REMOTE_PORT] = self.template[INPUT] = None
-        # A dict keeps the size of its table when it is copied. With 22 keys it has room for 42: headers are
-        # added without a resize.
+        # A dict keeps the size of its table when it is copied. With 22 keys and more it has room for 42:
+        # headers are added without a resize.
         for i in range(22 - len(self.template)):
             self.template[i] = None
         for key in [key for key in self.template if isinstance(key, int)]:
@@ -168,7 +177,7 @@ cdef class EnvironMaker:
             self.forwarding[i] = name in FORWARDING
             i += 1
         self.last_path_raw = self.last_path = "/"
-        self.last_query = ""
+        self.last_query = self.last_uri = ""
 
     cdef str path(self, const char* raw, Py_ssize_t size, bint escaped):
         cdef char* decoded
@@ -201,6 +210,14 @@ cdef class EnvironMaker:
             self.last_path = path
         return path
 
+    cdef str uri(self, const char* data, head* found):
+        """The path and the query as they came; of an absolute target, too, whose path may be missing."""
+        cdef const char* raw = data + found.path
+        cdef Py_ssize_t size = found.target + found.target_size - found.path
+        if not same(self.last_uri, raw, size):
+            self.last_uri = PyUnicode_DecodeLatin1(raw, size, NULL)
+        return self.last_uri if found.path_size else "/" + self.last_uri
+
     cdef dict make(self, const char* data, head* found, int fd, object remote_addr, int remote_port,
             bint trusted):
         """The environ, without its wsgi.input, of a head that RequestHeads.scan() found just now: no
@@ -225,6 +242,8 @@ cdef class EnvironMaker:
             if not same(self.last_query, data + found.query, found.query_size):
                 self.last_query = PyUnicode_DecodeLatin1(data + found.query, found.query_size, NULL)
             environ[QUERY_STRING] = self.last_query
+        if found.target_size != 1 or data[found.target] != c"/":
+            environ[REQUEST_URI] = environ[RAW_URI] = self.uri(data, found)
         if found.minor == 0:
             environ[SERVER_PROTOCOL] = HTTP_1_0
         if found.authority_size:

@@ -1,11 +1,11 @@
-"""wsgi.file_wrapper (PEP 3333): a file as a response body. Sent by sendfile where the file has a descriptor,
-else in blocks."""
+"""wsgi.file_wrapper (PEP 3333): a file as a response body. Sent by sendfile where that gives the bytes of its
+read(), else in blocks."""
 
 from __future__ import annotations
 
-import os
-import stat
-from typing import Any, BinaryIO
+from typing import BinaryIO
+
+from syncless.http.filepart import region_of
 
 
 class FileWrapper:
@@ -27,13 +27,5 @@ class FileWrapper:
         return block
 
     def region(self) -> tuple[int, int, int] | None:
-        """(descriptor, offset, bytes from there to the end) of a regular file; None for anything else."""
-        try:
-            fd = self.file.fileno()
-            info: Any = os.fstat(fd)
-            if not stat.S_ISREG(info.st_mode):
-                return None
-            offset = self.file.tell()
-        except (AttributeError, OSError, ValueError):
-            return None
-        return fd, offset, max(0, info.st_size - offset)
+        """(descriptor, offset, bytes from there to the end) if it can be sent so, else None."""
+        return region_of(self.file)

@@ -1,9 +1,12 @@
 """wsgi.input: a request body as a stream that Python code reads (PEP 3333).
 
-Takes a Body and gives bytes objects, lines and iteration. The tasklet parks while the client has not sent
+Takes a Body and gives bytes objects, lines and iteration. It is a binary file for everything that reads one,
+such as io.TextIOWrapper, but has no position. The tasklet parks while the client has not sent
 enough. After the end every read returns b"" (wsgi.input_terminated). An error in the body is raised as a
 ClientError. Knows nothing of framing and connections.
 """
+
+import io
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -74,7 +77,7 @@ cdef class _Growing:
 
 
 cdef class Input:
-    """The stream of PEP 3333, with read(), readline(), readlines() and iteration."""
+    """The stream of PEP 3333, with read(), readline(), readlines() and iteration; an io.BufferedIOBase."""
 
     def __init__(self, Body body not None):
         self.body = body
@@ -169,11 +172,56 @@ cdef class Input:
         view[:len(data)] = data
         return len(data)
 
+    def read1(self, size=-1, /) -> bytes:
+        """read1([size]): bytes that have come, at most `size`; waits for the first, and is empty at the end
+        only."""
+        cdef int64_t most = -1 if size is None else size
+        cdef char* data
+        cdef Py_ssize_t n
+        cdef bytes piece
+        if most == 0:
+            return b""
+        n = self.body.window(&data)
+        if 0 < most < n:
+            n = <Py_ssize_t> most
+        piece = PyBytes_FromStringAndSize(data, n) if n else b""
+        self.body.advance(n)
+        return piece
+
+    def readinto1(self, buffer, /) -> int:
+        """readinto1(buffer): as read1(), into the buffer; returns the number of bytes."""
+        view = memoryview(buffer).cast("B")
+        data = self.read1(len(view))
+        view[:len(data)] = data
+        return len(data)
+
     def readable(self) -> bool:
         return True
 
+    def writable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def isatty(self) -> bool:
+        return False
+
+    @property
+    def closed(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        """Does nothing."""
+
     def close(self) -> None:
         """Does nothing: the body belongs to the server."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error) -> None:
+        """Does nothing, as close()."""
 
     def __iter__(self):
         return self
@@ -183,3 +231,6 @@ cdef class Input:
         if not line:
             raise StopIteration
         return line
+
+
+io.BufferedIOBase.register(Input)

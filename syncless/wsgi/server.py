@@ -125,10 +125,11 @@ class Server(server.Server):
 
     def _template(self, address: Any) -> dict[str, Any]:
         """The keys with which every environ of a listener begins (PEP 3333, "environ Variables")."""
-        name, port = (address[0], str(address[1])) if isinstance(address, tuple) else ("localhost", "")
+        place = {"SERVER_NAME": "localhost"}
+        if isinstance(address, tuple):
+            place = {"SERVER_NAME": address[0], "SERVER_PORT": str(address[1])}
         return {
-            "SERVER_NAME": name,
-            "SERVER_PORT": port,
+            **place,
             "SERVER_SOFTWARE": f"syncless/{syncless.__version__}",
             "GATEWAY_INTERFACE": "CGI/1.1",
             "SCRIPT_NAME": "",

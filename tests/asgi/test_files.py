@@ -34,6 +34,21 @@ def test_whole_file_from_its_position(start, letters):
         assert headers["content-length"] == "199995" and body == b"fghij" + b"abcdefghij" * 19999
 
 
+@pytest.mark.parametrize("given", [{}, {"offset": 3}])
+def test_position_is_that_of_the_file_not_of_its_descriptor(start, tmp_path, given):
+    """A buffered file reads ahead, and writes later."""
+    path = tmp_path / "short"
+    path.write_bytes(b"abcdef")
+    with open(path, "r+b") as file:
+        file.write(b"A")
+        file.seek(2)
+        file.read(1)
+        file.write(b"D")
+        file.seek(-1, 1)
+        client = start.client(start(giving({"file": file, **given})))
+        assert client.get()[2] == b"Def" and path.read_bytes() == b"AbcDef"
+
+
 def test_part_of_a_file(start, letters):
     client = start.client(start(giving({"file": letters, "offset": 3, "count": 4})))
     assert client.get()[2] == b"defg"

@@ -12,8 +12,10 @@ from collections import OrderedDict
 import pytest
 
 import syncless
+from syncless.asgi.scope import variables_of
 from syncless.asyncio import in_tasklet
 from tests.waiting import eventually
+from tests.wsgi.conftest import Client
 
 pytestmark = pytest.mark.virtual_time
 
@@ -125,6 +127,54 @@ def test_scope_behind_a_trusted_proxy(start):
     assert seen[0]["client"] == ("192.0.2.7", 0) and seen[0]["scheme"] == "https"
     names = [name for name, _ in seen[0]["headers"]]
     assert b"x-forwarded-for" in names and b"x-forwarded-host" not in names
+
+
+TYPES = {
+    "type": str,
+    "http_version": str,
+    "method": str,
+    "scheme": str,
+    "path": str,
+    "raw_path": bytes,
+    "query_string": bytes,
+    "root_path": str,
+}
+
+
+@pytest.mark.parametrize("proxied", [False, True])
+def test_scope_is_that_of_the_specification_on_each_kind_of_listener(start, tmp_path, proxied):
+    """And so are the variables that hooks and the access log see of it."""
+    seen = []
+
+    async def answer(scope, receive, send):
+        seen.append(scope)
+        await send(START)
+        await send({"type": "http.response.body"})
+
+    server = start(
+        http(answer),
+        bind=["127.0.0.1:0", f"unix:{tmp_path}/s"],
+        trusted=("127.0.0.1", "unix"),
+        trusted_fields=("x-forwarded-for", "x-forwarded-proto"),
+    )
+    fields = "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\n" if proxied else ""
+    for address in server.addresses:
+        client = Client(address)
+        for _ in range(3):
+            assert client.get("/a", fields)[0] == 200
+            scope = seen.pop()
+            variables = variables_of(scope)
+            assert {key: type(scope[key]) for key in TYPES} == TYPES
+            assert all(type(part) is bytes for field in scope["headers"] for part in field)
+            host, port = scope["server"]
+            unix = isinstance(address, str)
+            assert (host, port) == ((address, None) if unix else address)
+            assert scope["client"] is None or [type(part) for part in scope["client"]] == [str, int]
+            assert variables["SERVER_NAME"] == ("localhost" if unix else "127.0.0.1")
+            assert variables["SERVER_PORT"] == (str(port) if port else "443" if proxied else "80")
+            assert variables["REMOTE_PORT"] == ("" if proxied or unix else str(scope["client"][1]))
+            assert all(type(value) is str for value in variables.values())
+        client.close()
 
 
 def test_forwarding_fields_of_a_stranger_are_not_told(start):
@@ -296,6 +346,23 @@ def test_client_is_asked_to_go_on_when_the_body_is_wanted(start):
     assert client.response()[0] == 100
     client.send(b"abc")
     assert client.response()[2] == b"abc"
+
+
+def test_client_is_not_asked_to_go_on_inside_an_answer(start):
+    async def answer(scope, receive, send):
+        await send({"type": "http.response.early_hint", "links": [b"</a>"]})
+        await send(START)
+        await send({"type": "http.response.body", "body": b"begun ", "more_body": True})
+        await send({"type": "http.response.body", "body": await whole_body(receive)})
+
+    client = start.client(start(http(answer)))
+    client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
+    assert client.response()[0] == 103
+    while b"begun " not in client.buffer:
+        assert client._more()
+    syncless.sleep(0.01)
+    client.send(b"abc")
+    assert client.response()[::2] == (200, b"begun abc")
 
 
 def test_body_that_nobody_reads_is_read_away(start):

@@ -67,6 +67,8 @@ int show(syncless_request *request, syncless_response *response) {
             syncless_append_format(response, "{%s}=%.*s\n", names[i], (int)value.size, value.data);
     if (syncless_field(request, "x-asked", &value))
         put(response, "asked", value);
+    if (syncless_field(request, "host", &value))
+        put(response, "host", value);
     for (i = 0; syncless_field_at(request, i, &name, &value); i++)
         syncless_append_format(response, "%.*s: %.*s\n", (int)name.size, name.data, (int)value.size, value.data);
     if (syncless_client(request, &value))
@@ -208,6 +210,14 @@ static int mirror_step(syncless_request *request, syncless_response *response, v
 int mirror(syncless_request *request, syncless_response *response) {
     (void)request;
     return syncless_begin(response, mirror_step, calloc(1, 1), release) ? -1 : SYNCLESS_READ;
+}
+
+/* The same behind a piece of its own. */
+int greet(syncless_request *request, syncless_response *response) {
+    (void)request;
+    if (syncless_begin(response, mirror_step, calloc(1, 1), release) || syncless_append(response, "begun ", 6))
+        return -1;
+    return SYNCLESS_READ;
 }
 
 struct steps {

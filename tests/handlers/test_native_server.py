@@ -111,6 +111,7 @@ def test_handler_sees_method_path_query_parameters_fields_and_body(served):
         "body=",
         "{id}=a b",
         "asked=yes",
+        "host=test",
         "Host: test",
         "X-Asked: yes",
         "Cookie: e",
@@ -214,6 +215,19 @@ def test_route_that_is_wrong_is_named(handlers, text, message):
 def test_two_routes_for_the_same_requests_are_refused(handlers):
     with pytest.raises(ValueError, match="for the same requests"):
         Server(python, port=0, native={"/{a}": handlers("hello"), "/{b}": handlers("hello")})
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_host_of_a_handler_is_that_of_an_absolute_target(served, version):
+    """RFC 9112, 3.2.2: as for an application."""
+    client = served.client(served({"/show": "show"}))
+    for _ in range(3):  # the head is remembered
+        request = f"GET http://b.example:8/show HTTP/{version}\r\nHost: a\r\nConnection: keep-alive\r\n\r\n"
+        client.send(request.encode())
+        _, _, body = client.response()
+        assert b"host=b.example:8\n" in body and b"\nHost: b.example:8\n" in body
+    client.send(b"GET http://b.example/show HTTP/1.0\r\n\r\n")
+    assert b"host=b.example\n" in client.response()[2]
 
 
 def test_head_has_no_body_and_the_length_of_get(served):

@@ -11,11 +11,12 @@ from tests.waiting import eventually
 ROUTES = {
     "/sum": "sum",
     "/mirror": "mirror",
+    "/greet": "greet",
     "/steps": "steps",
     "/hello": "hello",
     "/released": "count_released",
 }
-PIECES = ("sum", "mirror")
+PIECES = ("sum", "mirror", "greet")
 
 
 @pytest.fixture
@@ -122,6 +123,17 @@ def test_client_is_asked_for_a_body_that_is_read_in_pieces(turned):
         server.send(b"c")
         server.turn()
         assert server.received()[0].endswith(summed("/sum", b"abc"))
+
+
+def test_client_is_not_asked_for_its_body_inside_a_response(turned):
+    server = turned()
+    for _ in range(2):
+        server.send(b"POST /greet HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")
+        answer, _ = server.received()
+        assert answer.startswith(b"HTTP/1.1 200 OK\r\n") and answer.endswith(b"\r\n\r\n6\r\nbegun \r\n")
+        server.send(b"abc")
+        server.turn()
+        assert server.received()[0].startswith(b"3\r\nabc\r\n0\r\n\r\n")
 
 
 def test_request_behind_a_response_that_began_before_a_stop_is_answered(turned):

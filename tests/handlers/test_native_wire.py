@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.wsgi.test_wire import CASES, IN_TRAILERS, echo, raw
+from tests.wsgi.test_wire import CASES, IN_TRAILERS, REFUSED_HEADS, echo, raw
 
 ROUTES = {"/": "echo", "/{path...}": "echo"}
 DATE = re.compile(rb"Date: [^\r]*\r\n")
@@ -102,6 +102,15 @@ def test_limits(stepped, request_, limits, status, step):
             break
     answer, ended = server.received()
     assert answer.startswith(b"HTTP/1.1 %d " % status) and ended
+
+
+@pytest.mark.parametrize(("request_", "limits", "status"), REFUSED_HEADS)
+def test_refused_head_request_gets_no_body(stepped, request_, limits, status):
+    server = stepped(ROUTES, **limits)
+    server.send(request_)
+    answer, ended = server.received()
+    assert answer.startswith(b"HTTP/1.1 %d " % status) and answer.endswith(b"\r\n\r\n") and ended
+    assert int(re.search(rb"Content-Length: (\d+)", answer)[1]) > 0
 
 
 def test_pipelined_requests_are_answered_in_order_and_in_one_piece(stepped):

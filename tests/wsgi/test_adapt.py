@@ -1,5 +1,6 @@
 """The applications that serve() takes, and the command line."""
 
+import io
 import os
 import re
 import subprocess
@@ -107,6 +108,13 @@ def test_a_handler_class(start):
             self.end_headers()
             self.wfile.write(body + self.client_address[0].encode())
 
+        def do_PUT(self):
+            start = bytearray(1)
+            self.rfile.readinto(start)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(start + io.TextIOWrapper(self.rfile).read().upper().encode())
+
     client = start.client(start(Handler))
     status, headers, body = client.get("/%61?b", "X-Sent: yes\r\n")
     assert (status, headers["x-saw"], body) == (200, "yes", b"/a?b!")
@@ -114,6 +122,8 @@ def test_a_handler_class(start):
     assert client.response()[0] == 100
     client.send(b"abc")
     assert client.response()[::2] == (201, b"abc127.0.0.1")
+    client.send(b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
+    assert client.response()[2] == b"aBC"
     client.send(b"PATCH / HTTP/1.1\r\nHost: a\r\n\r\n")
     assert client.response()[0] == 501
 

@@ -6,6 +6,7 @@ import socket as blocking
 import stat
 import subprocess
 import sys
+import wsgiref.validate
 
 import pytest
 
@@ -13,6 +14,7 @@ import syncless
 from syncless.http.addresses import Bind, parse_bind, show
 from syncless.http.sockets import owner_ids
 from syncless.io import socket
+from tests.wsgi.conftest import Client
 
 
 def hello(environ, start_response):
@@ -106,6 +108,52 @@ def test_several_addresses_at_once(start, tmp_path):
         "localhost|",
         "127.0.0.1|127.0.0.1",
     ]
+
+
+def kinds_of_listeners(folder):
+    binds = ["127.0.0.1:0", f"unix:{folder}/s"]
+    try:
+        with blocking.socket(blocking.AF_INET6) as sock:
+            sock.bind(("::1", 0))
+    except OSError:
+        return binds
+    return [*binds, "[::1]:0"]
+
+
+PROXIED = "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "port"), [("", "80"), (PROXIED, "443"), (PROXIED + "X-Forwarded-Port: 8443\r\n", "8443")]
+)
+def test_environ_is_that_of_pep_3333_on_each_kind_of_listener(start, tmp_path, fields, port):
+    """SERVER_NAME and SERVER_PORT can never be empty: on a UNIX socket the port is that of the scheme."""
+    seen = []
+
+    def app(environ, start_response):
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        seen.append(dict(environ))
+        return [b""]
+
+    server = start(
+        wsgiref.validate.validator(app),
+        bind=kinds_of_listeners(tmp_path),
+        trusted=("127.0.0.1", "::1", "unix"),
+        trusted_fields=("x-forwarded-for", "x-forwarded-proto", "x-forwarded-port"),
+    )
+    for address in server.addresses:
+        client = Client(address)
+        for _ in range(3):
+            assert client.get("/a", fields)[0] == 200
+            environ = seen.pop()
+            strings = {key: value for key, value in environ.items() if key.isupper()}
+            assert all(type(value) is str for value in strings.values()), strings
+            for key in ("REQUEST_METHOD", "SERVER_NAME", "SERVER_PORT", "SERVER_PROTOCOL", "REQUEST_URI"):
+                assert strings[key], key
+            own = str(address[1]) if isinstance(address, tuple) else port
+            assert environ["SERVER_PORT"] == (port if "Port" in fields else own)
+            assert environ["wsgi.url_scheme"] == ("https" if fields else "http")
+        client.close()
 
 
 def test_an_abstract_socket(start):

@@ -51,6 +51,39 @@ def test_a_path_is_decoded_once(path, expected):
     assert environ(f"GET {path} HTTP/1.0\r\n\r\n")["PATH_INFO"] == expected
 
 
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("/", "/"),
+        ("/a", "/a"),
+        ("/a%2Fb/c%20d?x=%31", "/a%2Fb/c%20d?x=%31"),
+        ("/?", "/?"),
+        ("/\u00e9", "/\u00e9"),
+        ("*", "*"),
+        ("http://b:8/x%2Fy?z", "/x%2Fy?z"),
+        ("http://b?z", "/?z"),
+        ("http://b", "/"),
+    ],
+)
+def test_request_uri_is_the_path_and_the_query_as_they_came(target, expected):
+    """As other servers have it; of an absolute target without the host."""
+    for _ in range(2):
+        found = environ(f"{'OPTIONS' if target == '*' else 'GET'} {target} HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert (found["REQUEST_URI"], found["RAW_URI"]) == (expected, expected)
+
+
+def test_request_uri_is_that_of_each_request(start):
+    """Also where the connection's head, or its fields, are remembered."""
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return [environ["REQUEST_URI"].encode("latin-1")]
+
+    client = start.client(start(app))
+    for path in ["/", "/a%20b", "/a%20b", "/", "/?q", "/?q", "/c", "/a%20b?q", "/"] * 2:
+        assert client.get(path)[2] == path.encode()
+
+
 def test_fields_that_could_pass_for_others_are_left_out():
     found = environ(
         "GET / HTTP/1.1\r\nHost: h\r\n"

@@ -1,5 +1,6 @@
 """wsgi.input: every way of reading, for both framings, however the bytes arrive."""
 
+import io
 import time
 import tracemalloc
 
@@ -38,6 +39,12 @@ READERS = {
     "readlines": lambda body: body.readlines(),
     "readlines with a hint": lambda body: body.readlines(5) + body.readlines(),
     "iteration": lambda body: list(body),
+    "read1": lambda body: list(iter(body.read1, b"")),
+    "read1 by 7": lambda body: list(iter(lambda: body.read1(7), b"")),
+    "text": lambda body: [io.TextIOWrapper(body, "ascii", newline="").read().encode()],
+    "lines of text": lambda body: [line.encode() for line in io.TextIOWrapper(body, "ascii", newline="")],
+    "buffered": lambda body: [io.BufferedReader(body).read()],
+    "a block": lambda body: [whole for file in [body.__enter__()] for whole in [file.read()]],
     "mixed": lambda body: [body.readline(), body.read(3), body.readline(), body.read()],
     "readinto": lambda body: [
         bytes(buffer[:n]) for buffer in [bytearray(1000)] for n in [body.readinto(buffer)]
@@ -86,6 +93,45 @@ def test_reading(start, reader, framed, step):
     if reader in PARTS:
         assert got[0] == PARTS[reader]
     assert client.get()[0] == 200, "the connection goes on behind the body"
+
+
+def test_input_is_a_binary_file(start):
+    """Closing it, which a TextIOWrapper does when it ends, leaves the body alone."""
+    seen = []
+
+    def app(environ, start_response):
+        file = environ["wsgi.input"]
+        seen.append((isinstance(file, io.BufferedIOBase), file.readable(), file.seekable(), file.writable()))
+        with file as same:
+            assert same is file and file.read(2) == b"ab"
+        text = io.TextIOWrapper(file, "ascii")
+        text.close()
+        file.flush()
+        assert not file.closed and not file.isatty()
+        buffer = bytearray(2)
+        assert file.readinto1(buffer) == 2 and buffer == b"cd"
+        start_response("200 OK", [])
+        return [file.read()]
+
+    client = start.client(start(app))
+    client.send(by_length(b"abcdef"))
+    assert client.response()[2] == b"ef" and seen == [(True, True, False, False)]
+
+
+def test_read1_gives_what_has_come(start):
+    parts = []
+
+    def app(environ, start_response):
+        parts.extend(iter(environ["wsgi.input"].read1, b""))
+        start_response("200 OK", [])
+        return []
+
+    client = start.client(start(app))
+    data = by_length(b"abcdef")
+    client.send(data[:-4])
+    syncless.sleep(0.005)
+    client.send(data[-4:])
+    assert client.response()[0] == 200 and parts == [b"ab", b"cdef"]
 
 
 @pytest.mark.parametrize("framed", [by_length, lambda body: in_chunks(body, 100_000)])
@@ -211,6 +257,31 @@ def test_100_continue_is_said_when_the_body_is_wanted(start):
     assert client.response()[2] == b"no" and client.at_end(), (
         "the client may or may not send the body: the connection is of no more use"
     )
+
+
+@pytest.mark.parametrize("way", ["write", "generator"])
+def test_no_100_continue_comes_inside_an_answer(start, way):
+    """RFC 9110, 15.2: interim answers precede the final one."""
+
+    def parts(body):
+        yield b"begun "
+        yield body.read()
+
+    def app(environ, start_response):
+        write = start_response("200 OK", [])
+        if way == "generator":
+            return parts(environ["wsgi.input"])
+        write(b"begun ")
+        return [environ["wsgi.input"].read()]
+
+    client = start.client(start(app))
+    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+    while b"begun " not in client.buffer:
+        assert client._more()
+    syncless.sleep(0.01)
+    client.send(b"abc")
+    assert client.response()[::2] == (200, b"begun abc")
+    assert client.get()[0] == 200
 
 
 def test_an_unread_body_is_drained_or_the_connection_closed(start):

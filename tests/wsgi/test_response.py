@@ -1,10 +1,12 @@
 """Responses: the rules for applications (PEP 3333) and for the bytes (RFC 9110, RFC 9112)."""
 
 import email.utils
+import gzip
 import io
 import os
 import struct
 import sys
+import tempfile
 import time
 
 import pytest
@@ -321,6 +323,104 @@ def check_file_wrapper(start, tmp_path):
     client.send(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
     assert client.response(head_only=True)[1]["content-length"] == str(len(data) - 10)
     assert client.get("/part")[2] == data[10:110]
+
+
+class Upper(io.FileIO):
+    def read(self, size=-1):
+        return super().read(size).upper()
+
+
+class UpperBuffered(io.BufferedReader):
+    def read(self, size=-1):
+        return super().read(size).upper()
+
+
+class Wrapped:
+    def __init__(self, file):
+        self.read = lambda size=-1: file.read(size).upper()
+        self.fileno, self.tell, self.close = file.fileno, file.tell, file.close
+
+
+def spoilt(file):
+    file.read = lambda size=-1, read=file.read: read(size).upper()
+    return file
+
+
+def advanced(file, size=3):
+    file.read(size)
+    return file
+
+
+def reader(path, buffering=-1):
+    return open(path, "rb", buffering)  # the server closes it
+
+
+def written(path):
+    file = open(path, "r+b")  # noqa: SIM115  (the server closes it)
+    file.write(b"ABC")
+    return file
+
+
+FILES = {
+    "gzip": (lambda path: gzip.GzipFile(f"{path}.gz"), b"packed" * 1000, False),
+    "subclass": (Upper, b"ABCDEF" * 1000, False),
+    "buffered subclass": (lambda path: UpperBuffered(io.FileIO(path)), b"ABCDEF" * 1000, False),
+    "buffered over a subclass": (lambda path: io.BufferedReader(Upper(path)), b"abcdef" * 1000, False),
+    "wrapper": (lambda path: Wrapped(reader(path)), b"ABCDEF" * 1000, False),
+    "read of its own": (lambda path: spoilt(reader(path)), b"ABCDEF" * 1000, False),
+    "raw": (lambda path: advanced(reader(path, 0)), b"def" + b"abcdef" * 999, True),
+    "buffered": (lambda path: advanced(reader(path)), b"def" + b"abcdef" * 999, True),
+    "to write, too": (written, b"def" + b"abcdef" * 999, True),
+    "of syncless": (lambda path: advanced(files.open(path, "rb")), b"def" + b"abcdef" * 999, True),
+    "of syncless, raw": (lambda path: advanced(files.open(path, "rb", 0)), b"def" + b"abcdef" * 999, True),
+    "temporary": (lambda path: named(b"abcdef" * 1000), b"def" + b"abcdef" * 999, False),
+}
+
+
+def named(data):
+    file = tempfile.NamedTemporaryFile()  # noqa: SIM115  (the server closes it)
+    file.write(data)
+    file.seek(0)
+    return advanced(file)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_file_wrapper_sends_the_bytes_that_read_gives(start, tmp_path, kind):
+    """By its descriptor only where those are the same (PEP 3333)."""
+    make, expected, direct = FILES[kind]
+    path = tmp_path / "file"
+    path.write_bytes(b"abcdef" * 1000)
+    with gzip.open(f"{path}.gz", "wb") as packed:
+        packed.write(b"packed" * 1000)
+    known = []
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        wrapper = environ["wsgi.file_wrapper"](make(path))
+        known.append(wrapper.region() is not None)
+        return wrapper
+
+    client = start.client(start(app))
+    for _ in range(2):
+        assert client.get()[2] == expected
+        path.write_bytes(b"abcdef" * 1000)
+    assert known == [direct, direct]
+
+
+@pytest.mark.parametrize("mode", ["r", "wb", "closed"])
+def test_file_wrapper_of_a_file_that_gives_no_bytes_is_an_error(start, tmp_path, errors, mode):
+    path = tmp_path / "file"
+    path.write_bytes(b"abcdef")
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        file = open(path, "rb" if mode == "closed" else mode)  # noqa: SIM115  (the server closes it)
+        if mode == "closed":
+            file.close()
+        return environ["wsgi.file_wrapper"](file)
+
+    client = start.client(start(app, error_log=errors))
+    assert client.get()[0] == 500 and "Traceback" in errors.getvalue()
 
 
 def data_segments(client):

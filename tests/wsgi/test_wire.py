@@ -133,6 +133,23 @@ def test_refusals_tell_the_client_what_is_not_supported(start, request_, text):
     assert client.response()[2].decode().splitlines()[1:] == [text]
 
 
+REFUSED_HEADS = [
+    (b"HEAD / HTTP/1.1\r\nHost: a\r\nX : y\r\n\r\n", {}, 400),
+    (b"\r\n\r\nHEAD / HTTP/1.1\r\n\r\n", {}, 400),
+    (b"HEAD / HTTP/2.0\r\nHost: a\r\n\r\n", {}, 505),
+    (b"HEAD /" + b"a" * 300, {"request_line": 200}, 414),
+    (b"HEAD / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n", {"body_bytes": 10}, 413),
+]
+
+
+@pytest.mark.parametrize(("request_", "limits", "status"), REFUSED_HEADS)
+def test_refused_head_request_gets_no_body(start, request_, limits, status):
+    client = start.client(start(echo, **limits))
+    client.send(request_)
+    got, headers, _ = client.response(head_only=True)
+    assert got == status and int(headers["content-length"]) > 0 and client.at_end()
+
+
 def test_requests_exactly_at_a_limit_pass(start):
     head = b"GET /" + b"a" * 186 + b" HTTP/1.1\r\nHost: a\r\n\r\n"
     client = start.client(start(echo, request_line=head.index(b"\r"), head_bytes=len(head), header_count=1))

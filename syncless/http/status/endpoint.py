@@ -25,7 +25,7 @@ from typing import Any
 
 from syncless.http.addresses import show
 from syncless.http.errors import EXPLANATIONS
-from syncless.http.scanner import parse
+from syncless.http.scanner import asks_by_head, parse
 from syncless.http.sockets import Sockets
 
 CLIENTS = 64
@@ -101,6 +101,7 @@ class Client:
             found = parse(self._inbox)
             if isinstance(found, int):
                 self.asked = True
+                self._head_only = asks_by_head(self._inbox)
                 self.answer(Answer(f"{EXPLANATIONS[-found]}\n".encode(), status=-found))
             elif found is not None:
                 self.asked = True

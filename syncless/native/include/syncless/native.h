@@ -106,8 +106,9 @@ static inline int syncless_parameter(const syncless_request *request, const char
     return request->calls->parameter(request, name, strlen(name), found);
 }
 
-/* The value of the first header field of that name, whatever its case. Names with `_` are not found, as in
-   the environ of an application: a proxy may take them for the same with `-`. */
+/* The value of the first header field of that name, whatever its case. Host is that of an absolute target.
+   Names with `_` are not found, as in the environ of an application: a proxy may take them for the same with
+   `-`. */
 static inline int syncless_field(const syncless_request *request, const char *name, syncless_bytes *found) {
     return request->calls->field(request, name, strlen(name), found);
 }
