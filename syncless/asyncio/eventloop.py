@@ -13,6 +13,7 @@ import os
 import selectors
 import signal
 import socket
+import sys
 from asyncio import coroutines, sslproto
 from collections.abc import Callable
 from typing import Any
@@ -69,12 +70,17 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
     """Whether it is the loop that its thread always has. Its callbacks then are in that thread, not in the
     tasklet that runs it."""
 
+    callers_in_tasklets: frozenset[str] = frozenset()
+    """Modules whose calls of run_in_executor(None, ...) are made in tasklets, unless the program chooses."""
+
     _default_executor: Any
     """The base's: the executor for None."""
 
     def __init__(self) -> None:
         super().__init__(_NoSelector())
-        self._executor = "threads"
+        self._executor: str | None = None
+        self._threads: RealThreadPoolExecutor | None = None
+        """The default executor, if it was made here."""
         self._calls: set[asyncio.Future[Any]] = set()
         """Calls of the default executor in tasklets that have not ended."""
 
@@ -227,8 +233,9 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
     @property
     def executor(self) -> str:
         """Where run_in_executor(None, ...) and asyncio.to_thread() make their calls: in real OS "threads",
-        also under the patch, or in "tasklets", which are lighter but must not wait in C."""
-        return self._executor
+        also under the patch, or in "tasklets", which are lighter but must not wait in C. Unless you set it,
+        the patch lets synchronous handlers of some frameworks run in tasklets."""
+        return self._executor or "threads"
 
     @executor.setter
     def executor(self, value: str) -> None:
@@ -238,11 +245,17 @@ class EventLoop(Callbacks, _SelectorEventLoop):  # type: ignore[misc]
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
         """func(*args) in the executor; for None see `executor`."""
-        if executor is None and self._default_executor is None:
+        if executor is None and self._default_executor is self._threads:
             self._check_default_executor()
-            if self._executor == "tasklets":
+            if self._executor == "tasklets" or (
+                self._executor is None
+                and self.callers_in_tasklets
+                and sys._getframe(1).f_globals.get("__name__") in self.callers_in_tasklets
+            ):
                 return self._call_in_tasklet(func, *args)
-            self.set_default_executor(RealThreadPoolExecutor(thread_name_prefix="asyncio"))
+            if self._threads is None:
+                self._threads = RealThreadPoolExecutor(thread_name_prefix="asyncio")
+                self.set_default_executor(self._threads)
         return super().run_in_executor(executor, func, *args)
 
     def _call_in_tasklet(self, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:

@@ -13,7 +13,7 @@ from collections.abc import Awaitable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from syncless._core.current import current
+from syncless._core.current import current, may_park
 from syncless._core.loop import Loop
 from syncless._core.spawning import spawn
 from syncless._core.threadloop import current_loop
@@ -143,6 +143,25 @@ class EventLoopPolicy(DefaultPolicy):
     def get_event_loop(self) -> asyncio.AbstractEventLoop:
         loop: Any = getattr(self._local, "_loop", None)  # type: ignore[attr-defined]
         return resident_loop() if loop is None else loop
+
+
+class OfferingPolicy(DefaultPolicy):
+    """As asyncio's own; but a tasklet gets its thread's resident loop where no other one is set. Nobody would
+    run a loop that asyncio makes there, and its timers would pass in silence."""
+
+    def get_event_loop(self) -> asyncio.AbstractEventLoop:
+        unset = getattr(self._local, "_loop", None) is None  # type: ignore[attr-defined]
+        return resident_loop() if unset and may_park() else super().get_event_loop()
+
+
+def offer() -> None:
+    """For a server that is not patched: makes that asyncio's policy, if the program has not chosen one. A
+    loop that it has set stays."""
+    chosen = asyncio.events._event_loop_policy
+    if chosen is None or type(chosen) is DefaultPolicy:
+        policy = OfferingPolicy()
+        policy.__dict__.update({} if chosen is None else chosen.__dict__)
+        asyncio.events._event_loop_policy = policy
 
 
 def install() -> None:

@@ -68,6 +68,8 @@ CONDITION = {
 }
 EVENT = {"set": conditions.event_set, "clear": conditions.event_clear, "wait": conditions.event_wait}
 QUEUE = {"put": conditions.queue_put, "get": conditions.queue_get}
+HANDLERS = frozenset({"asgiref.sync", "falcon.util.sync", "litestar.concurrency", "quart.utils"})
+"""Modules that call synchronous handlers by the default executor of asyncio's loop."""
 
 
 def this_tasklet() -> Tasklet[Any]:
@@ -324,6 +326,12 @@ def patch(patcher: Patcher) -> None:
     if _handle_type is not None:
         patcher.member_in_place(_handle_type, "join", join_handle, "stops the thread")
     when_imported(patcher, "anyio._backends._asyncio", anyio.patch)
+    when_imported(patcher, "syncless.asyncio.eventloop", _call_handlers_in_tasklets)
+
+
+def _call_handlers_in_tasklets(patcher: Patcher, module: Any) -> None:
+    why = "calls synchronous handlers of frameworks in a few OS threads"
+    patcher.member(module.EventLoop, "callers_in_tasklets", HANDLERS, why)
 
 
 def patch_queue(patcher: Patcher) -> None:

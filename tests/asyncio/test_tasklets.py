@@ -11,7 +11,8 @@ import pytest
 import syncless
 from syncless import Timeout, sleep, spawn
 from syncless.asyncio import EventLoop, await_, in_tasklet
-from syncless.asyncio.resident import resident_loop
+from syncless.asyncio.resident import DefaultPolicy, resident_loop
+from syncless.http.program.blocking import patch_process
 from tests.asyncio.loops import run
 from tests.patches.programs import check, run_python
 
@@ -585,3 +586,62 @@ def test_names_are_found_by_the_cooperative_resolver():
         return found[0][4][1], await loop.getnameinfo(("127.0.0.1", 80), 3)
 
     assert run(main()) == (80, ("127.0.0.1", "80"))
+
+
+# -- a server that is not patched ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def offered(monkeypatch):
+    """asyncio as such a server leaves it."""
+    monkeypatch.setattr(asyncio.events, "_event_loop_policy", None)
+    patch_process(False)
+
+
+def test_timer_of_a_server_that_is_not_patched_is_called(offered, resident):
+    called = []
+    assert spawn(asyncio.get_event_loop).result() is asyncio.get_event_loop() is resident
+    spawn(lambda: asyncio.get_event_loop().call_later(0.01, called.append, 1))
+    sleep(0.1)
+    assert called == [1]
+
+
+def test_server_that_is_not_patched_leaves_other_loops_alone(offered, monkeypatch):
+    own = asyncio.new_event_loop()
+    assert type(own).__module__.startswith("asyncio.")
+    with pytest.raises(RuntimeError, match="no current event loop"):
+        syncless.run_in_thread(asyncio.get_event_loop)
+    monkeypatch.setattr(asyncio.events, "_event_loop_policy", DefaultPolicy())
+    asyncio.events._event_loop_policy.set_event_loop(own)
+    patch_process(False)
+    assert asyncio.get_event_loop() is own
+    own.close()
+
+
+def test_policy_of_the_program_stays(monkeypatch):
+    class Policy(DefaultPolicy):
+        pass
+
+    policy = Policy()
+    monkeypatch.setattr(asyncio.events, "_event_loop_policy", policy)
+    patch_process(False)
+    assert asyncio.events._event_loop_policy is policy
+
+
+def test_asyncio_that_is_imported_after_the_start_has_a_loop():
+    check(
+        run_python(
+            """
+import sys
+from syncless.http.program.blocking import patch_process
+patch_process(False)
+assert "asyncio" not in sys.modules
+import asyncio
+import syncless
+called = []
+syncless.spawn(lambda: asyncio.get_event_loop().call_later(0.001, called.append, 1)).join()
+while not called:
+    syncless.sleep(0.001)
+"""
+        )
+    )

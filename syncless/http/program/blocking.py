@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from syncless.debug import Watchdog
 from syncless.http.errorlog import warn
+from syncless.tools.imports import when_executed
 
 Patch = bool | Mapping[str, bool]
 """True: all areas that patch_all() patches by default; a mapping: its arguments, {"sqlite3": False}; False:
@@ -39,8 +40,11 @@ PATCHED_STALL_MILLISECONDS = 1000
 
 
 def patch_process(patch: Patch) -> None:
-    """Patches the standard library of this process as asked. TypeError for an area that there is not."""
-    if patch is not False:
+    """Patches the standard library of this process as asked. TypeError for an area that there is not. Without
+    the patch asyncio, once it is imported, has a loop for tasklets all the same."""
+    if patch is False:
+        when_executed("asyncio", lambda module: importlib.import_module("syncless.asyncio.resident").offer())
+    else:
         # imported only here: it imports all of the standard library that it patches
         importlib.import_module("syncless.patches").patch_all(**({} if patch is True else patch))
 
