@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport deadline_after
 from syncless._core.loop cimport Loop
+from syncless._core.poll.now cimport is_ready
 from syncless._core.pollclock cimport is_poll_due
 from syncless._core.scheduler cimport SHIELDED, WOKEN, BaseTasklet, next_pending
 from syncless._core.threadloop cimport get_loop, peek_loop
@@ -31,6 +32,18 @@ cdef int take_turns() except -1:
     """For what never waits and may be called again and again: lets the others run when a poll is due."""
     cdef Loop loop = peek_loop()
     if loop is not None and loop.current is not None and is_poll_due(&loop.clock):
+        loop.yield_()
+    return 0
+
+
+cdef int take_turns_on(int fd, int bit) except -1:
+    """Before a call on a descriptor, which must not starve the others if it is always ready: when a poll is
+    due, they come first. One that is not ready in that direction is going to wait anyway, and does so at
+    once: how long turns took must not show in the order of a program that only waits. `bit` 0: only the call
+    itself will tell."""
+    cdef Loop loop = peek_loop()
+    if loop is not None and loop.current is not None and is_poll_due(&loop.clock) and (
+            not bit or is_ready(fd, bit)):
         loop.yield_()
     return 0
 

@@ -46,6 +46,8 @@ PATHS = """
     stat lstat access statvfs pathconf readlink getxattr setxattr listxattr removexattr
     chmod lchmod chown lchown utime truncate mkdir rmdir unlink remove mkfifo mknod preadv pwritev
 """.split()
+ASKING = ("stat", "lstat", "access", "statvfs", "readlink")
+"""Those of them that a program may call again and again until something has changed, as os.path.exists."""
 TWO_PATHS = ("rename", "replace", "link", "symlink")
 SOMETIMES = ("fstat", "fstatvfs", "ftruncate", "fchmod", "fchown", "close", "lseek")
 BY_NATURE = ("fsync", "fdatasync", "sync", "posix_fallocate", "copy_file_range")
@@ -233,18 +235,18 @@ _splice_of = FileFunction(_splice or _nothing)
 def _cooperative(name: str) -> Any:
     original = getattr(os, name)
     if name == "open":
-        return OpenFunction(original)
+        return OpenFunction(original, asks=True)
     if name == "chdir" or name == "fchdir":
         return ChangeDirectory(original, listed=True)
     if name == "listdir":
-        return FileFunction(original, listed=True)
+        return FileFunction(original, listed=True, asks=True)
     if name == "scandir":
         return FileFunction(original, listed=True, in_thread=_entries_of)
     if name in TWO_PATHS:
         return FileFunction(original, two=name != "symlink", last=name == "symlink")
     if name in SOMETIMES:
         return DescriptorFunction(original)
-    return SlowFunction(original) if name in BY_NATURE else FileFunction(original)
+    return SlowFunction(original) if name in BY_NATURE else FileFunction(original, asks=name in ASKING)
 
 
 def patch(patcher: Patcher) -> None:

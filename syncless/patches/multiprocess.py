@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from syncless._core.calls import descriptors
-from syncless._core.current import current, sleep
+from syncless._core.current import current, give_way, sleep
 from syncless._core.threadloop import current_loop
 from syncless.patches.imports import when_imported
 from syncless.patches.native.locks import get_ident
@@ -62,6 +62,7 @@ def acquire(self: Any, block: bool = True, timeout: float | None = None) -> bool
     """multiprocessing's acquire, cooperative."""
     if current() is None:
         return bool(_acquire(self, block, timeout))
+    give_way()  # a loop around it may never wait
     if _try(self):
         return True
     if not block or (timeout is not None and timeout <= 0):

@@ -23,6 +23,7 @@ from typing import Any
 from syncless._core.calls import descriptors
 from syncless._core.calls.files import DescriptorFunction, FileFunction, OpenFunction, may_use_threads
 from syncless._core.calls.threads import run_in_thread
+from syncless._core.current import give_way
 from syncless._core.waits import wait_readable
 from syncless.patches.registry import Patcher
 
@@ -49,6 +50,7 @@ def _until_it_ends(pid: int) -> bool:
 def waitpid(pid: int, options: int, /) -> tuple[int, int]:
     """os.waitpid, cooperative."""
     if options & os.WNOHANG:
+        give_way()  # a loop around it may never wait
         return _waitpid(pid, options)
     found = _waitpid(pid, options | os.WNOHANG)
     if found[0]:
@@ -70,6 +72,8 @@ def wait3(options: int) -> tuple[int, int, Any]:
 
 def wait4(pid: int, options: int) -> tuple[int, int, Any]:
     """os.wait4, cooperative."""
+    if options & os.WNOHANG:
+        give_way()
     found = _wait4(pid, options | os.WNOHANG)
     if found[0] or options & os.WNOHANG:
         return found
@@ -80,6 +84,8 @@ def wait4(pid: int, options: int) -> tuple[int, int, Any]:
 
 def waitid(idtype: int, id: int, options: int, /) -> Any:
     """os.waitid, cooperative."""
+    if options & os.WNOHANG:
+        give_way()
     found = _waitid(idtype, id, options | os.WNOHANG)
     if found is not None or options & os.WNOHANG:
         return found

@@ -33,7 +33,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from syncless._core.current import current
+from syncless._core.current import current, give_way
 from syncless._core.spawning import spawn
 from syncless._core.tasklet import Tasklet
 from syncless._core.threadloop import current_loop
@@ -242,6 +242,7 @@ def sigwait(sigset: Any) -> signal.Signals:
 
 def _wait_for(wanted: list[int], until: float | None) -> Any:
     """A struct_siginfo; None if the time is over."""
+    give_way()  # a loop around it may never wait
     found = _take_pending(wanted)
     if found is not None or (until is not None and time.monotonic() >= until):
         return found

@@ -56,6 +56,7 @@ RLOCK = {
 SIMPLE_QUEUE = {
     "put": simplequeues.simple_queue_put,
     "put_nowait": simplequeues.simple_queue_put_nowait,
+    "get_nowait": simplequeues.simple_queue_get_nowait,
     "get": simplequeues.simple_queue_get,
 }
 CONDITION = {

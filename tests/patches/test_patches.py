@@ -277,6 +277,69 @@ print("took turns")
     assert done.stdout == "took turns\n", done.stderr
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        "os.read(zero, 10)",
+        "os.write(null, b'x')",
+        "os.readv(zero, [bytearray(10)])",
+        "os.writev(null, [b'x'])",
+        "os.pread(regular.fileno(), 10, 0)",
+        "os.pwrite(own.fileno(), b'x', 0)",
+        "endless.read(10)",
+        "endless.readinto(bytearray(10))",
+        "(regular.seek(0), regular.read(10))",
+        "(own.seek(0), own.write(b'x'), own.flush())",
+        "open(sys.executable, 'rb').close()",
+        "os.path.exists('/no/such/file')",
+        "os.access(sys.executable, os.R_OK)",
+        "os.listdir('.')",
+        "os.scandir('.').close()",
+        "child.poll()",
+        "os.waitpid(child.pid, os.WNOHANG)",
+        "os.wait4(child.pid, os.WNOHANG)",
+        "os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)",
+        "left.recv(1, socket.MSG_PEEK)",
+        "left.send(b'')",
+        "time.sleep(0)",
+        "(things.put(1), things.get())",
+        "(things.put(1), things.get_nowait())",
+        "fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)",
+        "fcntl.lockf(own, fcntl.LOCK_EX | fcntl.LOCK_NB)",
+        "signal.sigtimedwait([signal.SIGUSR1], 0)",
+        "database.execute('select 1').fetchall()",
+        "semaphore.acquire(False)",
+    ],
+)
+def test_call_that_is_always_ready_takes_turns(tmp_path, ask):
+    """A loop around it ends only if another thread has had its turn."""
+    program = tmp_path / "program.py"
+    program.write_text(f"""
+from syncless.patches import patch_all
+patch_all()
+import fcntl, multiprocessing, os, queue, signal, socket, sqlite3, subprocess, sys, threading, time
+zero, null = os.open("/dev/zero", os.O_RDONLY), os.open("/dev/null", os.O_WRONLY)
+endless, regular, own = open("/dev/zero", "rb", buffering=0), open(__file__, "rb"), open("own", "w+b")
+left, right = socket.socketpair()
+right.sendall(b"x")
+things, database = queue.SimpleQueue(), sqlite3.connect(":memory:")
+semaphore = multiprocessing.Semaphore(0) if "semaphore" in {ask!r} else None
+child = subprocess.Popen(["sleep", "60"]) if "child" in {ask!r} else None
+came = []
+threading.Thread(target=lambda: (time.sleep(0.001), came.append(1))).start()
+while not came:
+    {ask}
+if child is not None:
+    child.kill()
+    child.wait()
+print("took turns")
+""")
+    done = subprocess.run(
+        [sys.executable, str(program)], cwd=tmp_path, capture_output=True, text=True, timeout=20
+    )
+    assert done.stdout == "took turns\n", done.stderr
+
+
 def test_flags_of_a_call_are_heeded():
     done = run_unchecked("""
 from syncless.patches import patch_all

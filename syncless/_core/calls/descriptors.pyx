@@ -20,7 +20,7 @@ from posix.types cimport off_t
 from syncless._core.calls.filesystems cimport Kind, Trial, fresh_ns, in_pool, look, never, of_device
 from syncless._core.calls.nonblocking cimport never_blocks, set_errno
 from syncless._core.clock cimport NEVER, monotonic_ns
-from syncless._core.current cimport may_park, take_turns
+from syncless._core.current cimport may_park, take_turns, take_turns_on
 from syncless._core.poll.now cimport has_failed, is_ready
 from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.threadloop cimport get_loop
@@ -240,6 +240,7 @@ cdef Py_ssize_t write_from(
 
 def read(int fd, Py_ssize_t length, /) -> bytes:
     """os.read, cooperative."""
+    take_turns_on(fd, READ)
     return reading(fd, length, HERE)
 
 
@@ -247,6 +248,7 @@ def pread(int fd, Py_ssize_t length, off_t offset, /) -> bytes:
     """os.pread, cooperative."""
     if offset < 0:
         raise OSError(EINVAL, strerror(EINVAL).decode())
+    take_turns_on(fd, READ)
     return reading(fd, length, offset)
 
 
@@ -261,6 +263,7 @@ cdef object reading(int fd, Py_ssize_t length, off_t position):
 
 def write(int fd, data, /) -> int:
     """os.write, cooperative."""
+    take_turns_on(fd, WRITE)
     return writing(fd, data, HERE)
 
 
@@ -268,6 +271,7 @@ def pwrite(int fd, data, off_t offset, /) -> int:
     """os.pwrite, cooperative."""
     if offset < 0:
         raise OSError(EINVAL, strerror(EINVAL).decode())
+    take_turns_on(fd, WRITE)
     return writing(fd, data, offset)
 
 
@@ -286,6 +290,7 @@ def readv(int fd, buffers, /) -> int:
     cdef Py_buffer view
     if not hasattr(buffers, "__getitem__"):
         raise TypeError("readv() arg 2 must be a sequence")
+    take_turns_on(fd, READ)
     for buffer in buffers:
         PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
         try:

@@ -15,7 +15,8 @@ from posix.types cimport off_t
 from syncless._core.calls.descriptors cimport HERE, PIECE, read_into, reading, writing
 from syncless._core.calls.filesystems cimport Kind, look
 from syncless._core.cpython.layouts cimport SynclessFileIO, require
-from syncless._core.current cimport may_park
+from syncless._core.current cimport may_park, take_turns_on
+from syncless._core.poll.poller cimport READ, WRITE
 
 cdef extern from "<unistd.h>" nogil:
     off_t lseek(int fd, off_t offset, int whence)
@@ -33,20 +34,22 @@ cdef object original_read = _io.FileIO.read
 cdef object original_write = _io.FileIO.write
 
 
-cdef SynclessFileIO* opened(object self) except? NULL:
+cdef SynclessFileIO* opened(object self, int bit) except? NULL:
     """The file's fields, or NULL if its own method is to be called: it is closed, no FileIO, or nothing can
-    be parked."""
+    be parked. Others may have their turn first."""
     cdef SynclessFileIO* file
     if not may_park() or not isinstance(self, file_type):
         return NULL
     file = <SynclessFileIO*> <PyObject*> self
+    if file.fd >= 0:
+        take_turns_on(file.fd, bit)
     return file if file.fd >= 0 else NULL
 
 
 def file_readinto(self, buffer, /):
     """io.FileIO.readinto, cooperative."""
     cdef Py_buffer view
-    cdef SynclessFileIO* file = opened(self)
+    cdef SynclessFileIO* file = opened(self, READ)
     if file == NULL or not file.readable:
         return original_readinto(self, buffer)
     PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
@@ -60,7 +63,7 @@ def file_readinto(self, buffer, /):
 
 def file_read(self, size=-1, /):
     """io.FileIO.read, cooperative."""
-    cdef SynclessFileIO* file = opened(self)
+    cdef SynclessFileIO* file = opened(self, READ)
     if file == NULL or not file.readable:
         return original_read(self, size)
     if size is None or size < 0:
@@ -73,7 +76,7 @@ def file_read(self, size=-1, /):
 
 def file_readall(self):
     """io.FileIO.readall, cooperative."""
-    cdef SynclessFileIO* file = opened(self)
+    cdef SynclessFileIO* file = opened(self, READ)
     cdef Kind kind
     if file == NULL or not file.readable:
         return original_readall(self)
@@ -121,7 +124,7 @@ cdef object rest_of_file(int fd, int64_t size):
 
 def file_write(self, data, /):
     """io.FileIO.write, cooperative."""
-    cdef SynclessFileIO* file = opened(self)
+    cdef SynclessFileIO* file = opened(self, WRITE)
     if file == NULL or not file.writable:
         return original_write(self, data)
     try:

@@ -14,7 +14,7 @@ from syncless._core.calls.filesystems cimport (
     tried,
 )
 from syncless._core.clock cimport monotonic_ns
-from syncless._core.current cimport may_park
+from syncless._core.current cimport may_park, take_turns
 
 from syncless._core.calls.filesystems import forget_directories
 from syncless._core.calls.threads import ThreadPool
@@ -37,17 +37,19 @@ cdef class FileFunction:
     cdef readonly object original
     cdef dict __dict__
     cdef object in_thread
-    cdef bint listed, two, last
+    cdef bint listed, two, last, asks
 
-    def __init__(self, original, *, in_thread=None, bint listed=False, bint two=False, bint last=False):
+    def __init__(self, original, *, in_thread=None, bint listed=False, bint two=False, bint last=False,
+            bint asks=False):
         """`in_thread`: the function to call there instead; `listed`: the path is a directory that is looked
         into; `two`: there are two paths, and the file systems of both matter; `last`: only the second is
-        one."""
+        one; `asks`: it changes nothing, and may be called again and again until something has changed."""
         self.original = original
         self.in_thread = in_thread if in_thread is not None else original
         self.listed = listed
         self.two = two
         self.last = last
+        self.asks = asks
         for name in ("__name__", "__qualname__", "__module__", "__doc__", "__text_signature__"):
             setattr(self, name, getattr(original, name, None))
         self.__wrapped__ = original         # inspect.signature looks there
@@ -55,6 +57,8 @@ cdef class FileFunction:
     def __call__(self, *args, **kwargs):
         if not may_use_threads():
             return self.original(*args, **kwargs)
+        if self.asks:
+            take_turns()
         return self.call(args, kwargs)
 
     cdef object call(self, tuple args, dict kwargs):

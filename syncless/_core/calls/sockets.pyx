@@ -28,11 +28,10 @@ from syncless._core.calls.nonblocking cimport begin_nonblocking, end_nonblocking
 from syncless._core.calls.portable cimport MSG_NOSIGNAL, accept_connection, sendfile as c_sendfile
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.layouts cimport require, socket
-from syncless._core.current cimport may_park, take_turns
+from syncless._core.current cimport may_park, take_turns, take_turns_on
 from syncless._core.loop cimport Loop
 from syncless._core.poll.now cimport has_failed, is_ready
 from syncless._core.poll.poller cimport READ, WRITE
-from syncless._core.pollclock cimport is_poll_due
 from syncless._core.scheduler cimport TIMED_OUT
 from syncless._core.threadloop cimport get_loop, peek_loop
 from syncless._core.waits cimport wait_fd
@@ -92,15 +91,8 @@ require("socket objects")
 
 
 cdef int begin(socket self, int bit) except -1:
-    """A descriptor that is always ready must not starve the others: when a poll is due, they come first. One
-    that is not ready in that direction is going to wait anyway, and does so at once: how long turns took must
-    not show in the order of a program that only waits. `bit` 0: only the call itself will tell."""
-    cdef Loop loop
-    if self.sock_timeout != 0:
-        loop = get_loop()
-        if loop.current is not None and is_poll_due(&loop.clock) and (not bit or is_ready(self.sock_fd, bit)):
-            loop.yield_()
-    return 0
+    """Before a call. `bit` 0: only the call itself will tell whether the socket is ready."""
+    return 0 if self.sock_timeout == 0 else take_turns_on(self.sock_fd, bit)
 
 
 cdef int wait(socket self, int bit, int64_t* deadline) except -1:

@@ -24,6 +24,7 @@ from syncless._core.calls.files cimport may_use_threads, opened, tried_on
 from syncless._core.calls.filesystems cimport FileSystem, in_pool, of_descriptor, tried
 from syncless._core.cpython.layouts cimport SynclessFileIO, buffered_owner_at, require
 from syncless._core.cpython.typeslots cimport initproc, iternextfunc, newfunc, set_init, set_new, set_next
+from syncless._core.current cimport take_turns
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport BaseTasklet
 from syncless._core.threadloop cimport peek_loop
@@ -256,7 +257,11 @@ cdef PyObject* cooperative_next(PyObject* file) except? NULL:
 
 def buffered_method(original):
     """A method of a buffered file that waits for its turn."""
+    cdef bint stays = original.__name__ in ("seek", "peek")  # in the buffer, time after time
+
     def method(self, first=ABSENT, second=ABSENT, /):
+        if stays:
+            take_turns()
         cdef PyObject* result = within(self, <PyObject*> original, NULL, first, second)
         found = <object> result
         Py_DECREF(found)

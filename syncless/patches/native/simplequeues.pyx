@@ -12,6 +12,7 @@ from syncless._core.current cimport may_park
 from syncless._core.scheduler cimport WOKEN, BaseTasklet
 from syncless._core.threadloop cimport peek_loop
 from syncless._core.waits cimport wait_in
+from syncless.patches.native.locks cimport take_turns_at_times
 from syncless.patches.native.waiters cimport Waiters, join_waiters, leave_waiters, wake_first
 
 cdef object original_put = _queue.SimpleQueue.put
@@ -30,11 +31,17 @@ def simple_queue_put_nowait(self, item):
     wake_first(self)
 
 
+def simple_queue_get_nowait(self):
+    """get_nowait() -> item; queue.Empty"""
+    return simple_queue_get(self, False)
+
+
 def simple_queue_get(self, block=True, timeout=None):
     """get(block=True, timeout=None) -> item; queue.Empty"""
     cdef int64_t deadline
     cdef Waiters waiters
     cdef BaseTasklet me
+    take_turns_at_times()
     if not block or not may_park():
         return original_get(self, block, timeout)
     if timeout is not None and timeout < 0:
