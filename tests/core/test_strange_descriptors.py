@@ -1,5 +1,5 @@
-"""The loop's own descriptors are closed, or replaced, by the program that it runs in: it goes on with new ones,
-at no CPU time, and never touches the files that have got their numbers."""
+"""The loop's own descriptors are closed, or replaced, by the program that it runs in: it goes on with new
+ones, at no CPU time, and never touches the files that have got their numbers."""
 
 import os
 import subprocess

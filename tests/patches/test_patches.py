@@ -1,8 +1,10 @@
 """The patch layer itself: it changes and restores names, in any order; and `python -m syncless run`."""
 
+import py_compile
 import signal
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
@@ -120,6 +122,64 @@ def test_running_an_unchanged_program(tmp_path):
         [sys.executable, "-m", "syncless", "run"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 2 and "usage:" in done.stderr
+
+
+MAIN = """
+import atexit, multiprocessing, pickle, sys, threading
+class Job:
+    pass
+WORD = "word"
+def tell(when):
+    main = sys.modules["__main__"]
+    kind = type(pickle.loads(pickle.dumps(Job())))
+    print(when, kind is Job, main.WORD, main is sys.modules[__name__], WORD, flush=True)
+def at_exit():
+    tell("atexit")
+def later():
+    threading.main_thread().join()
+    tell("thread")
+def work(value):
+    return value + 1
+if __name__ == "__main__":
+    atexit.register(at_exit)
+    threading.Thread(target=later).start()
+    if __file__.endswith("prog.py"):  # a spawned process finds no others, unpatched neither
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            print(pool.map(work, [1, 2]))
+    names = {name: value for name, value in globals().items() if name in ("__name__", "__file__", "__doc__")}
+    print(names, sys.argv[1:], __package__ or "", __builtins__)
+"""
+
+
+@pytest.mark.parametrize("how", ["script", "module", "folder", "archive", "compiled"])
+def test_program_stays_the_main_module_until_the_end(tmp_path, how):
+    file = tmp_path / "prog.py"
+    file.write_text(MAIN)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/__main__.py").write_text(MAIN)
+    with zipfile.ZipFile(tmp_path / "archive.pyz", "w") as archive:
+        archive.writestr("__main__.py", MAIN)
+    py_compile.compile(str(file), str(tmp_path / "compiled.pyc"))
+    program = {
+        "script": ["prog.py"],
+        "module": ["-m", "prog"],
+        "folder": ["folder"],
+        "archive": ["archive.pyz"],
+        "compiled": ["compiled.pyc"],
+    }[how]
+
+    def told(*command):
+        done = subprocess.run(
+            [sys.executable, *command, *program, "argument"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0 and not done.stderr, done.stderr
+        return done.stdout
+
+    assert told("-m", "syncless", "run") == told()
 
 
 def test_ctrl_c_in_a_program(tmp_path):
