@@ -426,19 +426,19 @@ except BlockingIOError:
 
 def test_destructors_at_the_end_of_the_interpreter():
     """Modules are torn down when nothing can run any more: calls that take locks go on, calls that would wait
-    raise, and the process ends."""
+    for others for ever raise, and the process ends."""
     done = run_unchecked("""
 from syncless.patches import patch_all
 patch_all()
 import threading, time
-lock = threading.Lock()
+lock, event = threading.Lock(), threading.Event()
 class Late:
-    def __del__(self, lock=lock, sleep=time.sleep):
+    def __del__(self, lock=lock, wait=event.wait):
         for _ in range(1000):
             with lock:
                 pass
         try:
-            sleep(1)
+            wait()
         except RuntimeError as error:
             print("the interpreter is ending" in str(error))
 for _ in range(5):
@@ -448,6 +448,81 @@ import builtins
 builtins.late = Late()
 """)
     assert done.stdout == "True\n" and done.returncode == 0 and not done.stderr, done.stderr
+
+
+WAITS = {
+    "sleep": "time.sleep(0.001)",
+    "recv": "(left.send(b'x'), right.recv(1))",
+    "timeout": "(right.settimeout(0.01), right.recv(1))",
+    "accept": "(socket.create_connection((b'127.0.0.1', port)).close(), listener.accept()[0].close())",
+    "pipe": "(fill(), os.read(pipe[0], 1))",
+    "select": "select.select([left], [], [], 0.01)",
+    "poll": "poll.poll(1)",
+    "epoll": "epoll.poll(0.01)",
+    "file": "(file.write(b'x'), file.flush(), os.fsync(file.fileno()), os.stat('.').st_mode)",
+    "process": "subprocess.run(['/bin/true']).returncode",
+    "system": "os.system('true')",
+    "queue": "things.get(timeout=0.01)",
+    "simple queue": "simple.get(timeout=0.01)",
+    "event": "event.wait(0.01)",
+    "lock": "taken.acquire(timeout=0.01)",
+    "condition": "condition.acquire() and condition.wait(0.01)",
+    "name": "socket.getaddrinfo(b'localhost', 80)[0][4][1]",
+    "database": "database.execute('select 7').fetchall()",
+    "semaphore": "semaphore.acquire(timeout=0.01)",
+    "signal": "signal.sigtimedwait([signal.SIGUSR1], 0.01)",
+    "hash": "len(hashlib.pbkdf2_hmac('sha256', b'a', b'b', 100000))",
+}
+
+
+@pytest.mark.parametrize("when", ["__del__", "finalize", "atexit"])
+def test_call_that_waits_while_the_interpreter_ends_does_as_unpatched(tmp_path, when):
+    program = f"""
+import atexit, hashlib, multiprocessing, os, queue, select, signal, socket, sqlite3, subprocess, sys
+import threading, time, weakref
+left, right = socket.socketpair()
+listener = socket.create_server(("127.0.0.1", 0))
+port = listener.getsockname()[1]
+pipe = os.pipe()
+fill = lambda: os.write(pipe[1], b"x")
+poll, epoll = select.poll(), select.epoll()
+poll.register(left, select.POLLIN)
+epoll.register(left, select.EPOLLIN)
+file = open("file", "wb")
+things, simple = queue.Queue(), queue.SimpleQueue()
+event, taken, condition = threading.Event(), threading.Lock(), threading.Condition()
+taken.acquire()
+database = sqlite3.connect(":memory:", check_same_thread=False)
+semaphore = multiprocessing.Semaphore(0)
+waits = {WAITS!r}
+functions = {{name: eval("lambda: " + call) for name, call in waits.items()}}
+def late(functions=functions, write=os.write):
+    for name, function in functions.items():
+        try:
+            told = repr(function())
+        except Exception as error:
+            told = type(error).__name__
+        write(1, (name + ": " + told + "\\n").encode())
+class Late:
+    def __del__(self, late=late):
+        late()
+if {when!r} == "atexit":
+    atexit.register(late)
+elif {when!r} == "finalize":
+    kept = set()
+    weakref.finalize(kept, late)
+else:
+    sys.modules["kept"] = Late()            # goes before the globals of modules
+"""
+    told = []
+    for first in "", "from syncless.patches import patch_all\npatch_all()\n":
+        (tmp_path / "program.py").write_text(first + program)
+        done = subprocess.run(
+            [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
+        told.append((done.returncode, done.stdout.splitlines(), done.stderr))
+    assert told[1] == told[0]
+    assert [line.partition(":")[0] for line in told[0][1]] == list(WAITS)
 
 
 def test_subinterpreters_are_left_alone():
