@@ -30,6 +30,7 @@ cdef class FdTable:
     cdef int disarm_after_wait(self, int fd) noexcept
     cdef int watch(self, int fd, object watcher) except -1
     cdef int forget(self, int fd) except -1
+    cdef int arm_all(self) except -1
     cdef int abandon(self) except -1
     cdef bint is_watching(self) noexcept
     cdef list watchers(self)

@@ -10,7 +10,7 @@ from cpython.mem cimport PyMem_Free
 from cpython.object cimport PyObject
 
 from syncless._core.arrays cimport with_place_for
-from syncless._core.poll.poller cimport READ
+from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.wait.waitqueue cimport wake_all
 
 
@@ -103,6 +103,23 @@ cdef class FdTable:
             <object> self.entries[fd].watcher for fd in range(self.capacity)
             if self.entries[fd].watcher != NULL
         ]
+
+    cdef int arm_all(self) except -1:
+        """The poller has been opened again. A waiter whose descriptor cannot be armed goes on and meets the
+        error."""
+        cdef int fd
+        cdef FdEntry* entry
+        for fd in range(self.capacity):
+            entry = &self.entries[fd]
+            entry.armed = 0
+            if entry.readers.first == NULL and entry.writers.first == NULL and entry.watcher == NULL:
+                continue
+            try:
+                entry.armed = self.poller.arm(fd, entry.gen, READ | WRITE)
+            except OSError:
+                wake_all(&entry.readers)
+                wake_all(&entry.writers)
+        return 0
 
     cdef int abandon(self) except -1:
         """In a child after a fork: all waiters and watchers are the parent's."""

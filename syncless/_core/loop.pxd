@@ -27,6 +27,7 @@ cdef class Loop(Scheduler):
     cdef readonly object thread_id
     cdef object __weakref__
     cdef bint forked
+    cdef int heard                  # the descriptor by which signals wake it
     cdef public Py_ssize_t jobs     # calls in real threads that tasklets of this loop wait for
     cdef public object when_idle    # called with the loop before it waits with nothing ready, or None
     cdef public bint idle_or_not    # it is called before each poll
@@ -39,3 +40,4 @@ cdef class Loop(Scheduler):
     cdef int run_before_poll(self) except -1
     cdef int start(self) except -1
     cdef int hear_signals(self) except -1
+    cdef int find_again(self) except -1

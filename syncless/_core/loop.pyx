@@ -61,6 +61,7 @@ cdef class Loop(Scheduler):
     def __cinit__(self):
         self.events = <PollEvent*> PyMem_Malloc(EVENTS * sizeof(PollEvent))
         self.thread_id = threading.get_ident()
+        self.heard = -1
         if self.events == NULL:
             raise MemoryError
 
@@ -88,8 +89,9 @@ cdef class Loop(Scheduler):
         Decision: the interpreter writes to the wake-up pipe. Price: one write per signal. Guarded by
         tests/core/test_loop.py::test_signals_are_never_overslept."""
         if self.thread_id == threading.main_thread().ident:
+            heard, self.heard = self.heard, self.poller.wake_fd
             previous = _set_wakeup_fd(self.poller.wake_fd, warn_on_full_buffer=False)
-            if previous != -1 and previous != self.poller.wake_fd and not self.forked:
+            if previous not in (-1, self.heard, heard) and not self.forked:
                 _set_wakeup_fd(previous)     # somebody else's, who wakes up by it
         return 0
 
@@ -98,6 +100,15 @@ cdef class Loop(Scheduler):
         has set for it, or -1."""
         previous = _set_wakeup_fd(self.poller.wake_fd, warn_on_full_buffer=False)
         return -1 if previous == self.poller.wake_fd else previous
+
+    cdef int find_again(self) except -1:
+        """The poller may have lost its descriptors, see poller.pyx: it gets new ones then."""
+        if self.poller.is_whole():
+            self.poller.lost = False
+            return 0
+        self.poller.open()
+        self.hear_signals()
+        return self.fds.arm_all()
 
     # -- a turn ----------------------------------------------------------------------------------------------
 
@@ -133,6 +144,8 @@ cdef class Loop(Scheduler):
         cdef int64_t timeout = NEVER
         cdef int n
         self.run_before_poll()
+        if self.poller.lost:
+            self.find_again()
         if self.when_idle is not None and (self.ready.count == 0 or self.idle_or_not):
             self.when_idle(self)
         if self.timers.count and self.ready.count == 0:

@@ -33,6 +33,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_XDECREF
 from libc.stdint cimport int64_t, uint64_t
 
+from syncless._core.alone cimport wait_alone
 from syncless._core.carriers cimport Carriers, failed
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.compat cimport Py_IsFinalizing
@@ -163,7 +164,7 @@ cdef class Scheduler:
                 "the event loop itself cannot wait: a signal handler or callback called something that "
                 "blocks; let it spawn a tasklet instead")
         if Py_IsFinalizing():       # a destructor tried to
-            raise RuntimeError("nothing can wait any more: the interpreter is ending")
+            return WOKEN if wait_alone(-1, 0, deadline) else TIMED_OUT
         if tasklet.pending is not None and not tasklet.shielded:
             return self.raise_pending(tasklet)
         assert tasklet.state == RUNNING and tasklet.why == NULL

@@ -7,12 +7,14 @@ returns, whatever the outcome, the tasklet stands in no queue.
 
 from libc.stdint cimport int64_t
 
+from syncless._core.alone cimport wait_alone
 from syncless._core.carriers cimport failed
 from syncless._core.clock cimport deadline_after
+from syncless._core.cpython.compat cimport Py_IsFinalizing
 from syncless._core.fdtable cimport FdEntry
 from syncless._core.loop cimport Loop
 from syncless._core.poll.poller cimport READ, WRITE
-from syncless._core.scheduler cimport WOKEN, BaseTasklet, unchecked_park
+from syncless._core.scheduler cimport TIMED_OUT, WOKEN, BaseTasklet, unchecked_park
 from syncless._core.threadloop cimport get_loop
 from syncless._core.wait.waitqueue cimport WaitQueue, is_queued, queue_add, queue_remove
 
@@ -44,6 +46,8 @@ cdef int wait_fd(Loop loop, int fd, int bit, int64_t deadline, const char* why, 
     cdef FdEntry* entry
     cdef BaseTasklet tasklet = loop.current
     cdef int outcome
+    if Py_IsFinalizing():
+        return WOKEN if wait_alone(fd, bit, deadline) else TIMED_OUT
     if tasklet is not None:
         loop.fds.arm(fd, bit)
         entry = &loop.fds.entries[fd]

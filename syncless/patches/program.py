@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import builtins
 import os
+import pkgutil
 import runpy
 import sys
+from importlib.machinery import SourceFileLoader, SourcelessFileLoader
+from types import ModuleType
 from typing import Any
 
 from syncless.patches import OFF, describe, patch_all
@@ -37,6 +41,30 @@ def _report_blockers() -> None:
     atexit.register(report)
 
 
+def _run_main(program: str, is_module: bool) -> None:
+    """Runs a program as sys.modules["__main__"], where it stays: functions of atexit, threads that go on, and
+    pickle look there. runpy.run_path() takes it away after the last line of the program."""
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    main.__dict__["__builtins__"] = builtins
+    if is_module:
+        sys.path.insert(0, os.getcwd())
+        runpy._run_module_as_main(program)  # type: ignore[attr-defined]
+    elif pkgutil.get_importer(program) is not None:  # a folder or an archive
+        sys.path.insert(0, os.path.abspath(program))
+        runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
+    else:
+        path = os.path.abspath(program)  # as in the interpreter
+        sys.path.insert(0, os.path.dirname(path))
+        kind = SourcelessFileLoader if path.endswith(".pyc") else SourceFileLoader
+        loader = kind("__main__", path)
+        main.__dict__.update(__file__=path, __loader__=loader, __cached__=None)
+        if isinstance(loader, SourceFileLoader):  # whose get_code() would keep what it has compiled
+            code: Any = loader.source_to_code(loader.get_data(path), path)
+        else:
+            code = loader.get_code("__main__")
+        exec(code, main.__dict__)
+
+
 def run(arguments: list[str]) -> int:
     """Runs the program with its own arguments, and raises what it raises, SystemExit included. Returns 2 if
     no program is named."""
@@ -58,14 +86,10 @@ def run(arguments: list[str]) -> int:
     if "--blockers" in options:  # patching is none
         _report_blockers()
     if module:
-        sys.argv = arguments[1:]
-        sys.path.insert(0, os.getcwd())
-        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-        return 0
-    if not os.path.exists(arguments[0]):
+        arguments = arguments[1:]
+    elif not os.path.exists(arguments[0]):
         print(f"syncless: no such program: {arguments[0]}", file=sys.stderr)
         return 2
     sys.argv = arguments
-    sys.path.insert(0, os.path.dirname(os.path.abspath(arguments[0])))
-    runpy.run_path(arguments[0], run_name="__main__")
+    _run_main(arguments[0], module)
     return 0

@@ -1,8 +1,10 @@
 """The patch layer itself: it changes and restores names, in any order; and `python -m syncless run`."""
 
+import py_compile
 import signal
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
@@ -120,6 +122,64 @@ def test_running_an_unchanged_program(tmp_path):
         [sys.executable, "-m", "syncless", "run"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 2 and "usage:" in done.stderr
+
+
+MAIN = """
+import atexit, multiprocessing, pickle, sys, threading
+class Job:
+    pass
+WORD = "word"
+def tell(when):
+    main = sys.modules["__main__"]
+    kind = type(pickle.loads(pickle.dumps(Job())))
+    print(when, kind is Job, main.WORD, main is sys.modules[__name__], WORD, flush=True)
+def at_exit():
+    tell("atexit")
+def later():
+    threading.main_thread().join()
+    tell("thread")
+def work(value):
+    return value + 1
+if __name__ == "__main__":
+    atexit.register(at_exit)
+    threading.Thread(target=later).start()
+    if __file__.endswith("prog.py"):  # a spawned process finds no others, unpatched neither
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            print(pool.map(work, [1, 2]))
+    names = {name: value for name, value in globals().items() if name in ("__name__", "__file__", "__doc__")}
+    print(names, sys.argv[1:], __package__ or "", __builtins__)
+"""
+
+
+@pytest.mark.parametrize("how", ["script", "module", "folder", "archive", "compiled"])
+def test_program_stays_the_main_module_until_the_end(tmp_path, how):
+    file = tmp_path / "prog.py"
+    file.write_text(MAIN)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/__main__.py").write_text(MAIN)
+    with zipfile.ZipFile(tmp_path / "archive.pyz", "w") as archive:
+        archive.writestr("__main__.py", MAIN)
+    py_compile.compile(str(file), str(tmp_path / "compiled.pyc"))
+    program = {
+        "script": ["prog.py"],
+        "module": ["-m", "prog"],
+        "folder": ["folder"],
+        "archive": ["archive.pyz"],
+        "compiled": ["compiled.pyc"],
+    }[how]
+
+    def told(*command):
+        done = subprocess.run(
+            [sys.executable, *command, *program, "argument"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0 and not done.stderr, done.stderr
+        return done.stdout
+
+    assert told("-m", "syncless", "run") == told()
 
 
 def test_ctrl_c_in_a_program(tmp_path):
@@ -366,19 +426,19 @@ except BlockingIOError:
 
 def test_destructors_at_the_end_of_the_interpreter():
     """Modules are torn down when nothing can run any more: calls that take locks go on, calls that would wait
-    raise, and the process ends."""
+    for others for ever raise, and the process ends."""
     done = run_unchecked("""
 from syncless.patches import patch_all
 patch_all()
 import threading, time
-lock = threading.Lock()
+lock, event = threading.Lock(), threading.Event()
 class Late:
-    def __del__(self, lock=lock, sleep=time.sleep):
+    def __del__(self, lock=lock, wait=event.wait):
         for _ in range(1000):
             with lock:
                 pass
         try:
-            sleep(1)
+            wait()
         except RuntimeError as error:
             print("the interpreter is ending" in str(error))
 for _ in range(5):
@@ -388,6 +448,81 @@ import builtins
 builtins.late = Late()
 """)
     assert done.stdout == "True\n" and done.returncode == 0 and not done.stderr, done.stderr
+
+
+WAITS = {
+    "sleep": "time.sleep(0.001)",
+    "recv": "(left.send(b'x'), right.recv(1))",
+    "timeout": "(right.settimeout(0.01), right.recv(1))",
+    "accept": "(socket.create_connection((b'127.0.0.1', port)).close(), listener.accept()[0].close())",
+    "pipe": "(fill(), os.read(pipe[0], 1))",
+    "select": "select.select([left], [], [], 0.01)",
+    "poll": "poll.poll(1)",
+    "epoll": "epoll.poll(0.01)",
+    "file": "(file.write(b'x'), file.flush(), os.fsync(file.fileno()), os.stat('.').st_mode)",
+    "process": "subprocess.run(['/bin/true']).returncode",
+    "system": "os.system('true')",
+    "queue": "things.get(timeout=0.01)",
+    "simple queue": "simple.get(timeout=0.01)",
+    "event": "event.wait(0.01)",
+    "lock": "taken.acquire(timeout=0.01)",
+    "condition": "condition.acquire() and condition.wait(0.01)",
+    "name": "socket.getaddrinfo(b'localhost', 80)[0][4][1]",
+    "database": "database.execute('select 7').fetchall()",
+    "semaphore": "semaphore.acquire(timeout=0.01)",
+    "signal": "signal.sigtimedwait([signal.SIGUSR1], 0.01)",
+    "hash": "len(hashlib.pbkdf2_hmac('sha256', b'a', b'b', 100000))",
+}
+
+
+@pytest.mark.parametrize("when", ["__del__", "finalize", "atexit"])
+def test_call_that_waits_while_the_interpreter_ends_does_as_unpatched(tmp_path, when):
+    program = f"""
+import atexit, hashlib, multiprocessing, os, queue, select, signal, socket, sqlite3, subprocess, sys
+import threading, time, weakref
+left, right = socket.socketpair()
+listener = socket.create_server(("127.0.0.1", 0))
+port = listener.getsockname()[1]
+pipe = os.pipe()
+fill = lambda: os.write(pipe[1], b"x")
+poll, epoll = select.poll(), select.epoll()
+poll.register(left, select.POLLIN)
+epoll.register(left, select.EPOLLIN)
+file = open("file", "wb")
+things, simple = queue.Queue(), queue.SimpleQueue()
+event, taken, condition = threading.Event(), threading.Lock(), threading.Condition()
+taken.acquire()
+database = sqlite3.connect(":memory:", check_same_thread=False)
+semaphore = multiprocessing.Semaphore(0)
+waits = {WAITS!r}
+functions = {{name: eval("lambda: " + call) for name, call in waits.items()}}
+def late(functions=functions, write=os.write):
+    for name, function in functions.items():
+        try:
+            told = repr(function())
+        except Exception as error:
+            told = type(error).__name__
+        write(1, (name + ": " + told + "\\n").encode())
+class Late:
+    def __del__(self, late=late):
+        late()
+if {when!r} == "atexit":
+    atexit.register(late)
+elif {when!r} == "finalize":
+    kept = set()
+    weakref.finalize(kept, late)
+else:
+    sys.modules["kept"] = Late()            # goes before the globals of modules
+"""
+    told = []
+    for first in "", "from syncless.patches import patch_all\npatch_all()\n":
+        (tmp_path / "program.py").write_text(first + program)
+        done = subprocess.run(
+            [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        )
+        told.append((done.returncode, done.stdout.splitlines(), done.stderr))
+    assert told[1] == told[0]
+    assert [line.partition(":")[0] for line in told[0][1]] == list(WAITS)
 
 
 def test_subinterpreters_are_left_alone():

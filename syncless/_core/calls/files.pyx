@@ -14,6 +14,7 @@ from syncless._core.calls.filesystems cimport (
     tried,
 )
 from syncless._core.clock cimport monotonic_ns
+from syncless._core.cpython.compat cimport Py_IsFinalizing
 from syncless._core.current cimport may_park, take_turns
 
 from syncless._core.calls.filesystems import forget_directories
@@ -29,7 +30,7 @@ cdef enum:
 
 cpdef bint may_use_threads() noexcept:
     """Whether this is a tasklet whose file calls may be made in threads."""
-    return may_park() and not never()
+    return may_park() and not never() and not Py_IsFinalizing()
 
 
 cdef class FileFunction:

@@ -72,14 +72,34 @@ class _Life:
         self._over = new_os_lock()
         self._over.acquire()
         self._ident = self._number = 0
+        self._open()
+        start_thread(self._run)
+
+    def _open(self) -> None:
         self._ours, self._theirs = _socket.socketpair()
         self._ours.setblocking(False)
-        start_thread(self._run)
+        self._inodes = [os.fstat(end.fileno()).st_ino for end in (self._ours, self._theirs)]
+
+    def _is_whole(self) -> bool:
+        """Whether the program has left the descriptors alone: their numbers may be files of its own. Those
+        that are not ours any more are never closed."""
+        whole = True
+        for end, inode in zip((self._ours, self._theirs), self._inodes, strict=True):
+            try:
+                own = os.fstat(end.fileno()).st_ino == inode
+            except OSError:
+                own = False
+            if not own:
+                end.detach()
+                whole = False
+        return whole
 
     def _run(self) -> None:
         self._ident, self._number = _thread.get_ident(), _thread.get_native_id()
         try:
             while not self._ends:
+                if not self._is_whole():
+                    self._open()
                 if not self._step(self._theirs.fileno()):
                     self._ended()
                     break
@@ -94,7 +114,8 @@ class _Life:
             return False
         self._ends = True
         with contextlib.suppress(OSError):  # it has ended already
-            self._ours.send(b"x")
+            if self._is_whole():
+                self._ours.send(b"x")
         if not self._over.acquire(timeout=PATIENCE):
             return False
         self._ours.close()

@@ -15,6 +15,7 @@ import weakref
 from _queue import Empty, SimpleQueue
 from collections import deque
 from collections.abc import Callable, Iterable
+from sys import is_finalizing
 from typing import Any, ParamSpec, TypeVar
 
 from syncless._core.current import directly
@@ -170,6 +171,8 @@ class ThreadPool:
         return numbers
 
     def _run(self, job: _Job) -> Any:
+        if is_finalizing():  # no other thread runs any more
+            return job.function(*job.args, **job.kwargs)
         self._give(job)
         loop = current_loop()
         loop.jobs += 1

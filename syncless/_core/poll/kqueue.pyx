@@ -94,10 +94,15 @@ cdef class KqueuePoller(Poller):
             raise OSError(EPERM, f"descriptor {fd} cannot be waited for: a regular file is always ready")
         if (bits & READ and self.change(fd, EVFILT_READ, EV_ADD | EV_CLEAR, gen) < 0) or (
                 bits & WRITE and self.change(fd, EVFILT_WRITE, EV_ADD | EV_CLEAR, gen) < 0):
-            if errno != EPIPE:
+            if errno != EPIPE and not self.is_whole():
+                self.lost = True                # the loop arms it later
+            elif errno != EPIPE:
                 raise OSError(errno, f"descriptor {fd} cannot be waited for (kevent)")
             self.broken.append((fd, gen))
         return bits
+
+    cdef bint is_whole(self) noexcept:
+        return Poller.is_whole(self) and self.change(self.wake_read, EVFILT_READ, EV_ADD | EV_CLEAR, 0) == 0
 
     cdef int disarm(self, int fd) noexcept:
         self.change(fd, EVFILT_READ, EV_DELETE, 0)      # ENOENT where it is not armed
@@ -130,6 +135,9 @@ cdef class KqueuePoller(Poller):
                 error = errno
         if n < 0:
             if error == EINTR:
+                return 0
+            if not self.is_whole():
+                self.lost = True
                 return 0
             raise OSError(error, "kevent failed")
         for i in range(n):

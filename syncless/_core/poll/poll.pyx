@@ -116,6 +116,9 @@ cdef class PollPoller(Poller):
         if n < 0:
             if error == EINTR:
                 return 0
+            if not self.is_whole():
+                self.lost = True
+                return 0
             raise OSError(error, "poll failed")
         if n > 0 and self.copied[0].revents:
             self.drain_wake_pipe()

@@ -1,6 +1,7 @@
 """The contract between the loop and the operating system's way to wait for descriptors. See poller.pyx."""
 
 from libc.stdint cimport int64_t, uint32_t
+from posix.stat cimport struct_stat
 
 cdef enum:
     READ = 1
@@ -17,14 +18,18 @@ cdef struct PollEvent:
 cdef class Poller:
     cdef readonly str name
     cdef readonly int wake_fd       # a byte written here makes wait() return
+    cdef bint lost                  # its descriptors may not be its own any more: the loop looks
     cdef int open(self) except -1
     cdef int open_wake_pipe(self) except -1
     cdef int drain_wake_pipe(self) noexcept nogil
     cdef void close_wake_pipe(self) noexcept
     cdef int wake_read
+    cdef struct_stat pipe
+    cdef bint is_of_pipe(self, int fd) noexcept nogil
     cdef int arm(self, int fd, uint32_t gen, int bits) except -1
     cdef int disarm(self, int fd) noexcept
     cdef int forget(self, int fd) noexcept
     cdef int wait(self, PollEvent* events, int room, int64_t timeout) except -1
     cdef void wake(self) noexcept nogil
+    cdef bint is_whole(self) noexcept
     cdef void close(self) noexcept

@@ -87,6 +87,9 @@ cdef class SelectPoller(Poller):
         if n < 0:
             if error == EINTR:
                 return 0
+            if not self.is_whole():
+                self.lost = True
+                return 0
             if error != EBADF:
                 raise OSError(error, "select failed")
         elif n == 0:
