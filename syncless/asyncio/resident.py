@@ -157,11 +157,12 @@ class OfferingPolicy(DefaultPolicy):
 def offer() -> None:
     """For a server that is not patched: makes that asyncio's policy, if the program has not chosen one. A
     loop that it has set stays."""
-    chosen = asyncio.events._event_loop_policy
+    events: Any = asyncio.events  # asyncio warns where it is asked for its policy
+    chosen = events._event_loop_policy
     if chosen is None or type(chosen) is DefaultPolicy:
         policy = OfferingPolicy()
         policy.__dict__.update({} if chosen is None else chosen.__dict__)
-        asyncio.events._event_loop_policy = policy
+        events._event_loop_policy = policy
 
 
 def install() -> None:
