@@ -157,7 +157,7 @@ def test_readme_is_two_screens():
     text = (ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= 100
     first = "\n".join(text.splitlines()[:50])
-    assert "make serve" in first and "make test" in first and "pip install syncless" in first
+    assert "make serve" in first and "make test" in first and "pip install ." in first
 
 
 def test_number_of_requests_that_are_tried_is_true():
