@@ -135,12 +135,14 @@ int answer(struct thread *t, struct conn *c, struct call *call, int closes) {
 }
 
 /* Answers bytes that are no request, or a request that has failed; the connection closes. `data`: the
-   received bytes. */
-void refuse(struct thread *t, struct conn *c, int status, const char *data, size_t size) {
+   received bytes. `ns`: NO_REQUEST, or as for count_request(). */
+void refuse(struct thread *t, struct conn *c, int status, int64_t ns, const char *data, size_t size) {
     const struct text *body = &t->server->refusals[status];
     char fields[160];
     c->closing = 1;
-    if (status != 500)
+    if (ns != NO_REQUEST)
+        count_request(t, status, ns);
+    else
         atomic_fetch_add_explicit(&t->counts.refused[status], 1, memory_order_relaxed);
     if (block_reserve(&t->out, 512 + body->size))
         return;
@@ -152,7 +154,7 @@ void refuse(struct thread *t, struct conn *c, int status, const char *data, size
     if (!head_asks_by_head(data, size))
         put(t, body->data, body->size);
     if (t->server->logs)
-        record(t, c, status, status != 500, body->size, 0, 1, data, size);
+        record(t, c, status, ns == NO_REQUEST, body->size, ns > 0 ? ns : 0, 1, data, size);
 }
 
 /* `ns` < 0: it was not measured. */

@@ -91,8 +91,8 @@ static long respond_fault(struct thread *t, struct conn *c, struct call *call) {
         conn_close(t, c, 1);
         return GONE;
     }
-    count_request(t, 500, call->began ? clock_ns() - call->began : -1);
-    refuse(t, c, 500, call->data + head->method, call->size - head->method);
+    refuse(t, c, 500, call->began ? clock_ns() - call->began : NOT_MEASURED, call->data + head->method,
+           call->size - head->method);
     drop_steps(t, c);
     return ENOUGH;
 }

@@ -105,9 +105,10 @@ static void refuse_late(struct thread *t, struct conn *c) {
         return;
     }
     if (c->steps)
-        refuse(t, c, 408, c->steps->data, c->steps->size);
+        refuse(t, c, 408, NOT_MEASURED, c->steps->data, c->steps->size);
     else
-        refuse(t, c, 408, c->in.data + c->in_start, c->in.size - c->in_start);
+        refuse(t, c, 408, c->time == BODY_TIME ? NOT_MEASURED : NO_REQUEST, c->in.data + c->in_start,
+               c->in.size - c->in_start);
     drop_steps(t, c);
     if (send_out(t, c) == FAILED)
         conn_close(t, c, 0);

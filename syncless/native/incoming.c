@@ -54,7 +54,7 @@ long serve_request(struct thread *t, struct conn *c, const char *data, size_t si
     }
     used = head_scan(data, size, &t->server->head_limits, head);
     if (used < 0) {
-        refuse(t, c, (int)-used, data, size);
+        refuse(t, c, (int)-used, NO_REQUEST, data, size);
         return ENOUGH;
     }
     if (used == 0)
@@ -78,7 +78,7 @@ long serve_request(struct thread *t, struct conn *c, const char *data, size_t si
     if (whole < 0 && whole > GONE - 1)
         return whole;
     if (whole < 0) {
-        refuse(t, c, (int)-whole, data, size);
+        refuse(t, c, (int)-whole, NOT_MEASURED, data, size);
         return ENOUGH;
     }
     if (whole <= 0)

@@ -340,7 +340,8 @@ int is_head(const struct call *call);
 /* FAILED where there is no memory. `length` < 0: none is told. */
 int put_head(struct thread *t, struct call *call, int status, int64_t length, int chunked, int closes);
 int answer(struct thread *t, struct conn *c, struct call *call, int closes);
-void refuse(struct thread *t, struct conn *c, int status, const char *data, size_t size);
+enum { NOT_MEASURED = -1, NO_REQUEST = -2 };    /* instead of ns */
+void refuse(struct thread *t, struct conn *c, int status, int64_t ns, const char *data, size_t size);
 void count_request(struct thread *t, int status, int64_t ns);
 
 /* sending.c */

@@ -187,7 +187,7 @@ long feed_steps(struct thread *t, struct conn *c, const char *data, size_t size)
         return GONE;
     }
     if (n < 0) {
-        refuse(t, c, (int)-n, steps->data, steps->size);
+        refuse(t, c, (int)-n, NOT_MEASURED, steps->data, steps->size);
         drop_steps(t, c);
         return ENOUGH;
     }

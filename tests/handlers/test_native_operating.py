@@ -84,6 +84,35 @@ def test_access_log_shows_the_fields_that_an_application_would_see(served, route
     assert line == f"a.example a.example c=1; d=2 e,f - - {ending}\n"
 
 
+BAD_BODIES = {
+    "too large": (b"Content-Length: 11\r\n\r\n", 413),
+    "too many chunks": (b"Transfer-Encoding: chunked\r\n\r\nb\r\n", 413),
+    "malformed": (b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n", 400),
+}
+
+
+@pytest.mark.parametrize("routes", [ROUTES, {"/elsewhere": "hello"}], ids=["native", "python"])
+@pytest.mark.parametrize("kind", BAD_BODIES)
+def test_access_log_shows_the_fields_of_a_request_whose_body_is_bad(served, routes, kind):
+    """Its head was none to refuse, so it counts as a request."""
+    rest, status = BAD_BODIES[kind]
+    request = b"POST /echo HTTP/1.1\r\nHost: a\r\nReferer: there\r\n" + rest
+    options = {"body_bytes": 10, "access_log_format": "%r %>s %{Referer}i %X"}
+    got, line = lines_of(served, routes, request, **options)
+    assert (got, line) == (status, f"POST /echo HTTP/1.1 {status} there -\n")
+
+
+def test_request_whose_body_is_bad_is_counted_by_its_status(served):
+    cells = bytearray(CELLS * 8)
+    server = served(ROUTES, body_bytes=10)
+    client = served.client(server)
+    client.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n")
+    assert client.response()[0] == 413
+    server.beside.count(Counters(cells))
+    counted = totals(memoryview(cells).cast("q"))
+    assert (counted["requests"], counted["refused"]) == ({413: 1}, {})
+
+
 def test_lines_that_python_does_not_take_in_time_are_dropped_and_counted(served, monkeypatch):
     """While this test holds the loop, nothing takes them: 8 MiB of them are kept."""
     monkeypatch.setattr(beside, "WATCH_SECONDS", 0.05)
