@@ -61,7 +61,7 @@ def test_unknown_application_names_are_reported(name, message):
         (["--limit", "head_seconds"], "write NAME=VALUE, for example idle_seconds=75"),
         (["--limit", "backlog=x"], "'x' is not a number"),
         (["--limit", "backlog=-1"], "must be positive"),
-        (["--nonsense"], "unrecognized"),
+        (["--nonsense"], "there is no option --nonsense"),
         (["--chdir", "/no/such/directory"], "/no/such/directory"),
     ],
 )

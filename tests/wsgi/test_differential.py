@@ -58,7 +58,7 @@ def seen_by_h11(data):
 
 def seen_by_httptools(data):
     class Seen:
-        target, body, done = b"", b"", False
+        method, target, body, done = b"", b"", b"", False
 
         def on_url(self, url):
             if not self.done:
@@ -69,6 +69,8 @@ def seen_by_httptools(data):
                 self.body += body
 
         def on_message_complete(self):
+            if not self.done:
+                self.method = parser.get_method()  # later it is that of the next request
             self.done = True
 
     seen = Seen()
@@ -80,7 +82,7 @@ def seen_by_httptools(data):
     except httptools.HttpParserError:
         if not seen.done:
             return None
-    return (parser.get_method(), seen.target, seen.body) if seen.done else None
+    return (seen.method, seen.target, seen.body) if seen.done else None
 
 
 def seen_by_us(start, server, data):
