@@ -76,7 +76,7 @@ cdef class Request(Conversation):
         return 0
 
     cdef int forget(self) except -1:
-        self.scope = None
+        self.scope = self.response.fields = None
         return 0
 
     cdef dict variables(self):

@@ -38,8 +38,6 @@ cdef class Response:
         """The request has ended."""
         if self.headers is not None:
             self.headers = None
-        if self.fields is not None:
-            self.fields = None
         if self.last_head is not None:
             self.last_head = None
         if self.head.data != NULL:
