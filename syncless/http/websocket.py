@@ -39,7 +39,7 @@ def has_library(error_log: ErrorLog) -> bool:
     """Whether the library for frames is installed; if not, the log says what to install."""
     found = find_spec("websockets") is not None
     if not found:
-        error_log.warning(NEEDED)
+        error_log.warn_once(NEEDED)
     return found
 
 
