@@ -222,11 +222,12 @@ cdef class Request(Conversation):
             "the application returned before its response was complete: the last http.response.body must "
             "have more_body false")
 
-    cdef int tell_stop(self) except -1:
-        """A response that has begun, and whose end is not known, is told as if the client had left."""
+    cdef int tell_stop(self, bint at_last) except -1:
+        """An event stream is told as if the client had left; `at_last` any response of unknown length."""
         if self.stage == STARTED and self.response.length < 0 and not self.stops:
-            self.stops = True
-            self.client_left()
+            self.stops = at_last or is_event_stream(self.response.fields)
+            if self.stops:
+                self.client_left()
         return 0
 
     cdef object say_to_nobody(self):

@@ -130,7 +130,7 @@ cdef class WebSocketRequest(Request):
             raise ClientGone("the client has left")
         raise RuntimeError("the application returned without websocket.accept, websocket.close or a response")
 
-    cdef int tell_stop(self) except -1:
+    cdef int tell_stop(self, bint at_last) except -1:
         if self.progress == OPEN and not self.stops:
             self.stops = True
             spawn(self._say_goodbye)

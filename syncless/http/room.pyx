@@ -77,13 +77,14 @@ def close_connections(Listener listener not None, bint all_of_them) -> int:
     return closed
 
 
-def tell_streams(list listeners not None) -> None:
-    """The server stops: each request that may go on for ever is told, also one that has begun meanwhile."""
+def tell_streams(list listeners not None, bint all_of_them) -> None:
+    """The server stops: each request that goes on for ever is told, also one that has begun meanwhile.
+    `all_of_them`: those that may have an end, too, for which there is no time left."""
     for watcher in get_loop().fds.watchers():
         if isinstance(watcher, Connection) and (<Connection> watcher).listener in listeners:
             connection = <Connection> watcher
             if connection.phase == RUNNING:
-                connection.exchange.tell_stop()
+                connection.exchange.tell_stop(all_of_them)
 
 
 cdef bint is_idle(Connection connection) noexcept:

@@ -361,8 +361,9 @@ class Server:
                 for listener in self._stopping:
                     close_connections(listener, interrupt)
                 self.beside.close_connections(interrupt)
-            if waited >= min(seconds / 2, self.limits.stop_notice_seconds) and not interrupted:
-                tell_streams(self._stopping)
+            notice = min(seconds / 2, self.limits.stop_notice_seconds)
+            if waited >= notice and not interrupted:
+                tell_streams(self._stopping, waited >= seconds - notice)
             interrupt = False  # a request is interrupted once
             left = self.beside.connections or any(listener.connections for listener in self._stopping)
             if not left or waited >= seconds or (self._hurried and not interrupted):
