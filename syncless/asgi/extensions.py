@@ -16,6 +16,8 @@ HTTP: dict[str, Any] = {
     "http.response.trailers": {},
 }
 """As a scope names them."""
+STOPPING = "syncless.stopping"
+"""The name of our own, which has an `event`."""
 
 NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
@@ -64,3 +66,10 @@ def takes_trailers(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Whether the client of a request with these header fields keeps trailers (RFC 9110, 6.5.1)."""
     values = b",".join(value for name, value in headers if name == b"te")
     return b"trailers" in [word.strip() for word in values.lower().split(b",")]
+
+
+def is_event_stream(fields: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether the client of a response with these fields comes again when it ends (HTML, 9.2): it may end
+    after any event."""
+    kinds = [value for name, value in fields if name.lower() == b"content-type"]
+    return bool(kinds) and kinds[0].lower().startswith(b"text/event-stream")

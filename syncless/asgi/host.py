@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import Any
 from urllib.parse import quote
@@ -51,6 +52,8 @@ class Host:
         self._state: dict[str, Any] | None = None
         self._tasks: Tasks | None = None
         self._root: RootTask | None = None
+        self._stopping = asyncio.Event()
+        """Set when the server is told to stop."""
 
     def begin_in(self, server: Server) -> None:
         """Before the first request. ApplicationFailed if the application says that it cannot start."""
@@ -64,6 +67,8 @@ class Host:
             self._loop = resident_loop()
             self._root = RootTask(self._loop)
         self._tasks = Tasks()
+        self._stopping = stopping = asyncio.Event()
+        server.told_to_stop.add_done_callback(lambda _: stopping.set())
         await_(self._start())
 
     async def _start(self) -> None:
@@ -100,7 +105,7 @@ class Host:
             "scheme": "http",
             "server": address[:2] if isinstance(address, tuple) else (os.fsdecode(address), None),
             "root_path": prefix,
-            "extensions": extensions.HTTP,
+            "extensions": {**extensions.HTTP, extensions.STOPPING: {"event": self._stopping}},
         }
         return ASGIApplication(
             call,

@@ -25,6 +25,7 @@ cdef class Request(Conversation):
     cdef bint trailers              # the application has announced them
     cdef bytes trailer_lines        # those that it has given
     cdef bint told                  # http.disconnect is due
+    cdef bint stops                 # because the server stops
     cdef bint waits                 # for its response, which is given from elsewhere
     cdef list ears                  # futures of receive() that wait for the client to leave
     cdef object turns               # Lock of those that send and wait, or None

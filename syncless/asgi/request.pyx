@@ -28,7 +28,7 @@ from syncless.http.response cimport CHUNKED
 
 from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.wait.sync import Lock
-from syncless.asgi.extensions import early_hints, file_region, takes_trailers, trailer_lines
+from syncless.asgi.extensions import early_hints, file_region, is_event_stream, takes_trailers, trailer_lines
 from syncless.asgi.operations import given
 from syncless.asgi.scope import variables_of
 from syncless.asyncio.tasklets import call_in_tasklet
@@ -72,11 +72,11 @@ cdef class Request(Conversation):
     cdef int fill(self, dict scope) except -1:
         self.scope = scope
         self.stage = NOT_STARTED
-        self.trailers = self.messages.complete = self.told = self.waits = False
+        self.trailers = self.messages.complete = self.told = self.stops = self.waits = False
         return 0
 
     cdef int forget(self) except -1:
-        self.scope = None
+        self.scope = self.response.fields = None
         return 0
 
     cdef dict variables(self):
@@ -213,11 +213,22 @@ cdef class Request(Conversation):
         """The application has returned without a whole response: it may, once the client has left."""
         if self.left():
             raise ClientGone("the client has left")
+        if self.stops and self.stage == STARTED and is_event_stream(self.response.fields):
+            self.trailers = False
+            return self.end_body(False)
         if self.stage == NOT_STARTED:
             raise RuntimeError("the application returned without a response (http.response.start)")
         raise RuntimeError(
             "the application returned before its response was complete: the last http.response.body must "
             "have more_body false")
+
+    cdef int tell_stop(self, bint at_last) except -1:
+        """An event stream is told as if the client had left; `at_last` any response of unknown length."""
+        if self.stage == STARTED and self.response.length < 0 and not self.stops:
+            self.stops = at_last or is_event_stream(self.response.fields)
+            if self.stops:
+                self.client_left()
+        return 0
 
     cdef object say_to_nobody(self):
         """There is no connection any more. The child of a fork never had one: the parent answers."""
@@ -234,7 +245,7 @@ cdef class Request(Conversation):
 
     cdef object hear(self):
         """The iterator that gives the next message: first what the client has sent, then that it has left."""
-        if self.response.complete:
+        if self.response.complete or self.stops:
             return given({"type": "http.disconnect"})
         if not self.messages.complete:
             return self.messages.hear()

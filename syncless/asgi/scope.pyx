@@ -11,7 +11,9 @@ from libc.string cimport memcmp
 
 from syncless.http.peer cimport Origin
 from syncless.http.requestheads cimport Memory, RequestHeads, memory_of
-from syncless.http.scanner cimport HEAD_DROPPED, HEAD_UNKNOWN, head, head_header, name_of
+from syncless.http.scanner cimport (
+    HEAD_DROPPED, HEAD_UNKNOWN, head, head_header, is_get_request, name_of,
+)
 from syncless.http.tls cimport TlsLayer
 
 from urllib.parse import unquote_to_bytes
@@ -23,10 +25,6 @@ cdef dict METHODS = {
     name: name.decode() for name in (b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH")}
 cdef bytes SLASH = b"/"
 cdef tuple SECURE = ("https", "wss")
-
-
-cdef inline bint is_get(const char* data, head* found) noexcept:
-    return found.method_size == 3 and memcmp(data + found.method, b"GET", 3) == 0
 
 
 cdef class ScopeMaker:
@@ -64,7 +62,7 @@ cdef class ScopeMaker:
             if claimed:
                 self.heads.keep_made(fd, claimed, {**scope, "headers": scope["headers"][:]})
         scope["extensions"] = PyDict_Copy(self.extensions)
-        if not is_get(data, found):
+        if not is_get_request(data, found):
             method = PyBytes_FromStringAndSize(data + found.method, found.method_size)
             scope["method"] = METHODS.get(method) or method.decode("latin-1")
         if found.path_size != 1 or data[found.path] != c"/":

@@ -14,10 +14,12 @@ from syncless._core.loop cimport Loop
 from syncless._core.threadloop cimport get_loop
 from syncless.asgi.request cimport Request
 
+from syncless._core.spawning import spawn
 from syncless.asgi.operations import given
+from syncless.asgi.extensions import STOPPING
 from syncless.asgi.scope import variables_of
 from syncless.http.errors import ClientError, ClientGone, NotImplementedHere
-from syncless.http.websocket import WebSocket, WebSocketClosed
+from syncless.http.websocket import STOPS, WebSocket, WebSocketClosed
 
 cdef enum:
     MOST = 32               # messages that are taken off the connection before they are asked for
@@ -56,9 +58,10 @@ cdef class WebSocketRequest(Request):
         scope["scheme"] = "wss" if scope["scheme"] == "https" else "ws"
         scope["subprotocols"] = self.websocket.subprotocols
         tls = scope["extensions"].get("tls")
-        scope["extensions"] = {"websocket.http.response": {}}
+        extensions = {"websocket.http.response": {}, STOPPING: scope["extensions"][STOPPING]}
         if tls is not None:
-            scope["extensions"]["tls"] = tls
+            extensions["tls"] = tls
+        scope["extensions"] = extensions
         return 0
 
     # -- its life --------------------------------------------------------------------------------------------
@@ -126,6 +129,18 @@ cdef class WebSocketRequest(Request):
         if self.left():
             raise ClientGone("the client has left")
         raise RuntimeError("the application returned without websocket.accept, websocket.close or a response")
+
+    cdef int tell_stop(self, bint at_last) except -1:
+        if self.progress == OPEN and not self.stops:
+            self.stops = True
+            spawn(self._say_goodbye)
+        return 0
+
+    def _say_goodbye(self):
+        try:
+            self._close(*STOPS)
+        except WebSocketClosed:
+            pass
 
     # -- receive() -------------------------------------------------------------------------------------------
 

@@ -66,6 +66,7 @@ class ErrorLog:
         elif is_plain(to):
             self.stream = Outlet(to)
         self._begun = ""
+        self._told: set[str] = set()
 
     # -- entries --------------------------------------------------------------------------------------
 
@@ -74,6 +75,12 @@ class ErrorLog:
 
     def warning(self, message: str, request: Any = None) -> None:
         self.entry(WARNING, message, None, request)
+
+    def warn_once(self, message: str) -> None:
+        """Of what each address and each application of a server may find."""
+        if message not in self._told:
+            self._told.add(message)
+            self.warning(message)
 
     def info(self, message: str, request: Any = None) -> None:
         self.entry(INFO, message, None, request)

@@ -49,6 +49,7 @@ cdef class Exchange(Tasklet):
 
     cdef Body new_body(self)
     cdef bint left(self) noexcept
+    cdef int tell_stop(self, bint at_last) except -1
 
     cdef void count(self) noexcept
     cdef int respond_within_limits(self) except -1

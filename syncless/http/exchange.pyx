@@ -259,6 +259,13 @@ cdef class Exchange(Tasklet):
             if self.left():
                 raise ClientGone("the client has left")
 
+    cdef int tell_stop(self, bint at_last) except -1:
+        """The server stops, and what goes on for ever has to end; `at_last`: all that might. Is called again
+        and again."""
+        if self.upgraded and self.handler is not None:
+            self.handler.tell_stop()
+        return 0
+
     # -- its description for logs ----------------------------------------------------------------------------
 
     @property

@@ -24,6 +24,7 @@ MAY_BE_ZERO = {
     "linger_connections",
     "stop_seconds",
     "stop_idle_seconds",
+    "stop_notice_seconds",
     "stop_delay_seconds",
     "worker_requests",
     "worker_requests_jitter",
@@ -148,6 +149,10 @@ class Limits:
     stop_seconds: float = 30.0
     """Seconds that requests in flight have to end when the server stops; then they are interrupted (gunicorn
     graceful_timeout)."""
+    stop_notice_seconds: float = 5.0
+    """Seconds after which a server that stops tells event streams and WebSockets, which do not end by
+    themselves: receive() of an ASGI application gives http.disconnect, a WebSocket is closed with 1001. Other
+    streams are told as long before the end of stop_seconds. At most half of these."""
     stop_idle_seconds: float = 2.0
     """Seconds that a server that stops, or a worker that is replaced, keeps its idle connections; the next
     request of each is answered with Connection: close. A proxy does not send a POST again if its connection

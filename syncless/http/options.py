@@ -60,6 +60,7 @@ class LimitOptions(TypedDict, total=False):
     worker_boot_seconds: float
     stop_delay_seconds: float
     stop_seconds: float
+    stop_notice_seconds: float
     stop_idle_seconds: float
 
 

@@ -134,7 +134,7 @@ cdef class Response:
         cdef ResponseHeads heads = self.listener.response_heads
         cdef list pairs
         self.status = None
-        pairs = as_pairs(fields)
+        self.fields = pairs = as_pairs(fields)
         if self.listener.access_log is not None and self.listener.access_log.wants_headers:
             self.headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in pairs]
         self.code = heads.status_code(status)

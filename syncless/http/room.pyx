@@ -4,6 +4,7 @@ Takes a Listener, whose lists of deadlines have its connections in the order in 
 """
 
 from syncless._core.loop cimport Loop
+from syncless._core.threadloop cimport get_loop
 from syncless.http.connection cimport Connection
 from syncless.http.deadlines cimport (
     GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, DeadlineNode, Deadlines,
@@ -74,6 +75,16 @@ def close_connections(Listener listener not None, bint all_of_them) -> int:
             connection.close(loop, True)
         closed += 1
     return closed
+
+
+def tell_streams(list listeners not None, bint all_of_them) -> None:
+    """The server stops: each request that goes on for ever is told, also one that has begun meanwhile.
+    `all_of_them`: those that may have an end, too, for which there is no time left."""
+    for watcher in get_loop().fds.watchers():
+        if isinstance(watcher, Connection) and (<Connection> watcher).listener in listeners:
+            connection = <Connection> watcher
+            if connection.phase == RUNNING:
+                connection.exchange.tell_stop(all_of_them)
 
 
 cdef bint is_idle(Connection connection) noexcept:

@@ -24,7 +24,7 @@ from syncless.http.counters import Counters
 from syncless.http.limits import Limits, limits_of
 from syncless.http.listener import Listener
 from syncless.http.quota import Quota
-from syncless.http.room import close_connections
+from syncless.http.room import close_connections, tell_streams
 from syncless.http.serverlogs import Logs
 from syncless.http.sockets import Opened, SocketOptions, Sockets, owner_ids
 from syncless.http.trust import DEFAULT_FIELDS, Forwarding, Trust
@@ -178,6 +178,7 @@ class Server:
         if self._places or self._stopping:
             raise RuntimeError("this server has been started already")
         watch_hubs()
+        self.told_to_stop = Event()  # applications find it
         self.logs.open()
         opened: Opened = []
         try:
@@ -313,6 +314,7 @@ class Server:
             self._leave_to_parent()
             return
         seconds = self.limits.stop_seconds if grace is None else grace
+        self.told_to_stop.set()
         places, self._places = self._places, []
         self._stopping = [place.listener for place in places]
         for listener in self._stopping:
@@ -353,19 +355,18 @@ class Server:
         self._stopped.set()
 
     def _wait_closed(self, seconds: float, interrupt: bool) -> None:
-        interrupted = interrupt
-        waited, pause = 0.0, 0.001
+        interrupted, waited, pause = interrupt, 0.0, 0.001
         while True:
             if interrupt or waited >= min(seconds, self.limits.stop_idle_seconds):
                 for listener in self._stopping:
                     close_connections(listener, interrupt)
                 self.beside.close_connections(interrupt)
+            notice = min(seconds / 2, self.limits.stop_notice_seconds)
+            if waited >= notice and not interrupted:
+                tell_streams(self._stopping, waited >= seconds - notice)
             interrupt = False  # a request is interrupted once
-            if (
-                not (self.beside.connections or any(listener.connections for listener in self._stopping))
-                or waited >= seconds
-                or (self._hurried and not interrupted)
-            ):
+            left = self.beside.connections or any(listener.connections for listener in self._stopping)
+            if not left or waited >= seconds or (self._hurried and not interrupted):
                 return
             sleep(pause)
             waited += pause

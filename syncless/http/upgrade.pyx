@@ -6,6 +6,7 @@ from syncless.http.peer cimport Peer
 from syncless.http.exchange cimport Exchange
 
 from syncless._core.exits import TaskletExit
+from syncless._core.spawning import spawn
 from syncless.http.errors import ClientGone
 
 cdef enum:
@@ -69,6 +70,12 @@ cdef class Upgrade:
     def expects(self, failure) -> bool:
         """Whether the application may end so: with None, or one of these exceptions."""
         return failure is None or isinstance(failure, self.expected)
+
+    def tell_stop(self) -> None:
+        """The server stops: the protocol's handler says goodbye, if it can."""
+        say_goodbye = getattr(self.handler, "say_goodbye", None)
+        if say_goodbye is not None:
+            spawn(say_goodbye)
 
     def end(self, failure) -> None:
         """The server: the application has returned or raised."""

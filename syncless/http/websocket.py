@@ -26,6 +26,9 @@ from syncless.http.upgrade import Upgrade
 FIELD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*")
 """A header field that can be sent: a token, latin-1 without control characters."""
 
+STOPS = 1001, "the server stops"
+"""Code and reason of a close frame (RFC 6455, 7.4.1)."""
+
 CLOSE_SECONDS = 5.0
 """For which close() waits for the client's own close frame."""
 
@@ -36,7 +39,7 @@ def has_library(error_log: ErrorLog) -> bool:
     """Whether the library for frames is installed; if not, the log says what to install."""
     found = find_spec("websockets") is not None
     if not found:
-        error_log.warning(NEEDED)
+        error_log.warn_once(NEEDED)
     return found
 
 
@@ -68,6 +71,7 @@ class WebSocket:
         self._size = 0
         self._pinged = False
         self._gone = False
+        self._leaving = False  # say_goodbye() has been called
         self._answered = False  # the client has sent its close frame
         self._unanswered: tuple[int, str, bytes] | None = None  # that frame
         self.close_code: int | None = None
@@ -231,6 +235,18 @@ class WebSocket:
             self._write(frame)
             self.close_code, self.close_reason = code, reason
 
+    def say_goodbye(self) -> None:
+        """The server stops: sends a close frame, once."""
+        if self._frames is not None and not self._leaving:
+            self._leaving = True
+            self._say_stops()
+
+    def _say_stops(self) -> None:
+        try:
+            self.say_close(*STOPS)
+        except WebSocketClosed:
+            pass
+
     def _read(self) -> None:
         """Deals with the frames that have come up to the end of a message, so that what was sent before a
         close frame can be answered; waits for bytes if there are none."""
@@ -349,10 +365,7 @@ class WebSocket:
         if self._unanswered is not None:
             self.answer_close()
         elif isinstance(failure, TaskletExit):
-            try:
-                self.say_close(1001, "the server stops")  # and there is no time for the client's
-            except WebSocketClosed:
-                pass
+            self._say_stops()  # and there is no time for the client's
         else:
             self.close(1000 if failure is None else 1011)
 

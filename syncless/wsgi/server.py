@@ -142,6 +142,7 @@ class Server(server.Server):
             "wsgi.file_wrapper": FileWrapper,
             "wsgi.input_terminated": True,
             "syncless.client_gone": client_gone,
+            "syncless.stopping": self.told_to_stop,
         }
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import syncless
 from tests.waiting import eventually
+from tests.wsgi.conftest import Client
 from tests.wsgi.test_websocket import HANDSHAKE, Raw, closed_with, frame
 
 pytestmark = pytest.mark.virtual_time
@@ -69,7 +70,7 @@ def test_scope(start):
     scope = seen[0]
     assert scope["type"] == "websocket" and scope["scheme"] == "ws" and "method" not in scope
     assert scope["path"] == "/ws" and scope["subprotocols"] == ["a", "b"]
-    assert scope["extensions"] == {"websocket.http.response": {}}
+    assert sorted(scope["extensions"]) == ["syncless.stopping", "websocket.http.response"]
 
 
 def test_client_that_closes_is_told(start):
@@ -221,11 +222,14 @@ def test_without_the_library_a_handshake_is_refused_and_the_log_says_once_what_t
     start, errors, monkeypatch
 ):
     monkeypatch.setattr("syncless.http.websocket.find_spec", lambda name: None)
-    server = start(speaking(echoing), error_log=errors)
-    for _ in range(2):
-        client = start.client(server)
-        client.send(f"{HANDSHAKE}\r\n".encode())
-        assert client.response()[0] == 501
+    applications = {"/": speaking(echoing), "/ws": speaking(echoing)}
+    server = start(applications, error_log=errors, bind=["127.0.0.1:0"] * 2)
+    for address in server.addresses:
+        for path in ("/", "/ws"):
+            client = Client(address)
+            client.send((HANDSHAKE.replace("/ws", path) + "\r\n").encode())
+            assert client.response()[0] == 501
+            client.close()
     assert errors.getvalue().count("pip install 'syncless[websocket]'") == 1
 
 

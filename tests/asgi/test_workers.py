@@ -32,6 +32,13 @@ async def app(scope, receive, send):
         await send({{"type": "websocket.accept"}})
         while (message := await receive())["type"] == "websocket.receive":
             await send({{"type": "websocket.send", "bytes": pid}})
+    elif scope["path"] == "/events":
+        headers = [(b"x-pid", pid), (b"content-type", b"text/event-stream")]
+        await send({{"type": "http.response.start", "status": 200, "headers": headers}})
+        await send({{"type": "http.response.body", "body": b"begun ", "more_body": True}})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        note("told")
     else:
         await send({{"type": "http.response.start", "status": 200, "headers": [(b"x-pid", pid)]}})
         if scope["path"] == "/stream":
@@ -51,10 +58,10 @@ def life(running):
 class Stream:
     """A response that has begun, and ends when it is told to."""
 
-    def __init__(self, running):
+    def __init__(self, running, path="/stream"):
         self.folder = running.folder
         self.connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)
-        self.connection.request("GET", "/stream")
+        self.connection.request("GET", path)
         self.response = self.connection.getresponse()
         assert self.response.read(6) == b"begun "
 
@@ -98,7 +105,7 @@ def test_each_worker_has_a_lifespan(program, options):
 
 
 def test_stream_and_websocket_survive_a_reload(program, talk):
-    running = program("--workers", "1", code=APP)
+    running = program("--workers", "1", "-l", "stop_seconds=600", "-l", "stop_notice_seconds=300", code=APP)
     old = running.get()[1]
     websocket = talk(running)
     with Stream(running) as stream:
@@ -111,6 +118,30 @@ def test_stream_and_websocket_survive_a_reload(program, talk):
     websocket.close()
     assert eventually(lambda: not alive(old))
     assert [moment for moment, pid in life(running) if pid == str(old)] == ["startup", "stream", "shutdown"]
+    assert running.said() == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+@pytest.mark.parametrize("workers", [(), ("--workers", "1")])
+def test_event_stream_and_websocket_end_cleanly_and_clients_come_again(program, talk, number, workers):
+    if number == signal.SIGHUP and not workers:
+        pytest.skip("one process alone reads its certificates again")
+    running = program(*workers, "-l", "stop_seconds=600", "-l", "stop_notice_seconds=0.1", code=APP)
+    old = running.get()[1]
+    websocket = talk(running)
+    with Stream(running, "/events") as stream:
+        assert said_by(websocket) == old
+        running.signal(number)
+        with pytest.raises(Exception, match="1001"):
+            websocket.recv(60)
+        assert stream.response.read() == b""
+        if number == signal.SIGHUP:
+            with Stream(running, "/events") as again:
+                assert int(again.response.headers["X-Pid"]) != old
+                running.signal(signal.SIGTERM)
+                assert again.response.read() == b""
+    assert eventually(lambda: running.process.poll() == 0)
+    assert ["told", str(old)] in life(running) and ["shutdown", str(old)] in life(running)
     assert running.said() == ""
 
 

@@ -238,3 +238,22 @@ def test_a_killed_server_leaves_a_socket_file_that_the_next_one_removes(tmp_path
     with Server(slow, bind=f"unix:{path}"):
         pass
     assert not path.exists()
+
+
+def test_environ_tells_a_stream_that_the_server_stops(start):
+    begun = syncless.Event()
+
+    def app(environ, start_response):
+        stopping = environ["syncless.stopping"]
+        start_response("200 OK", [("Content-Type", "text/event-stream")])
+        while not stopping.wait(1):
+            begun.set()
+            yield b"data: 1\n\n"
+
+    server = start(app, stop_seconds=3600)
+    client = start.client(server)
+    client.send(GET)
+    begun.wait()
+    server.stop()
+    body = client.response()[2]
+    assert body and body.count(b"data: 1\n\n") * 9 == len(body)

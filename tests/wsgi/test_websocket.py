@@ -306,6 +306,29 @@ def test_stopping_the_server_says_goodbye(start):
     assert closed_with(raw) == 1001
 
 
+def test_application_has_time_left_when_a_stopping_server_closes_its_websocket(start):
+    ended, may_end = [], syncless.Event()
+
+    def app(environ, start_response):
+        websocket = environ["wsgi.websocket"]
+        websocket.send("hello")
+        for message in websocket:
+            ended.append(message)
+        may_end.wait()
+        ended.append(websocket.close_code)
+        return []
+
+    server = start(app, stop_seconds=3600, stop_notice_seconds=0.1)
+    raw = Raw(start, server)
+    assert raw.receive() == (1, b"hello")
+    stopping = syncless.spawn(server.stop)
+    assert closed_with(raw) == 1001
+    raw.send(8, struct.pack("!H", 1001))
+    may_end.set()
+    stopping.join()
+    assert ended == [1001]
+
+
 def test_misuse_is_told(start):
     seen = []
 
