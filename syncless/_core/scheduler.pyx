@@ -216,8 +216,7 @@ cdef class Scheduler:
         cdef BaseTasklet tasklet = self.current
         if tasklet is None:
             raise RuntimeError(
-                "the event loop itself cannot yield: a signal handler or callback called something that "
-                "switches")
+                "the event loop cannot yield: a signal handler or callback called something that switches")
         if Py_IsFinalizing():
             return 0
         if tasklet.pending is None or tasklet.shielded:

@@ -110,6 +110,22 @@ def _answers_at_once(program: Any) -> bool:
     return _open.is_quick(program)
 
 
+def _is_quick(path: Any) -> bool:
+    """Whether the file system that was asked for the path answers at once. Where a directory is missing,
+    which PATH may name, that is the one above it."""
+    while not _stat.is_quick(path):
+        above = os.path.dirname(path)
+        if above in (b"", path):
+            return False
+        try:
+            _stat(above)
+        except OSError:
+            path = above
+        else:
+            return False
+    return True
+
+
 def _may_vfork(programs: Any, directory: Any) -> bool:
     start = os.fsencode(directory) if directory is not None else b""
     if directory is not None:
@@ -122,7 +138,7 @@ def _may_vfork(programs: Any, directory: Any) -> bool:
         try:
             _stat(path)
         except OSError:
-            if not _stat.is_quick(path):
+            if not _is_quick(path):
                 return False
             continue
         return _answers_at_once(path)

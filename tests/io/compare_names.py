@@ -9,6 +9,7 @@ compared, and the calls that differ.
 import fcntl
 import itertools
 import json
+import pathlib
 import socket
 import struct
 import subprocess
@@ -193,6 +194,121 @@ def one_by_one():
     return len(CALLS), different
 
 
+HERE = "nameserver 127.0.0.1\n"
+CONFIGURATIONS = [
+    "",
+    "\n\n",
+    HERE.strip(),
+    "nameserver bad\n" + HERE,
+    "nameserver 127.0.0.1;x\n" + HERE,
+    "nameserver 127.0.0.9#x\nnameserver 127.0.0.1 # here\n",
+    "nameserver\t127.0.0.1 ; here\n",
+    " nameserver 127.0.0.9\n" + HERE,
+    "nameserver127.0.0.9\n" + HERE,
+    "NAMESERVER 127.0.0.9\n" + HERE,
+    "nameserver\n" + HERE,
+    "nameserver [::1]:53\n" + HERE,
+    "nameserver 127.1\n",
+    "nameserver 0x7f000001\n",
+    "nameserver 127.0.0.1\r\nsearch example\r\n",
+    "nameserver ::ffff:127.0.0.1\n",
+    "nameserver fe80::1%nosuch\n" + HERE,
+    "nameserver 127.0.0.9\nnameserver 127.0.0.8\nnameserver 127.0.0.7\n" + HERE,
+    "nameserver 127.0.0.9\nnameserver 127.0.0.8\n" + HERE,
+    "nameserver 1.2.3.4.5\n" + HERE,
+    "nameserver \x00127.0.0.9\n" + HERE,
+    "\x80\xff\x00\x01\n" * 100 + HERE,
+    "# nameserver 127.0.0.9\n;nameserver 127.0.0.8\n" + HERE,
+    "x" * 100_000 + "\n" + HERE,
+    *(
+        HERE + line
+        for line in (
+            "options timeout:0\n",
+            "options timeout:x ndots: attempts:1\n",
+            "options edns0 rotate nosuchoption single-request:1\n",
+            "options timeout:-1\n",
+            "search a..b example\n",
+            f"search {'x' * 70} example\n",
+            "search example.\n",
+            "search EXAMPLE\n",
+            "search\texample\t# comment\n",
+            "search example # comment",
+            "search #example\n",
+            "search one.invalid two.invalid three.invalid four.invalid five.invalid six.invalid example\n",
+            "search\nsearch example\n",
+            "search example\nsearch\n",
+            "search example\nsearch invalid\n",
+            "search invalid\ndomain example\n",
+            "domain example invalid\n",
+            "domain\texample\n",
+            "domain\n",
+            "search .\n",
+            "search ..\n",
+            "search .example\n",
+            "search bücher.example example\n",
+            "searching invalid\nsearch example\n",
+            "search example\noptions ndots:\n",
+            "search example\noptions ndots:x\n",
+            "search example\noptions ndots:2\n",
+            "search example\noptions ndots:0\n",
+            "search example\noptions ndots:-1\n",
+            "search example\noptions ndots:99\n",
+            "search example\noptions ndots: 2\n",
+            "search example\noptions ndots:2x\n",
+            "search example\noptions NDOTS:2\n",
+            "search example\noptions\tndots:2\ttimeout:1\n",
+            "search example\noptions ndots:2\noptions timeout:1\n",
+            "search example\noptions ndots:2#x timeout:x attempts:3\n",
+        )
+    ),
+]
+HOST_FILES = [
+    "127.0.0.5 strange",
+    "127.0.0.5 strange\r\n",
+    "127.0.0.5\tstrange # comment\n",
+    "127.0.0.5 strange#comment\n",
+    "  127.0.0.5 strange\n",
+    "127.0.0.5\n127.0.0.6 strange\n",
+    "127.1 strange\n127.0.0.6 strange\n",
+    "bad strange\n127.0.0.6 strange\n",
+    "fe80::1%lo strange\n127.0.0.6 strange\n",
+    "fe80::1%nosuch strange\n",
+    "::ffff:127.0.0.5 strange\n",
+    "127.0.0.5 STRANGE.Example strange\n",
+    "127.0.0.5 strange. other\n",
+    "127.0.0.5 first strange strange\n127.0.0.6 strange\n",
+    "127.0.0.5\x0bstrange\n",
+    "127.0.0.5\x0cstrange\n",
+    "127.0.0.5 str\x00ange\n127.0.0.6 strange\n",
+    "127.0.0.5 str\x1cange\x85 strange\n",
+    "\x80\xff\n127.0.0.6 strange\n",
+    ";127.0.0.5 strange\n",
+    "::1 strange\n127.0.0.5 strange\n",
+    "127.0.0.5 " + "strange" * 300 + " strange\n",
+    "127.0.0.5 " + "alias " * 3000 + "strange\n",
+]
+LOOKUPS = ("one.example", "one", "strange", "STRANGE", "strange.", "strange.example", "first", "host.corp")
+
+
+def odd_lines():
+    """Files that a hand has written."""
+    different = []
+    cases = [("resolv.conf", text, LOOKUPS[:2] + LOOKUPS[-1:]) for text in CONFIGURATIONS]
+    cases += [("hosts", text, LOOKUPS[2:-1]) for text in HOST_FILES]
+    before = {name: pathlib.Path(f"/etc/{name}").read_text() for name in ("resolv.conf", "hosts")}
+    for file, text, names in cases:
+        for name in before:
+            with open(f"/etc/{name}", "w", encoding="latin-1") as written:
+                written.write(text if name == file else before[name])
+        dns.configure()
+        for name in names:
+            args = name, 80, 0, STREAM
+            theirs, ours = outcome(socket.getaddrinfo, args), outcome(dns.getaddrinfo, args)
+            if ours != theirs:
+                different.append([text[:60], name, theirs, ours])
+    return len(cases), different
+
+
 def main(folder, compare):
     for name in ("hosts", "nsswitch.conf", "resolv.conf"):
         subprocess.run(["mount", "--bind", f"{folder}/{name}", f"/etc/{name}"], check=True)
@@ -208,4 +324,4 @@ def main(folder, compare):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], failures if sys.argv[2:] == ["failures"] else one_by_one)
+    main(sys.argv[1], {"failures": failures, "lines": odd_lines}.get("".join(sys.argv[2:]), one_by_one))

@@ -257,14 +257,24 @@ def test_the_hosts_line_of_nsswitch():
 def test_resolv_conf(monkeypatch):
     wire.load()
     monkeypatch.setenv("RES_OPTIONS", "attempts:4 ndots:99")
-    conf = wire.read_resolv_conf(
+    conf = system.read_resolv_conf(
         "nameserver 192.0.2.1\nnameserver ::1\nsearch a.example b.example.\noptions timeout:7 rotate edns0\n"
     )
     assert (conf.nameservers, conf.search) == (["192.0.2.1", "::1"], ["a.example", "b.example"])
     assert (conf.timeout, conf.attempts, conf.ndots, conf.rotate, conf.edns) == (7.0, 4, 15, True, True)
     monkeypatch.setenv("LOCALDOMAIN", "c.example")
-    assert wire.read_resolv_conf("search a.example\n").search == ["c.example"]
-    assert wire.read_resolv_conf("").nameservers == ["127.0.0.1"]
+    assert system.read_resolv_conf("search a.example\n").search == ["c.example"]
+    assert system.read_resolv_conf("").nameservers == ["127.0.0.1"]
+    monkeypatch.delenv("RES_OPTIONS")
+    for attempts in ("0", "-1", "x", ""):
+        assert system.read_resolv_conf(f"options attempts:{attempts}\r\n").attempts == 1
+    for domain, parsed in (
+        ("a..b c\td", ["a..b", "c", "d"]),
+        ("ü.example", ["\\195\\188.example"]),
+        ("", []),
+    ):
+        monkeypatch.setenv("LOCALDOMAIN", domain)
+        assert system.read_resolv_conf("search a.example\n").search == parsed
     question = wire.ask(wire.name_from("a.example"), (1,), True)[0]
     asked = wire.dns.message.from_wire(question.wire)
     assert asked.edns == 0 and asked.payload == wire.PAYLOAD and str(asked.question[0]) == "a.example. IN A"
@@ -338,6 +348,11 @@ def test_the_order_of_addresses(monkeypatch):
 def test_as_the_c_library_answers(nsswitch, resolv, tmp_path):
     told = compared_with_the_c_library(tmp_path, nsswitch, resolv)
     assert told["compared"] > 300 and told["different"] == [], told
+
+
+def test_odd_lines_mean_the_same_as_to_the_c_library(tmp_path):
+    told = compared_with_the_c_library(tmp_path, "hosts: files dns\n", "nameserver 127.0.0.1\n", "lines")
+    assert told["compared"] > 80 and told["different"] == [], told
 
 
 FIRST = """

@@ -4,7 +4,7 @@ import socket as standard
 
 import pytest
 
-from syncless.io.dns import resolver, wire
+from syncless.io.dns import resolver, system, wire
 from syncless.io.dns.resolver import A, Records, Resolver, records_of
 from syncless.io.dns.transport import NoAnswer
 
@@ -116,5 +116,5 @@ def test_failed_lookup_is_remembered_for_a_second(clock, asked, tmp_path):
 def test_waits_for_name_servers_are_bounded_as_the_c_librarys():
     """resolv.conf(5): timeout at most 30 s, attempts at most 5, ndots at most 15."""
     wire.load()
-    conf = wire.read_resolv_conf("nameserver 192.0.2.1\noptions timeout:1000 attempts:100 ndots:100\n")
+    conf = system.read_resolv_conf("nameserver 192.0.2.1\noptions timeout:1000 attempts:100 ndots:100\n")
     assert (conf.timeout, conf.attempts, conf.ndots) == (30, 5, 15)

@@ -429,6 +429,47 @@ def test_deadline_is_raised_in_place_of_the_error_of_the_library(lib, pair, bloc
     assert pair[1].recv(1) == b""
 
 
+def try_again_and_again(lib, failures):
+    """As a program that connects anew whenever the library fails."""
+    while True:
+        left, right = socket.socketpair()
+        with left, right:
+            try:
+                receive(lib, left)
+            except ConnectionError as error:
+                failures.append(error)
+
+
+@pytest.mark.parametrize("how", ["kill", "timeout", "deadline"])
+def test_kill_ends_a_loop_that_tries_again(lib, how):
+    failures = []
+    before = native_stats()["broken"]
+    if how == "kill":
+        tasklet = waiting(try_again_and_again, lib, failures)
+        assert tasklet.kill(timeout=60)
+        assert isinstance(tasklet.exception(), syncless.TaskletExit)
+    else:
+        block, kind = {
+            "timeout": (syncless.Timeout, syncless.Timeout),
+            "deadline": (syncless.deadline, TimeoutError),
+        }[how]
+        with pytest.raises(kind), block(0.02):
+            try_again_and_again(lib, failures)
+    assert len(failures) <= 2 and native_stats()["broken"] - before == 2
+
+
+def test_ctrl_c_is_raised_before_a_library_is_called_again(lib):
+    failures = []
+    before = native_stats()["broken"]
+    ctrl_c = syncless.spawn(
+        lambda: (syncless.sleep(0.01), syncless.current_loop().interrupt(KeyboardInterrupt()))
+    )
+    with pytest.raises(KeyboardInterrupt):
+        try_again_and_again(lib, failures)
+    ctrl_c.result(60)
+    assert len(failures) <= 1 and native_stats()["broken"] - before == 1
+
+
 def test_silent_timeout_stays_silent(lib, pair):
     with syncless.Timeout(0.02, False):
         receive(lib, pair[0])

@@ -33,6 +33,23 @@ except ChildProcessError:
     assert run_python(program) == "taken\n"
 
 
+def test_missing_directory_of_path_does_not_keep_programs_from_a_quick_start():
+    """The file systems are known after some answers, and vfork() is used from then on."""
+    program = """
+import os, subprocess
+from syncless.patches import patch_all, processes
+patch_all()
+os.environ["PATH"] = "/no/such/directory:/nosuch:" + os.path.dirname(__file__) + "/nosuch:/usr/bin:/bin"
+asked = []
+may_vfork = processes._may_vfork
+processes._may_vfork = lambda *args: asked.append(may_vfork(*args)) or asked[-1]
+while True not in asked:
+    assert subprocess.run(["true"]).returncode == 0
+print("quick")
+"""
+    assert run_python(program.replace("__file__", repr(__file__))) == "quick\n"
+
+
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_process_keeps_its_descriptors_where_vfork_would_wait_for_a_disk(method):
     check(f"""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from syncless._core.wait.sync import Event
 from syncless.io.dns import wire
-from syncless.io.dns.system import Hosts, ResolvConf, Source, Watched, parse_nsswitch
+from syncless.io.dns.system import Hosts, ResolvConf, Source, Watched, parse_nsswitch, read_resolv_conf
 from syncless.io.dns.transport import NOERROR, NoAnswer, exchange
 from syncless.io.dns.wire import AAAA, CNAME, SOA, A
 
@@ -101,7 +101,7 @@ class Resolver:
         text = self._text.get()
         if self._conf[0] != self._text.generation:
             wire.load()
-            self._conf = self._text.generation, wire.read_resolv_conf(text)
+            self._conf = self._text.generation, read_resolv_conf(text)
             self._cache.clear()
             self._failed.clear()
         return self._conf[1]
@@ -117,15 +117,16 @@ class Resolver:
         if as_it_is:
             yield name + ".", True
         for domain in conf.search:
-            yield f"{name}.{domain}.", False
+            yield f"{name}.{domain}." if domain else f"{name}.", False
         if not as_it_is:
             yield name + ".", True
 
     def search(self, name: str, types: tuple[int, ...]) -> list[Records]:
         """The records of the first candidate that has any, or the C library's socket.gaierror.
 
-        An alias ends the search, wherever it leads. If no server answers for a domain, the other domains are
-        not tried. If the unchanged name was tried first, its answer decides the error.
+        An alias ends the search, wherever it leads. If no server answers for a domain, or it makes no
+        name, the other domains are not tried. If the unchanged name was tried first, its answer decides the
+        error.
         """
         codes: list[int] = []
         as_it_is_first = ended = no_data = server_failed = False
@@ -134,8 +135,9 @@ class Resolver:
                 continue
             try:
                 found = self.lookup(candidate, types)
-            except ValueError:
-                continue  # too long with this domain
+            except ValueError:  # no name with this domain, which ends the list
+                ended = True
+                continue
             except NoAnswer as none:
                 codes.append(socket.EAI_AGAIN)
                 server_failed = server_failed or none.server_failed

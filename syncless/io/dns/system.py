@@ -50,7 +50,7 @@ class Watched(Generic[T]):
 
     def _text(self) -> str:
         try:
-            with open(self.path, encoding="utf-8", errors="surrogateescape") as file:
+            with open(self.path, encoding="utf-8", errors="surrogateescape", newline="\n") as file:
                 return file.read()
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):  # which says nothing about the file
@@ -73,14 +73,13 @@ class Hosts:
     def __init__(self, text: str):
         self._by_name: dict[str, list[Host]] = {}
         self._by_address: dict[str, Host] = {}
-        for line in text.splitlines():
-            address, *names = line.partition("#")[0].split() or [""]
+        for line in text.split("\n"):
+            address, *names = re.split(r"[ \t\v\f\r]+", line.partition("#")[0].strip(" \t\v\f\r"))
             if not names:
                 continue
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
-            number, percent, zone = address.partition("%")
             try:
-                address = socket.inet_ntop(family, socket.inet_pton(family, number)) + percent + zone
+                address = socket.inet_ntop(family, socket.inet_pton(family, address))
             except (OSError, ValueError):
                 continue
             host = Host(family, address, names[0], tuple(names[1:]))
@@ -89,7 +88,7 @@ class Hosts:
             self._by_address.setdefault(address, host)
 
     def named(self, name: str) -> list[Host]:
-        return self._by_name.get(name.lower().removesuffix("."), [])
+        return self._by_name.get(name.lower(), [])
 
     def at(self, address: str) -> Host | None:
         return self._by_address.get(address)
@@ -106,7 +105,7 @@ class Source(NamedTuple):
 def parse_nsswitch(text: str) -> list[Source]:
     """The sources of host names in their order; `files dns` without such a line."""
     sources: list[Source] = []
-    for line in text.splitlines():
+    for line in text.split("\n"):
         database, _, rest = line.partition("#")[0].partition(":")
         if database.strip().lower() != "hosts":
             continue
@@ -142,13 +141,76 @@ class ResolvConf:
     edns: bool = False
 
 
-def options_of(text: str) -> dict[str, str]:
-    """The options of a resolv.conf that dnspython does not read, and those whose absence matters; RES_OPTIONS
-    goes on top of them."""
-    words = [word for line in text.splitlines() if line.startswith("options") for word in line.split()[1:]]
-    return {
-        name: value
-        for name, _, value in (
-            word.partition(":") for word in [*words, *os.environ.get("RES_OPTIONS", "").split()]
-        )
-    }
+_blanks = re.compile(r"[ \t]+").split
+_number = re.compile(r"[ \t\v\f\r]*[+-]?[0-9]+").match
+HIGHEST = {"ndots": 15, "timeout": 30, "attempts": 5}
+"""Options with a number -> the C library's limit."""
+
+
+def read_resolv_conf(text: str) -> ResolvConf:
+    """Parses resolv.conf, RES_OPTIONS and LOCALDOMAIN as the C library does (res_init.c of glibc): a line
+    begins with its keyword and a blank, and one that makes no sense is passed over."""
+    conf = ResolvConf()
+    nameservers: list[str] = []
+    search: list[str] | None = _domains(os.environ.get("LOCALDOMAIN"))
+    is_fixed = search is not None
+    for line in text.split("\n"):
+        keyword, *words = _blanks(line)
+        if not words or not words[0]:
+            continue
+        if keyword == "nameserver":
+            nameservers += filter(None, [_address_of_server(words[0])])
+        elif keyword == "options":
+            _set_options(conf, words)
+        elif keyword in ("domain", "search") and not is_fixed:
+            search = words[:1] if keyword == "domain" else list(filter(None, words))
+    _set_options(conf, _blanks(os.environ.get("RES_OPTIONS", "")))
+    if search is None:
+        search = [domain for _, _, domain in [socket.gethostname().partition(".")] if domain]
+    conf.search = [_as_bytes(domain).removeprefix(".").removesuffix(".") for domain in search]
+    conf.nameservers = nameservers[:3] or conf.nameservers  # MAXNS
+    return conf
+
+
+def _as_bytes(domain: str) -> str:
+    """The C library asks for the very bytes of a domain that is not ASCII."""
+    if domain.isascii():
+        return domain
+    data = domain.encode("utf-8", "surrogateescape")
+    return "".join(chr(byte) if byte < 128 else f"\\{byte:03}" for byte in data)
+
+
+def _domains(text: str | None) -> list[str] | None:
+    return None if text is None else list(filter(None, _blanks(text.partition("\n")[0])))
+
+
+def _address_of_server(word: str) -> str | None:
+    """The address that the word is: of IPv4 in any of its forms, or of IPv6."""
+    if word.split() != [word]:
+        return None
+    try:
+        return socket.inet_ntoa(socket.inet_aton(word))
+    except (OSError, ValueError):
+        pass
+    address, percent, zone = word.partition("%")
+    try:
+        address = socket.inet_ntop(socket.AF_INET6, socket.inet_pton(socket.AF_INET6, address))
+    except (OSError, ValueError):
+        return None
+    return address + percent + zone
+
+
+def _set_options(conf: ResolvConf, words: list[str]) -> None:
+    for word in words:
+        name, colon, value = word.partition(":")
+        if colon and name in HIGHEST:
+            found = _number(value)
+            number = min(int(found[0]) if found else 0, HIGHEST[name])
+            if name == "ndots":
+                conf.ndots = number & 15
+            elif name == "timeout":
+                conf.timeout = float(max(1, number))
+            else:
+                conf.attempts = max(1, number)  # the C library does not ask at all with 0
+        conf.rotate = conf.rotate or word.startswith("rotate")
+        conf.edns = conf.edns or word.startswith("edns0")

@@ -1,10 +1,9 @@
-"""DNS messages and resolv.conf, read and written by dnspython, which a thread imports when it is first
+"""DNS messages, read and written by dnspython, which a thread imports when it is first
 needed, because the import takes long."""
 
 from __future__ import annotations
 
 import importlib
-import io
 import os
 import re
 import socket
@@ -13,7 +12,6 @@ from typing import Any, NamedTuple
 
 from syncless._core.calls.threads import run_in_thread
 from syncless._core.wait.sync import Lock
-from syncless.io.dns.system import ResolvConf, options_of
 
 A, CNAME, SOA, PTR, AAAA = 1, 5, 6, 12, 28
 IN, OPT = 1, 41
@@ -30,7 +28,7 @@ def load() -> None:
     if dns is None:
         with _loading:
             if dns is None:
-                for module in ("dns.name", "dns.rdata", "dns.rdatatype", "dns.resolver", "dns.reversename"):
+                for module in ("dns.name", "dns.rdata", "dns.rdatatype", "dns.reversename"):
                     run_in_thread(importlib.import_module, module)
                 found = importlib.import_module("dns")
                 for rdtype in (CNAME, SOA, PTR):  # dnspython has a module for each, too
@@ -44,31 +42,6 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-def read_resolv_conf(text: str) -> ResolvConf:
-    """Parses resolv.conf, RES_OPTIONS and LOCALDOMAIN."""
-    conf = ResolvConf()
-    domains = os.environ.get("LOCALDOMAIN", "").split()
-    if domains:
-        text += f"\nsearch {' '.join(domains)}\n"
-    read = dns.resolver.Resolver(configure=False)
-    try:
-        read.read_resolv_conf(io.StringIO(text))
-        conf.nameservers = [str(server) for server in read.nameservers[:3]]  # like the C library (MAXNS)
-    except dns.resolver.NoResolverConfiguration:
-        pass
-    domain = [read.domain] if read.domain is not None and read.domain != dns.name.root else []
-    conf.search = [name.to_text(omit_final_dot=True) for name in read.search or domain]
-    options = options_of(text)
-
-    def number(name: str, default: int, most: int) -> int:
-        return min(int(options[name]), most) if options.get(name, "").isdecimal() else default
-
-    conf.ndots, conf.attempts = number("ndots", 1, 15), number("attempts", 2, 5)
-    conf.timeout = float(max(1, number("timeout", 5, 30)))
-    conf.rotate, conf.edns = "rotate" in options, "edns0" in options
-    return conf
 
 
 HEADER, RECORD, TYPE = struct.Struct("!HHHHHH"), struct.Struct("!HHIH"), struct.Struct("!HH")

@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t
 from syncless._core.cpython.compat cimport Py_IsFinalizing, PyThreadState, detached_state
 from syncless._core.loop cimport Loop
 from syncless._core.pollclock cimport is_poll_due
-from syncless._core.scheduler cimport IN_C, SHIELDED, TIMED_OUT, BaseTasklet, keep_pending
+from syncless._core.scheduler cimport IN_C, SHIELDED, TIMED_OUT, BaseTasklet, keep_pending, next_pending
 from syncless._core.threadloop cimport has_loop, peek_loop
 from syncless._core.waits cimport wait_fd
 
@@ -33,6 +33,7 @@ cdef extern from "hooks.h" nogil:
 cdef extern from "Python.h":
     void PyErr_Fetch(PyObject** kind, PyObject** value, PyObject** trace) noexcept
     void PyErr_Restore(PyObject* kind, PyObject* value, PyObject* trace) noexcept
+    int Py_AddPendingCall(int (*function)(void*) except -1, void* argument)
 
 # The first takes the GIL with the thread's own state and the second gives it up. That is what the extension
 # does around its call, and needs no count of what is nested, which tasklets would mix up.
@@ -101,6 +102,12 @@ cdef int park_tasklet(int fd, int bits, int64_t deadline, int insists) noexcept:
     C code would end at once, so that a loop that repeats its sleep or its call never lets others run.
     Decision: once a call was broken off, a pause goes on to its end, and others run before each further wait
     that is broken off. Guarded by tests/patches/test_native.py::test_repeated_pause_goes_on_after_a_kill.
+
+    Fact: a program that tries again when the library fails has no wait in which Python could raise. Danger: it
+    never ends, and storms a server. Decision: at the second wait that is broken off, and for Ctrl-C at the first,
+    the interpreter is asked to raise it as soon as Python code of the tasklet goes on, as for a signal. Price: it
+    may be raised in a handler of the library's error; not in other threads than the main one. Guarded by
+    tests/patches/test_native.py::test_kill_ends_a_loop_that_tries_again.
     """
     cdef Loop loop = peek_loop()
     cdef BaseTasklet me = None if loop is None else loop.current
@@ -126,9 +133,32 @@ cdef int park_tasklet(int fd, int bits, int64_t deadline, int insists) noexcept:
         me.shielded = before
     PyErr_Restore(kind, value, trace)
     if me.pending is not None and not insists:
+        if me.broken_off or is_interrupt(me.pending):
+            due.add(me)
+            Py_AddPendingCall(raise_due, NULL)
         me.broken_off = True
         return PARK_BROKEN
     return outcome
+
+
+cdef set due = set()            # tasklets that raise what is pending as soon as they run Python code
+
+
+cdef int raise_due(void* nothing) except -1:
+    """Python code runs again."""
+    cdef Loop loop = peek_loop()
+    cdef BaseTasklet me = None if loop is None else loop.current
+    cdef bint is_due = me in due
+    due.clear()                 # the others are asked again at their next wait
+    if is_due and me.pending is not None and me.broken_off and not me.shielded:
+        raise next_pending(me)
+    return 0
+
+
+cdef bint is_interrupt(object pending) noexcept:
+    """Whether Ctrl-C is the first of what was thrown."""
+    first = pending[0] if type(pending) is list else pending
+    return isinstance(first, KeyboardInterrupt)
 
 
 cdef int let_others_run(Loop loop, BaseTasklet me) noexcept:
