@@ -246,7 +246,7 @@ def _wait_for(wanted: list[int], until: float | None) -> Any:
     found = _take_pending(wanted)
     if found is not None or (until is not None and time.monotonic() >= until):
         return found
-    came = AsyncResult[int]()
+    came: AsyncResult[int] = AsyncResult()
     pending = pending_descriptor(wanted)
     _await_signals(wanted, came)
     try:

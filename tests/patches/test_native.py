@@ -958,7 +958,7 @@ def test_misspelt_library_is_told_of_with_the_name_to_use(name, meant):
         ("libc_of_nobody.so", "there is no library"),
         ("pytest", "has no extension module"),
         ("pytest.nosuch", "has no extension module"),
-        ("psycopg2.nosuch", "has no extension module"),
+        ("greenlet.nosuch", "has no extension module"),
     ],
 )
 def test_name_that_leads_to_nothing_in_c_is_told_of(name, words):
