@@ -39,7 +39,7 @@ class UpgradeRequired(ClientError):
     4.4)."""
 
     status = 426
-    headers = (("Sec-WebSocket-Version", "13"),)
+    headers = (("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13"))
 
 
 class NotImplementedHere(ClientError):

@@ -39,6 +39,7 @@ cdef int CONTENT_LENGTH = known_name(b"content-length", 14)
 cdef int CONNECTION = known_name(b"connection", 10)
 cdef int DATE = known_name(b"date", 4)
 cdef int SERVER = known_name(b"server", 6)
+cdef int UPGRADE = known_name(b"upgrade", 7)
 cdef char hop_by_hop[256]
 cdef bytes _name
 for _name in (b"keep-alive", b"proxy-connection", b"te", b"transfer-encoding", b"upgrade"):
@@ -207,6 +208,8 @@ cdef class Response:
             self.has_date = True
         elif known == SERVER:
             self.has_server = True
+        elif known == UPGRADE and self.code == 426:     # RFC 9110, 15.5.22 and 7.8
+            return self.listener.buffers.append(&self.head, b"Connection: Upgrade\r\n", 21)
         return hop_by_hop[known]                    # the server's own (RFC 9110, 7.6.1)
 
     cdef int add_dates(self) except -1:

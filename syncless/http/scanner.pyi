@@ -3,6 +3,9 @@ from typing import Any
 def asks_by_head(data: bytes) -> bool:
     """Whether received bytes, which may be no request, ask by HEAD."""
 
+def is_host(text: str) -> bool:
+    """Whether a Host field can have this value."""
+
 def parse(
     data: bytes, request_line: int = 8190, header_count: int = 100, head_bytes: int = 32768
 ) -> tuple[int, dict[str, Any]] | int | None: ...

@@ -14,6 +14,9 @@ cdef extern from "head.h" nogil:
     int head_is_value(const char* value, size_t size)
     const char* head_known_names[1]
 
+cdef extern from "host.h" nogil:
+    int host_is_valid(const char* p, const char* end)
+
 
 cdef long scan_line(const char* data, size_t size, const head_limits* limits, head* result) noexcept nogil:
     return head_scan_line(data, size, limits, result)
@@ -52,6 +55,13 @@ cdef const char* name_of(int known) noexcept nogil:
 cpdef bint asks_by_head(bytes data):
     """Whether received bytes, which may be no request, ask by HEAD."""
     return head_asks_by_head(data, len(data))
+
+
+def is_host(str text not None):
+    """Whether a Host field can have this value."""
+    cdef bytes data = text.encode("latin-1", "replace")
+    cdef const char* start = data
+    return bool(host_is_valid(start, start + len(data)))
 
 
 def parse(bytes data not None, int request_line=8190, int header_count=100, int head_bytes=32768):

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from syncless.http.scanner import is_host
+
 FIELDS = (
     "x-forwarded-for",
     "x-forwarded-proto",
@@ -25,7 +27,6 @@ DEFAULT_FIELDS = ("x-forwarded-for",)
 $proxy_add_x_forwarded_for. Neither sets a field for the scheme, host or port unless its configuration has a
 line for it. Without one it passes on the field that its client sent."""
 
-HOST = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=%\[\]:]+")
 PAIR = re.compile(r'\s*([!#$%&\'*+\-.^_`|~0-9A-Za-z]+)=("(?:[^"\\]|\\.)*"|[^";,\s]*)\s*')
 
 
@@ -201,7 +202,7 @@ class Forwarding:
                 variables["HTTPS"] = "on"
             else:
                 variables.pop("HTTPS", None)
-        if host and HOST.fullmatch(host):
+        if host and is_host(host):
             variables["HTTP_HOST"] = host
-        if port and port.isdecimal() and len(port) <= 5:
+        if port and port.isdecimal() and port.isascii() and len(port) <= 5 and 0 < int(port) <= 65535:
             variables["SERVER_PORT"] = port

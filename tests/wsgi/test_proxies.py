@@ -135,6 +135,25 @@ def test_scheme_host_and_port_are_those_of_the_same_proxy():
     assert variables["HTTP_HOST"] == "www.example.org" and variables["SERVER_PORT"] == "8443"
 
 
+@pytest.mark.parametrize(
+    ("port", "seen"),
+    [("1", "1"), ("65535", "65535"), ("65536", "80"), ("99999", "80"), ("0", "80"), ("-1", "80")],
+)
+def test_forwarded_port_that_no_server_can_have_counts_as_missing(port, seen):
+    variables = {"REMOTE_ADDR": "10.0.0.1", "SERVER_PORT": "80", "HTTP_X_FORWARDED_PORT": port}
+    Forwarding(Trust(["*"]), ["x-forwarded-port"])(variables)
+    assert variables["SERVER_PORT"] == seen
+
+
+@pytest.mark.parametrize("host", ["a.example:65536", "a.example:x", "a:1:2", "[::1", "[::x]:80", "a%zz"])
+def test_forwarded_host_that_a_host_field_could_not_have_counts_as_missing(host):
+    for name, text in (("x-forwarded-host", host), ("forwarded", f'for=1.1.1.1;host="{host}"')):
+        key = "HTTP_" + name.upper().replace("-", "_")
+        variables = {"REMOTE_ADDR": "10.0.0.1", "HTTP_HOST": "test", key: text}
+        Forwarding(Trust(["*"]), [name])(variables)
+        assert variables["HTTP_HOST"] == "test"
+
+
 def test_the_forwarded_field():
     """RFC 7239, 4: the examples of the RFC, and what is malformed."""
     forwarding = Forwarding(Trust(["*"]), ["forwarded"])

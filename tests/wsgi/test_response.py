@@ -243,6 +243,16 @@ def test_connection_headers(start):
     assert closing.get()[1]["connection"] == "close" and closing.at_end()
 
 
+def test_426_names_the_protocols_to_upgrade_to(start):
+    """RFC 9110, 15.5.22 and 7.8: Upgrade, and the connection option that goes with it."""
+    fields = [("Upgrade", "HTTP/2.0, websocket"), ("Keep-Alive", "timeout=5")]
+    client = start.client(start(plain(b"later", status="426 Upgrade Required", headers=fields)))
+    for _ in range(2):  # the second head is that of the first
+        status, headers, body = client.get()
+        assert (status, body) == (426, b"later") and "keep-alive" not in headers
+        assert (headers["upgrade"], headers["connection"]) == ("HTTP/2.0, websocket", "Upgrade")
+
+
 def test_applications_date_and_server_win(start):
     _, headers, _ = start.client(start(plain(headers=[("Date", "then"), ("Server", "mine")]))).get()
     assert (headers["date"], headers["server"]) == ("then", "mine")

@@ -164,6 +164,7 @@ def test_malformed_handshakes(start, change, status):
     assert found == status
     if status == 426:
         assert headers["sec-websocket-version"] == "13"
+        assert (headers["upgrade"], headers["connection"]) == ("websocket", "Upgrade")
 
 
 def test_a_request_that_asks_for_no_websocket(start):
