@@ -27,6 +27,7 @@ MODULES = sorted(
     for path in PACKAGE.rglob("*.py*")
     if path.suffix in (".py", ".pyx") and path.name != "__main__.py"
     if path.stem != "kqueue" or "kqueue" in BACKENDS  # few systems have it
+    if path.stem.isidentifier()  # a hook of PyInstaller's is none
 )
 NATIVE = [module for module in MODULES if (ROOT / (module.replace(".", "/") + ".pyx")).exists()]
 
