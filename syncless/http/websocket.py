@@ -68,6 +68,7 @@ class WebSocket:
         self._messages: deque[str | bytes] = deque()
         self._parts: io.StringIO | io.BytesIO | None = None  # of the message that is arriving
         self._decoder: Any = None  # of its text
+        self._ahead: Any = None  # of the text of a frame that is not whole yet
         self._size = 0
         self._pinged = False
         self._gone = False
@@ -254,11 +255,32 @@ class WebSocket:
             while not (self._messages or self._gone or self._answered):
                 frame = self._frames.next(self._limits.websocket_bytes - self._size)
                 if frame is None:
+                    self._look_ahead()
                     self._wait()
                     return
+                self._ahead = None
                 self._take(frame)
         except self._library.Broken as error:
             self._fail(error.code, str(error))
+
+    def _look_ahead(self) -> None:
+        """Text that is no UTF-8 is refused amid its frame (RFC 6455, 8.1). The client may never send the
+        rest."""
+        goes_on = self._parts is not None
+        if goes_on and self._decoder is None:
+            return  # a binary message
+        data = self._frames.coming(self._library.CONTINUATION if goes_on else self._library.TEXT)
+        if self._ahead is None:
+            self._ahead = _decoder()
+            if goes_on:
+                self._ahead.setstate(self._decoder.getstate())
+        self._text(self._ahead.decode, data)
+
+    def _text(self, decode: Any, *args: Any) -> str:
+        try:
+            return decode(*args)  # type: ignore[no-any-return]
+        except UnicodeDecodeError:
+            raise self._library.Broken(1007, "a text message is not UTF-8") from None
 
     def _take(self, frame: Any) -> None:
         library = self._library
@@ -310,10 +332,8 @@ class WebSocket:
         if (frame.opcode == library.CONTINUATION) is (self._parts is None):
             raise library.Broken(1002, "a continuation frame is out of place, or missing")
         if frame.fin and self._parts is None:
-            try:
-                self._whole(str(frame.data, "utf-8") if frame.opcode == library.TEXT else bytes(frame.data))
-            except UnicodeDecodeError:
-                raise library.Broken(1007, "a text message is not UTF-8") from None
+            is_text = frame.opcode == library.TEXT
+            self._whole(self._text(str, frame.data, "utf-8") if is_text else bytes(frame.data))
             return
         if self._parts is None:
             self._decoder = _decoder() if frame.opcode == library.TEXT else None
@@ -321,10 +341,7 @@ class WebSocket:
         data = frame.data
         self._size += len(data)
         if self._decoder is not None:
-            try:
-                data = self._decoder.decode(data, frame.fin)
-            except UnicodeDecodeError:
-                raise library.Broken(1007, "a text message is not UTF-8") from None
+            data = self._text(self._decoder.decode, data, frame.fin)
         self._parts.write(data)
         if frame.fin:
             whole = self._parts.getvalue()

@@ -12,7 +12,7 @@ from typing import Any
 from websockets.datastructures import Headers
 from websockets.exceptions import PayloadTooBig, ProtocolError
 from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
-from websockets.frames import Close, Frame, Opcode
+from websockets.frames import Close, Frame, Opcode, apply_mask  # type: ignore[attr-defined]
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
@@ -20,6 +20,11 @@ CONTINUATION, TEXT, BINARY = Opcode.CONT, Opcode.TEXT, Opcode.BINARY
 CLOSE, PING, PONG = Opcode.CLOSE, Opcode.PING, Opcode.PONG
 FIELDS = ("Upgrade", "Connection", "Sec-WebSocket-Key", "Sec-WebSocket-Version", "Sec-WebSocket-Extensions")
 """Of a handshake; the subprotocol is the application's choice."""
+
+HEAD_PIECE = 8
+"""Bytes of the longest part of a frame's head: a length."""
+RESERVED = 0x70
+"""The bits of extensions, such as compression, in a frame's first byte."""
 
 
 class Broken(Exception):
@@ -56,6 +61,12 @@ class Frames:
         self._start = 0
         """Bytes of them that are used up."""
         self._parser: Generator[None, None, Frame] | None = None
+        self._pieces: list[bytes] = []
+        """Of the frame at hand: its head of 2 bytes, the length if that is longer, the mask."""
+        self._seen = 0
+        """Bytes of its payload that coming() has given."""
+        self._packed = False
+        """Whether the message at hand is compressed: its first frame alone says so."""
 
     def feed(self, data: bytes) -> None:
         """Bytes have come."""
@@ -69,11 +80,15 @@ class Frames:
         if self._parser is None:
             if self._start == len(self._bytes):
                 return None
+            self._pieces.clear()
+            self._seen = 0
             self._parser = Frame.parse(self._exactly, mask=True, max_size=most, extensions=self._extensions)
         try:
             next(self._parser)
         except StopIteration as done:
             self._parser = None
+            if done.value.opcode in (TEXT, BINARY):
+                self._packed = self._pieces[0][0] & RESERVED != 0
             return done.value  # type: ignore[no-any-return]
         except ProtocolError as error:
             raise Broken(1002, str(error)) from None
@@ -86,7 +101,25 @@ class Frames:
             yield
         start = self._start
         self._start = start + size
-        return bytes(self._bytes[start : start + size])
+        piece = bytes(self._bytes[start : start + size])
+        if size <= HEAD_PIECE:
+            self._pieces.append(piece)
+        return piece
+
+    def coming(self, opcode: Opcode) -> bytes:
+        """The payload of a frame that is not whole yet, from where the last call ended; nothing if it has
+        another opcode, or is compressed."""
+        if self._parser is None or not self._pieces:
+            return b""
+        bits, length = self._pieces[0]
+        packed = bits & RESERVED or (self._packed and opcode == CONTINUATION)
+        if bits & 0x0F != opcode or packed or len(self._pieces) < (2 if length & 0x7F < 126 else 3):
+            return b""
+        data = bytes(self._bytes[self._start + self._seen :])
+        turn = self._seen % 4
+        self._seen += len(data)
+        mask = self._pieces[-1]
+        return apply_mask(data, mask[turn:] + mask[:turn])  # type: ignore[no-any-return]
 
     def message(self, data: str | bytes) -> bytes:
         """A whole message as a frame."""

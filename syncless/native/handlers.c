@@ -138,10 +138,16 @@ static int is_ours(const char *name, size_t size) {
 
 static int add_field(syncless_response *response, const char *name, size_t name_size, const char *value,
                      size_t value_size) {
+    static const char option[] = "Connection: Upgrade\r\n";
     struct block *fields = &call_of(response)->fields;
-    if (!head_is_token(name, name_size) || !head_is_value(value, value_size) || is_ours(name, name_size) ||
-        block_reserve(fields, name_size + value_size + 4))
+    /* RFC 9110, 15.5.22 and 7.8 */
+    int upgrades = response->status == 426 && name_size == 7 && same_letters(name, "upgrade", 7);
+    if (!head_is_token(name, name_size) || !head_is_value(value, value_size) ||
+        (is_ours(name, name_size) && !upgrades) ||
+        block_reserve(fields, name_size + value_size + 4 + sizeof option))
         return -1;
+    if (upgrades)
+        block_append(fields, option, sizeof option - 1);
     block_append(fields, name, name_size);
     block_append(fields, ": ", 2);
     block_append(fields, value, value_size);

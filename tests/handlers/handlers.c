@@ -98,6 +98,8 @@ int build(syncless_request *request, syncless_response *response) {
     if (syncless_add_field(response, "X-Bad", "a\r\nb") != -1 || syncless_add_field(response, "Date", "x") != -1 ||
         syncless_add_field(response, "content-length", "3") != -1 || syncless_add_field(response, "a b", "c") != -1)
         return -1;
+    if (syncless_add_field(response, "Upgrade", "websocket") != (response->status == 426 ? 0 : -1))
+        return -1;
     return SYNCLESS_DONE;
 }
 

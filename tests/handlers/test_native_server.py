@@ -238,7 +238,7 @@ def test_head_has_no_body_and_the_length_of_get(served):
     assert client.get("/")[2] == b"Hello, World!"
 
 
-@pytest.mark.parametrize("status", [200, 201, 204, 205, 299, 304, 404, 503, 599])
+@pytest.mark.parametrize("status", [200, 201, 204, 205, 299, 304, 404, 426, 503, 599])
 def test_status_and_fields_of_a_handler(served, status):
     client = served.client(served(ROUTES))
     size = 0 if status in (204, 205, 304) else 30
@@ -246,6 +246,8 @@ def test_status_and_fields_of_a_handler(served, status):
         got, headers, body = client.get(f"/build?{status}&n={size}")
         assert (got, headers["x-made"], headers["trailer"], len(body)) == (status, "yes", "X-Sum", size)
         assert ("content-length" in headers) == (status not in (204, 304))
+        upgrade = ("websocket", "Upgrade") if status == 426 else (None, None)
+        assert (headers.get("upgrade"), headers.get("connection")) == upgrade
 
 
 def test_http_1_0_is_kept_only_if_it_asks(served):

@@ -9,6 +9,7 @@ import ssl
 import struct
 import tracemalloc
 import urllib.request
+import zlib
 
 import pytest
 
@@ -227,6 +228,48 @@ def test_protocol_errors_close_with_their_code(start):
         raw.client.send(sent)
         assert closed_with(raw) == code, sent
         assert raw.client.at_end()
+
+
+@pytest.mark.parametrize("pause", [False, True])
+@pytest.mark.parametrize(
+    ("before", "opcode"),
+    [(b"", 1), (frame(1, "é".encode()[:1], fin=False), 0), (frame(1, b"", fin=False), 0)],
+)
+def test_text_that_is_no_utf8_is_refused_amid_its_frame(start, before, opcode, pause):
+    """RFC 6455, 8.1; cases 6.4.3 and 6.4.4 of Autobahn|Testsuite."""
+    raw = Raw(start, start(echo))
+    good = "éé".encode() if len(before) < 7 else "éé".encode()[1:]
+    sent = before + frame(opcode, good + b"\xf4\x90" + b"x" * 300)[:-299]
+    raw.client.send(sent[:-3])
+    if pause:
+        syncless.sleep(1)  # in virtual time: the server has looked at it
+    raw.client.send(sent[-3:])
+    assert closed_with(raw) == 1007 and raw.client.at_end()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_frames_that_come_in_two_parts_are_whole(start, packed):
+    """No part of a message is taken for text that is not UTF-8, wherever it ends."""
+    text = "aé\u20ac\U0001f600" * 2
+    data = text.encode()
+    if packed:  # RFC 7692, 7.2.1
+        packer = zlib.compressobj(wbits=-15)
+        data = (packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH))[:-4]
+    first = frame(1, data[:2], fin=False)
+    first = bytes([first[0] | (0x40 if packed else 0)]) + first[1:]
+    sent = first + frame(9, b"\xff") + frame(0, data[2:]) + frame(2, b"\xff\xfe")
+    server = start(echo)
+    for at in range(1, len(sent)):
+        raw = Raw(start, server, "Sec-WebSocket-Extensions: permessage-deflate\r\n" if packed else "")
+        raw.client.send(sent[:at])
+        syncless.sleep(1)  # in virtual time
+        raw.client.send(sent[at:])
+        assert raw.receive() == (10, b"\xff")
+        opcode, payload = raw.receive()
+        assert opcode == 1 and (packed or payload == text.encode())
+        opcode, payload = raw.receive()
+        assert opcode == 2 and (packed or payload == b"\xff\xfe")
+        raw.client.close()
 
 
 def test_errors_of_the_application(start):

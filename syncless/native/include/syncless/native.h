@@ -137,8 +137,8 @@ static inline void *syncless_alloc(syncless_request *request, size_t size) {
 
 /* -- building the response ------------------------------------------------------------------------------ */
 
-/* Content-Length, Connection, Date, Server and Transfer-Encoding are the server's and refused here, as are
-   names and values that would break the head. */
+/* Content-Length, Date, Server and the hop-by-hop fields are the server's and refused here, as are names and
+   values that would break the head. Upgrade is taken once the response's status is 426. */
 static inline int syncless_add_field(syncless_response *response, const char *name, const char *value) {
     return response->calls->add_field(response, name, strlen(name), value, strlen(value));
 }
