@@ -27,6 +27,7 @@ MODULES = sorted(
     for path in PACKAGE.rglob("*.py*")
     if path.suffix in (".py", ".pyx") and path.name != "__main__.py"
     if path.stem != "kqueue" or "kqueue" in BACKENDS  # few systems have it
+    if path.stem.isidentifier()  # a hook of PyInstaller's is none
 )
 NATIVE = [module for module in MODULES if (ROOT / (module.replace(".", "/") + ".pyx")).exists()]
 
@@ -287,7 +288,7 @@ def test_stubs_name_what_there_is(module):
 
 def listed_files():
     """The files in the tables of docs/design.md."""
-    return re.findall(r"^\| `([\w./]+\.\w+)` \|", (ROOT / "docs" / "design.md").read_text(), re.MULTILINE)
+    return re.findall(r"^\| `([\w./-]+\.\w+)` \|", (ROOT / "docs" / "design.md").read_text(), re.MULTILINE)
 
 
 def files_with_a_concept():

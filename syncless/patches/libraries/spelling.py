@@ -101,7 +101,7 @@ def _is_file(name: str) -> bool:
     installed package."""
     pattern = re.compile(rf"{re.escape(name)}(\..*)?")
     folders = {os.path.dirname(path) for path in loaded_objects()}
-    folders.update(("/lib", "/usr/lib", "/usr/local/lib", *os.environ.get("LD_LIBRARY_PATH", "").split(":")))
+    folders.update(("/lib", "/usr/lib", "/usr/local/lib", *os.getenv("LD_LIBRARY_PATH", "").split(":")))
     for folder in filter(os.path.isdir, folders):
         if any(pattern.fullmatch(file) for file in os.listdir(folder)):
             return True

@@ -1,0 +1,19 @@
+"""For PyInstaller: the folder of the hook for programs that use syncless, hook-syncless.py.
+
+::
+
+    pyinstaller --additional-hooks-dir "$(python -m syncless.contrib.pyinstaller)" program.py
+"""
+
+from __future__ import annotations
+
+import os
+
+
+def get_hook_dirs() -> list[str]:
+    """The folders of our hooks."""
+    return [os.path.dirname(__file__)]
+
+
+if __name__ == "__main__":
+    print(*get_hook_dirs())
