@@ -4,7 +4,10 @@ No look at the program finds modules that native code imports, or that are impor
 are no modules. `pyinstaller.py` tells where this file is.
 """
 
-from PyInstaller.utils.hooks import collect_data_files, collect_submodules
+from PyInstaller.utils.hooks import (  # type: ignore  # it has no types
+    collect_data_files,
+    collect_submodules,
+)
 
 hiddenimports = [
     *collect_submodules("syncless", filter=lambda name: not name.startswith("syncless.contrib")),
