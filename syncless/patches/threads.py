@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import _thread
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable
 from contextvars import Context
+from functools import partial
 from typing import Any
 
 from syncless._core.calls.threads import thread_count
@@ -306,6 +308,7 @@ def patch(patcher: Patcher) -> None:
     _in_place(patcher, _thread.RLock, RLOCK, "stops the thread, and belongs to it")
     watch_threads()
     _renew_conditions()
+    _renew_lock_of_futures(patcher)
     patcher.rebind(_thread, "get_ident", locks.get_ident, "is the same for all tasklets of a thread")
     patcher.rebind(threading, "current_thread", current_thread, "is another for each callback of asyncio")
     patcher.rebind(_thread, "_get_main_thread_ident", get_main_thread_ident, "knows OS threads only")
@@ -332,6 +335,41 @@ def patch(patcher: Patcher) -> None:
 def _call_handlers_in_tasklets(patcher: Patcher, module: Any) -> None:
     why = "calls synchronous handlers of frameworks in a few OS threads"
     patcher.member(module.EventLoop, "callers_in_tasklets", HANDLERS, why)
+
+
+_futures_lock: Any = None
+"""The lock that we have given to concurrent.futures.thread, while it has that."""
+
+
+def _renew_lock_of_futures(patcher: Patcher) -> None:
+    """Fact: that module has registered the methods of its lock for forks when it was imported. Danger: those
+    taken before the patch stop the thread, if a tasklet that submits a call holds the lock. Decision: it gets
+    a new lock, and each fork takes that. Guarded by
+    tests/patches/test_threads.py::test_fork_waits_for_a_tasklet_that_submits_a_call."""
+    global _futures_lock
+    module: Any = sys.modules.get("concurrent.futures.thread")
+    if module is None:
+        return
+    old = module._global_shutdown_lock
+
+    def restore() -> None:
+        global _futures_lock
+        module._global_shutdown_lock, _futures_lock = old, None
+
+    _futures_lock = module._global_shutdown_lock = threading.Lock()
+    patcher.at_undo(restore)
+
+
+def _for_futures(method: str) -> None:
+    if _futures_lock is not None:
+        getattr(_futures_lock, method)()
+
+
+os.register_at_fork(
+    before=partial(_for_futures, "acquire"),
+    after_in_parent=partial(_for_futures, "release"),
+    after_in_child=partial(_for_futures, "_at_fork_reinit"),
+)
 
 
 def patch_queue(patcher: Patcher) -> None:

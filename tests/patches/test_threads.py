@@ -176,3 +176,34 @@ def test_thread_that_is_a_tasklet_does_not_rename_the_os_thread():
     assert names == [name_of_this()] == ["server"], names
     """
     )
+
+
+@pytest.mark.parametrize("first", ["concurrent.futures.thread", "sys"])
+def test_fork_waits_for_a_tasklet_that_submits_a_call(first):
+    """Whether the module was imported before the patch or after it."""
+    program = f"""
+import importlib
+importlib.import_module({first!r})
+from syncless.patches import patch_all, unpatch
+patch_all()
+import concurrent.futures.thread, os, threading, time
+def submit():
+    with concurrent.futures.thread._global_shutdown_lock:
+        held.set()
+        time.sleep(0.001)
+held = threading.Event()
+submitter = threading.Thread(target=submit)
+submitter.start()
+held.wait()
+pid = os.fork()
+if not pid:
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        os._exit(pool.submit(int, "7").result())
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+submitter.join()
+unpatch()
+assert not concurrent.futures.thread._global_shutdown_lock.locked()
+assert concurrent.futures.ThreadPoolExecutor(1).submit(int, "8").result() == 8
+print("forked")
+"""
+    assert run_python(program) == "forked\n"
