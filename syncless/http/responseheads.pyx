@@ -74,7 +74,8 @@ cdef class ResponseHeads:
         if known is None:
             line = status_line_of(status)
             if line is None:
-                raise ValueError(f"status must be three digits, a space and a reason in latin-1, not {status!r}")
+                raise ValueError(
+                    f"status must be three digits, a space and a reason in latin-1, not {status!r}")
             known = line, int(line[9:12])
             if len(self.status_lines) < STATUS_LINES:
                 self.status_lines[status] = known

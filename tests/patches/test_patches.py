@@ -521,8 +521,11 @@ else:
             [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60
         )
         told.append((done.returncode, done.stdout.splitlines(), done.stderr))
-    assert told[1] == told[0]
-    assert [line.partition(":")[0] for line in told[0][1]] == list(WAITS)
+    (status, lines, errors), patched = told
+    assert [line.partition(":")[0] for line in lines] == list(WAITS)
+    refused = ": PythonFinalizationError"  # by newer interpreters, which wait for no lock then
+    wanted = [ours if line.endswith(refused) else line for line, ours in zip(lines, patched[1], strict=True)]
+    assert patched == (status, wanted, errors)
 
 
 def test_subinterpreters_are_left_alone():

@@ -61,7 +61,7 @@ def test_a_worker_that_dies_is_replaced(program, number, options):
     assert f"worker {victim}" in running.said() and name in running.said()
 
 
-@pytest.mark.realtime  # a machine that stands still is the subject
+@pytest.mark.realtime("a machine that stands still is the subject")
 def test_workers_survive_a_pause_of_the_whole_server(program):
     running = program("--workers", "2", "-l", "worker_stuck_seconds=1.5")
     before = running.pids(2)

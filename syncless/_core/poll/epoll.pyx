@@ -5,9 +5,9 @@ every turn, and muting it costs an epoll_ctl per wait. Danger: with edges, a rea
 is never woken again. Decision: one EPOLL_CTL_ADD per descriptor, for both directions; all callers try first
 and wait only after EAGAIN. Price: none measured. Guarded by tests/core/test_loop.py.
 
-wake() writes nothing: it makes the kernel look again at a descriptor that is ready. In the wrong place, which a
-number may be at any time (poller.pyx), a byte could be written into a file of the program; a wrong epoll_ctl
-fails.
+wake() writes nothing: it makes the kernel look again at a descriptor that is ready. In the wrong place,
+which a number may be at any time (poller.pyx), a byte could be written into a file of the program; a wrong
+epoll_ctl fails.
 """
 
 from libc.errno cimport EEXIST, EINTR, ENOSYS, errno
@@ -66,7 +66,6 @@ cdef class EpollPoller(Poller):
         self.close()
 
     cdef int open(self) except -1:
-        cdef epoll_event event
         self.close()
         self.epoll_fd = epoll_create1(EPOLL_CLOEXEC)
         if self.epoll_fd < 0:

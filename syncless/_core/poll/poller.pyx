@@ -20,12 +20,12 @@ and nowhere else.
 wake() writes to `wake_fd`, one end of a pipe, and so may others that cannot call it: the interpreter writes
 there when a signal comes (signal.set_wakeup_fd).
 
-Fact: a program may close descriptors that it has not opened, as a daemon does (os.closerange), or put others in
-their place (dup2). Danger: the loop spins on EBADF, or reads and writes files of the program. Decision: the pipe
-is known by its inode, and what is registered shows whose the other descriptor is. When a call fails, or before
-the pipe is used, they are looked at; if they are strange, `lost` is set, wait() returns, and the loop opens the
-backend again and arms everything anew. Price: nothing until then, with epoll; a system call for each wake() with
-the others. Guarded by tests/core/test_strange_descriptors.py.
+Fact: a program may close descriptors that it has not opened, as a daemon does (os.closerange), or put
+others in their place (dup2). Danger: the loop spins on EBADF, or reads and writes files of the program.
+Decision: the pipe is known by its inode, and what is registered shows whose the other descriptor is. When a
+call fails, or before the pipe is used, they are looked at; if they are strange, `lost` is set, wait()
+returns, and the loop opens the backend again and arms everything anew. Price: nothing until then, with
+epoll; a system call for each wake() with the others. Guarded by tests/core/test_strange_descriptors.py.
 
 A backend knows nothing of tasklets, timers or waiters. Every caller tries its system call before it waits,
 so no readiness is remembered here.

@@ -103,11 +103,11 @@ cdef int park_tasklet(int fd, int bits, int64_t deadline, int insists) noexcept:
     Decision: once a call was broken off, a pause goes on to its end, and others run before each further wait
     that is broken off. Guarded by tests/patches/test_native.py::test_repeated_pause_goes_on_after_a_kill.
 
-    Fact: a program that tries again when the library fails has no wait in which Python could raise. Danger: it
-    never ends, and storms a server. Decision: at the second wait that is broken off, and for Ctrl-C at the first,
-    the interpreter is asked to raise it as soon as Python code of the tasklet goes on, as for a signal. Price: it
-    may be raised in a handler of the library's error; not in other threads than the main one. Guarded by
-    tests/patches/test_native.py::test_kill_ends_a_loop_that_tries_again.
+    Fact: a program that tries again when the library fails has no wait in which Python could raise. Danger:
+    it never ends, and storms a server. Decision: at the second wait that is broken off, and for Ctrl-C at
+    the first, the interpreter is asked to raise it as soon as Python code of the tasklet goes on, as for a
+    signal. Price: it may be raised in a handler of the library's error; not in other threads than the main
+    one. Guarded by tests/patches/test_native.py::test_kill_ends_a_loop_that_tries_again.
     """
     cdef Loop loop = peek_loop()
     cdef BaseTasklet me = None if loop is None else loop.current
