@@ -7,6 +7,7 @@ Sockets that speak TLS stay with the server alone. Next to read: threads.pyx and
 from __future__ import annotations
 
 import os
+import select
 import time
 from collections.abc import Mapping
 from socket import socket
@@ -15,6 +16,7 @@ from typing import Any
 from syncless._core.current import sleep
 from syncless._core.spawning import spawn
 from syncless._core.tasklet import Tasklet
+from syncless._core.waits import wait_readable
 from syncless.http.acceptor import Acceptor
 from syncless.http.accesslog import REFUSED_BYTES, refused_request
 from syncless.http.alone import Gate
@@ -37,6 +39,8 @@ WATCH_SECONDS = 1.0
 """Between two looks at the threads."""
 STUCK_SECONDS = 1.0
 """For which a thread may be in one handler before that is logged."""
+BUSY_SECONDS = 0.005
+"""For which all threads may be busy before Python accepts connections, too."""
 END_SECONDS = 2.0
 """For which a stopping server waits for threads that are in a handler."""
 
@@ -81,7 +85,7 @@ class NativeHandlers:
             return Acceptor(listener, sock.fileno())
         self._threads.listen(sock.fileno())
         self._mailbox.listen(listener)
-        return NativeGate(self)
+        return NativeGate(self, listener, sock.fileno())
 
     def start(self) -> None:
         threads = self._threads
@@ -178,6 +182,13 @@ class NativeHandlers:
     def stuck(self, seconds: float = STUCK_SECONDS) -> list[tuple[float, str]]:
         """The threads that have been in one handler for `seconds` or more: the seconds, and a sentence."""
         return self._stuck(self._threads, seconds) if self._threads is not None else []
+
+    def all_busy(self) -> bool:
+        """Whether no thread has looked for connections for BUSY_SECONDS."""
+        threads = self._threads
+        return threads is not None and self.thread_count == sum(
+            seconds >= BUSY_SECONDS for _, seconds, _ in threads.busy()
+        )
 
     def in_flight(self) -> list[dict[str, Any]]:
         """The handlers that are at work, as a Reporter tells of requests. Of its request a thread tells no
@@ -283,10 +294,42 @@ class NativeHandlers:
 
 
 class NativeGate:
-    """An Acceptor's stand-in for a socket on which native threads accept."""
+    """An Acceptor's stand-in for a socket on which native threads accept. While all of them are in handlers,
+    an Acceptor takes its place.
 
-    def __init__(self, handlers: NativeHandlers):
+    Fact: the kernel wakes the first of those that wait for a socket exclusively (EPOLLEXCLUSIVE). A thread in
+    a handler does not wait. Decision: an epoll of Python's own stands last there, and anew after each event,
+    so Python hears of a connection only if no thread waits. Guarded by
+    tests/handlers/test_native_operating.py::test_python_accepts_while_all_threads_are_stuck.
+    """
+
+    def __init__(self, handlers: NativeHandlers, listener: Listener, fd: int):
         self._handlers = handlers
+        self._listener = listener
+        self._fd = fd
+        self._acceptor: Acceptor | None = None
+        self._epoll = select.epoll()
+        self._relieving = spawn(self._relieve)
+        self._relieving.name = "acceptor beside native threads"
+
+    def _relieve(self) -> None:
+        with self._epoll:
+            while True:
+                self._epoll.register(self._fd, select.EPOLLIN | select.EPOLLEXCLUSIVE)
+                if not self._epoll.poll(0):
+                    wait_readable(self._epoll.fileno())
+                self._epoll.unregister(self._fd)
+                sleep(BUSY_SECONDS)
+                if self._handlers.all_busy():
+                    self._acceptor = Acceptor(self._listener, self._fd)
+                    while self._handlers.all_busy():
+                        sleep(BUSY_SECONDS)
+                    self._stop_accepting()
+
+    def _stop_accepting(self) -> None:
+        acceptor, self._acceptor = self._acceptor, None
+        if acceptor is not None:
+            acceptor.close()
 
     def pause(self) -> None:
         """Threads do not leave connections to other processes."""
@@ -298,4 +341,5 @@ class NativeGate:
         self._handlers.accept_rest()
 
     def close(self) -> None:
-        pass
+        self._relieving.kill()
+        self._stop_accepting()

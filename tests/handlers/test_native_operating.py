@@ -197,6 +197,28 @@ def test_time_of_a_handler_is_its_own_in_a_turn_of_many(stepped, handlers):
     os.close(writer)
 
 
+def test_python_accepts_while_all_threads_are_stuck(served, handlers):
+    reader, writer = os.pipe()
+    server = served({**ROUTES, "/block": handlers("block", context=reader)}, native_threads=1)
+    for _ in range(2):
+        stuck = served.client(server)
+        stuck.send(b"GET /block HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert eventually(lambda: server.beside.stuck(0.01))
+        clients = [served.client(server) for _ in range(10)]
+        for client in clients:
+            assert client.get("/py")[0] == 200
+        clients[0].send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        os.write(writer, b"x")
+        assert stuck.response()[2] == b"went on"
+        assert clients[0].response()[2] == b"Hello, World!"  # of a thread
+        assert eventually(lambda: server.census()["connections"] == 9)
+        for client in (stuck, *clients):
+            client.close()
+        assert eventually(lambda: not any(server.census().values()))
+    os.close(reader)
+    os.close(writer)
+
+
 @pytest.mark.parametrize("path", ["/", "/py"])
 def test_connections_go_past_a_stuck_thread(served, handlers, path):
     reader, writer = os.pipe()

@@ -57,11 +57,15 @@ def test_requests_in_flight_are_shown_with_what_they_wait_for(seen, workers):
     assert eventually(lambda: not in_flight(running.status()))
 
 
+def is_ready(worker):
+    return worker["answers"] and worker["state"] == "ready"
+
+
 @both
 def test_workers_are_shown_with_their_figures(seen, workers):
     began = time.monotonic()
     running = seen("--workers", workers)
-    status = status_when(running, lambda told: all(worker["answers"] for worker in told["workers"]))
+    status = status_when(running, lambda told: all(map(is_ready, told["workers"])))
     assert len(status["workers"]) == (int(workers) or 1) and status["ready"] and status["live"]
     assert {worker["pid"] for worker in status["workers"]} == (running.children() or {running.process.pid})
     assert status["master"] == (running.process.pid if int(workers) else None)
