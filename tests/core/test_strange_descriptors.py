@@ -176,16 +176,22 @@ def test_thread_beside_the_loop_goes_on(tmp_path):
         """
 from syncless._core.calls.sidethread import SideThread
 from syncless._core.calls import sidethread
-known, steps = numbers(), []
+import time
+known, steps, hold, held = numbers(), [], [], []
 def step(woken):
+    while hold:                          # or it might close a number that is replaced this very moment
+        held[:] = hold
+        time.sleep(0.001)
     steps.append(sidethread.wait_readable([woken], 0.02))
     return True
 beside = SideThread(step)
 beside.start()
-while not steps:
+hold.append(True)
+while not held:
     sleep(0.001)
 for fd in numbers() - known:
     replace(fd)
+hold.clear()
 seen = len(steps)
 while len(steps) < seen + 5:
     sleep(0.001)
