@@ -62,6 +62,7 @@ PyGreenlet_Import()
 chunkcache.install()
 
 from greenlet import GreenletExit  # noqa: E402  (PyGreenlet_Import() reports a missing greenlet more clearly)
+
 cdef class Runnable:
     cdef int turn(self, Scheduler loop) except -1:
         raise NotImplementedError("a Runnable defines turn()")

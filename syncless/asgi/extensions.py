@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from typing import Any
 
 from syncless.http.filepart import region_of
+from syncless.http.scanner import is_field
 
 HTTP: dict[str, Any] = {
     "http.response.pathsend": {},
@@ -19,8 +19,6 @@ HTTP: dict[str, Any] = {
 STOPPING = "syncless.stopping"
 """The name of our own, which has an `event`."""
 
-NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 FORBIDDEN = {
     b"content-length",
     b"transfer-encoding",
@@ -36,7 +34,7 @@ def early_hints(message: dict[str, Any]) -> bytes:
     """The 103 response (RFC 8297) of an http.response.early_hint. ValueError."""
     lines = []
     for link in message.get("links", ()):
-        if not isinstance(link, bytes) or not VALUE.fullmatch(link):
+        if not isinstance(link, bytes) or not is_field(b"link", link):
             raise ValueError(f"each of the 'links' must be bytes that a Link field can have, not {link!r}")
         lines.append(b"link: %b\r\n" % link)
     return b"HTTP/1.1 103 Early Hints\r\n%b\r\n" % b"".join(lines)
@@ -56,7 +54,7 @@ def trailer_lines(message: dict[str, Any]) -> bytes:
     """The fields of an http.response.trailers. ValueError."""
     lines = []
     for name, value in message.get("headers", ()):
-        if not NAME.fullmatch(name) or not VALUE.fullmatch(value) or name.lower() in FORBIDDEN:
+        if not is_field(name, value) or name.lower() in FORBIDDEN:
             raise ValueError(f"a trailer cannot have the field {name!r}: {value!r}")
         lines.append(b"%b: %b\r\n" % (name, value))
     return b"".join(lines)

@@ -18,6 +18,7 @@ import sys
 import textwrap
 from typing import IO, Any, NoReturn
 
+from syncless.cli.foreign import ACCEPTED, TOGETHER
 from syncless.http.limits import Limits
 
 BOLD, GREEN, PLAIN = "\033[1m", "\033[32m", "\033[0m"
@@ -43,7 +44,7 @@ class Parser(argparse.ArgumentParser):
         name = extra[0].partition("=")[0]
         if not name.startswith("-"):
             self.error(f"there is one application only, and {name!r} is another word")
-        near = difflib.get_close_matches(name, self._option_string_actions, 1, 0.6)
+        near = difflib.get_close_matches(name, [*self._option_string_actions, *ACCEPTED, *TOGETHER], 1, 0.6)
         self.error(
             f"there is no option {name}; " + (f"did you mean {near[0]}?" if near else "see syncless --help")
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import gc
 import io
 import os
 import sys
@@ -73,6 +74,9 @@ def serve_command(arguments: list[str]) -> int:
     except OSError as error:
         print(f"syncless: {reason_of(error)}", file=sys.stderr)
         return 2
+    if options.preload and options.workers:
+        gc.collect()
+        gc.freeze()  # so that no worker's collector copies pages with the interpreter's objects and ours
     set_title("master" if options.workers else "", name)
     run = functools.partial(
         serve,

@@ -3,6 +3,9 @@ from typing import Any
 def asks_by_head(data: bytes) -> bool:
     """Whether received bytes, which may be no request, ask by HEAD."""
 
+def is_field(name: bytes, value: bytes) -> bool:
+    """Whether a message can have this header field (RFC 9110, 5.1 and 5.5)."""
+
 def is_host(text: str) -> bool:
     """Whether a Host field can have this value."""
 

@@ -64,6 +64,11 @@ def is_host(str text not None):
     return bool(host_is_valid(start, start + len(data)))
 
 
+def is_field(bytes name not None, bytes value not None):
+    """Whether a message can have this header field (RFC 9110, 5.1 and 5.5)."""
+    return bool(head_is_token(name, len(name)) and head_is_value(value, len(value)))
+
+
 def parse(bytes data not None, int request_line=8190, int header_count=100, int head_bytes=32768):
     """(size, head) of the request head at the start of the data, None if it is incomplete, or minus the
     status to answer with.

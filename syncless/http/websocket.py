@@ -9,7 +9,6 @@ from __future__ import annotations
 import codecs
 import importlib
 import io
-import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -21,10 +20,8 @@ from syncless._core.wait.sync import Lock
 from syncless.http.errorlog import ErrorLog
 from syncless.http.errors import BadRequest, BodyTimeout, ClientGone, UpgradeRequired
 from syncless.http.limits import Limits
+from syncless.http.scanner import is_field
 from syncless.http.upgrade import Upgrade
-
-FIELD = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*")
-"""A header field that can be sent: a token, latin-1 without control characters."""
 
 STOPS = 1001, "the server stops"
 """Code and reason of a close frame (RFC 6455, 7.4.1)."""
@@ -41,6 +38,13 @@ def has_library(error_log: ErrorLog) -> bool:
     if not found:
         error_log.warn_once(NEEDED)
     return found
+
+
+def _can_be_sent(name: str, value: str) -> bool:
+    try:
+        return is_field(name.encode("latin-1"), value.encode("latin-1"))
+    except UnicodeEncodeError:
+        return False
 
 
 class WebSocketClosed(ClientGone):
@@ -119,7 +123,7 @@ class WebSocket:
                 f"the client does not offer the subprotocol {subprotocol!r}, only {self.subprotocols}"
             )
         for name, value in headers or []:
-            if not FIELD.fullmatch(f"{name}:{value}"):
+            if not _can_be_sent(name, value):
                 raise ValueError(f"header {name} has forbidden characters: {value!r}")
         agreed = self._agreed if compression else None
         fields, extensions = agreed or self.check(compression)

@@ -164,6 +164,7 @@ def test_each_option_of_uvicorn_is_taken_or_answered_with_a_sentence(capsys):
     ("line", "said"),
     [
         ("--acces-log app:app", "there is no option --acces-log; did you mean --access-log?"),
+        ("--prot 80 app:app", "there is no option --prot; did you mean --port?"),
         ("--xyzzy app:app", "there is no option --xyzzy; see syncless --help"),
         ("app:app other:app", "there is one application only, and 'other:app' is another word"),
         ("app:app --port", "--port needs a value"),

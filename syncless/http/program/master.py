@@ -10,7 +10,6 @@ that imports the application for its workers is patched, and waits in its own lo
 from __future__ import annotations
 
 import contextlib
-import gc
 import mmap
 import os
 import select
@@ -84,8 +83,6 @@ class Master:
         self.server_type = server_type
         if preload:
             patch_process(patch)
-            gc.collect()
-            gc.freeze()  # so that no worker's collector copies pages with the interpreter's objects and ours
             application = server_type.adapt(application)
         self.application = application
         self.quiet = quiet

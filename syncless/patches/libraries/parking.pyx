@@ -133,7 +133,7 @@ cdef int park_tasklet(int fd, int bits, int64_t deadline, int insists) noexcept:
         me.shielded = before
     PyErr_Restore(kind, value, trace)
     if me.pending is not None and not insists:
-        if me.broken_off or is_interrupt(me.pending):
+        if me.broken_off or begins_with_interrupt(me.pending):
             due.add(me)
             Py_AddPendingCall(raise_due, NULL)
         me.broken_off = True
@@ -155,7 +155,7 @@ cdef int raise_due(void* nothing) except -1:
     return 0
 
 
-cdef bint is_interrupt(object pending) noexcept:
+cdef bint begins_with_interrupt(object pending) noexcept:
     """Whether Ctrl-C is the first of what was thrown."""
     first = pending[0] if type(pending) is list else pending
     return isinstance(first, KeyboardInterrupt)
