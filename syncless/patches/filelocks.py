@@ -39,11 +39,13 @@ def _patiently(function: Callable[..., Any], *args: Any) -> Any:
 def patch(patcher: Patcher) -> None:
     why = "waits until the lock is released"
     if fcntl is not None:
-        whole, part, control = FileFunction(fcntl.flock), FileFunction(fcntl.lockf), FileFunction(fcntl.fcntl)
+        whole, part, control = (
+            FileFunction(function, asks=True) for function in (fcntl.flock, fcntl.lockf, fcntl.fcntl)
+        )
         for name, new in (("flock", _locks(whole)), ("lockf", _locks(part)), ("fcntl", _controls(control))):
             patcher.rebind(fcntl, name, new, why)
     if hasattr(os, "lockf"):
-        patcher.rebind(os, "lockf", _os_lockf(FileFunction(os.lockf)), why)
+        patcher.rebind(os, "lockf", _os_lockf(FileFunction(os.lockf, asks=True)), why)
 
 
 def _number(fd: Any) -> Any:
@@ -67,10 +69,12 @@ def _controls(original: FileFunction) -> Callable[..., Any]:
         if hasattr(fcntl, waiting)
     }
 
+    trying = frozenset(without_waiting.values())
+
     def control(fd: Any, cmd: int, arg: Any = 0, /) -> Any:
         if cmd in without_waiting:
             return _patiently(original, _number(fd), without_waiting[cmd], arg)
-        return original.original(fd, cmd, arg)
+        return (original if cmd in trying else original.original)(fd, cmd, arg)
 
     return control
 

@@ -366,6 +366,8 @@ print("took turns")
         "(things.put(1), things.get_nowait())",
         "fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)",
         "fcntl.lockf(own, fcntl.LOCK_EX | fcntl.LOCK_NB)",
+        "fcntl.fcntl(own.fileno(), fcntl.F_SETLK, struct.pack('hhqqi', fcntl.F_WRLCK, 0, 0, 0, 0))",
+        "os.lockf(own.fileno(), os.F_TLOCK, 0)",
         "signal.sigtimedwait([signal.SIGUSR1], 0)",
         "database.execute('select 1').fetchall()",
         "semaphore.acquire(False)",
@@ -377,7 +379,7 @@ def test_call_that_is_always_ready_takes_turns(tmp_path, ask):
     program.write_text(f"""
 from syncless.patches import patch_all
 patch_all()
-import fcntl, multiprocessing, os, queue, signal, socket, sqlite3, subprocess, sys, threading, time
+import fcntl, multiprocessing, os, queue, signal, socket, sqlite3, struct, subprocess, sys, threading, time
 zero, null = os.open("/dev/zero", os.O_RDONLY), os.open("/dev/null", os.O_WRONLY)
 endless, regular, own = open("/dev/zero", "rb", buffering=0), open(__file__, "rb"), open("own", "w+b")
 left, right = socket.socketpair()
@@ -386,7 +388,7 @@ things, database = queue.SimpleQueue(), sqlite3.connect(":memory:")
 semaphore = multiprocessing.Semaphore(0) if "semaphore" in {ask!r} else None
 child = subprocess.Popen(["sleep", "60"]) if "child" in {ask!r} else None
 came = []
-threading.Thread(target=lambda: (time.sleep(0.001), came.append(1))).start()
+threading.Thread(target=lambda: (time.sleep(0.05), came.append(1))).start()  # trials in threads are over
 while not came:
     {ask}
 if child is not None:
