@@ -64,6 +64,8 @@ LAYERS = {
     },
     "syncless": {"syncless._core", "syncless.tools"},
 }
+WITH_EARLIER_STUBS = {"syncless.http", "syncless.asgi", "syncless.native", "syncless.wsgi"}
+"""Their stubs that nothing imports are to go as well."""
 PRODUCTS = {name: name for name in ("celery", "django", "eventlet", "gevent", "gunicorn")}
 PRODUCTS["gunicorn_requests"] = "gunicorn"
 """Files of syncless.contrib, and what must be installed for them."""
@@ -251,9 +253,34 @@ def test_public_names():
         assert inspect.getdoc(thing), f"{name} has no docstring"
 
 
-@pytest.mark.parametrize("module", NATIVE)
+STUBS = [module for module in NATIVE if (ROOT / (module.replace(".", "/") + ".pyi")).exists()]
+
+
+def imported_by(path):
+    """The modules that a Python file or a stub imports, and the names from them, which may be modules too."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+            yield from (f"{node.module}.{each.name}" for each in node.names)
+
+
+def test_native_module_has_a_stub_if_python_imports_it():
+    """Cython does not read stubs, so a module that only native modules import needs none."""
+    needed, look = set(), [*PACKAGE.rglob("*.py"), ROOT / "pytest_syncless.py"]
+    while look:
+        found = set(imported_by(look.pop())).intersection(NATIVE) - needed
+        needed |= found
+        look += [path for each in found if (path := ROOT / (each.replace(".", "/") + ".pyi")).exists()]
+    assert needed - set(STUBS) == set(), "these need a stub"
+    unneeded = {module for module in set(STUBS) - needed if layer_of(module) not in WITH_EARLIER_STUBS}
+    assert unneeded == set(), "no Python file and no stub imports these"
+
+
+@pytest.mark.parametrize("module", STUBS)
 def test_stubs_name_what_there_is(module):
-    """Each native module has a stub with its public names, no more and no fewer."""
+    """A stub has the public names of its module, no more and no fewer."""
     stub = ROOT / (module.replace(".", "/") + ".pyi")
     implementation = __import__(module, fromlist=["*"])
     own = {
@@ -324,7 +351,7 @@ def test_files_stay_small():
     for path in PACKAGE.rglob("*"):
         if path.suffix in (".py", ".pyx", ".pxd", ".c", ".h"):
             lines = path.read_text().count("\n")
-            assert lines <= 400, f"{path.relative_to(ROOT)} has {lines} lines: perhaps it is two concepts"
+            assert lines <= 800, f"{path.relative_to(ROOT)} has {lines} lines: perhaps it is two concepts"
 
 
 def test_every_limit_is_documented():
