@@ -38,11 +38,6 @@ NATIVE = {
     "syncless._core.cpython.taskmarks": [],  # the mark of a cancelled task
     "syncless._core.cpython.threadlocal": [],  # threading.local per tasklet
     "syncless._core.hooks": [],  # functions of other layers that the engine calls
-    "syncless._core.observers": [],  # hooks at each switch
-    "syncless._core.readyqueue": [],  # the next turn
-    "syncless._core.pollclock": [],  # when a poll is due
-    "syncless._core.thrown": [],  # exceptions on their way to a tasklet
-    "syncless._core.carriers": [],  # greenlets on which tasklets run
     "syncless._core.scheduler": [],  # park and wake
     "syncless._core.invariants": [],  # facts that hold between any two steps
     "syncless._core.ending": [],  # the end of tasklets when their thread ends

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from syncless._core.observers import Observer
+from syncless._core.scheduler import Observer
 from syncless._core.tasklet import Tasklet
 
 class BytecodeLimit(Observer):

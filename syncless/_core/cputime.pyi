@@ -1,4 +1,4 @@
-from syncless._core.observers import Observer
+from syncless._core.scheduler import Observer
 
 class CpuTime(Observer):
     def start(self) -> None: ...

@@ -5,8 +5,7 @@ from libc.stdint cimport int64_t
 from posix.time cimport clock_gettime, timespec
 
 from syncless._core.loop cimport Loop
-from syncless._core.observers cimport Observer
-from syncless._core.scheduler cimport BaseTasklet
+from syncless._core.scheduler cimport BaseTasklet, Observer
 from syncless._core.threadloop cimport get_loop
 
 cdef extern from "<time.h>":

@@ -5,8 +5,7 @@ from libc.stdint cimport int64_t
 from syncless._core.clock cimport deadline_after
 from syncless._core.loop cimport Loop
 from syncless._core.poll.now cimport is_ready
-from syncless._core.pollclock cimport is_poll_due
-from syncless._core.scheduler cimport SHIELDED, WOKEN, BaseTasklet, next_pending
+from syncless._core.scheduler cimport SHIELDED, WOKEN, BaseTasklet, is_poll_due, next_pending
 from syncless._core.threadloop cimport get_loop, peek_loop
 
 

@@ -8,8 +8,9 @@ again, and those that wait for its end are told.
 from cpython.object cimport PyObject
 
 from syncless._core.linked cimport Node
-from syncless._core.readyqueue cimport take_first
-from syncless._core.scheduler cimport DONE, NEW, READY, BaseTasklet, Meeting, Scheduler, next_pending
+from syncless._core.scheduler cimport (
+    DONE, NEW, READY, BaseTasklet, Meeting, Scheduler, next_pending, take_first,
+)
 
 from syncless._core.exits import TaskletExit
 from syncless._core.uncaught import tell_uncaught

@@ -20,8 +20,7 @@ from cpython.ref cimport Py_INCREF
 
 from syncless._core.clock cimport monotonic_ns
 from syncless._core.loop cimport Loop, Watcher
-from syncless._core.pollclock cimport polled
-from syncless._core.scheduler cimport DONE, BaseTasklet
+from syncless._core.scheduler cimport DONE, BaseTasklet, polled
 from syncless._core.threadloop cimport peek_loop, put_off_polls, set_forked
 
 cdef extern from "<pthread.h>":

@@ -8,8 +8,9 @@ tests/core/test_invariants.py.
 from cpython.object cimport PyObject
 
 from syncless._core.linked cimport LinkedList, Node
-from syncless._core.readyqueue cimport ReadyQueue, item_at
-from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Runnable, Scheduler
+from syncless._core.scheduler cimport (
+    DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, ReadyQueue, Runnable, Scheduler, item_at,
+)
 from syncless._core.timers cimport TimerHeap
 from syncless._core.wait.waitqueue cimport WaitQueue
 

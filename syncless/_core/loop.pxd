@@ -3,9 +3,8 @@
 from cpython.object cimport PyObject
 
 from syncless._core.fdtable cimport FdTable
-from syncless._core.observers cimport Observer
 from syncless._core.poll.poller cimport Poller, PollEvent
-from syncless._core.scheduler cimport Runnable, Scheduler
+from syncless._core.scheduler cimport Observer, Runnable, Scheduler
 
 cdef class Loop
 

@@ -5,7 +5,7 @@ which it extends and which must be read first. It must not know what a socket, a
 is. Next to read: fdtable.pyx, which it has, and threadloop.pyx, which makes it.
 
 A turn: deliver the events of the last poll, run the ready queue, until both are empty or a poll is due (see
-pollclock.pyx); then the work that must be done before a poll (`before_poll`: sending the responses of this
+scheduler.pyx); then the work that must be done before a poll (`before_poll`: sending the responses of this
 turn), timers, poll.
 
 Every Python call and every drop of a reference may switch. Hence the events of a poll stay in the Loop with
@@ -25,10 +25,8 @@ from syncless._core.arrays cimport doubled
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.fdtable cimport FdEntry, FdTable
 from syncless._core.invariants cimport DEBUG_BUILD, check_queue, check_scheduler
-from syncless._core.observers cimport Observer, Observers
 from syncless._core.poll.poller cimport READ, WRITE, PollEvent
-from syncless._core.pollclock cimport polled, share_equally
-from syncless._core.scheduler cimport Runnable, Scheduler
+from syncless._core.scheduler cimport Observer, Observers, Runnable, Scheduler, polled, share_equally
 from syncless._core.timers cimport next_deadline
 from syncless._core.trimming cimport trim
 from syncless._core.wait.waitqueue cimport wake_all

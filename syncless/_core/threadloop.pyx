@@ -13,7 +13,7 @@ from syncless._core cimport hooks
 from syncless._core.cpython.compat cimport Py_IsFinalizing, in_main_interpreter
 from syncless._core.ending cimport end_carriers, end_tasklets
 from syncless._core.loop cimport Loop, Watcher
-from syncless._core.pollclock cimport put_off
+from syncless._core.scheduler cimport put_off
 
 cdef extern from *:
     """

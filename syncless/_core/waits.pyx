@@ -8,13 +8,12 @@ returns, whatever the outcome, the tasklet stands in no queue.
 from libc.stdint cimport int64_t
 
 from syncless._core.alone cimport wait_alone
-from syncless._core.carriers cimport failed
 from syncless._core.clock cimport deadline_after
 from syncless._core.cpython.compat cimport Py_IsFinalizing
 from syncless._core.fdtable cimport FdEntry
 from syncless._core.loop cimport Loop
 from syncless._core.poll.poller cimport READ, WRITE
-from syncless._core.scheduler cimport TIMED_OUT, WOKEN, BaseTasklet, unchecked_park
+from syncless._core.scheduler cimport TIMED_OUT, WOKEN, BaseTasklet, failed, unchecked_park
 from syncless._core.threadloop cimport get_loop
 from syncless._core.wait.waitqueue cimport WaitQueue, is_queued, queue_add, queue_remove
 

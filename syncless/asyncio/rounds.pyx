@@ -33,8 +33,7 @@ from syncless._core.cpython.compat cimport raised
 from syncless._core.cpython.threadlocal cimport kept_count, locals_used
 from syncless._core.linked cimport Node
 from syncless._core.loop cimport Loop
-from syncless._core.pollclock cimport is_poll_due
-from syncless._core.scheduler cimport NEW, PARKED, RUNNING, BaseTasklet, Scheduler
+from syncless._core.scheduler cimport NEW, PARKED, RUNNING, BaseTasklet, Scheduler, is_poll_due
 from syncless._core.tasklet cimport begin_anew
 from syncless._core.threadloop cimport get_loop
 from syncless.asyncio.handles cimport Calls, Handle, TimerHandle

@@ -37,8 +37,7 @@ from syncless._core.fdtable cimport FdEntry
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.poll.now cimport has_hung_up
 from syncless._core.poll.poller cimport READ, WRITE
-from syncless._core.pollclock cimport is_poll_due
-from syncless._core.scheduler cimport TIMED_OUT
+from syncless._core.scheduler cimport TIMED_OUT, is_poll_due
 from syncless._core.threadloop cimport get_loop
 from syncless._core.wait.waitqueue cimport someone_waits, wake_all
 from syncless._core.waits cimport wait_fd, wait_foreign_fd

@@ -7,8 +7,9 @@ from libc.string cimport strcmp
 
 from syncless._core cimport hooks
 from syncless._core.loop cimport Loop
-from syncless._core.readyqueue cimport remove_item
-from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Scheduler, keep_pending
+from syncless._core.scheduler cimport (
+    DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Scheduler, keep_pending, remove_item,
+)
 from syncless._core.tasklet cimport Tasklet, refuse_spawn
 from syncless._core.threadloop cimport get_loop, loop_of
 from syncless.stackless._arguments cimport at_most, required

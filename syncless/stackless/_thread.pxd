@@ -1,8 +1,7 @@
 """One thread of a Stackless program. See _thread.pyx."""
 
 from syncless._core.loop cimport Loop
-from syncless._core.observers cimport Observer
-from syncless._core.scheduler cimport BaseTasklet, Scheduler
+from syncless._core.scheduler cimport BaseTasklet, Observer, Scheduler
 from syncless._core.threadloop cimport get_loop
 
 cdef const char* PAUSED

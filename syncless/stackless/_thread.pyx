@@ -13,12 +13,10 @@ that.
 from threading import active_count
 
 from syncless._core cimport hooks
-from syncless._core.carriers cimport failed
 from syncless._core.loop cimport Loop
-from syncless._core.observers cimport Observer
-from syncless._core.readyqueue cimport item_at, place_of, remove_item, rotate
 from syncless._core.scheduler cimport (
-    NEW, PARKED, READY, BaseTasklet, Scheduler, keep_pending, pass_turn, unchecked_pass_turn,
+    NEW, PARKED, READY, BaseTasklet, Observer, Scheduler, failed, item_at, keep_pending, pass_turn, place_of,
+    remove_item, rotate, unchecked_pass_turn,
 )
 from syncless._core.spawning cimport become_main
 from syncless._core.tasklet cimport Tasklet

@@ -11,7 +11,7 @@ import sys
 
 from syncless._core.cpython.counting cimport FLAG_PER_GREENLET
 from syncless._core.loop cimport Loop
-from syncless._core.observers cimport Observer
+from syncless._core.scheduler cimport Observer
 from syncless._core.threadloop cimport peek_loop
 from syncless.stackless._state cimport StatefulTasklet
 from syncless.stackless._thread cimport Thread, threads

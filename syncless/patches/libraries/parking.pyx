@@ -11,8 +11,9 @@ from libc.stdint cimport int64_t
 
 from syncless._core.cpython.compat cimport Py_IsFinalizing, PyThreadState, detached_state
 from syncless._core.loop cimport Loop
-from syncless._core.pollclock cimport is_poll_due
-from syncless._core.scheduler cimport IN_C, SHIELDED, TIMED_OUT, BaseTasklet, keep_pending, next_pending
+from syncless._core.scheduler cimport (
+    IN_C, SHIELDED, TIMED_OUT, BaseTasklet, is_poll_due, keep_pending, next_pending,
+)
 from syncless._core.threadloop cimport has_loop, peek_loop
 from syncless._core.waits cimport wait_fd
 
