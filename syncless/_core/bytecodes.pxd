@@ -1,3 +1,5 @@
+"""A limit to the bytecodes of a turn. See bytecodes.pyx."""
+
 from libc.stdint cimport int64_t
 
 from syncless._core.loop cimport Loop

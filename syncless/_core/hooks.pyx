@@ -2,9 +2,9 @@
 
 | name | set by | called by | because |
 |---|---|---|---|
-| `new_main` | spawning.pyx | get_loop() | a loop begins with a main tasklet; tasklets are built on loops |
-| `main_type` | spawning.pyx, then stackless | `new_main` | a Stackless program has a kind of its own |
-| `new_tasklet` | spawning.pyx, then stackless | spawn() | so is each tasklet that is spawned |
+| `new_main` | tasklet.pyx | get_loop() | a loop begins with a main tasklet; tasklets are built on loops |
+| `main_type` | tasklet.pyx, then stackless | `new_main` | a Stackless program has a kind of its own |
+| `new_tasklet` | tasklet.pyx, then stackless | spawn() | so is each tasklet that is spawned |
 | `look_up` | io/socket.py | calls/messages.pyx | names are resolved in a layer above |
 | `case_makers` | tools/results.py, stackless | select() | it waits for objects of theirs, too |
 """

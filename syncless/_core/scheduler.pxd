@@ -227,7 +227,7 @@ cdef class Meeting:
 
 
 cdef class StandIn(BaseTasklet):
-    """Waits in a queue in place of a tasklet that waits in several at once; see select.pyx."""
+    """Waits in a queue in place of a tasklet that waits in several at once; see poller.pyx."""
     cdef int taken(self, object value) except -1
     cdef bint stands(self) noexcept     # whether that tasklet still waits
 
@@ -279,7 +279,7 @@ cdef class Scheduler:
 
 cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1
 
-# Doors to a wait: see waits.pxd.
+# Doors to a wait: see current.pxd.
 #
 # The unchecked ones are for callers that undo something and must have no try block, see scheduler.pyx. In C a
 # function that is declared `except -1` and one that is `noexcept` are the same: either sets an exception and

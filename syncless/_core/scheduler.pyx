@@ -175,8 +175,8 @@ cdef bint is_poll_due(PollClock* clock) noexcept:
 
 
 cdef class Thrown:
-    """An exception on its way to a tasklet, which its thrower may take back before it is raised. Two throwers may
-    share an exception, but not a Thrown."""
+    """An exception on its way to a tasklet, which its thrower may take back before it is raised. Two throwers
+    may share an exception, but not a Thrown."""
 
 
 cdef class Observer:
@@ -231,8 +231,8 @@ cdef class _Greenlet:
 
 
 cdef class Carriers:
-    """A pool of greenlets that all do the same steps for a loop: it gives the one that leads next, an idle one or
-    a new one."""
+    """A pool of greenlets that all do the same steps for a loop: it gives the one that leads next, an
+    idle one or a new one."""
 
     def __dealloc__(self):
         PyMem_Free(self.idle)

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from syncless._core.current import current, may_park
 from syncless._core.loop import Loop
-from syncless._core.spawning import spawn
+from syncless._core.tasklet import spawn
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
 from syncless.asyncio.eventloop import EventLoop, running_loop

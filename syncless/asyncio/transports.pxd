@@ -1,8 +1,6 @@
 """The table of contents of transports.pyx."""
 
-from syncless.asyncio.directions cimport Endpoint
-from syncless.asyncio.inlet cimport Inlet
-from syncless.asyncio.outlet cimport Outlet
+from syncless.asyncio.halves cimport Endpoint, Inlet, Outlet
 
 
 cdef class SocketTransport(Endpoint):

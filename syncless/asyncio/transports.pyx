@@ -1,7 +1,7 @@
 """The transport of a connected stream socket, TCP or UNIX.
 
 Takes a socket and a protocol. Gives what asyncio promises of a transport; data come through
-inlet.pyx and go through outlet.pyx. It must not know TLS, which is a protocol and a transport of
+halves.pyx and go through halves.pyx. It must not know TLS, which is a protocol and a transport of
 the standard library's (asyncio.sslproto), nor how a connection came to be.
 """
 
@@ -15,9 +15,7 @@ from cython cimport final
 from syncless._core.loop cimport Loop
 from syncless._core.poll.poller cimport READ, WRITE
 from syncless.asyncio.callbacks cimport Callbacks
-from syncless.asyncio.directions cimport Endpoint
-from syncless.asyncio.inlet cimport Inlet
-from syncless.asyncio.outlet cimport Outlet
+from syncless.asyncio.halves cimport Endpoint, Inlet, Outlet
 
 from syncless.asyncio.reports import logger
 

@@ -13,10 +13,8 @@ from collections.abc import Mapping
 from socket import socket
 from typing import Any
 
-from syncless._core.current import sleep
-from syncless._core.spawning import spawn
-from syncless._core.tasklet import Tasklet
-from syncless._core.waits import wait_readable
+from syncless._core.current import sleep, wait_readable
+from syncless._core.tasklet import Tasklet, spawn
 from syncless.http.acceptor import Acceptor
 from syncless.http.accesslog import REFUSED_BYTES, refused_request
 from syncless.http.alone import Gate

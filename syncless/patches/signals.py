@@ -34,8 +34,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from syncless._core.current import current, give_way
-from syncless._core.spawning import spawn
-from syncless._core.tasklet import Tasklet
+from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.select import readable, select
 from syncless._core.wait.sync import Event

@@ -21,14 +21,13 @@ from typing import Any
 from syncless._core.calls.threads import thread_count
 from syncless._core.cpython.threadlocal import separate_thread_locals
 from syncless._core.current import current, may_park
-from syncless._core.spawning import spawn
-from syncless._core.tasklet import Tasklet
+from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
 from syncless.patches import anyio
 from syncless.patches.imports import when_imported
-from syncless.patches.native import conditions, locks, simplequeues
-from syncless.patches.native.threadends import watch_threads
+from syncless.patches.native import conditions, locks
+from syncless.patches.native.locks import watch_threads
 from syncless.patches.registry import Patcher, instances_of
 
 _active: dict[int, threading.Thread] = threading._active  # type: ignore[attr-defined]
@@ -56,10 +55,10 @@ RLOCK = {
     "_acquire_restore": locks.rlock_acquire_restore,
 }
 SIMPLE_QUEUE = {
-    "put": simplequeues.simple_queue_put,
-    "put_nowait": simplequeues.simple_queue_put_nowait,
-    "get_nowait": simplequeues.simple_queue_get_nowait,
-    "get": simplequeues.simple_queue_get,
+    "put": locks.simple_queue_put,
+    "put_nowait": locks.simple_queue_put_nowait,
+    "get_nowait": locks.simple_queue_get_nowait,
+    "get": locks.simple_queue_get,
 }
 CONDITION = {
     "__enter__": conditions.condition_enter,

@@ -13,11 +13,11 @@ from syncless._core.scheduler cimport (
 from syncless._core.tasklet cimport Tasklet, refuse_spawn
 from syncless._core.threadloop cimport get_loop, loop_of
 from syncless.stackless._arguments cimport at_most, required
-from syncless.stackless._bomb cimport exception_of, tell_uncaught
+from syncless.stackless._state cimport TracedTasklet
 from syncless.stackless._thread cimport (
-    IN_RUN, PAUSED, Thread, forget_last_stopped, here, number_of_thread, pause, run_now, running,
+    IN_RUN, PAUSED, Thread, exception_of, forget_last_stopped, here, number_of_thread, pause, run_now,
+    running, tell_uncaught,
 )
-from syncless.stackless._tracing cimport TracedTasklet
 
 from syncless._core.exits import TaskletExit
 

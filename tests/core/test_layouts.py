@@ -33,7 +33,7 @@ LIES = {
             def fileno(self):
                 return super().fileno() + 1
         _io.FileIO = Lie
-        import syncless._core.calls.fileio
+        import syncless._core.calls.descriptors
     """,
     "locks": LOCK.format(name="allocate_lock"),
     "locks (reentrant)": LOCK.format(name="RLock"),
@@ -46,7 +46,7 @@ LIES = {
             def register(self, fd, events):
                 pass
         select.poll = Lie
-        import syncless.patches.native.pollobjects
+        import syncless._core.cpython.layouts
     """,
     "poll objects": """
         import select
@@ -55,7 +55,7 @@ LIES = {
             def register(self, fd, events):
                 pass
         select.poll = Lie
-        import syncless.patches.native.pollobjects
+        import syncless._core.cpython.layouts
     """,
     "buffered files": """
         import _io

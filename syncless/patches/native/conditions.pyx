@@ -18,7 +18,7 @@ from queue import Empty, Full
 from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
-from syncless._core.cpython.locks cimport is_lock, is_rlock, lock_is_held
+from syncless._core.cpython.layouts cimport is_lock, is_rlock, lock_is_held
 from syncless._core.current cimport next_thrown, take_turns
 from syncless.patches.native.locks cimport (
     give_lock, new_held_lock, owns_rlock, take_lock, take_rlock, take_turns_at_times,

@@ -23,7 +23,7 @@ from libc.string cimport strerror
 from syncless._core.calls.files cimport may_use_threads, opened, tried_on
 from syncless._core.calls.filesystems cimport FileSystem, in_pool, of_descriptor, tried
 from syncless._core.cpython.layouts cimport SynclessFileIO, buffered_owner_at, require
-from syncless._core.cpython.typeslots cimport initproc, iternextfunc, newfunc, set_init, set_new, set_next
+from syncless._core.cpython.replacing cimport initproc, iternextfunc, newfunc, set_init, set_new, set_next
 from syncless._core.current cimport take_turns
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport BaseTasklet

@@ -1,5 +1,5 @@
-"""The interpreter's Lock and RLock, as functions that stand in the place of their methods: a tasklet that
-would block parks.
+"""The interpreter's Lock, RLock and SimpleQueue, as functions that stand in the place of their methods: a
+tasklet that would block parks.
 
 A thread without a loop blocks as it always did, so locks go on working between tasklets and OS threads. A
 release wakes the first waiter, which tries again, because an OS thread may have been faster.
@@ -7,27 +7,74 @@ release wakes the first waiter, which tries again, because an OS thread may have
 Fact: the types are immutable from Python, and modules hold locks that were made before anything is patched.
 Decision: the type's own dictionary is changed (cpython/typeslots.pyx), so that every lock, old or new, is
 cooperative; and owners are told apart by tasklet where the interpreter tells them apart by thread.
+
+None of these objects has room for a wait queue, so the queue of an object exists while tasklets wait for it.
+
+Fact: up to CPython 3.12 threading joins a thread by a lock that the interpreter releases in C when the thread
+state is deleted, so no replaced method of the lock sees it. Danger: the tasklets that wait for the lock would
+wait for ever. Decision: the thread state's own hook for its end calls the interpreter's function first and
+then wakes the first waiter of the lock. Since 3.13 there is no such lock; threads are joined through their
+handle (patches/threads.py). Guarded by tests/patches/test_threads.py.
 """
 
+from _queue import Empty
+import _queue
 import _thread
 import threading
 
 from cpython.object cimport PyObject
+cimport cython
 from libc.stdint cimport int64_t, uint32_t, uintptr_t
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
-from syncless._core.cpython.layouts cimport require
-from syncless._core.cpython.locks cimport (
-    forget_holder, lock_free, lock_is_held, lock_taken, note_holder, rlock_count, rlock_free, rlock_note,
-    rlock_owner, rlock_taken,
+from syncless._core.cpython cimport threadend
+from syncless._core.cpython.layouts cimport (
+    forget_holder, lock_free, lock_is_held, lock_taken, note_holder, require, rlock_count, rlock_free,
+    rlock_note, rlock_owner, rlock_taken,
 )
-from syncless._core.current cimport may_park, take_turns
+from syncless._core.current cimport may_park, take_turns, wait_in
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport WOKEN, BaseTasklet
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport peek_loop
-from syncless._core.waits cimport wait_in
-from syncless.patches.native.waiters cimport Waiters, join_waiters, leave_waiters, wake_first
+from syncless._core.wait.waitqueue cimport queue_pop
+
+cdef dict waiting = {}              # id of an object -> Waiters
+
+
+@cython.final
+cdef class Waiters:
+    pass
+
+
+cdef Waiters join_waiters(object thing):
+    # in one step, because making one may run a finaliser that switches
+    cdef Waiters waiters = waiting.setdefault(id(thing), Waiters())
+    waiters.count += 1
+    return waiters
+
+
+cdef int leave_waiters(object thing, Waiters waiters) except -1:
+    waiters.count -= 1
+    assert waiters.count >= 0 and waiting[id(thing)] is waiters
+    if waiters.count == 0:
+        assert waiters.queue.first == NULL
+        del waiting[id(thing)]
+    return 0
+
+
+cdef int wake_first(object thing) except -1:
+    """The first waiter tries again. If it was killed or its time is over, the next one does."""
+    cdef Waiters waiters
+    cdef BaseTasklet first
+    if waiting:
+        waiters = waiting.get(id(thing))
+        while waiters is not None and waiters.queue.first != NULL:
+            first = queue_pop(&waiters.queue)
+            if first.loop.wake(first, None):
+                break
+    return 0
+
 
 cdef extern from "pythread.h":
     unsigned long PyThread_get_thread_ident()
@@ -293,3 +340,66 @@ def rlock_acquire_restore(self, state):
     rlock_acquire(self)
     count, owner = state
     rlock_note(self, owner, count)
+
+
+cdef void thread_ended(PyObject* lock) noexcept:
+    wake_first(<object> lock)
+
+
+def watch_threads() -> None:
+    """Tasklets may join the OS threads that have been started so far."""
+    threadend.watch_threads(thread_ended)
+
+
+cdef object original_put = _queue.SimpleQueue.put
+cdef object original_get = _queue.SimpleQueue.get
+
+
+def simple_queue_put(self, item, block=True, timeout=None):
+    """put(item): never blocks"""
+    original_put(self, item)
+    wake_first(self)
+
+
+def simple_queue_put_nowait(self, item):
+    """put_nowait(item): the same as put(item)"""
+    original_put(self, item)
+    wake_first(self)
+
+
+def simple_queue_get_nowait(self):
+    """get_nowait() -> item; queue.Empty"""
+    return simple_queue_get(self, False)
+
+
+def simple_queue_get(self, block=True, timeout=None):
+    """get(block=True, timeout=None) -> item; queue.Empty"""
+    cdef int64_t deadline
+    cdef Waiters waiters
+    cdef BaseTasklet me
+    take_turns_at_times()
+    if not block or not may_park():
+        return original_get(self, block, timeout)
+    if timeout is not None and timeout < 0:
+        raise ValueError("'timeout' must be a non-negative number")
+    try:
+        return original_get(self, False)
+    except Empty:
+        pass
+    deadline = deadline_after(timeout)
+    me = peek_loop().current
+    waiters = join_waiters(self)
+    try:
+        while True:
+            try:
+                return original_get(self, False)
+            except Empty:
+                pass
+            if wait_in(&waiters.queue, "queue", self, deadline) != WOKEN:
+                raise Empty
+    except BaseException:
+        if me.handed_over:
+            wake_first(self)
+        raise
+    finally:
+        leave_waiters(self, waiters)

@@ -1,3 +1,5 @@
+"""The cases of select(): stand-ins for the tasklet in the queue of each thing. See select.pyx."""
+
 from libc.stdint cimport int64_t
 
 from syncless._core.loop cimport Loop

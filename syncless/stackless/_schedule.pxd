@@ -1,3 +1,5 @@
+"""[syncless.stackless._schedule] None"""
+
 from syncless._core.bytecodes cimport BytecodeLimit
 from syncless._core.scheduler cimport BaseTasklet
 from syncless.stackless._thread cimport Thread

@@ -1,4 +1,4 @@
-"""Slots of types, which the interpreter calls without looking for a method. See typeslots.pyx."""
+"""Slots of types, which the interpreter calls without looking for a method. See replacing.pyx."""
 
 from cpython.object cimport PyObject, PyTypeObject
 
