@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
 from syncless.http.peer cimport Peer
-from syncless.http.scanner cimport scan_chunk_line, scan_trailers
+from syncless.http.wire cimport scan_chunk_line, scan_trailers
 
 from syncless.http.errors import BadRequest, BodyTooLarge, ClientGone, TrailersTooLarge
 

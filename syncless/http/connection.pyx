@@ -34,7 +34,7 @@ from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Origin
 from syncless.http.phases cimport CLOSED, GREETING, LINGERING, QUEUED, READING, RUNNING
 from syncless.http.refusal cimport write_refusal
-from syncless.http.scanner cimport head
+from syncless.http.wire cimport head
 from syncless.http.stream cimport (
     FAILED_TO_SEND, SENT_ALL, STALLED, Input, Stream, borrow_input, close_stream, drop_unsent, free_stream,
     half_close, has_bytes, has_input, has_unsent, keeps_up, return_input, send_pending, told_readable,

@@ -11,7 +11,7 @@ from syncless.http.pace cimport Paces
 from syncless.http.quota cimport Quota
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.responseheads cimport ResponseHeads
-from syncless.http.scanner cimport head_limits
+from syncless.http.wire cimport head_limits
 
 
 cdef class Listener:

@@ -4,7 +4,7 @@ The same kind of answer for a request that has failed is exchange.pyx's, because
 """
 
 from syncless.http.listener cimport Listener
-from syncless.http.scanner cimport asks_by_head
+from syncless.http.wire cimport asks_by_head
 from syncless.http.stream cimport Stream, first_bytes
 
 from syncless.http.accesslog import REFUSED_BYTES, refused_request

@@ -11,7 +11,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from syncless._core.arrays cimport with_place_for
 from syncless._core.threadloop cimport get_loop
-from syncless.http.scanner cimport HEAD_BEFORE_HEADERS, head, head_limits, scan_fields, scan_line
+from syncless.http.wire cimport HEAD_BEFORE_HEADERS, head, head_limits, scan_fields, scan_line
 
 cdef enum:
     LOOKS = 8                   # memories that are looked at for one that can be taken away

@@ -23,7 +23,7 @@ from syncless._core.calls.files cimport is_slow
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Peer
 from syncless.http.responseheads cimport ResponseHeads
-from syncless.http.scanner cimport HEAD_UNKNOWN, is_token, is_value, known_name
+from syncless.http.wire cimport HEAD_UNKNOWN, is_token, is_value, known_name
 
 cdef extern from "Python.h":
     int PyUnicode_KIND(object s)

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t
 
-from syncless.http.scanner cimport head, head_limits
+from syncless.http.wire cimport head, head_limits
 
 cdef extern from "routes.h" nogil:
     struct bytes_view "syncless_bytes":

@@ -16,7 +16,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
 from syncless.http.counters cimport BOUNDS, BUCKETS, Counters
-from syncless.http.scanner cimport head
+from syncless.http.wire cimport head
 from syncless.native.counting cimport add_new, total_of
 from syncless.native.handler cimport Handler
 

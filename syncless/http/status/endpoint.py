@@ -25,7 +25,7 @@ from typing import Any
 
 from syncless.http.addresses import show
 from syncless.http.errors import EXPLANATIONS
-from syncless.http.scanner import asks_by_head, parse
+from syncless.http.wire import asks_by_head, parse
 from syncless.http.sockets import Sockets
 
 CLIENTS = 64

@@ -1,4 +1,4 @@
-"""head.c for Cython and Python. The manual is head.h."""
+"""The rules of HTTP/1.1 for Cython and Python. Their manuals are the headers in wire/."""
 
 from libc.stdint cimport int64_t
 

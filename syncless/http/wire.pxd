@@ -21,7 +21,7 @@ cdef extern from "head.h" nogil:
     struct head_limits:
         uint32_t line, headers, total
 
-# The scanner of head.c, for the modules that do not link it themselves.
+# For the modules that do not link it themselves.
 cdef long scan_line(const char* data, size_t size, const head_limits* limits, head* result) noexcept nogil
 cdef long scan_fields(const char* data, size_t size, long line, const head_limits* limits,
     head* result) noexcept nogil

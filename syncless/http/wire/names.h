@@ -1,5 +1,5 @@
 /* The names of header fields that clients usually send, and which byte may stand where (RFC 9110, 5.1 and
-   5.5; RFC 3986). For head.c and chunks.c, whose hot paths these functions are part of; the manual for all
+   5.5; RFC 3986). For head.c and body.c, whose hot paths these functions are part of; the manual for all
    others is head.h. The tables are filled once, when the module is loaded. */
 
 #ifndef SYNCLESS_NAMES_H
