@@ -26,7 +26,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.modified import newer_group
 
 # the rules of HTTP/1.1, without Python
-WIRE = [f"syncless/http/wire/{name}.c" for name in ("names", "head", "host", "body")]
+WIRE = [f"syncless/http/wire/{name}.c" for name in ("names", "head", "host", "body", "reply")]
 
 # module -> further C sources. The name says the .pyx; a .pxd of the same name is its table of contents.
 NATIVE = {
