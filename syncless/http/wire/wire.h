@@ -41,7 +41,8 @@ enum {
 /* Room for another connection is made by closing the one that has lingered for longest, else the one that has
    been idle for longest, else the one that has been for longest in the middle of a head. */
 
-/* The limits of limits.py, by their names: bytes, numbers, times in ns. Unbounded ones have the largest number. */
+/* The limits of limits.py, by their names: bytes, numbers, times in ns. Unbounded ones are the largest
+   number. */
 struct limits {
     int64_t chunk_line, trailer_bytes, body_bytes, drain_bytes, buffered_bytes, linger_bytes;
     int64_t remembered, pipelined, connections, client_connections, linger_connections;
