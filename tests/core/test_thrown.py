@@ -123,8 +123,8 @@ def test_timeout_block_takes_back_only_its_own_timeout():
 
 @pytest.mark.parametrize("turns", range(4))
 def test_a_cancelled_timeout_is_not_raised_and_the_others_are(turns):
-    """Three have rung behind a kill; each may be the one that is taken back. The loop may notice up to three turns
-    late that time has passed, so they ring at several moments."""
+    """Three have rung behind a kill; each may be the one that is taken back. The loop may notice up to three
+    turns late that time has passed, so they ring at several moments."""
     for cancelled in itertools.product([False, True], repeat=3):
         caught = []
 
