@@ -23,7 +23,6 @@ def about_application(group: argparse._ArgumentGroup) -> None:
         "--interface",
         type=lambda name: "asgi" if name == "asgi3" else name,  # as uvicorn has it
         choices=INTERFACES,
-        default="auto",
         help="what the application speaks, if its signature does not tell (default auto)",
     )
     group.add_argument(
@@ -45,7 +44,6 @@ def about_application(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--native-threads",
         type=int,
-        default=0,
         metavar="N",
         help="threads of native handlers (default: cores)",
     )
@@ -74,7 +72,6 @@ def about_application(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--lifespan",
         choices=LIFESPANS,
-        default="auto",
         help="the lifespan of an ASGI application: auto (default); on: it must have one; off: leave it out",
     )
     group.add_argument(
@@ -83,7 +80,7 @@ def about_application(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--config",
         metavar="FILE",
-        help="read options from this TOML file "
+        help="read options from this TOML file, or a gunicorn.conf.py "
         "(default: syncless.toml, or [tool.syncless] in pyproject.toml)",
     )
     group.add_argument(
