@@ -50,7 +50,7 @@ def app(environ, start_response):
     "build/assets/app.js": "let a = 1;\n" * 100,
 }
 """Files that a page takes for granted."""
-SERVED = re.compile(r"serves on (\S+)|Listening at: (\S+)|Django .*: (http\S+)")
+SERVED = re.compile(r"serves on (\S+)|Listening at: (\S+)|Django .*: (http\S+)|running on (\S+)")
 """A server says that it is ready."""
 
 
@@ -118,9 +118,9 @@ class Reader:
             self.look(expected)
         elif words[-1] == "&":
             self.background = words[:-1]
-        elif (words[0] in ("syncless", "gunicorn") and words[1:2] not in (["run"], ["status"])) or (
-            "runsyncless" in words or command.endswith("# serves")
-        ):
+        elif (
+            words[0] in ("syncless", "gunicorn", "uvicorn") and words[1:2] not in (["run"], ["status"])
+        ) or ("runsyncless" in words or command.endswith("# serves")):
             self.serve(words, settings)
         else:
             done = subprocess.run(
@@ -133,17 +133,17 @@ class Reader:
                 timeout=120,
             )
             assert done.returncode == 0, (command, done.stdout, done.stderr)
-            assert expected is None or done.stdout == expected, command
+            assert expected is None or done.stdout.rstrip("\n") == expected.rstrip("\n"), command
 
     def environment(self, settings):
         path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
-        return os.environ | {"PYTHONPATH": str(ROOT), "PATH": path, "PYTHONUNBUFFERED": "1"} | settings
+        return os.environ | {"PYTHONPATH": str(ROOT), "PATH": path} | settings
 
     def start(self, words, settings, output):
         return subprocess.Popen(
             words,
             cwd=self.folder,
-            env=self.environment(settings),
+            env=self.environment({"PYTHONUNBUFFERED": "1"} | settings),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
