@@ -6,6 +6,7 @@ import argparse
 
 import syncless
 from syncless.cli.argumenttypes import mount, native
+from syncless.cli.help import HelpAll
 from syncless.wsgi.kinds import INTERFACES, LIFESPANS
 
 
@@ -87,4 +88,5 @@ def about_application(group: argparse._ArgumentGroup) -> None:
         "--print-config", action="store_true", help="print the options and where each comes from, and exit"
     )
     group.add_argument("--version", action="version", version=f"syncless {syncless.__version__}")
-    group.add_argument("-h", "--help", action="help", help="show this text and exit")
+    group.add_argument("-h", "--help", action="help", help="show the common options and exit")
+    group.add_argument("--help-all", action=HelpAll, nargs=0, help="show all options and limits, and exit")

@@ -294,7 +294,7 @@ def _limits(group: Group) -> None:
         type=limit,
         action="append",
         metavar="NAME=VALUE",
-        help="set one of these limits, in bytes or seconds; may be repeated. The defaults are shown:",
+        help="set a limit, in bytes or seconds; may be repeated. --help-all shows all, with their defaults",
     )
     group._group_actions += limit_rows()  # rows of the help, and no options
 

@@ -242,7 +242,7 @@ def test_file_of_gunicorn_that_cannot_be_taken_is_answered(text, said, tmp_path,
     [
         ("--acces-log app:app", "there is no option --acces-log; did you mean --access-log?"),
         ("--prot 80 app:app", "there is no option --prot; did you mean --port?"),
-        ("--xyzzy app:app", "there is no option --xyzzy; see syncless --help"),
+        ("--xyzzy app:app", "there is no option --xyzzy; see syncless --help-all"),
         ("app:app other:app", "there is one application only, and 'other:app' is another word"),
         ("app:app --port", "--port needs a value"),
         ("app:app --workers many", "argument -w/--workers: invalid int value: 'many'"),
