@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import graphlib
 import importlib.util
 import inspect
 import pathlib
@@ -133,6 +134,78 @@ def test_rooms_of_the_engine_import_one_way(path):
         for name in filter(None, names) if source == "syncless._core" else names:
             other = room_of(f"{source}.{name}")
             assert other == room or other in ROOMS[room], f"{module} imports {source} {name}: {other}"
+
+
+def test_cimports_make_no_circle():
+    """Two modules that cimport each other are one: neither can be read or imported without the other."""
+    declared = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in PACKAGE.rglob("*.pxd")}
+    graph = {module: set() for module in declared}
+    for path in [*PACKAGE.rglob("*.pyx"), *PACKAGE.rglob("*.pxd")]:
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for match in IMPORT_FROM.finditer(path.read_text()):
+            if "cimport" in match[0]:
+                source = match[1] or match[3]
+                others = {source, *(f"{source}.{name}" for name in re.findall(r"\w+", match[2] or ""))}
+                graph.setdefault(module, set()).update(others & declared - {module})
+    graph["syncless.native.counting"].discard("syncless.native.threads")  # they are to be one module
+    list(graphlib.TopologicalSorter(graph).static_order())  # a CycleError names the circle
+
+
+LATE = re.compile(r"""(?:import_module|__import__)\(f?["'](syncless[\w.{}]*)["']""")
+LATE_IMPORTS = {
+    "asyncio must be imported before it": {
+        ("asyncio/uncancel.py", "syncless._core.cpython.taskmarks"),
+        ("patches/anyio.py", "syncless._core.cpython.taskmarks"),
+    },
+    "most programs do not need it, and it imports much": {
+        ("http/websocket.py", "syncless.http.websocketframes"),
+        ("http/server.py", "syncless.http.compression"),
+        ("http/server.py", "syncless.http.static.mounts"),
+        ("http/server.py", "syncless.http.program.running"),
+        ("tools/offloading.py", "syncless.tools.realthreads"),
+        ("patches/eventloops.py", "syncless.tools.realthreads"),
+        ("wsgi/kinds.py", "syncless.asgi.host"),
+        ("wsgi/server.py", "syncless.native.beside"),
+        ("wsgi/server.py", "syncless.wsgi.compress"),
+        ("wsgi/server.py", "syncless.http.program.serving"),
+    },
+    "the user asks for the area, and gets no other": {("patches/__init__.py", "syncless.patches.{module}")},
+    "it takes the place of a module of that name": {("best_stackless.py", "syncless.stackless")},
+    "the patched product asks for what fits into it, above the patch": {
+        ("patches/drivers.py", "syncless.contrib.eventlet"),
+        ("patches/eventloops.py", "syncless.asyncio.resident"),
+    },
+    "serve(patch=True) patches its process, and http/ must not import the patch with itself": {
+        ("http/program/blocking.py", "syncless.patches"),
+        ("http/program/blocking.py", "syncless.asyncio.resident"),
+        ("http/program/banner.py", "syncless.patches"),
+    },
+}
+"""reason -> (file, module): imports by name, which the tests of layers do not see."""
+
+
+def test_modules_imported_by_name_are_known():
+    found = {
+        (str(path.relative_to(PACKAGE)), module)
+        for path in SOURCES
+        for module in LATE.findall(path.read_text())
+    }
+    assert found == set().union(*LATE_IMPORTS.values())
+
+
+LARGE = {
+    # file -> the reason for its size
+}
+LARGEST = 500_000  # bytes: each clone has every version of a file for ever
+
+
+def test_tracked_files_are_small():
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no clone")
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    paths = [ROOT / name for name in names.decode().split("\0") if name]
+    large = {str(path.relative_to(ROOT)) for path in paths if path.exists() and path.stat().st_size > LARGEST}
+    assert large == set(LARGE)
 
 
 WSGI_WORDS = re.compile(r"\b(?<!os\.)environs?\b|\bstart_response\b|(?<!\.)\bwsgi\.|\bPEP 3333\b")
