@@ -30,7 +30,7 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport monotonic_ns
 
-from syncless._core.calls.mounts import mount_of
+from syncless._core.calls.mountpoints import mount_of
 from syncless._core.calls.threads import Share
 
 cdef extern from *:
