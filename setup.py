@@ -38,7 +38,7 @@ NATIVE = {
     "syncless._core.timers": [],  # a heap of deadlines
     "syncless._core.cpython.taskmarks": [],  # the mark of a cancelled task
     "syncless._core.cpython.threadlocal": [],  # threading.local per tasklet
-    "syncless._core.hooks": [],  # functions of other layers that the engine calls
+    "syncless._core.injected": [],  # functions of other layers that the engine calls
     "syncless._core.scheduler": [],  # park and wake
     "syncless._core.loop": [],  # events, time, signals
     "syncless._core.threadloop": [],  # which loop a thread has

@@ -5,7 +5,7 @@ cimport cython
 from cpython.contextvars cimport PyContext_CopyCurrent
 from libc.string cimport strcmp
 
-from syncless._core cimport hooks
+from syncless._core cimport injected
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport (
     DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Scheduler, keep_pending, remove_item,
@@ -368,5 +368,5 @@ def _spawn(function, *args, **kwargs):
     return made
 
 
-hooks.main_type = tasklet
-hooks.new_tasklet = _spawn
+injected.main_type = tasklet
+injected.new_tasklet = _spawn

@@ -1,4 +1,4 @@
-"""Functions that the engine calls and must not import. See hooks.pyx."""
+"""Functions that the engine calls and must not import. See injected.pyx."""
 
 cdef object new_main            # called with a new Loop
 cdef object main_type
