@@ -52,17 +52,17 @@ NATIVE = {
     "syncless._core.wait.select": [],  # the first of several
     "syncless._core.calls.sockets": [],  # recv, send, accept, connect: try first, then park
     "syncless._core.calls.messages": [],  # those with addresses: connect, recvfrom, sendmsg
-    "syncless.patches.native.tlscalls": [],  # the same for TLS
+    "syncless.patches.types.tlscalls": [],  # the same for TLS
     "syncless._core.calls.fileio": [],  # the methods of io.FileIO
     "syncless._core.calls.descriptors": [],  # read and write of files, pipes and other descriptors
     "syncless._core.calls.filesystems": [],  # which file systems answer at once
     "syncless._core.calls.files": [],  # open, stat and their kin, directly or in a thread
-    "syncless.patches.native.fileobjects": [],  # io.FileIO and the buffered files
-    "syncless.patches.native.locks": [],  # Lock and RLock, cooperative in place
-    "syncless.patches.native.conditions": [],  # Condition, Event, Queue: the ways that are taken often
+    "syncless.patches.types.fileobjects": [],  # io.FileIO and the buffered files
+    "syncless.patches.types.locks": [],  # Lock and RLock, cooperative in place
+    "syncless.patches.types.conditions": [],  # Condition, Event, Queue: the ways that are taken often
     "syncless._core.cpython.replacing": [],  # members of types, and built-in functions in the place of others
-    "syncless.patches.native.pollobjects": [],  # the descriptors of a select.poll()
-    "syncless.patches.native.signalfds": [],  # descriptors that tell of blocked signals
+    "syncless.patches.types.pollobjects": [],  # the descriptors of a select.poll()
+    "syncless.patches.types.signalfds": [],  # descriptors that tell of blocked signals
     "syncless._core.nativestack": [],  # which C functions a thread is in
     "syncless.patches.libraries.parking": [
         f"syncless/patches/libraries/{name}.c"

@@ -30,8 +30,8 @@ from syncless._core.calls.files import (
 )
 from syncless._core.current import sleep, wait_readable, wait_writable
 from syncless.patches.imports import when_imported
-from syncless.patches.native import fileobjects
 from syncless.patches.registry import Patcher
+from syncless.patches.types import fileobjects
 
 DESCRIPTORS: dict[str, Callable[..., Any]] = {
     "read": descriptors.read,

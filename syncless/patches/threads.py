@@ -1,9 +1,9 @@
 """_thread, and with it threading, queue, concurrent.futures and all else that uses its locks and threads.
 
 A thread started from now on is a tasklet of the thread that starts it. Locks, RLocks and SimpleQueues, old
-and new, park instead of blocking (see patches/native/locks.pyx), except in OS threads without a loop, where
+and new, park instead of blocking (see patches/types/locks.pyx), except in OS threads without a loop, where
 they are unchanged. So everything built on them waits cooperatively by itself. Condition, Event and Queue get
-shorter ways to do so (see patches/native/conditions.pyx).
+shorter ways to do so (see patches/types/conditions.pyx).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
 from syncless.patches import anyio
 from syncless.patches.imports import when_imported
-from syncless.patches.native import conditions, locks
-from syncless.patches.native.locks import watch_threads
 from syncless.patches.registry import Patcher, instances_of
+from syncless.patches.types import conditions, locks
+from syncless.patches.types.locks import watch_threads
 
 _active: dict[int, threading.Thread] = threading._active  # type: ignore[attr-defined]
 _current_thread = threading.current_thread

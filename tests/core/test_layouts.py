@@ -15,7 +15,7 @@ LOCK = """
                 return True
             release = __enter__ = __exit__ = acquire
         _thread.{name} = Lie
-        import syncless.patches.native.locks
+        import syncless.patches.types.locks
     """
 LIES = {
     "socket objects": """
@@ -67,7 +67,7 @@ LIES = {
             def detach(self):
                 pass
         _io.BufferedReader = Lie
-        import syncless.patches.native.fileobjects
+        import syncless.patches.types.fileobjects
     """,
     "tasks of asyncio": """
         import asyncio, _asyncio

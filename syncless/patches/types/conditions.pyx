@@ -20,12 +20,12 @@ from libc.stdint cimport int64_t
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.cpython.layouts cimport is_lock, is_rlock, lock_is_held
 from syncless._core.current cimport next_thrown, take_turns
-from syncless.patches.native.locks cimport (
+from syncless.patches.types.locks cimport (
     give_lock, new_held_lock, owns_rlock, take_lock, take_rlock, take_turns_at_times,
 )
 
 from syncless._core.current import uninterrupted
-from syncless.patches.native.locks import rlock_acquire_restore, rlock_release, rlock_release_save
+from syncless.patches.types.locks import rlock_acquire_restore, rlock_release, rlock_release_save
 
 cdef object condition_type = threading.Condition
 cdef object event_type = threading.Event
