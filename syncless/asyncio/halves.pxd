@@ -15,7 +15,7 @@ cdef class Endpoint(Descriptor):
     cdef int forget(self) except -1
 
 
-cdef class Direction(ReadyHandle):
+cdef class Half(ReadyHandle):
     cdef Endpoint endpoint
     cdef bint more                  # the socket may be ready again, as far as is known
     cdef str trouble                # message for the exception that is about to be raised, or None
@@ -25,7 +25,7 @@ cdef class Direction(ReadyHandle):
     cdef int look_again(self) except -1
 
 
-cdef class Inlet(Direction):
+cdef class Reader(Half):
     cdef object get_buffer          # of a BufferedProtocol, else None
     cdef bint glues                 # a read that fills less than its buffer has read all
     cdef bint hung_up               # the end of what the peer sends has been reported, and not been read
@@ -40,7 +40,7 @@ cdef class Inlet(Direction):
     cdef int reached_end(self) except -1
 
 
-cdef class Unsent:
+cdef class WriteBuffer:
     cdef list parts                 # bytes objects; those before `first` have been sent
     cdef Py_ssize_t first
     cdef Py_ssize_t skip            # bytes of parts[first] that have been sent
@@ -52,8 +52,8 @@ cdef class Unsent:
     cdef int clear(self) except -1
 
 
-cdef class Outlet(Direction):
-    cdef Unsent unsent
+cdef class Writer(Half):
+    cdef WriteBuffer unsent
     cdef Py_ssize_t high, low       # bytes that are unsent when the protocol is told to pause and to go on
     cdef object empty_waiter        # in a sendfile(): Future for the moment when nothing is unsent; or None
     cdef bint ended                 # write_eof() was called

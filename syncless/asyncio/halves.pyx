@@ -92,7 +92,7 @@ cdef class Endpoint(Descriptor):
         return 0
 
 
-cdef class Direction(ReadyHandle):
+cdef class Half(ReadyHandle):
     """Called when the socket is ready in this direction."""
 
     cdef object go_on(self):
@@ -127,11 +127,11 @@ cdef class Direction(ReadyHandle):
         return 0
 
 
-cdef object go_on(Direction self):
+cdef object go_on(Half self):
     return self.go_on()
 
 
-ctypedef PyObject* (*GoOn)(Direction self) noexcept
+ctypedef PyObject* (*GoOn)(Half self) noexcept
 cdef GoOn unchecked_go_on = <GoOn> go_on
 
 
@@ -142,7 +142,7 @@ cdef object BufferedProtocol = protocols.BufferedProtocol
 
 
 @final
-cdef class Inlet(Direction):
+cdef class Reader(Half):
     cdef int begin(self, Endpoint endpoint, bint glues, object context) except -1:
         self.bit = READ
         self.endpoint = self.descriptor = endpoint
@@ -235,7 +235,7 @@ cdef class Inlet(Direction):
 
 
 @final
-cdef class Unsent:
+cdef class WriteBuffer:
     def __cinit__(self):
         self.parts = []
 
@@ -308,11 +308,11 @@ cdef class Unsent:
 
 
 @final
-cdef class Outlet(Direction):
+cdef class Writer(Half):
     cdef int begin(self, Endpoint endpoint, object context) except -1:
         self.bit = WRITE
         self.endpoint = self.descriptor = endpoint
-        self.unsent = Unsent()
+        self.unsent = WriteBuffer()
         self.set_limits(None, None)
         return self.fill(endpoint.descriptors.rounds, None, (), context)
 

@@ -1,6 +1,6 @@
 """The table of contents of transports.pyx."""
 
-from syncless.asyncio.halves cimport Endpoint, Inlet, Outlet
+from syncless.asyncio.halves cimport Endpoint, Reader, Writer
 
 
 cdef class SocketTransport(Endpoint):
@@ -8,6 +8,6 @@ cdef class SocketTransport(Endpoint):
     cdef object server              # the asyncio Server that accepted it, or None
     cdef object context             # for the protocol's methods, given since Python 3.15; or None: a copy
     cdef dict extra
-    cdef Inlet inlet
-    cdef Outlet outlet
+    cdef Reader reading
+    cdef Writer writing
     cdef object __weakref__

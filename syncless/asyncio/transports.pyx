@@ -15,7 +15,7 @@ from cython cimport final
 from syncless._core.loop cimport Loop
 from syncless._core.poll.poller cimport READ, WRITE
 from syncless.asyncio.callbacks cimport Callbacks
-from syncless.asyncio.halves cimport Endpoint, Inlet, Outlet
+from syncless.asyncio.halves cimport Endpoint, Reader, Writer
 
 from syncless.asyncio.reports import logger
 
@@ -58,10 +58,10 @@ cdef class SocketTransport(Endpoint):
                 except OSError:
                     self.extra[name] = None
         self.fd = sock.fileno()
-        self.inlet = Inlet.__new__(Inlet)
-        self.inlet.begin(self, sock.family in INTERNET, context)
-        self.outlet = Outlet.__new__(Outlet)
-        self.outlet.begin(self, context)
+        self.reading = Reader.__new__(Reader)
+        self.reading.begin(self, sock.family in INTERNET, context)
+        self.writing = Writer.__new__(Writer)
+        self.writing.begin(self, context)
         self.set_protocol(protocol)
         self.sock = sock
         self.server = server
@@ -93,7 +93,7 @@ cdef class SocketTransport(Endpoint):
             said.append("closing")
         said.append(f"fd={self.fd}")
         if self.sock is not None:
-            said.append("read=polling" if self.reader is not None and not self.inlet.paused else "read=idle")
+            said.append("read=polling" if self.reader is not None and not self.reading.paused else "read=idle")
             said.append(
                 f"write=<{'idle' if self.writer is None else 'polling'}, "
                 f"bufsize={self.get_write_buffer_size()}>")
@@ -110,7 +110,7 @@ cdef class SocketTransport(Endpoint):
 
     def set_protocol(self, protocol):
         """From now on the protocol gets what is read."""
-        self.inlet.give_to(protocol)
+        self.reading.give_to(protocol)
         self.protocol = protocol
 
     def is_closing(self):
@@ -140,89 +140,89 @@ cdef class SocketTransport(Endpoint):
 
     @property
     def _protocol_paused(self):
-        return self.outlet.protocol_paused
+        return self.writing.protocol_paused
 
     @property
     def _paused(self):
-        return self.inlet.paused
+        return self.reading.paused
 
     # -- reading ---------------------------------------------------------------------------------------------
 
     def is_reading(self):
-        return not self.closing and not self.inlet.paused
+        return not self.closing and not self.reading.paused
 
     def pause_reading(self):
         """The protocol gets nothing until resume_reading()."""
         if self.is_reading():
-            self.inlet.paused = True
+            self.reading.paused = True
             if self.loop.get_debug():
                 logger.debug("%r pauses reading", self)
 
     def resume_reading(self):
-        if self.closing or not self.inlet.paused:
+        if self.closing or not self.reading.paused:
             return
-        self.inlet.paused = False
-        if self.reader is not None and self.inlet.more:
-            self.due(self.inlet)
+        self.reading.paused = False
+        if self.reader is not None and self.reading.more:
+            self.due(self.reading)
         if self.loop.get_debug():
             logger.debug("%r resumes reading", self)
 
     def _begin_reading(self):
         if not self.closing:
-            self.reader = self.inlet
+            self.reader = self.reading
             self.follow()
 
     cdef int on_ready(self, Loop engine, int bits) except -1:
         if bits & READ and self.reader is not None:
-            self.inlet.reported(bits)
+            self.reading.reported(bits)
         if bits & WRITE and self.writer is not None:
-            self.outlet.more = True
-            self.due(self.writer)                       # the outlet, or a sendfile() that goes on
+            self.writing.more = True
+            self.due(self.writer)                       # the writer, or a sendfile() that goes on
         return 0
 
     # -- writing ---------------------------------------------------------------------------------------------
 
     def write(self, data):
         """Sends the data, at once as far as the socket takes it. Never waits."""
-        self.outlet.write(data)
+        self.writing.write(data)
 
     def writelines(self, list_of_data):
         """As write() for each piece, with fewer system calls."""
-        self.outlet.write_all(list(list_of_data))
+        self.writing.write_all(list(list_of_data))
 
     def write_eof(self):
         """The peer reads the end of the stream once all has been sent."""
         if not self.closing:
-            self.outlet.end()
+            self.writing.end()
 
     def can_write_eof(self):
         return True
 
     def get_write_buffer_size(self):
         """Bytes that were written and are unsent."""
-        return self.outlet.unsent.size
+        return self.writing.unsent.size
 
     def get_write_buffer_limits(self):
         """(low, high) in bytes."""
-        return self.outlet.low, self.outlet.high
+        return self.writing.low, self.writing.high
 
     def set_write_buffer_limits(self, high=None, low=None):
         """The protocol's pause_writing() is called when more than `high` bytes are unsent (default 64 KiB),
         resume_writing() when it is `low` or less (default a quarter of it)."""
-        self.outlet.set_limits(high, low)
+        self.writing.set_limits(high, low)
 
     def _make_empty_waiter(self):
         """A future for the moment when nothing is unsent. Nothing can be written until _reset_empty_waiter().
         asyncio's sendfile() asks for it."""
-        if self.outlet.empty_waiter is not None:
+        if self.writing.empty_waiter is not None:
             raise RuntimeError("Empty waiter is already set")
-        waiter = self.outlet.empty_waiter = self.loop.create_future()
-        if self.outlet.unsent.size == 0:
+        waiter = self.writing.empty_waiter = self.loop.create_future()
+        if self.writing.unsent.size == 0:
             waiter.set_result(None)
         return waiter
 
     def _reset_empty_waiter(self):
-        self.outlet.empty_waiter = None
+        self.writing.empty_waiter = None
 
     # -- its end ---------------------------------------------------------------------------------------------
 
@@ -232,7 +232,7 @@ cdef class SocketTransport(Endpoint):
             return
         self.closing = True
         self.reader = None
-        if self.outlet.unsent.size == 0 and not self.lost:
+        if self.writing.unsent.size == 0 and not self.lost:
             self.lost = 1
             self.loop.call_soon(self._call_connection_lost, None, context=self.context)
 
@@ -260,7 +260,7 @@ cdef class SocketTransport(Endpoint):
     def _force_close(self, error):
         if self.lost:
             return
-        self.outlet.unsent.clear()
+        self.writing.unsent.clear()
         self.reader = self.writer = None
         self.closing = True
         self.lost = 1
@@ -278,10 +278,10 @@ cdef class SocketTransport(Endpoint):
             self.forget()
             sock, self.sock = self.sock, None
             sock.close()
-            self.loop = self.protocol = self.inlet.get_buffer = self.inlet.callback = None
+            self.loop = self.protocol = self.reading.get_buffer = self.reading.callback = None
             if self.server is not None:
                 server, self.server = self.server, None
                 server._detach(self) if counts_transports else server._detach()
-            waiter = self.outlet.empty_waiter
+            waiter = self.writing.empty_waiter
             if waiter is not None and not waiter.done():
                 waiter.set_exception(ConnectionError("Connection is closed by peer"))
