@@ -173,11 +173,11 @@ LATE_IMPORTS = {
     "it takes the place of a module of that name": {("best_stackless.py", "syncless.stackless")},
     "the patched product asks for what fits into it, above the patch": {
         ("patches/drivers.py", "syncless.contrib.eventlet"),
-        ("patches/eventloops.py", "syncless.asyncio.resident"),
+        ("patches/eventloops.py", "syncless.asyncio.backgroundloop"),
     },
     "serve(patch=True) patches its process, and http/ must not import the patch with itself": {
         ("http/program/blocking.py", "syncless.patches"),
-        ("http/program/blocking.py", "syncless.asyncio.resident"),
+        ("http/program/blocking.py", "syncless.asyncio.backgroundloop"),
         ("http/program/banner.py", "syncless.patches"),
     },
 }

@@ -2,8 +2,8 @@
 loop.pyx.
 
 Also how tasklets come to be (spawn() and spawn_in(), and the main tasklet of each thread; the kinds that are
-made are in injected.pyx, because Stackless has its own), and `local`, values of a tasklet's own. current.pyx has
-the actions of a running one. Next to read: timeout.pyx.
+made are in injected.pyx, because Stackless has its own), and `local`, values of a tasklet's own. current.pyx
+has the actions of a running one. Next to read: timeout.pyx.
 """
 
 import sys

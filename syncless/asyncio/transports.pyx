@@ -93,7 +93,8 @@ cdef class SocketTransport(Endpoint):
             said.append("closing")
         said.append(f"fd={self.fd}")
         if self.sock is not None:
-            said.append("read=polling" if self.reader is not None and not self.reading.paused else "read=idle")
+            polls = self.reader is not None and not self.reading.paused
+            said.append("read=polling" if polls else "read=idle")
             said.append(
                 f"write=<{'idle' if self.writer is None else 'polling'}, "
                 f"bufsize={self.get_write_buffer_size()}>")

@@ -1,1 +1,1 @@
-"""Native code that only the patch uses."""
+"""Types of the interpreter that the patch changes in place."""

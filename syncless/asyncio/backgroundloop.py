@@ -22,11 +22,11 @@ from syncless.asyncio.eventloop import EventLoop, running_loop
 
 T = TypeVar("T")
 
-_resident: WeakKeyDictionary[Loop, ResidentLoop] = WeakKeyDictionary()
+_background: WeakKeyDictionary[Loop, BackgroundLoop] = WeakKeyDictionary()
 """The engine's loop of a thread -> the asyncio loop that always runs on it."""
 
 
-class ResidentLoop(EventLoop):
+class BackgroundLoop(EventLoop):
     """Runs in a tasklet of its own from its making to close()."""
 
     of_thread = True
@@ -84,22 +84,22 @@ class ResidentLoop(EventLoop):
 def _after_fork_in_child() -> None:
     """The tasklets that run them did not come along. This thread's loop goes on in a new one, since a program
     may have kept it, such as an application that was imported before its workers were forked."""
-    here = _resident.get(current_loop()) if _resident else None
-    _resident.clear()
+    here = _background.get(current_loop()) if _background else None
+    _background.clear()
     if here is not None and not here.is_closed():
         here._forked()
         here._begin()
-        _resident[current_loop()] = here
+        _background[current_loop()] = here
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-def resident_loop() -> ResidentLoop:
+def background_loop() -> BackgroundLoop:
     """The loop of this thread that always runs, made at the first call."""
-    loop = _resident.get(current_loop())
+    loop = _background.get(current_loop())
     if loop is None or loop.is_closed():
-        loop = _resident[current_loop()] = ResidentLoop()
+        loop = _background[current_loop()] = BackgroundLoop()
     return loop
 
 
@@ -108,12 +108,14 @@ def await_(awaitable: Awaitable[T], timeout: float | None = None) -> T:
     raised, asyncio.CancelledError if it was cancelled.
 
     It runs in the loop to which it belongs, else in the one that runs in this thread, else in the thread's
-    resident loop, with a copy of the tasklet's context. After `timeout` seconds it is cancelled, and
+    background loop, with a copy of the tasklet's context. After `timeout` seconds it is cancelled, and
     TimeoutError is raised; it is also cancelled when an exception ends the wait (kill(), Timeout).
     RuntimeError where the tasklet runs that loop itself, and it is another library's: it could not go on.
     """
     here = asyncio._get_running_loop()
-    loop = awaitable.get_loop() if asyncio.isfuture(awaitable) else here or running_loop() or resident_loop()
+    loop = (
+        awaitable.get_loop() if asyncio.isfuture(awaitable) else here or running_loop() or background_loop()
+    )
     if loop is here and not isinstance(loop, EventLoop):
         raise RuntimeError(f"await_() would stop the {type(loop).__name__} that runs here: use await")
     if current() is None:
@@ -136,22 +138,22 @@ with warnings.catch_warnings():  # policies are deprecated since Python 3.14, an
 
 
 class EventLoopPolicy(DefaultPolicy):
-    """New loops are EventLoops, and a thread that has set no loop has its resident one."""
+    """New loops are EventLoops, and a thread that has set no loop has its background loop."""
 
     _loop_factory = EventLoop
 
     def get_event_loop(self) -> asyncio.AbstractEventLoop:
         loop: Any = getattr(self._local, "_loop", None)  # type: ignore[attr-defined]
-        return resident_loop() if loop is None else loop
+        return background_loop() if loop is None else loop
 
 
 class OfferingPolicy(DefaultPolicy):
-    """As asyncio's own; but a tasklet gets its thread's resident loop where no other one is set. Nobody would
-    run a loop that asyncio makes there, and its timers would pass in silence."""
+    """As asyncio's own; but a tasklet gets its thread's background loop where no other one is set.
+    Nobody would run a loop that asyncio makes there, and its timers would pass in silence."""
 
     def get_event_loop(self) -> asyncio.AbstractEventLoop:
         unset = getattr(self._local, "_loop", None) is None  # type: ignore[attr-defined]
-        return resident_loop() if unset and may_park() else super().get_event_loop()
+        return background_loop() if unset and may_park() else super().get_event_loop()
 
 
 def offer() -> None:
