@@ -33,7 +33,7 @@ LIES = {
             def fileno(self):
                 return super().fileno() + 1
         _io.FileIO = Lie
-        import syncless._core.calls.descriptors
+        import syncless._core.calls.fileio
     """,
     "locks": LOCK.format(name="allocate_lock"),
     "locks (reentrant)": LOCK.format(name="RLock"),
@@ -46,7 +46,7 @@ LIES = {
             def register(self, fd, events):
                 pass
         select.poll = Lie
-        import syncless._core.cpython.layouts
+        import syncless.patches.types.pollobjects
     """,
     "poll objects": """
         import select
@@ -55,7 +55,7 @@ LIES = {
             def register(self, fd, events):
                 pass
         select.poll = Lie
-        import syncless._core.cpython.layouts
+        import syncless.patches.types.pollobjects
     """,
     "buffered files": """
         import _io
