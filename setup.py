@@ -25,6 +25,9 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.modified import newer_group
 
+# the rules of HTTP/1.1, without Python
+WIRE = [f"syncless/http/wire/{name}.c" for name in ("names", "head", "host", "body", "reply")]
+
 # module -> further C sources. The name says the .pyx; a .pxd of the same name is its table of contents.
 NATIVE = {
     "syncless._core.cpython.layouts": [],  # the fields of objects that the interpreter does not show
@@ -115,12 +118,7 @@ NATIVE = {
     "syncless.asyncio.inlet": [],  # a socket is read for a protocol
     "syncless.asyncio.outlet": [],  # data that a protocol writes are sent
     "syncless.asyncio.transports": [],  # TCP and UNIX streams
-    "syncless.http.scanner": [
-        "syncless/http/names.c",
-        "syncless/http/head.c",
-        "syncless/http/chunks.c",
-        "syncless/http/host.c",
-    ],  # request heads and chunk lines, scanned without Python
+    "syncless.http.wire": WIRE,  # the rules of HTTP/1.1, for Cython and Python
     "syncless.http.requestheads": [],  # request heads, read and remembered
     "syncless.http.body": [],  # a request body: its framing and its limits
     "syncless.http.loglines": [],  # a line for each response
@@ -157,7 +155,7 @@ NATIVE = {
     "syncless.asgi.application": [],  # a request for each head
     "syncless.native.handler": [],  # a native function, wherever it comes from
     "syncless.native.threads": [
-        *(f"syncless/http/{name}.c" for name in ("names", "head", "chunks", "host")),
+        *WIRE,
         *(
             f"syncless/native/{name}.c"
             for name in (
@@ -314,7 +312,7 @@ def extension(name: str, sources: list[str]) -> Extension:
         [name.replace(".", "/") + (".c" if name == SHARED else ".pyx"), *sources],
         include_dirs=[
             os.path.dirname(greenlet.__file__),
-            "syncless/http",
+            "syncless/http/wire",
             "syncless/native",
             "syncless/native/include",
             "syncless/patches/libraries",
@@ -343,7 +341,7 @@ class Build(build_ext):
                 pathlib.Path(self.get_ext_fullpath(each.name)).unlink(missing_ok=True)  # of another build
         self.extensions[:] = [each for each in self.extensions if has.get(OPTIONAL.get(each.name), True)]
         text = "".join(f"#define SYNCLESS_{facility} {int(found)}\n" for facility, found in has.items())
-        text += f"/* {kind}{' portable' if portable else ''} */\n"
+        text += f"/* {kind}{' portable' if portable else ''}, {' '.join(flags)} */\n"
         config = pathlib.Path(self.build_temp, "syncless_config.h")
         if not config.exists() or config.read_text() != text:
             # Modules of another kind, or made for other facilities, are not up to date, however new they are.
@@ -391,10 +389,13 @@ class Build(build_ext):
 
         Dependencies.DependencyTree = Tree
 
-        made = os.path.getmtime(__file__)
-        for path in pathlib.Path(C_FILES).rglob("*.c"):  # of another Cython, or by other directives
-            if path.stat().st_mtime < made or not file_generated_by_this_cython(str(path)):
+        directives = pathlib.Path(C_FILES, "directives")
+        other = not directives.exists() or directives.read_text() != repr(DIRECTIVES)
+        for path in pathlib.Path(C_FILES).rglob("*.c"):
+            if other or not file_generated_by_this_cython(str(path)):
                 path.unlink()
+        directives.parent.mkdir(parents=True, exist_ok=True)
+        directives.write_text(repr(DIRECTIVES))
         translated = cythonize(
             list(self.extensions),
             compiler_directives=DIRECTIVES,

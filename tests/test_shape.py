@@ -378,11 +378,27 @@ def test_options_are_those_of_the_server():
     assert set(LimitOptions.__annotations__) == set(limits)
 
 
-def test_each_native_limit_is_used():
-    names = re.findall(r"^    (?:\w+) (\w+)", (PACKAGE / "http" / "limits.pxd").read_text(), re.M)
-    sources = "".join(path.read_text() for path in (PACKAGE / "http").glob("*.pyx"))
+def test_wire_knows_no_python_no_system_and_no_clock():
+    """The rules of HTTP/1.1 can be tested and fuzzed by themselves."""
+    paths = sorted((PACKAGE / "http" / "wire").glob("*.[ch]"))
+    own = {path.name for path in paths}
+    library = {"stddef.h", "stdint.h", "stdio.h", "string.h", "time.h", "emmintrin.h"}
+    for path in paths:
+        text = path.read_text()
+        assert set(re.findall(r'#include [<"]([^>"]+)', text)) <= own | library, path.name
+        assert not re.findall(r"\b(?:malloc|calloc|free|time|clock_gettime|recv|send)\(", text), path.name
+
+
+def test_numbers_of_the_wire_stand_once():
+    header = (PACKAGE / "http" / "wire" / "wire.h").read_text()
+    names = re.findall(r"^(?:    |#define )([A-Z][A-Z_]+)\b", header, re.M)
+    names.remove("SYNCLESS_WIRE_H")
     assert len(names) > 10
-    assert not [name for name in names if f"limits.{name}" not in sources]
+    one = "|".join(names)
+    defined = re.compile(rf"^ *(?:#define )?({one})(?: =| [0-9])|[{{,] ({one}) = ", re.M)
+    for path in [*(PACKAGE / "http").rglob("*"), *(PACKAGE / "native").rglob("*")]:
+        if path.suffix in (".c", ".h", ".pyx", ".pxd") and path.name != "wire.h":
+            assert not defined.search(path.read_text()), path
 
 
 def test_tests_that_the_sources_name_exist():

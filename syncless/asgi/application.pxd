@@ -3,7 +3,7 @@ from syncless.asgi.scope cimport ScopeMaker
 from syncless.http.application cimport Application
 from syncless.http.exchange cimport Exchange
 from syncless.http.peer cimport Origin
-from syncless.http.scanner cimport head
+from syncless.http.wire cimport head
 
 
 cdef class ASGIApplication(Application):

@@ -9,7 +9,7 @@ from syncless.http.application cimport Application
 from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Origin
-from syncless.http.scanner cimport head, is_get_request
+from syncless.http.wire cimport head, is_get_request
 from syncless.http.upgrade cimport Upgrade
 
 from syncless.http.websocket import has_library

@@ -30,14 +30,14 @@ cdef class BodyMessages:
         """The iterator that gives the next message."""
         cdef bytes piece
         if self.reader is None and self.message is None and self.failure is None:
-            if self.body.finished:
+            if self.body.framing.ended:
                 self.complete = True
                 return given({"type": "http.request", "body": b"", "more_body": False})
             if self.peer.is_gone() and (self.peer.stream == NULL or self.peer.stream.inbox.size == 0):
                 return given({"type": "http.disconnect"})
             piece = self.piece_now()
             if piece is not None:
-                self.complete = self.body.finished
+                self.complete = self.body.framing.ended
                 return given({"type": "http.request", "body": piece, "more_body": not self.complete})
             self.reader = spawn(self._read)
         elif self.hearer is not None and not self.hearer.done():
@@ -80,7 +80,8 @@ cdef class BodyMessages:
         try:
             n = self.body.read_into(PyBytes_AS_STRING(whole), PIECE)
             n += self.body.gather(PyBytes_AS_STRING(whole) + n, PIECE - n)
-            self.message = {"type": "http.request", "body": whole[:n], "more_body": not self.body.finished}
+            more = not self.body.framing.ended
+            self.message = {"type": "http.request", "body": whole[:n], "more_body": more}
         except ClientGone:
             self.message = {"type": "http.disconnect"}
         except Exception as error:

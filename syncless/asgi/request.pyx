@@ -24,7 +24,7 @@ from syncless.asgi.steps cimport begin_task
 from syncless.asyncio.callbacks cimport Callbacks
 from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
-from syncless.http.response cimport CHUNKED
+from syncless.http.wire cimport CHUNKED
 
 from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.wait.sync import Lock
@@ -325,7 +325,7 @@ cdef class Request(Conversation):
             data = bytes(data)
         size = PyBytes_GET_SIZE(data)
         if not self.response.committed:
-            if not (more or self.body.finished or self.body.drainable(self.listener.limits.drain_bytes)):
+            if not (more or self.body.framing.ended or self.body.drainable(self.listener.limits.drain_bytes)):
                 self.response.keep_alive = False    # the head says so
             self.response.commit(self.peer, -1 if more or self.trailers else size)
         if (size > SMALL or self.peer.pending() > OUT_MOST or self.peer.has_body()

@@ -1,6 +1,6 @@
 from syncless.http.peer cimport Origin
 from syncless.http.requestheads cimport RequestHeads
-from syncless.http.scanner cimport head
+from syncless.http.wire cimport head
 
 
 cdef class ScopeMaker:

@@ -11,7 +11,7 @@ from libc.string cimport memcmp
 
 from syncless.http.peer cimport Origin
 from syncless.http.requestheads cimport Memory, RequestHeads, memory_of
-from syncless.http.scanner cimport (
+from syncless.http.wire cimport (
     HEAD_DROPPED, HEAD_UNKNOWN, head, head_header, is_get_request, name_of,
 )
 from syncless.http.tls cimport TlsLayer

@@ -24,6 +24,7 @@ from syncless.http.deadlines cimport GREETING_DEADLINE, HEAD_DEADLINE
 from syncless.http.listener cimport Listener
 from syncless.http.phases cimport READING
 from syncless.http.room cimport make_room
+from syncless.http.wire cimport ACCEPT_BATCH, COMPLAIN_NS, LAST_BATCHES, RETRY_NS
 
 cdef extern from *:
     """
@@ -68,20 +69,13 @@ cdef extern from *:
     enum: INET6_ADDRSTRLEN
     int syncless_accept(int listener, char* text, int* port, unsigned* last) nogil
 
-cdef enum:
-    ACCEPT_BATCH = 64
-    RETRY_AFTER = 50000000      # ns, where there is no room for a connection
-    LAST_BATCHES = 1024         # more than any backlog has
-
-cdef int64_t COMPLAIN_EVERY = 60000000000       # ns
-
 
 cdef void retry_accept(void* owner) noexcept:
     acceptor = <Acceptor> owner
     try:
         acceptor.listener.loop.push(acceptor)
     except MemoryError:
-        acceptor.loop.timers.add(&acceptor.retry, monotonic_ns() + RETRY_AFTER)
+        acceptor.loop.timers.add(&acceptor.retry, monotonic_ns() + RETRY_NS)
 
 
 cdef int begin(Loop loop, Listener listener, Connection connection) except -1:
@@ -218,9 +212,9 @@ cdef class Acceptor(Watcher):
             loop.report("accept", OSError(error, os.strerror(error)))
             return False
         if self.retry.index < 0:
-            loop.timers.add(&self.retry, now + RETRY_AFTER)
+            loop.timers.add(&self.retry, now + RETRY_NS)
         if now > self.complain_at:
-            self.complain_at = now + COMPLAIN_EVERY
+            self.complain_at = now + COMPLAIN_NS
             listener.error_log.warning(
                 f"cannot accept connections: {os.strerror(error)}; closing idle ones. "
                 "Raise the limit (ulimit -n) or set Limits.connections")

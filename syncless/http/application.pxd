@@ -4,7 +4,7 @@ from syncless._core.loop cimport Loop
 from syncless.http.exchange cimport Exchange
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.peer cimport Origin
-from syncless.http.scanner cimport head
+from syncless.http.wire cimport head
 
 cdef extern from *:
     """

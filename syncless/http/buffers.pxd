@@ -3,8 +3,6 @@ from libc.string cimport memcpy
 
 cdef enum:
     BUFFER = 8192       # bytes of a pooled block
-    SCRATCH = 65536     # bytes of the receive buffer that all share
-    LITTLE = 2048       # bytes that hold() keeps without room for more
 
 cdef struct Buffer:     # all zero: empty, and without memory
     char* data          # a pooled block where room is BUFFER
@@ -12,7 +10,7 @@ cdef struct Buffer:     # all zero: empty, and without memory
     uint32_t room
 
 cdef class Buffers:
-    cdef char* scratch          # SCRATCH bytes; NULL while one borrows it
+    cdef char* scratch          # RECEIVE bytes; NULL while one borrows it
     cdef char** pool            # blocks that are free
     cdef Py_ssize_t free_blocks
     cdef Py_ssize_t lent        # buffers that have memory

@@ -13,6 +13,8 @@ from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
 
+from syncless.http.wire cimport LITTLE, RECEIVE
+
 cdef enum:
     POOL = 64                   # free blocks kept
     MOST = 1 << 30              # bytes in one buffer
@@ -22,7 +24,7 @@ cdef enum:
 cdef class Buffers:
     def __cinit__(self, budget):
         self.budget = budget
-        self.scratch = <char*> PyMem_Malloc(SCRATCH)
+        self.scratch = <char*> PyMem_Malloc(RECEIVE)
         self.pool = <char**> PyMem_Malloc(POOL * sizeof(char*))
         if self.scratch == NULL or self.pool == NULL:
             raise MemoryError

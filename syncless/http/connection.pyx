@@ -34,7 +34,7 @@ from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Origin
 from syncless.http.phases cimport CLOSED, GREETING, LINGERING, QUEUED, READING, RUNNING
 from syncless.http.refusal cimport write_refusal
-from syncless.http.scanner cimport head
+from syncless.http.wire cimport head
 from syncless.http.stream cimport (
     FAILED_TO_SEND, SENT_ALL, STALLED, Input, Stream, borrow_input, close_stream, drop_unsent, free_stream,
     half_close, has_bytes, has_input, has_unsent, keeps_up, return_input, send_pending, told_readable,
@@ -194,7 +194,7 @@ cdef class Connection(Watcher):
                 break
             try:
                 used = listener.heads.scan(     # a connection that had a response is likely to be kept
-                    input.data, input.size, &listener.head_limits, self.stream.fd, self.kept, &found)
+                    input.data, input.size, &listener.limits.head, self.stream.fd, self.kept, &found)
                 if used > 0:
                     size, used = used, -500     # if that raises
                     exchange = (<Application> listener.application).exchange(&origin, input.data, &found)
@@ -237,7 +237,7 @@ cdef class Connection(Watcher):
         listener.admission.end()
         if listener.counters is not None:
             exchange.count()
-        self.unread = not exchange.body.finished
+        self.unread = not exchange.body.framing.ended
         self.drop_exchange(exchange)
         if self.stream.torn:
             self.close(loop, True)
@@ -264,7 +264,7 @@ cdef class Connection(Watcher):
         """The client is told to come back later."""
         cdef Exchange exchange = self.exchange
         variables = exchange.variables()
-        self.unread = not exchange.body.finished
+        self.unread = not exchange.body.framing.ended
         self.drop_exchange(exchange)
         return self.refuse(loop, 503, "Too many requests are in progress.", variables)
 

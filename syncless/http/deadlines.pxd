@@ -31,7 +31,7 @@ cdef class Deadlines:
     cdef expire_t expire
     cdef DeadlineList lists[KINDS]
     cdef Timer timer            # set to the earliest deadline, or earlier
-    cdef void allow(self, int kind, double seconds) noexcept
+    cdef void allow(self, int kind, int64_t ns) noexcept
 
     cdef inline DeadlineNode* first(self, int kind) noexcept:
         """The node that expires next; NULL if there is none."""

@@ -37,9 +37,9 @@ cdef class Deadlines:
         if self.timer.index >= 0:
             self.loop.timers.remove(&self.timer)
 
-    cdef void allow(self, int kind, double seconds) noexcept:
+    cdef void allow(self, int kind, int64_t ns) noexcept:
         """How long deadlines of a kind are. Set before the first of them is started."""
-        self.lists[kind].length = <int64_t> (seconds * 1e9)
+        self.lists[kind].length = ns
 
     cdef int start(self, DeadlineNode* node, int kind, object owner) except -1:
         """Starts the time of that kind for the node, in place of the one that runs. `owner`: the object in

@@ -7,7 +7,7 @@ from syncless.http.body cimport Body
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Origin, Peer
 from syncless.http.response cimport Response, begin_response
-from syncless.http.scanner cimport head, is_head_request
+from syncless.http.wire cimport head, is_head_request
 
 
 cdef class Exchange(Tasklet):

@@ -22,13 +22,13 @@ from syncless._core.scheduler cimport Scheduler
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.timeout cimport Alarm
 from syncless.http.body cimport Body
-from syncless.http.counters cimport CODES
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Peer
 from syncless.http.response cimport Response
+from syncless.http.wire cimport CODES
 
 from syncless._core.exits import TaskletExit, is_interrupt
-from syncless.http.errors import EXPLANATIONS, REASONS, BodyTooLarge, ClientError, ClientGone, RequestTimeout
+from syncless.http.errors import REASONS, BodyTooLarge, ClientError, ClientGone, RequestTimeout, refusal
 
 # The two parts of a request's own id: its process and its number there.
 cdef str process_id
@@ -71,26 +71,22 @@ cdef class Exchange(Tasklet):
         return 0
 
     cdef Body new_body(self):
-        """A Body of its own, with the listener's limits."""
-        cdef Body body = Body()
-        body.max_bytes = self.listener.limits.body_bytes
-        body.chunk_line = self.listener.limits.chunk_line
-        body.trailers = self.listener.limits.trailer_bytes
-        self.body = body
+        """A Body of its own."""
+        self.body = Body()
         self.peer = Peer(self.listener)             # the body's, too
-        return body
+        return self.body
 
     # -- its life --------------------------------------------------------------------------------------------
 
     cdef PyObject* execute(self, Scheduler loop) noexcept:
         cdef int outcome
-        if self.too_large or self.listener.limits.request_seconds:
+        if self.too_large or self.listener.limits.request_ns:
             outcome = unchecked_within_limits(self)
         else:
             outcome = self.respond()
         if (
-            outcome < 0 or self.upgraded or not self.body.finished or self.listener.access_log is not None
-            or loop.orphan is self
+            outcome < 0 or self.upgraded or not self.body.framing.ended
+            or self.listener.access_log is not None or loop.orphan is self
         ):
             self.conclude(<Loop> loop, raised() if outcome < 0 else None)
         self.response.forget()
@@ -101,7 +97,7 @@ cdef class Exchange(Tasklet):
         return 0                                    # the client has been told
 
     cdef int respond_within_limits(self) except -1:
-        cdef double seconds = self.listener.limits.request_seconds
+        cdef double seconds = self.listener.limits.request_ns / 1e9
         cdef Alarm alarm
         cdef BaseException failure = None
         if self.too_large:
@@ -124,7 +120,7 @@ cdef class Exchange(Tasklet):
                 failure = self.end_upgrade(failure)
             if failure is not None:
                 self.fail(loop, failure)
-            if not self.body.finished and not self.peer.is_gone():
+            if not self.body.framing.ended and not self.peer.is_gone():
                 self.drain()
         except TaskletExit:
             self.response.keep_alive = False        # killed while the rest of the body was read away
@@ -204,12 +200,12 @@ cdef class Exchange(Tasklet):
 
     cdef int send_error_page(self, int status, BaseException error) except -1:
         """An answer of the server's own; the connection closes after it."""
-        body = f"{status} {REASONS[status]}\n{EXPLANATIONS[status]}\n".encode()
+        body = refusal(status).encode()
         headers = [("Content-Type", "text/plain; charset=utf-8")]
         if isinstance(error, ClientError):
             headers += error.headers
         if status == 503:
-            headers.append(("Retry-After", f"{self.listener.limits.retry_seconds:.0f}"))
+            headers.append(("Retry-After", f"{self.listener.limits.retry_ns / 1e9:.0f}"))
         self.response.set_head(f"{status} {REASONS[status]}", headers)
         self.response.keep_alive = False
         self.response.commit(self.peer, len(body))

@@ -11,10 +11,7 @@ such connections are counted, and the first to be closed for others. Guarded by 
 from syncless.http.deadlines cimport LINGER_DEADLINE
 from syncless.http.listener cimport Listener
 from syncless.http.stream cimport Stream, receive_raw
-
-cdef enum:
-    WASTE = 32768           # bytes read at a time
-    ROUNDS = 16             # of reading, before others get a turn
+from syncless.http.wire cimport ROUNDS, WASTE, pace_may_linger
 
 
 cdef Discarded discard(Stream* stream, Linger* linger, Py_ssize_t most) noexcept:
@@ -41,14 +38,8 @@ cdef bint too_many_linger(Listener listener) noexcept:
 
 
 cdef bint may_linger(Linger* linger, Listener listener) noexcept:
-    """Whether it may go on until the next look: it sends, and as fast as Limits.body_rate. One look follows
-    another after the time of LINGER_DEADLINE."""
-    cdef double seconds = listener.deadlines.lists[LINGER_DEADLINE].length / 1e9
+    """Whether it may go on until the next look, after the time of LINGER_DEADLINE."""
+    cdef bint heard = linger.heard
     linger.looks += 1
-    if (
-        listener.stopping or not linger.heard or linger.looks >= listener.linger_checks
-        or linger.bytes < listener.limits.body_rate * linger.looks * seconds
-    ):
-        return False
     linger.heard = False
-    return True
+    return not listener.stopping and pace_may_linger(linger.looks, heard, linger.bytes, &listener.limits)

@@ -5,21 +5,18 @@ from syncless.http.buffers cimport Buffers
 from syncless.http.counters cimport Counters
 from syncless.http.deadlines cimport Deadlines
 from syncless.http.flusher cimport Flusher
-from syncless.http.limits cimport LimitValues
 from syncless.http.loglines cimport AccessLog
 from syncless.http.pace cimport Paces
 from syncless.http.quota cimport Quota
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.responseheads cimport ResponseHeads
-from syncless.http.scanner cimport head_limits
+from syncless.http.wire cimport limits
 
 
 cdef class Listener:
     # the instructions for its connections
     cdef readonly object application    # an Application
-    cdef readonly LimitValues limits
-    cdef head_limits head_limits        # those of a request head
-    cdef int linger_checks              # after how many looks a lingering connection is closed in any case
+    cdef limits limits
     cdef object certificates            # None, or a callable that gives the SSLContext for a new connection
     cdef bint plain_http                # HTTP on a TLS port, told by its first byte
     cdef object trusted                 # None, or called with an address: its PROXY header and fields count
@@ -48,6 +45,5 @@ cdef class Listener:
     cdef Runnable acceptor              # while connections are accepted
     cdef bint starved                   # a connection waits in the backlog because there are too many
 
-    cdef int allow_times(self, limits) except -1
     cdef int offer_room(self) except -1
     cdef int let_go(self, int fd, str client) except -1

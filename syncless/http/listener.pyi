@@ -14,7 +14,6 @@ class _ErrorLog(Protocol):
 
 class Listener:
     application: Application
-    limits: dict[str, float]
     error_log: _ErrorLog
     connections: int
     requests: int

@@ -6,8 +6,6 @@ buffers, flusher, pace, admission, clients, responseheads. Next to read: accepto
 connections, and connection.pyx.
 """
 
-import math
-
 from syncless._core.threadloop cimport get_loop
 from syncless.http.admission cimport Admission
 from syncless.http.buffers cimport Buffers
@@ -20,9 +18,7 @@ from syncless.http.pace cimport Paces
 from syncless.http.responseheads cimport ResponseHeads
 
 from syncless.http.clients import Clients
-
-cdef enum:
-    LOOK = 5                    # s after which a client that makes us wait is looked at, at the latest
+from syncless.http.limits import limit_values
 
 
 cdef class Listener:
@@ -33,10 +29,7 @@ cdef class Listener:
         certificates=None, plain_http=False, trusted=None, proxy_protocol=False,
     ):
         self.application = application
-        self.limits = dict(vars(limits))
-        self.head_limits.line = limits.request_line
-        self.head_limits.headers = limits.header_count
-        self.head_limits.total = limits.head_bytes
+        self.limits = limit_values(limits)
         self.certificates = certificates
         self.plain_http = plain_http
         self.trusted = trusted
@@ -45,28 +38,20 @@ cdef class Listener:
         self.error_log = error_log
         self.loop = get_loop()
         self.deadlines = Deadlines(self.loop)
-        self.allow_times(limits)
+        self.deadlines.allow(GREETING_DEADLINE, self.limits.greeting_ns)
+        self.deadlines.allow(HEAD_DEADLINE, self.limits.head_ns)
+        self.deadlines.allow(IDLE_DEADLINE, self.limits.idle_ns)
+        self.deadlines.allow(QUEUE_DEADLINE, self.limits.queue_ns)
+        self.deadlines.allow(WRITE_DEADLINE, self.limits.write_look_ns)
+        self.deadlines.allow(LINGER_DEADLINE, self.limits.linger_look_ns)
         self.buffers = Buffers(limits.buffered_bytes)
         self.flusher = Flusher(self.loop)
         self.admission = Admission(self.deadlines, limits.requests, limits.queued)
         self.clients = Clients(limits.client_connections) if limits.client_connections else None
         self.heads = application.heads
         self.response_heads = ResponseHeads()
-        self.paces = Paces(self.loop, dict(vars(limits)))
-
-    cdef int allow_times(self, limits) except -1:
-        """How long each kind of deadline is."""
-        cdef double look = min(limits.linger_idle_seconds, limits.linger_seconds)
-        self.deadlines.allow(GREETING_DEADLINE, limits.greeting_seconds)
-        self.deadlines.allow(HEAD_DEADLINE, limits.head_seconds)
-        self.deadlines.allow(IDLE_DEADLINE, limits.idle_seconds)
-        self.deadlines.allow(QUEUE_DEADLINE, limits.queue_seconds)
-        self.deadlines.allow(
-            WRITE_DEADLINE, min(limits.write_seconds, max(0.1, min(limits.write_grace_seconds, LOOK)))
-        )
-        self.deadlines.allow(LINGER_DEADLINE, look)
-        self.linger_checks = min(255, math.ceil(limits.linger_seconds / look)) if look else 0
-        return 0
+        self.paces = Paces(self.loop)
+        self.paces.limits = &self.limits
 
     def stop(self) -> None:
         """From now on every response closes its connection."""

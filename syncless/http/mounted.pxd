@@ -1,5 +1,5 @@
 from syncless.http.application cimport Application
-from syncless.http.scanner cimport head
+from syncless.http.wire cimport head
 
 
 cdef class MountedApplications(Application):

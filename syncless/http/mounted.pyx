@@ -12,7 +12,7 @@ from libc.string cimport memcmp
 from syncless.http.application cimport Application
 from syncless.http.exchange cimport Exchange
 from syncless.http.peer cimport Origin
-from syncless.http.scanner cimport head
+from syncless.http.wire cimport head
 
 from urllib.parse import unquote_to_bytes
 

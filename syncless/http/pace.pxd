@@ -1,21 +1,17 @@
 from libc.stdint cimport int64_t
 
 from syncless._core.loop cimport Loop
-from syncless.http.limits cimport LimitValues
+from syncless.http.wire cimport limits, pace
 
 
 cdef class Pace:
-    cdef int64_t since      # when the present wait began; 0: none
-    cdef int64_t waited     # ns before it
-    cdef int64_t given      # bytes for the kernel: those that lay there at the first wait, and all since
-    cdef int64_t taken      # of them, by the client, when we last looked
-    cdef int64_t progress   # when we last saw it take some
-    cdef int look(self, int fd) except -1
+    cdef pace state
+    cdef void look(self, int fd) noexcept
 
 
 cdef class Paces:
     cdef Loop loop          # for its clock
-    cdef LimitValues limits
+    cdef const limits* limits       # of its listener
     cdef dict by_fd
     cdef Py_ssize_t count
     cdef int stalled(self, int fd, Py_ssize_t more) except -1

@@ -12,10 +12,9 @@ tests/wsgi/test_client_limits.py::test_slow_client_goes_on_if_it_may
 """
 
 cimport cython
-from libc.stdint cimport int64_t
-
 from syncless._core.clock cimport monotonic_ns
 from syncless._core.loop cimport Loop
+from syncless.http.wire cimport pace_counts, pace_is_too_slow, pace_look, pace_may_wait
 
 cdef extern from *:
     """
@@ -41,21 +40,16 @@ cdef extern from *:
 cdef class Pace:
     """Of one client."""
 
-    cdef int look(self, int fd) except -1:
-        cdef int64_t taken = self.given - unsent(fd)
-        if taken > self.taken:
-            self.taken = taken
-            self.progress = monotonic_ns()
-        return 0
+    cdef void look(self, int fd) noexcept:
+        pace_look(&self.state, unsent(fd), monotonic_ns())
 
 
 @cython.final
 cdef class Paces:
     """Of a listener's clients that are slow to take an answer, by descriptor."""
 
-    def __cinit__(self, Loop loop not None, dict limits not None):
+    def __cinit__(self, Loop loop not None):
         self.loop = loop
-        self.limits = limits
         self.by_fd = {}
 
     cdef int stalled(self, int fd, Py_ssize_t more) except -1:
@@ -64,26 +58,26 @@ cdef class Paces:
         if pace is None:
             self.by_fd[fd] = pace = Pace()
             self.count += 1
-            pace.given = unsent(fd)
-            pace.progress = self.loop.clock.now
+            pace.state.given = unsent(fd)
+            pace.state.progress = self.loop.clock.now
         else:
-            pace.given += more
-        if pace.since == 0:
-            pace.since = self.loop.clock.now
+            pace.state.given += more
+        if pace.state.since == 0:
+            pace.state.since = self.loop.clock.now
         return 0
 
     cdef int rested(self, int fd) except -1:
         """The wait is over."""
         cdef Pace pace = self.by_fd.get(fd)
-        if pace is not None and pace.since:
-            pace.waited += monotonic_ns() - pace.since
-            pace.since = 0
+        if pace is not None and pace.state.since:
+            pace.state.waited += monotonic_ns() - pace.state.since
+            pace.state.since = 0
         return 0
 
     cdef int sent_more(self, int fd, Py_ssize_t n) except -1:
         cdef Pace pace = self.by_fd.get(fd)
         if pace is not None:
-            pace.given += n
+            pace.state.given += n
         return 0
 
     cdef int forget(self, int fd) except -1:
@@ -93,23 +87,17 @@ cdef class Paces:
         return 0
 
     cdef bint too_slow(self, int fd) except -1:
-        """Whether the client has taken less than Limits.write_rate on average, over a time longer than
-        Limits.write_grace_seconds."""
+        """Whether the client has taken too little; asks the kernel where that may be so."""
         cdef Pace pace = self.by_fd.get(fd)
-        cdef double waited
-        if pace is None or self.limits.write_rate == 0:
-            return False
-        waited = (pace.waited + (monotonic_ns() - pace.since if pace.since else 0)) / 1e9
-        if waited <= self.limits.write_grace_seconds:
+        if pace is None or not pace_counts(&pace.state, self.limits, monotonic_ns()):
             return False
         pace.look(fd)
-        return pace.taken < self.limits.write_rate * waited
+        return pace_is_too_slow(&pace.state, self.limits, monotonic_ns())
 
     cdef bint may_wait(self, int fd) except -1:
-        """Whether a wait at whose client we look now may go on: that happens more often than every
-        Limits.write_seconds."""
+        """Whether a wait at whose client we look now may go on."""
         cdef Pace pace = self.by_fd.get(fd)
         if pace is None:
             return False
         pace.look(fd)
-        return monotonic_ns() - pace.progress < self.limits.write_seconds * 1e9 and not self.too_slow(fd)
+        return pace_may_wait(&pace.state, self.limits, monotonic_ns())

@@ -49,6 +49,7 @@ from syncless.http.stream cimport (
     receive_more,
     send_pending, set_out_body, transmit,
 )
+from syncless.http.wire cimport REPLY_CONTINUE, TOO_LONG, TOO_SLOW, limits, pace_of_body
 
 from syncless._core.calls.pagecache import bring_in
 from syncless.http.errors import BodyTimeout, ClientGone
@@ -148,7 +149,7 @@ cdef class Peer:
 
     cdef int expected(self) except -1:
         if self.stream.inbox.size == 0 and not self.answered:   # with bytes the client goes on by itself
-            self.send_all(b"HTTP/1.1 100 Continue\r\n\r\n", 25)
+            self.send_all(REPLY_CONTINUE, 25)
         return 0
 
     cdef int wait_readable(self) except -1:
@@ -156,14 +157,13 @@ cdef class Peer:
         cdef Stream* stream = self.stream
         cdef Loop loop = get_loop()
         cdef int64_t began = loop.clock.now
-        cdef double limit = (self.listener.limits.ping_seconds if self.upgraded
-            else self.listener.limits.body_seconds)
+        cdef int64_t limit = self.listener.limits.ping_ns if self.upgraded else self.listener.limits.body_ns
         if stream == NULL or stream.fd < 0:
             raise ClientGone("the connection is closed")
         if someone_waits(&loop.fds.entry(stream.fd).readers):
             raise RuntimeError("another tasklet is reading this body already")
-        if self.wait(READ, "request body", <int64_t> (limit * 1e9)) == TIMED_OUT:
-            raise BodyTimeout(f"no byte of the request body came for {limit:g} s")
+        if self.wait(READ, "request body", limit) == TIMED_OUT:
+            raise BodyTimeout(f"no byte of the request body came for {limit / 1e9:g} s")
         if self.stream != stream:
             raise ClientGone("the request has ended")
         if not self.upgraded:
@@ -174,13 +174,13 @@ cdef class Peer:
     cdef int check_pace(self) except -1:
         """BodyTimeout where the client has made the application wait for too long in all, or sends too
         slowly."""
-        cdef Listener listener = self.listener
-        cdef double waited = self.waited / 1e9
-        if listener.limits.body_total_seconds and waited > listener.limits.body_total_seconds:
-            raise BodyTimeout(f"the request body took longer than {listener.limits.body_total_seconds:g} s")
-        if waited > listener.limits.body_grace_seconds and self.received < listener.limits.body_rate * waited:
+        cdef const limits* by = &self.listener.limits
+        cdef int found = pace_of_body(self.waited, self.received, by)
+        if found == TOO_LONG:
+            raise BodyTimeout(f"the request body took longer than {by.body_total_ns / 1e9:g} s")
+        if found == TOO_SLOW:
             raise BodyTimeout(
-                f"the request body comes more slowly than {listener.limits.body_rate:g} bytes per second")
+                f"the request body comes more slowly than {by.body_rate:g} bytes per second")
         return 0
 
     # -- bytes that go ---------------------------------------------------------------------------------------

@@ -3,12 +3,14 @@
 The same kind of answer for a request that has failed is exchange.pyx's, because that one has a Response.
 """
 
+from libc.stdint cimport int64_t
+
 from syncless.http.listener cimport Listener
-from syncless.http.scanner cimport asks_by_head
 from syncless.http.stream cimport Stream, first_bytes
+from syncless.http.wire cimport asks_by_head, refusal_fields
 
 from syncless.http.accesslog import REFUSED_BYTES, refused_request
-from syncless.http.errors import EXPLANATIONS, REASONS
+from syncless.http.errors import REASONS, refusal, status_line
 
 
 cdef int write_refusal(
@@ -18,20 +20,15 @@ cdef int write_refusal(
     there is one."""
     cdef bytes response
     cdef bytes received = first_bytes(stream, REFUSED_BYTES)
+    cdef int64_t later = (listener.limits.retry_ns + 500000000) // 1000000000 if status == 503 else -1
     if listener.counters is not None:
         listener.counters.count_refused(status)
-    body = f"{status} {REASONS[status]}\n{explanation or EXPLANATIONS[status]}\n"
-    if asks_by_head(received) if variables is None else variables.get("REQUEST_METHOD") == "HEAD":
-        shown = ""
-    else:
-        shown = body
-    later = f"Retry-After: {listener.limits.retry_seconds:.0f}\r\n" if status == 503 else ""
-    fields = (
-        f"{later}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
-        "Connection: close\r\n")
+    body = refusal(status, explanation).encode()
+    is_head = asks_by_head(received) if variables is None else variables.get("REQUEST_METHOD") == "HEAD"
     response = (
-        f"HTTP/1.1 {status} {REASONS[status]}\r\n".encode() + listener.response_heads.dates()
-        + f"{fields}\r\n{shown}".encode()
+        status_line(status).encode() + listener.response_heads.dates()
+        + refusal_fields(len(body), later)
+        + (b"" if is_head else body)
     )
     listener.buffers.append(&stream.out, response, len(response))
     if listener.access_log is not None:

@@ -7,9 +7,6 @@ computes, and does not notice when the system's time is set. C's time() is no sy
 Knows nothing of requests. Next to read: response.pyx, which writes heads.
 """
 
-import time
-from http import HTTPStatus
-
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
@@ -19,23 +16,13 @@ from libc.string cimport memcpy
 from libc.time cimport time as seconds_now
 
 from syncless.http.buffers cimport Buffer
+from syncless.http.wire cimport dates_at
 
-DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+from syncless.http.errors import PHRASES
 
 cdef enum:
     STATUS_LINES = 128      # that are kept
     LARGEST = 2048          # bytes: a larger head is not kept
-
-cdef dict PHRASES = {int(status): status.phrase for status in HTTPStatus}
-
-
-def http_date(double when) -> str:
-    """The time (seconds since 1970) in the form of RFC 9110, 5.6.7; strftime() would follow the locale."""
-    t = time.gmtime(when)
-    day = f"{DAYS[t.tm_wday]}, {t.tm_mday:02} {MONTHS[t.tm_mon - 1]} {t.tm_year}"
-    return f"{day} {t.tm_hour:02}:{t.tm_min:02}:{t.tm_sec:02} GMT"
-
 
 cdef bytes status_line_of(object status):
     if isinstance(status, int):
@@ -87,7 +74,7 @@ cdef class ResponseHeads:
         cdef int64_t now = seconds_now(NULL)
         if now != self.dated:
             self.dated = now
-            self.date_block = b"Server: syncless\r\nDate: " + http_date(now).encode() + b"\r\n"
+            self.date_block = dates_at(now)
         return self.date_block
 
     cdef bint is_last(self, object status, list headers) except -1:

@@ -13,12 +13,9 @@ from syncless.http.deadlines cimport (
 from syncless.http.listener cimport Listener
 from syncless.http.phases cimport GREETING, READING, RUNNING
 from syncless.http.stream cimport has_unsent
+from syncless.http.wire cimport ASKED, JUST_COME_NS
 
 from syncless._core.exits import TaskletExit
-
-cdef enum:
-    ASKED = 64                  # connections that are asked for their place at a time
-    JUST_COME = 1000000000      # ns in which a new connection is not yet taken for an idle one
 
 
 cdef bint make_room(Listener listener) except -1:
@@ -99,4 +96,4 @@ cdef bint just_came(Connection connection) noexcept:
     cdef Listener listener = connection.listener
     if connection.kept or connection.deadline.kind == NO_DEADLINE:
         return False
-    return listener.loop.clock.now - listener.deadlines.began(&connection.deadline) < JUST_COME
+    return listener.loop.clock.now - listener.deadlines.began(&connection.deadline) < JUST_COME_NS

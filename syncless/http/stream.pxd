@@ -4,14 +4,12 @@ from libc.stdint cimport uint8_t, uint32_t
 from syncless._core.loop cimport Loop
 from syncless.http.buffers cimport Buffer, Buffers
 from syncless.http.tls cimport TlsLayer
+from syncless.http.wire cimport OUT_HIGH
 
 cdef enum Sending:          # the outcome of sending
     FAILED_TO_SEND = -1     # the client takes nothing more, ever
     STALLED = 0             # the client takes no more now
     SENT_ALL = 1
-
-cdef enum:
-    OUT_HIGH = 65536        # bytes waiting to be sent beyond which no further pipelined request is begun
 
 cdef struct Stream:             # embedded in its owner, which calls close_stream() and free_stream()
     PyObject* layer             # owned: a TlsLayer; NULL: plain

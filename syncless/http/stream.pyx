@@ -19,8 +19,9 @@ from posix.unistd cimport close as close_fd
 
 from syncless._core.calls.portable cimport MSG_NOSIGNAL  # no-cython-lint: C below has it
 from syncless._core.loop cimport Loop
-from syncless.http.buffers cimport LITTLE, SCRATCH, Buffer, Buffers
+from syncless.http.buffers cimport Buffer, Buffers
 from syncless.http.tls cimport TlsLayer
+from syncless.http.wire cimport LITTLE, RECEIVE
 
 cdef extern from *:
     """
@@ -138,7 +139,7 @@ cdef Py_ssize_t receive_little(Stream* stream, Buffers buffers) except -2:
         compact(stream, buffers)
     buffers.scratch = NULL
     try:
-        n = receive(stream, buffers, borrowed, SCRATCH)
+        n = receive(stream, buffers, borrowed, RECEIVE)
         if n > 0:
             buffers.hold(&stream.inbox, borrowed, n)
     finally:
@@ -157,7 +158,7 @@ cdef Py_ssize_t borrow_input(Stream* stream, Buffers buffers, Input* input) exce
         input.data = buffers.scratch
         buffers.scratch = NULL
         try:
-            n = input.size = receive(stream, buffers, input.data, SCRATCH)
+            n = input.size = receive(stream, buffers, input.data, RECEIVE)
         finally:
             if n <= 0:
                 buffers.scratch = input.data

@@ -31,7 +31,6 @@ from syncless.native.mailbox import Mailbox
 from syncless.native.publishing import reclaim
 from syncless.native.records import Ended, request_of
 from syncless.native.routing import parse_routes
-from syncless.native.settings import MOST_THREADS
 from syncless.native.shared import Shared
 from syncless.native.threads import Threads
 
@@ -43,6 +42,7 @@ BUSY_SECONDS = 0.005
 """For which all threads may be busy before Python accepts connections, too."""
 END_SECONDS = 2.0
 """For which a stopping server waits for threads that are in a handler."""
+MOST_THREADS = 128
 
 
 class NativeHandlers:

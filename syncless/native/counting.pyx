@@ -2,8 +2,9 @@
 
 from libc.stdint cimport int64_t
 
-from syncless.http.counters cimport BUCKETS, LATENCY, LATENCY_NS, REFUSED, REQUESTS, Counters
-from syncless.native.threads cimport CODES, counts, server
+from syncless.http.counters cimport LATENCY, LATENCY_NS, REFUSED, REQUESTS, Counters
+from syncless.http.wire cimport BUCKETS, CODES
+from syncless.native.threads cimport counts, server
 
 cdef enum:
     COUNTED = 2 * CODES + BUCKETS + 1

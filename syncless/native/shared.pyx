@@ -9,7 +9,7 @@ from syncless._core.loop cimport Loop
 from syncless.http.application cimport Application
 from syncless.http.exchange cimport Exchange
 from syncless.http.peer cimport Origin
-from syncless.http.scanner cimport head
+from syncless.http.wire cimport head
 from syncless.http.stream cimport Stream
 from syncless.native.threads cimport Threads
 

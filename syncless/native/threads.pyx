@@ -15,12 +15,13 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
-from syncless.http.counters cimport BOUNDS, BUCKETS, Counters
-from syncless.http.scanner cimport head
+from syncless.http.counters cimport BOUNDS, Counters
+from syncless.http.wire cimport BUCKETS, CODES, head
 from syncless.native.counting cimport add_new, total_of
 from syncless.native.handler cimport Handler
 
-from syncless.native.settings import MOST_THREADS, head_limit_values, limit_values, refusals, status_lines
+from syncless.http.errors import EXPLANATIONS, refusal, status_line
+from syncless.http.limits import limit_values
 
 cdef extern from "publish.h" nogil:
     int publish_bytes(const char* name, size_t name_size, const char* data, size_t size)
@@ -55,18 +56,17 @@ cdef class Threads:
 
     def __init__(self, list routes not None, int count, limits_, *, bint logs=False):
         cdef int i
-        if not 1 <= count <= MOST_THREADS:
-            raise ValueError(f"native_threads must be between 1 and {MOST_THREADS}, not {count}")
+        if count < 1:
+            raise ValueError(f"native_threads must be 1 at least, not {count}")
         self.kept = []
         self.names = [route.text for route in routes]
         self.core.limits = limit_values(limits_)
-        self.core.head_limits = head_limit_values(limits_)
         for bucket in range(<int> BUCKETS):
             self.core.bounds[bucket] = BOUNDS[bucket]
-        for code, line in status_lines().items():
-            self.set_text(&self.core.reasons[code], line)
-        for code, body in refusals().items():
-            self.set_text(&self.core.refusals[code], body)
+        for code in range(200, <int> CODES):
+            self.set_text(&self.core.reasons[code], status_line(code))
+        for code in EXPLANATIONS:
+            self.set_text(&self.core.refusals[code], refusal(code))
         self.set_routes(routes)
         self.core.logs = logs
         self.core.owned_size = min(resource.getrlimit(resource.RLIMIT_NOFILE)[1] & 0x7fffffff, 1 << 20)

@@ -40,14 +40,14 @@ _sentinels: weakref.WeakKeyDictionary[Tasklet[Any], Any] = weakref.WeakKeyDictio
 LOCK = {
     "acquire": locks.lock_acquire,
     "acquire_lock": locks.lock_acquire,
-    "__enter__": locks.lock_acquire,
+    "__enter__": locks.lock_enter,
     "release": locks.lock_release,
     "release_lock": locks.lock_release,
     "__exit__": locks.lock_exit,
 }
 RLOCK = {
     "acquire": locks.rlock_acquire,
-    "__enter__": locks.rlock_acquire,
+    "__enter__": locks.rlock_enter,
     "release": locks.rlock_release,
     "__exit__": locks.rlock_exit,
     "_is_owned": locks.rlock_is_owned,

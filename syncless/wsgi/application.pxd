@@ -1,7 +1,7 @@
 from syncless.http.application cimport Application
 from syncless.http.peer cimport Origin
 from syncless.http.requestheads cimport RequestHeads
-from syncless.http.scanner cimport head
+from syncless.http.wire cimport head
 from syncless.wsgi.request cimport Request
 
 

@@ -23,7 +23,7 @@ from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Origin
 from syncless.http.requestheads cimport Memory, RequestHeads, memory_of
-from syncless.http.scanner cimport (
+from syncless.http.wire cimport (
     HEAD_DROPPED, HEAD_UNKNOWN, head, head_header, head_limits, is_get_request, name_of,
 )
 from syncless.http.tls cimport TlsLayer

@@ -89,8 +89,8 @@ cdef class Input:
         cdef char* data
         cdef Py_ssize_t n
         cdef bytes whole
-        if not body.chunked and (size < 0 or size > body.remaining):
-            size = body.remaining
+        if not body.framing.chunked and (size < 0 or size > body.framing.left):
+            size = body.framing.left
         if size == 0:
             return b""
         if 0 < size < DIRECT:

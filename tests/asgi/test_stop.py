@@ -35,15 +35,20 @@ def begun(client, heard, request=GET, number=1):
     assert eventually(lambda: heard.count("begun") == number)
 
 
-@pytest.mark.parametrize("first", [b"data: 1\n\n", b""])
-def test_event_stream_ends_cleanly_in_time(start, errors, first):
-    heard = []
-    server = start(
-        streaming(heard, first=first), error_log=errors, stop_seconds=3600, stop_notice_seconds=0.1
-    )
+def stopped(start, application, heard, **options):
+    """The client of a server that was stopped after the application had begun."""
+    server = start(application, **options)
     client = start.client(server)
     begun(client, heard)
     server.stop()
+    return client
+
+
+@pytest.mark.parametrize("first", [b"data: 1\n\n", b""])
+def test_event_stream_ends_cleanly_in_time(start, errors, first):
+    heard = []
+    limits = {"stop_seconds": 3600, "stop_notice_seconds": 0.1}
+    client = stopped(start, streaming(heard, first=first), heard, error_log=errors, **limits)
     assert client.response()[2] == first and client.at_end()
     assert heard == ["begun", "http.disconnect"] and errors.getvalue() == ""
 
@@ -51,10 +56,8 @@ def test_event_stream_ends_cleanly_in_time(start, errors, first):
 def test_other_stream_that_is_not_ended_is_cut_off(start, errors):
     """It must not look like a whole one."""
     heard = []
-    server = start(streaming(heard, START, b"x"), error_log=errors, stop_seconds=20, stop_notice_seconds=0.1)
-    client = start.client(server)
-    begun(client, heard)
-    server.stop()
+    limits = {"stop_seconds": 20, "stop_notice_seconds": 0.1}
+    client = stopped(start, streaming(heard, START, b"x"), heard, error_log=errors, **limits)
     assert client.response()[2] is None
     assert heard == ["begun", "http.disconnect"] and "more_body" in errors.getvalue()
 
@@ -81,10 +84,7 @@ def test_response_that_has_an_end_is_not_disturbed(start, begin):
         await send({"type": "http.response.body", "body": b"b"})
         await listening
 
-    server = start(http(answer), stop_seconds=20, stop_notice_seconds=0.1)
-    client = start.client(server)
-    begun(client, heard)
-    server.stop()
+    client = stopped(start, http(answer), heard, stop_seconds=20, stop_notice_seconds=0.1)
     assert client.response()[2] == (b"b" if begin is None else b"ab")
     assert heard == ["begun", False]
 
@@ -100,10 +100,7 @@ def test_event_of_the_scope_tells_at_once(start):
         await stopping.wait()
         await send({"type": "http.response.body", "body": b"goodbye"})
 
-    server = start(http(answer), stop_seconds=3600, stop_notice_seconds=3600)
-    client = start.client(server)
-    begun(client, heard)
-    server.stop()
+    client = stopped(start, http(answer), heard, stop_seconds=3600, stop_notice_seconds=3600)
     assert client.response()[2] == b"goodbye"
 
 
@@ -123,10 +120,7 @@ def test_stream_that_begins_later_is_told_too(start):
 
 def test_notice_leaves_half_of_the_time_to_the_application(start):
     heard = []
-    server = start(streaming(heard), stop_seconds=2, stop_notice_seconds=3600)
-    client = start.client(server)
-    begun(client, heard)
-    server.stop()
+    client = stopped(start, streaming(heard), heard, stop_seconds=2, stop_notice_seconds=3600)
     assert client.response()[2] == b"data: 1\n\n"
 
 
@@ -139,10 +133,7 @@ def test_stream_that_takes_no_notice_is_cut_off(start):
         heard.append("begun")
         await asyncio.sleep(3600)
 
-    server = start(http(answer), stop_seconds=1)
-    client = start.client(server)
-    begun(client, heard)
-    server.stop()
+    client = stopped(start, http(answer), heard, stop_seconds=1)
     assert client.response()[2] is None
 
 

@@ -184,10 +184,16 @@ def test_client_of_socketio_below_gunicorn(server, tmp_path):
     assert found == {"workers": 1, "heard": ["", "from the background", "hello"], "by": "websocket"}
 
 
-def test_redis_carries_messages_between_two_workers(server):
+@pytest.fixture
+def queue():
     with redis() as port:
-        found = run_clients(server("--workers", "2", queue=f"redis://127.0.0.1:{port}/0"), "websocket", 2)
-        assert found == {"workers": 2, "heard": ["", "from the background", "hello"], "by": "websocket"}
+        yield f"redis://127.0.0.1:{port}/0"
+
+
+def test_redis_carries_messages_between_two_workers(queue, server):
+    """The server ends before Redis does."""
+    found = run_clients(server("--workers", "2", queue=queue), "websocket", 2)
+    assert found == {"workers": 2, "heard": ["", "from the background", "hello"], "by": "websocket"}
 
 
 @pytest.mark.parametrize("secure", [True, pytest.param(False, marks=pytest.mark.slow)])

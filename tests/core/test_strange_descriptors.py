@@ -56,17 +56,27 @@ def untouched():
 """
 
 
-def run(program, folder, backend="epoll"):
-    done = subprocess.run(
-        [sys.executable, "-c", SETUP + program, str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "SYNCLESS_LOOP": backend},
-        check=False,
-    )
-    assert done.stdout == "done\n", done.stderr
-    return done
+@pytest.fixture
+def backend():
+    return "epoll"
+
+
+@pytest.fixture
+def run(tmp_path, backend):
+    """run(program) in a new process, to its end."""
+
+    def begin(program):
+        done = subprocess.run(
+            [sys.executable, "-c", f'{SETUP}{program}print("done")', str(tmp_path)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, "SYNCLESS_LOOP": backend},
+            check=False,
+        )
+        assert done.stdout == "done\n", done.stderr
+
+    return begin
 
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="asks Linux for its descriptors")
@@ -74,7 +84,7 @@ backends = pytest.mark.parametrize("backend", sorted(BACKENDS))
 
 
 @backends
-def test_closed_descriptors_are_made_anew(tmp_path, backend):
+def test_closed_descriptors_are_made_anew(run):
     run(
         """
 for fd in ours:
@@ -82,16 +92,13 @@ for fd in ours:
 works()
 works()
 assert len(numbers() - before) == len(ours), (ours, numbers())
-print("done")
-""",
-        tmp_path,
-        backend,
+"""
     )
 
 
 @backends
 @pytest.mark.parametrize("which", ["all", 0, 1, 2])
-def test_files_that_got_their_numbers_are_left_alone(tmp_path, backend, which):
+def test_files_that_got_their_numbers_are_left_alone(run, which):
     run(
         f"""
 which = {which!r}
@@ -101,15 +108,12 @@ run_in_thread(lambda: None)              # wakes a loop that cannot know yet
 works()
 works()
 untouched()
-print("done")
-""",
-        tmp_path,
-        backend,
+"""
     )
 
 
 @backends
-def test_loop_does_not_spin_when_the_end_by_which_others_wake_it_has_gone(tmp_path, backend):
+def test_loop_does_not_spin_when_the_end_by_which_others_wake_it_has_gone(run):
     run(
         """
 sleep(0)
@@ -121,15 +125,12 @@ with syncless.Timeout(20):
     current_loop().when_idle = None
 assert len(polls) < 20, len(polls)
 works()
-print("done")
-""",
-        tmp_path,
-        backend,
+"""
     )
 
 
 @backends
-def test_loop_that_sleeps_already_is_woken(tmp_path, backend):
+def test_loop_that_sleeps_already_is_woken(run):
     """By another OS thread, after a third has replaced its descriptors."""
     run(
         """
@@ -144,15 +145,12 @@ if current_loop().backend == "epoll":
     assert event.wait(20)
 works()
 untouched()
-print("done")
-""",
-        tmp_path,
-        backend,
+"""
     )
 
 
 @backends
-def test_tasklets_that_wait_already_are_woken_by_the_new_ones(tmp_path, backend):
+def test_tasklets_that_wait_already_are_woken_by_the_new_ones(run):
     run(
         """
 left, right = socket.socketpair()
@@ -164,14 +162,11 @@ sleep(0.001)
 right.send(b"x")
 assert waiter.result() is True
 untouched()
-print("done")
-""",
-        tmp_path,
-        backend,
+"""
     )
 
 
-def test_thread_beside_the_loop_goes_on(tmp_path):
+def test_thread_beside_the_loop_goes_on(run):
     run(
         """
 from syncless._core.calls.sidethread import SideThread
@@ -198,13 +193,11 @@ while len(steps) < seen + 5:
 assert not any(steps[-3:])               # it waits for its whole time
 assert beside.stop()
 untouched()
-print("done")
-""",
-        tmp_path,
+"""
     )
 
 
-def test_child_of_a_fork_does_not_touch_the_parents(tmp_path):
+def test_child_of_a_fork_does_not_touch_the_parents(run):
     """As a daemon does: the child closes everything and opens its own files."""
     run(
         """
@@ -223,14 +216,12 @@ if not pid:
     os._exit(0)
 assert os.waitpid(pid, 0)[1] == 0
 works()
-print("done")
-""",
-        tmp_path,
+"""
     )
 
 
 @pytest.mark.skipif("epoll" not in BACKENDS, reason="needs epoll")
-def test_epoll_of_the_program_in_its_place_keeps_what_is_registered(tmp_path):
+def test_epoll_of_the_program_in_its_place_keeps_what_is_registered(run):
     run(
         """
 mine = select.epoll()
@@ -244,7 +235,5 @@ assert waiter.result() is True
 assert mine.poll(0) == [(left.fileno(), select.EPOLLIN)]
 works()
 assert mine.poll(0) == [(left.fileno(), select.EPOLLIN)]
-print("done")
-""",
-        tmp_path,
+"""
     )

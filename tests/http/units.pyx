@@ -2,6 +2,7 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
 
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Runnable, Scheduler
@@ -53,7 +54,7 @@ cdef class Times:
         self.deadlines = Deadlines(get_loop())
         self.deadlines.expire = expire
         for kind, length in seconds.items():
-            self.deadlines.allow(int(kind[1:]), length)
+            self.deadlines.allow(int(kind[1:]), <int64_t> (length * 1e9))
 
     def start(self, Owner owner not None, int kind):
         self.deadlines.start(&owner.node, kind, owner)
@@ -217,7 +218,7 @@ cdef class Turns:
     def __cinit__(self, requests, queued, seconds=60):
         self.deadlines = Deadlines(get_loop())
         self.deadlines.expire = give_up
-        self.deadlines.allow(QUEUE_DEADLINE, seconds)
+        self.deadlines.allow(QUEUE_DEADLINE, <int64_t> (seconds * 1e9))
         self.admission = Admission(self.deadlines, requests, queued)
 
     def begin(self):

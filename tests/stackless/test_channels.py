@@ -38,14 +38,17 @@ def test_balance_and_queue():
 
 
 @pytest.mark.parametrize(
-    ("preference", "order"),
+    ("first", "preference", "order"),
     [
-        (-1, ["receiving", "sending", "got", "sent"]),
-        (1, ["receiving", "sending", "sent", "got"]),
-        (0, ["receiving", "sending", "sent", "got"]),
+        ("receive", -1, ["receiving", "sending", "got", "sent"]),
+        ("receive", 1, ["receiving", "sending", "sent", "got"]),
+        ("receive", 0, ["receiving", "sending", "sent", "got"]),
+        ("send", -1, ["sending", "receiving", "got", "sent"]),
+        ("send", 1, ["sending", "receiving", "sent", "got"]),
+        ("send", 0, ["sending", "receiving", "got", "sent"]),
     ],
 )
-def test_preference_when_the_receiver_waits(preference, order):
+def test_preference_when_the_first_waits(first, preference, order):
     log = []
     channel = stackless.channel()
     assert channel.preference == -1
@@ -61,37 +64,8 @@ def test_preference_when_the_receiver_waits(preference, order):
         channel.send(1)
         log.append("sent")
 
-    stackless.tasklet(receive)()
-    stackless.tasklet(send)()
-    stackless.run()
-    assert log == order
-
-
-@pytest.mark.parametrize(
-    ("preference", "order"),
-    [
-        (-1, ["sending", "receiving", "got", "sent"]),
-        (1, ["sending", "receiving", "sent", "got"]),
-        (0, ["sending", "receiving", "got", "sent"]),
-    ],
-)
-def test_preference_when_the_sender_waits(preference, order):
-    log = []
-    channel = stackless.channel()
-    channel.preference = preference
-
-    def receive():
-        log.append("receiving")
-        channel.receive()
-        log.append("got")
-
-    def send():
-        log.append("sending")
-        channel.send(1)
-        log.append("sent")
-
-    stackless.tasklet(send)()
-    stackless.tasklet(receive)()
+    for each in (receive, send) if first == "receive" else (send, receive):
+        stackless.tasklet(each)()
     stackless.run()
     assert log == order
 

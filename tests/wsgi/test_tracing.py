@@ -11,6 +11,8 @@ import threading
 
 import pytest
 
+from tests.waiting import eventually
+
 REQUESTS = 8
 
 MEETING = """
@@ -127,8 +129,9 @@ def ask(running, path, **headers):
         connection.close()
 
 
-def all_at_once(running):
-    """Each request belongs to a trace of its own. Returns what the library has seen."""
+def all_at_once(running, ended):
+    """Each request belongs to a trace of its own. Returns what the library has seen when ended() finds all of
+    them in it: a request may end after its client has the answer."""
     answers = []
 
     def request(number):
@@ -141,6 +144,7 @@ def all_at_once(running):
     for thread in threads:
         thread.join()
     assert answers == [b"done"] * REQUESTS, running.said()
+    assert eventually(lambda: len(ended(json.loads(ask(running, "/seen")))) == REQUESTS)
     return json.loads(ask(running, "/seen"))
 
 
@@ -164,7 +168,10 @@ def all_at_once(running):
     ],
 )
 def test_each_request_has_a_trace_of_its_own_in_opentelemetry(program, application):
-    spans = all_at_once(program(code=whole(TRACED, application)))
+    spans = all_at_once(
+        program(code=whole(TRACED, application)),
+        lambda seen: [span for span in seen if "again" in span[4]],
+    )
     inner, outer = {}, {}
     for name, trace, span, parent, attributes in spans:
         if name == "inner":
@@ -193,16 +200,17 @@ def test_each_request_has_a_trace_of_its_own_in_opentelemetry(program, applicati
     ],
 )
 def test_each_request_has_a_scope_of_its_own_in_sentry(program, application):
-    events = all_at_once(program(code=whole(REPORTED, application)))
+    def transactions_of(events):
+        return [event for event in events if event.get("type") == "transaction" and "who" in event["tags"]]
+
+    events = all_at_once(program(code=whole(REPORTED, application)), transactions_of)
     messages = [event for event in events if event.get("message", "").startswith("from ")]
     assert len(messages) == REQUESTS
     for event in messages:
         name = event["message"].removeprefix("from ")
         assert event["tags"]["who"] == name and event["request"]["url"].endswith(f"/{name}")
         assert [crumb["message"] for crumb in event["breadcrumbs"]["values"]] == [name]
-    transactions = [
-        event for event in events if event.get("type") == "transaction" and "who" in event["tags"]
-    ]
+    transactions = transactions_of(events)
     assert len(transactions) == REQUESTS
     assert len({event["contexts"]["trace"]["trace_id"] for event in transactions}) == REQUESTS
     for event in transactions:

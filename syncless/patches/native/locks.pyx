@@ -161,13 +161,17 @@ cdef int give_lock(object self) except -1:
     return wake_first(self)
 
 
+cdef int must_be_lock(object self) except -1:
+    if type(self) is not lock_type:
+        raise TypeError(
+            f"descriptor for '_thread.lock' objects doesn't apply to a '{type(self).__name__}' object")
+    return 0
+
+
 def lock_acquire(self, blocking=True, timeout=-1):
     """acquire(blocking=True, timeout=-1) -> bool"""
     cdef int64_t deadline
-    if type(self) is not lock_type:
-        raise TypeError(
-            f"descriptor 'acquire' for '_thread.lock' objects doesn't apply to a "
-            f"'{type(self).__name__}' object")
+    must_be_lock(self)
     if blocking is True and timeout == -1:
         deadline = NEVER
     else:
@@ -183,11 +187,15 @@ def lock_acquire(self, blocking=True, timeout=-1):
 
 def lock_release(self):
     """release()"""
-    if type(self) is not lock_type:
-        raise TypeError(
-            f"descriptor 'release' for '_thread.lock' objects doesn't apply to a "
-            f"'{type(self).__name__}' object")
+    must_be_lock(self)
     give_lock(self)
+
+
+def lock_enter(self):
+    """Acquires the lock."""
+    must_be_lock(self)
+    take_turns_at_times()
+    return take_lock(self, NEVER)
 
 
 def lock_exit(self, *exc_info):
@@ -259,6 +267,13 @@ def rlock_release(self):
         give_rlock(self)
     else:
         rlock_note(self, rlock_owner(self), rlock_count(self) - 1)
+
+
+def rlock_enter(self):
+    """Acquires the lock."""
+    must_be_rlock(self)
+    take_turns_at_times()
+    return take_rlock(self, NEVER)
 
 
 def rlock_exit(self, *exc_info):

@@ -1,4 +1,4 @@
-"""head.c for Cython and Python. The manual is head.h."""
+"""The rules of HTTP/1.1 for Cython and Python. Their manuals are the headers in wire/."""
 
 from libc.stdint cimport int64_t
 
@@ -7,8 +7,6 @@ cdef extern from "head.h" nogil:
     long head_scan_line(const char* data, size_t size, const head_limits* limits, head* result)
     long head_scan_fields(const char* data, size_t size, long line, const head_limits* limits, head* result)
     int head_asks_by_head(const char* data, size_t size)
-    long head_chunk_line(const char* data, size_t size, size_t limit, int64_t* chunk)
-    long head_trailers(const char* data, size_t size, size_t limit)
     int head_known(const char* name, size_t size)
     int head_is_token(const char* name, size_t size)
     int head_is_value(const char* value, size_t size)
@@ -16,6 +14,16 @@ cdef extern from "head.h" nogil:
 
 cdef extern from "host.h" nogil:
     int host_is_valid(const char* p, const char* end)
+
+cdef extern from "body.h" nogil:
+    long body_line(framing* of, const limits* by, const char* data, size_t size)
+
+cdef extern from "reply.h" nogil:
+    size_t reply_framing(char* into, int64_t length, int chunked, int minor, int closes)
+    size_t reply_chunk(char* into, size_t size)
+    size_t reply_date(char* into, int64_t seconds)
+    size_t reply_dates(char* into, int64_t seconds)
+    size_t reply_refusal(char* into, size_t body_size, int64_t retry)
 
 
 cdef long scan_line(const char* data, size_t size, const head_limits* limits, head* result) noexcept nogil:
@@ -27,12 +35,8 @@ cdef long scan_fields(const char* data, size_t size, long line, const head_limit
     return head_scan_fields(data, size, line, limits, result)
 
 
-cdef long scan_chunk_line(const char* data, size_t size, size_t limit, int64_t* chunk) noexcept nogil:
-    return head_chunk_line(data, size, limit, chunk)
-
-
-cdef long scan_trailers(const char* data, size_t size, size_t limit) noexcept nogil:
-    return head_trailers(data, size, limit)
+cdef long scan_body_line(framing* of, const limits* by, const char* data, size_t size) noexcept nogil:
+    return body_line(of, by, data, size)
 
 
 cdef int known_name(const char* name, size_t size) noexcept nogil:
@@ -50,6 +54,31 @@ cdef bint is_value(const char* value, size_t size) noexcept nogil:
 cdef const char* name_of(int known) noexcept nogil:
     """The known name in lower case; NULL after the last."""
     return head_known_names[known]
+
+
+cdef size_t put_framing(char* into, int64_t length, bint chunked, bint minor, bint closes) noexcept nogil:
+    return reply_framing(into, length, chunked, minor, closes)
+
+
+cdef size_t put_chunk_line(char* into, size_t size) noexcept nogil:
+    return reply_chunk(into, size)
+
+
+cdef bytes dates_at(int64_t seconds):
+    """The Server and Date fields."""
+    cdef char text[REPLY_DATES]
+    return text[:reply_dates(text, seconds)]
+
+
+cdef bytes refusal_fields(size_t body_size, int64_t retry):
+    cdef char text[REPLY_REFUSAL]
+    return text[:reply_refusal(text, body_size, retry)]
+
+
+def http_date(double when) -> str:
+    """The time (seconds since 1970) in the form of RFC 9110, 5.6.7."""
+    cdef char text[REPLY_DATE]
+    return text[:reply_date(text, <int64_t> when)].decode()
 
 
 cpdef bint asks_by_head(bytes data):

@@ -3,6 +3,9 @@ from typing import Any
 def asks_by_head(data: bytes) -> bool:
     """Whether received bytes, which may be no request, ask by HEAD."""
 
+def http_date(when: float) -> str:
+    """The time (seconds since 1970) in the form of RFC 9110, 5.6.7."""
+
 def is_field(name: bytes, value: bytes) -> bool:
     """Whether a message can have this header field (RFC 9110, 5.1 and 5.5)."""
 

@@ -1,5 +1,5 @@
 /* The names of header fields that clients usually send, and which byte may stand where (RFC 9110, 5.1 and
-   5.5; RFC 3986). For head.c and chunks.c, whose hot paths these functions are part of; the manual for all
+   5.5; RFC 3986). For head.c and body.c, whose hot paths these functions are part of; the manual for all
    others is head.h. The tables are filled once, when the module is loaded. */
 
 #ifndef SYNCLESS_NAMES_H
@@ -23,8 +23,17 @@ extern unsigned char head_lower[256];
 /* By index of a known name: its number among those that have one value, from 1; 0: it may be repeated. */
 extern unsigned char head_single[256];
 
-/* The places of those that decide the framing of a message. */
-enum { K_HOST, K_CONTENT_LENGTH, K_CONTENT_TYPE, K_TRANSFER_ENCODING, K_CONNECTION, K_EXPECT, K_UPGRADE };
+/* The places of those that decide the framing of a message, and of those that a server itself sends. */
+enum {
+    K_HOST, K_CONTENT_LENGTH, K_CONTENT_TYPE, K_TRANSFER_ENCODING, K_CONNECTION, K_EXPECT, K_UPGRADE, K_TE,
+    K_KEEP_ALIVE, K_PROXY_CONNECTION, K_DATE, K_SERVER
+};
+
+/* Fields of a response that an application cannot send: they are about the connection (RFC 9110, 7.6.1). */
+static inline int is_hop_by_hop(int known) {
+    return known == K_CONNECTION || known == K_KEEP_ALIVE || known == K_PROXY_CONNECTION || known == K_TE ||
+           known == K_TRANSFER_ENCODING || known == K_UPGRADE;
+}
 
 static inline int same_name(const char *a, const char *lower_b, size_t size) {
     size_t i;

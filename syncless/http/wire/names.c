@@ -9,14 +9,14 @@ unsigned char head_single[256];
 
 const char *const head_known_names[] = {
     "host", "content-length", "content-type", "transfer-encoding", "connection", "expect", "upgrade",
-    "te", "trailer", "accept", "accept-charset", "accept-encoding", "accept-language", "authorization",
-    "cache-control", "content-encoding", "content-disposition", "content-language", "content-location",
-    "content-md5", "content-range", "cookie", "date", "dnt", "forwarded", "from", "if-match",
-    "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "keep-alive", "max-forwards",
-    "origin", "pragma", "priority", "proxy-authorization", "proxy-connection", "range", "referer",
-    "sec-ch-ua", "sec-ch-ua-mobile", "sec-ch-ua-platform", "sec-fetch-dest", "sec-fetch-mode",
+    "te", "keep-alive", "proxy-connection", "date", "server", "trailer", "accept", "accept-charset",
+    "accept-encoding", "accept-language", "authorization", "cache-control", "content-encoding",
+    "content-disposition", "content-language", "content-location", "content-md5", "content-range",
+    "cookie", "dnt", "forwarded", "from", "if-match", "if-modified-since", "if-none-match", "if-range",
+    "if-unmodified-since", "max-forwards", "origin", "pragma", "priority", "proxy-authorization", "range",
+    "referer", "sec-ch-ua", "sec-ch-ua-mobile", "sec-ch-ua-platform", "sec-fetch-dest", "sec-fetch-mode",
     "sec-fetch-site", "sec-fetch-user", "sec-gpc", "sec-websocket-extensions", "sec-websocket-key",
-    "sec-websocket-protocol", "sec-websocket-version", "server", "traceparent", "tracestate",
+    "sec-websocket-protocol", "sec-websocket-version", "traceparent", "tracestate",
     "upgrade-insecure-requests", "user-agent", "via", "x-csrf-token", "x-forwarded-for",
     "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto", "x-real-ip", "x-request-id",
     "x-requested-with", NULL};

@@ -1,6 +1,6 @@
-/* The lines of a chunked body: sizes with their extensions, and trailers. See head.h. */
+/* The lines of a chunked body: sizes with their extensions, and trailers (head.h); its states (body.h). */
 
-#include "head.h"
+#include "body.h"
 #include "names.h"
 
 /* The end of the extensions of a chunk, from the first semicolon on (RFC 9112, 7.1.1): the CR behind them,
@@ -103,4 +103,34 @@ long head_trailers(const char *data, size_t size, size_t limit) {
             return -400;
         p += 2;
     }
+}
+
+long body_line(struct framing *framing, const struct limits *limits, const char *data, size_t size) {
+    long n;
+    if (framing->left == BEHIND_DATA) {
+        if (size && data[0] != '\r')
+            return -400;
+        if (size < 2)
+            return 0;
+        if (data[1] != '\n')
+            return -400;
+        framing->left = 0;
+        return 2;
+    }
+    if (framing->left == IN_TRAILERS) {
+        n = head_trailers(data, size, limits->trailer_bytes);
+        if (n > 0)
+            framing->ended = 1;
+        return n;
+    }
+    n = head_chunk_line(data, size, limits->chunk_line, &framing->left);
+    if (n == 0 && size > (size_t)limits->chunk_line)
+        return -413;
+    if (n <= 0)
+        return n;
+    if (framing->left > limits->body_bytes - framing->size)
+        return -413;
+    if (!framing->left)
+        framing->left = IN_TRAILERS;
+    return n;
 }
