@@ -59,8 +59,8 @@ cdef class Request(Conversation):
         Exchange.__init__(self, listener)
         self.call = call
         self.tasks = tasks
-        self.rounds = loop.rounds
-        self.messages = BodyMessages(self.new_body(), self.peer, listener.buffers, loop.rounds.loop)
+        self.dispatcher = loop.dispatcher
+        self.messages = BodyMessages(self.new_body(), self.peer, listener.buffers, loop.dispatcher.loop)
         self.renew()
 
     cdef int renew(self) except -1:
@@ -100,13 +100,13 @@ cdef class Request(Conversation):
         if Py_REFCNT(<PyObject*> self.receive) > 1 or Py_REFCNT(<PyObject*> self.send) > 1:
             self.renew()                            # somebody keeps the last request's
         (<Receive> self.receive).request = (<Send> self.send).request = self
-        self.rounds.enter(None)
+        self.dispatcher.enter(None)
         self.switch_hook = self
         try:
-            self.task = begin_task(self.rounds, self.call(self.scope, self.receive, self.send))
+            self.task = begin_task(self.dispatcher, self.call(self.scope, self.receive, self.send))
         finally:
             self.switch_hook = None
-            self.rounds.leave()
+            self.dispatcher.leave()
         if not self.task.done():
             if self.listener.loop.orphan is self:
                 raise RuntimeError("the child of a fork cannot await: its asyncio loop runs in the parent")
@@ -130,24 +130,24 @@ cdef class Request(Conversation):
     def __call__(self, leaving):
         """The switch hook: others run in the place of the task's first step, or it goes on."""
         if leaving:
-            self.other_task = swap_task(self.rounds.loop, None)
-            self.rounds.leave()
+            self.other_task = swap_task(self.dispatcher.loop, None)
+            self.dispatcher.leave()
             if self.peer.pending():
                 self.peer.send_soon()
         elif self.listener.loop.orphan is self:
-            swap_task(self.rounds.loop, self.other_task)
+            swap_task(self.dispatcher.loop, self.other_task)
         else:
-            self.rounds.enter(self.other_task)
+            self.dispatcher.enter(self.other_task)
             self.other_task = None
 
     cdef BaseTasklet acts_for(self):
         """The task's first step is in the thread that runs the loop, as all others are."""
-        return self if self.rounds.thread is None else self.rounds.thread
+        return self if self.dispatcher.thread is None else self.dispatcher.thread
 
     cdef object owner_of_locks(self):
         task = self.other_task
         if self.state == RUNNING and self.switch_hook is self:
-            task = task_now(self.rounds.loop)
+            task = task_now(self.dispatcher.loop)
         return self if task is None else task
 
     cdef object step(self):
@@ -255,7 +255,7 @@ cdef class Request(Conversation):
         """There is nothing more to tell than that the client has left."""
         if self.told or self.peer.is_gone():
             return given({"type": "http.disconnect"})
-        future = self.rounds.loop.create_future()
+        future = self.dispatcher.loop.create_future()
         if self.ears is None:
             self.ears = []
         self.ears.append(future)
@@ -387,7 +387,7 @@ cdef class Request(Conversation):
         """A future for the end of a call that may wait for the client."""
         if self.turns is None:
             self.turns = Lock()
-        return call_in_tasklet(self.rounds.loop, function, *args)
+        return call_in_tasklet(self.dispatcher.loop, function, *args)
 
     def _put(self, bytes data, bint more):
         """In a tasklet of its own: puts a part of the body, and waits until the client has taken enough."""

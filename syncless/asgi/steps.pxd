@@ -1,4 +1,4 @@
-from syncless.asyncio.rounds cimport Rounds
+from syncless.asyncio.dispatcher cimport Dispatcher
 
 
-cdef object begin_task(Rounds rounds, object coroutine)
+cdef object begin_task(Dispatcher dispatcher, object coroutine)

@@ -2,7 +2,7 @@
 
 asyncio makes a task's first step in the loop's next round. A request's coroutine mostly ends in it, so it is
 made in the tasklet of the request: no turn of the loop, and no other callback, comes between. Takes the
-rounds of the loop (asyncio/rounds.pyx), in which all further steps are made.
+rounds of the loop (asyncio/dispatcher.pyx), in which all further steps are made.
 """
 
 from asyncio import Task
@@ -14,46 +14,46 @@ from cpython.ref cimport Py_DECREF
 from syncless._core.cpython.compat cimport raised
 from syncless._core.cpython.threadlocal cimport keep_locals, locals_used
 from syncless._core.threadloop cimport get_loop
-from syncless.asyncio.rounds cimport Caller, Handle, Rounds, keep_for
+from syncless.asyncio.dispatcher cimport Runner, Handle, Dispatcher, keep_for
 
 cdef extern from "Python.h":
     PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept
 
 cdef object new_task = Task
-# Stands for a caller while a task is made: no other one is called for its first step.
-cdef Caller nobody = Caller.__new__(Caller)
+# Stands for a runner while a task is made: no other one is called for its first step.
+cdef Runner nobody = Runner.__new__(Runner)
 
 
-cdef object begin_task(Rounds rounds, object coroutine):
+cdef object begin_task(Dispatcher dispatcher, object coroutine):
     """The coroutine as a task of the loop, whose first step has been made. The caller has made asyncio's
-    notes (Rounds.enter).
+    notes (Dispatcher.enter).
 
     A task factory of the program decides itself when it makes the first step. A loop that is to tell which
     steps wait, or to wait with them, makes all steps itself.
     """
-    cdef Handle first = rounds.first, last = rounds.last, step, later, following
-    cdef Caller caller = rounds.caller
-    cdef Py_ssize_t count = rounds.count
+    cdef Handle first = dispatcher.first, last = dispatcher.last, step, later, following
+    cdef Runner runner = dispatcher.runner
+    cdef Py_ssize_t count = dispatcher.count
     cdef PyObject* returned
-    if rounds.task_factory is not None or rounds.warns or rounds.blocks or rounds.debug:
-        return with_locals(rounds.loop.create_task(coroutine))
-    rounds.first = rounds.last = None
-    rounds.count = 0
-    rounds.caller = nobody
+    if dispatcher.task_factory is not None or dispatcher.warns or dispatcher.blocks or dispatcher.debug:
+        return with_locals(dispatcher.loop.create_task(coroutine))
+    dispatcher.first = dispatcher.last = None
+    dispatcher.count = 0
+    dispatcher.runner = nobody
     try:
-        task = new_task(coroutine, loop=rounds.loop)
+        task = new_task(coroutine, loop=dispatcher.loop)
     finally:
-        step = rounds.first
-        rounds.first = first
-        rounds.last = last
-        rounds.count = count
-        rounds.caller = caller
+        step = dispatcher.first
+        dispatcher.first = first
+        dispatcher.last = last
+        dispatcher.count = count
+        dispatcher.runner = runner
     later = step.after
     step.after = None
     while later is not None:                        # callbacks that finalisers have added meanwhile
         following = later.after
         later.after = None
-        rounds.append(later)
+        dispatcher.append(later)
         later = following
     context = step.context
     PyContext_Enter(context)

@@ -160,7 +160,7 @@ cdef class WebSocketRequest(Request):
                     "code": self.websocket.close_code or 1006,
                     "reason": self.websocket.close_reason,
                 }
-            future = self.rounds.loop.create_future()
+            future = self.dispatcher.loop.create_future()
             if self.ears is None:
                 self.ears = []
             self.ears.append(future)
