@@ -2,7 +2,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any, Literal
 
-from syncless.asyncio.dispatcher import Handle, Dispatcher, TimerHandle
+from syncless.asyncio.dispatcher import Dispatcher, Handle, TimerHandle
 
 class ReadyHandle(Handle): ...
 class Descriptor: ...
