@@ -11,3 +11,6 @@ cdef class SocketTransport(Endpoint):
     cdef Reader reading
     cdef Writer writing
     cdef object __weakref__
+
+    cdef int begin(self, object protocol, object waiter, object extra, object server, list begun) except -1
+    cdef int close_socket(self) except -1

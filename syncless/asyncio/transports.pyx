@@ -46,9 +46,24 @@ cdef class SocketTransport(Endpoint):
     _sendfile_compatible = constants._SendfileMode.TRY_NATIVE
 
     def __init__(self, Callbacks loop, sock, protocol, waiter=None, extra=None, server=None, context=None):
+        cdef list begun = None
+        self.sock = sock
         self.loop = loop
         self.context = context
         self.descriptors = loop.descriptors
+        try:
+            begun = [None, None, None]
+            self.begin(protocol, waiter, extra, server, begun)
+        except BaseException:
+            for handle in begun or ():
+                if handle is not None:
+                    handle.cancel()
+            self.close_socket()
+            raise
+
+    cdef int begin(self, protocol, waiter, extra, server, list begun) except -1:
+        """`begun`: takes the handles of calls that must not be made if this fails."""
+        loop, sock, context = self.loop, self.sock, self.context
         self.extra = {} if extra is None else dict(extra)
         self.extra["socket"] = trsock.TransportSocket(sock)
         for name, ask in (("sockname", sock.getsockname), ("peername", sock.getpeername)):
@@ -63,16 +78,16 @@ cdef class SocketTransport(Endpoint):
         self.writing = Writer.__new__(Writer)
         self.writing.begin(self, context)
         self.set_protocol(protocol)
-        self.sock = sock
-        self.server = server
         if server is not None:
             server._attach(self) if counts_transports else server._attach()
+            self.server = server
         loop._transports[self.fd] = self
         send_at_once(sock)
-        loop.call_soon(protocol.connection_made, self, context=context)
-        loop.call_soon(self._begin_reading)             # not before connection_made() was called
+        begun[0] = loop.call_soon(protocol.connection_made, self, context=context)
+        begun[1] = loop.call_soon(self._begin_reading)      # not before connection_made() was called
         if waiter is not None:
-            loop.call_soon(wake_waiter, waiter, None)
+            begun[2] = loop.call_soon(wake_waiter, waiter, None)
+        return 0
 
     @property
     def __class__(self):
@@ -277,12 +292,16 @@ cdef class SocketTransport(Endpoint):
             self.protocol.connection_lost(error)
         finally:
             self.forget()
-            sock, self.sock = self.sock, None
-            sock.close()
+            self.close_socket()
             self.loop = self.protocol = self.reading.get_buffer = self.reading.callback = None
-            if self.server is not None:
-                server, self.server = self.server, None
-                server._detach(self) if counts_transports else server._detach()
             waiter = self.writing.empty_waiter
             if waiter is not None and not waiter.done():
                 waiter.set_exception(ConnectionError("Connection is closed by peer"))
+
+    cdef int close_socket(self) except -1:
+        sock, self.sock = self.sock, None
+        sock.close()
+        if self.server is not None:
+            server, self.server = self.server, None
+            server._detach(self) if counts_transports else server._detach()
+        return 0

@@ -72,7 +72,7 @@ def folders(tmp_path_factory):
     (folder / "syncless_config.h").write_text("".join(lines))
     found = [folder, ROOT / "tests/elsewhere/include", pathlib.Path(sysconfig.get_path("include"))]
     found += [pathlib.Path(greenlet.__file__).parent]
-    found += [ROOT / "syncless" / name for name in ("http", "native", "native/include")]
+    found += [ROOT / "syncless" / name for name in ("http/wire", "native", "native/include")]
     compiled([*FLAGS, "-x", "c-header", found[1] / HIDDEN, "-o", folder / f"{HIDDEN}.gch"], found)
     return found
 
