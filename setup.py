@@ -77,7 +77,7 @@ NATIVE = {
     "syncless.stackless._tasklet": [],
     "syncless.stackless._channel": [],
     "syncless.stackless._schedule": [],
-    "syncless.asyncio.rounds": [],  # callbacks are called, each where it may park
+    "syncless.asyncio.dispatcher": [],  # callbacks are called, each where it may park
     "syncless.asyncio.callbacks": [],  # call_soon() and its kin
     "syncless.asyncio.halves": [],  # a socket is read and written for a protocol
     "syncless.asyncio.transports": [],  # TCP and UNIX streams

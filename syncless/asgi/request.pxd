@@ -2,9 +2,9 @@
 
 from syncless._core.loop cimport Loop
 from syncless.asgi.operations cimport BodyMessages, Conversation
-from syncless.asyncio.rounds cimport Rounds
+from syncless.asyncio.dispatcher cimport Dispatcher
 
-cdef object begin_task(Rounds rounds, object coroutine)
+cdef object begin_task(Dispatcher dispatcher, object coroutine)
 
 
 cdef enum Stage:            # of the response, as the application tells of it
@@ -17,7 +17,7 @@ cdef enum Stage:            # of the response, as the application tells of it
 cdef class Request(Conversation):
     cdef object call                # the application
     cdef object tasks               # Tasks: those that go on after their response
-    cdef Rounds rounds              # of the asyncio loop
+    cdef Dispatcher dispatcher              # of the asyncio loop
     cdef BodyMessages messages      # receive() of the request body
     cdef dict scope
     cdef object receive             # given to the application; knows the request while it lasts

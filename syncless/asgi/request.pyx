@@ -33,7 +33,7 @@ from syncless._core.scheduler cimport PARKED, RUNNING, BaseTasklet
 from syncless._core.threadloop cimport get_loop
 from syncless.asgi.operations cimport BodyMessages, Conversation, Receive, Send
 from syncless.asyncio.callbacks cimport Callbacks
-from syncless.asyncio.rounds cimport Caller, Handle, Rounds, keep_for
+from syncless.asyncio.dispatcher cimport Dispatcher, Handle, Runner, keep_for
 from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
 from syncless.http.wire cimport CHUNKED
@@ -56,40 +56,40 @@ cdef extern from "Python.h":
     PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept
 
 cdef object new_task = Task
-# Stands for a caller while a task is made: no other one is called for its first step.
-cdef Caller nobody = Caller.__new__(Caller)
+# Stands for a runner while a task is made: no other one is called for its first step.
+cdef Runner nobody = Runner.__new__(Runner)
 
 
-cdef object begin_task(Rounds rounds, object coroutine):
+cdef object begin_task(Dispatcher dispatcher, object coroutine):
     """The coroutine as a task of the loop, whose first step has been made. The caller has made asyncio's
-    notes (Rounds.enter).
+    notes (Dispatcher.enter).
 
     A task factory of the program decides itself when it makes the first step. A loop that is to tell which
     steps wait, or to wait with them, makes all steps itself.
     """
-    cdef Handle first = rounds.first, last = rounds.last, step, later, following
-    cdef Caller caller = rounds.caller
-    cdef Py_ssize_t count = rounds.count
+    cdef Handle first = dispatcher.first, last = dispatcher.last, step, later, following
+    cdef Runner runner = dispatcher.runner
+    cdef Py_ssize_t count = dispatcher.count
     cdef PyObject* returned
-    if rounds.task_factory is not None or rounds.warns or rounds.blocks or rounds.debug:
-        return with_locals(rounds.loop.create_task(coroutine))
-    rounds.first = rounds.last = None
-    rounds.count = 0
-    rounds.caller = nobody
+    if dispatcher.task_factory is not None or dispatcher.warns or dispatcher.blocks or dispatcher.debug:
+        return with_locals(dispatcher.loop.create_task(coroutine))
+    dispatcher.first = dispatcher.last = None
+    dispatcher.count = 0
+    dispatcher.runner = nobody
     try:
-        task = new_task(coroutine, loop=rounds.loop)
+        task = new_task(coroutine, loop=dispatcher.loop)
     finally:
-        step = rounds.first
-        rounds.first = first
-        rounds.last = last
-        rounds.count = count
-        rounds.caller = caller
+        step = dispatcher.first
+        dispatcher.first = first
+        dispatcher.last = last
+        dispatcher.count = count
+        dispatcher.runner = runner
     later = step.after
     step.after = None
     while later is not None:                        # callbacks that finalisers have added meanwhile
         following = later.after
         later.after = None
-        rounds.append(later)
+        dispatcher.append(later)
         later = following
     context = step.context
     PyContext_Enter(context)
@@ -171,8 +171,8 @@ cdef class Request(Conversation):
         Exchange.__init__(self, listener)
         self.call = call
         self.tasks = tasks
-        self.rounds = loop.rounds
-        self.messages = BodyMessages(self.new_body(), self.peer, listener.buffers, loop.rounds.loop)
+        self.dispatcher = loop.dispatcher
+        self.messages = BodyMessages(self.new_body(), self.peer, listener.buffers, loop.dispatcher.loop)
         self.renew()
 
     cdef int renew(self) except -1:
@@ -212,13 +212,13 @@ cdef class Request(Conversation):
         if Py_REFCNT(<PyObject*> self.receive) > 1 or Py_REFCNT(<PyObject*> self.send) > 1:
             self.renew()                            # somebody keeps the last request's
         (<Receive> self.receive).request = (<Send> self.send).request = self
-        self.rounds.enter(None)
+        self.dispatcher.enter(None)
         self.switch_hook = self
         try:
-            self.task = begin_task(self.rounds, self.call(self.scope, self.receive, self.send))
+            self.task = begin_task(self.dispatcher, self.call(self.scope, self.receive, self.send))
         finally:
             self.switch_hook = None
-            self.rounds.leave()
+            self.dispatcher.leave()
         if not self.task.done():
             if self.listener.loop.orphan is self:
                 raise RuntimeError("the child of a fork cannot await: its asyncio loop runs in the parent")
@@ -242,24 +242,24 @@ cdef class Request(Conversation):
     def __call__(self, leaving):
         """The switch hook: others run in the place of the task's first step, or it goes on."""
         if leaving:
-            self.other_task = swap_task(self.rounds.loop, None)
-            self.rounds.leave()
+            self.other_task = swap_task(self.dispatcher.loop, None)
+            self.dispatcher.leave()
             if self.peer.pending():
                 self.peer.send_soon()
         elif self.listener.loop.orphan is self:
-            swap_task(self.rounds.loop, self.other_task)
+            swap_task(self.dispatcher.loop, self.other_task)
         else:
-            self.rounds.enter(self.other_task)
+            self.dispatcher.enter(self.other_task)
             self.other_task = None
 
     cdef BaseTasklet acts_for(self):
         """The task's first step is in the thread that runs the loop, as all others are."""
-        return self if self.rounds.thread is None else self.rounds.thread
+        return self if self.dispatcher.thread is None else self.dispatcher.thread
 
     cdef object owner_of_locks(self):
         task = self.other_task
         if self.state == RUNNING and self.switch_hook is self:
-            task = task_now(self.rounds.loop)
+            task = task_now(self.dispatcher.loop)
         return self if task is None else task
 
     cdef object step(self):
@@ -368,7 +368,7 @@ cdef class Request(Conversation):
         """There is nothing more to tell than that the client has left."""
         if self.told or self.peer.is_gone():
             return given({"type": "http.disconnect"})
-        future = self.rounds.loop.create_future()
+        future = self.dispatcher.loop.create_future()
         if self.ears is None:
             self.ears = []
         self.ears.append(future)
@@ -500,7 +500,7 @@ cdef class Request(Conversation):
         """A future for the end of a call that may wait for the client."""
         if self.turns is None:
             self.turns = Lock()
-        return call_in_tasklet(self.rounds.loop, function, *args)
+        return call_in_tasklet(self.dispatcher.loop, function, *args)
 
     def _put(self, bytes data, bint more):
         """In a tasklet of its own: puts a part of the body, and waits until the client has taken enough."""
@@ -648,7 +648,7 @@ cdef class WebSocketRequest(Request):
                     "code": self.websocket.close_code or 1006,
                     "reason": self.websocket.close_reason,
                 }
-            future = self.rounds.loop.create_future()
+            future = self.dispatcher.loop.create_future()
             if self.ears is None:
                 self.ears = []
             self.ears.append(future)

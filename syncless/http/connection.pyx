@@ -79,7 +79,7 @@ for _old, _following in FOLLOWS.items():
 
 cdef int check_move(uint8_t old, uint8_t new) except -1:
     if old >= PHASES or new >= PHASES or not allowed[old][new]:
-        raise AssertionError(f"a connection cannot go from phase {old} to phase {new}: see http/connection.pyx")
+        raise AssertionError(f"a connection cannot go from phase {old} to phase {new}: see connection.pyx")
     taken[old][new] += 1
     return 0
 
