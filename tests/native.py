@@ -14,10 +14,12 @@ ROOT = pathlib.Path(__file__).parent.parent
 SETUP = """
 import os, sys
 import greenlet
+import syncless.http
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 source = sys.argv.pop()
-module = Extension(source.removesuffix(".pyx"), [source], include_dirs=[os.path.dirname(greenlet.__file__)])
+headers = [os.path.dirname(greenlet.__file__), os.path.join(os.path.dirname(syncless.http.__file__), "wire")]
+module = Extension(source.removesuffix(".pyx"), [source], include_dirs=headers)
 setup(ext_modules=cythonize([module], language_level=3, build_dir="."))
 """
 
