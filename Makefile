@@ -8,7 +8,7 @@ BIND ?= 127.0.0.1:8000
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet
 NATIVE := $(shell find syncless -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h')
 
-.PHONY: help serve test test-under-load check lint bench bench-core clean wheels portable docs docs-serve fidelity asyncio-suite stackless-suite autobahn storm fuzz sanitize soak
+.PHONY: help serve test test-under-load check lint bench bench-core clean wheels release portable docs docs-serve fidelity asyncio-suite stackless-suite autobahn storm fuzz sanitize soak
 
 help:  ## this list
 	@awk -F ' *## *' '/^[a-z-]+:.*##/ { sub(/:.*/, "", $$1); printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,6 +102,9 @@ sanitize: $(VENV)/.tested  ## the tests of the native code under AddressSanitize
 
 wheels: $(BIN)/python  ## wheels in dist/, each tried: for all Pythons with docker or podman, else for this one
 	./.ci/wheels $(BIN)/python
+
+release: $(BIN)/python  ## sdist and wheels in dist/, checked, each tried on every Python here; PYTHONS="3.11 3.12" chooses
+	./.ci/release $(BIN)/python $(PYTHONS)
 
 portable: $(VENV)/.tested  ## the main tests in a build without the facilities of Linux; ARGS goes to pytest
 	PYTHON=$(BIN)/python ./tests/portable.sh $(ARGS)

@@ -25,6 +25,9 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.modified import newer_group
 
+# the rules of HTTP/1.1, without Python
+WIRE = [f"syncless/http/wire/{name}.c" for name in ("names", "head", "host", "body", "reply")]
+
 # module -> further C sources. The name says the .pyx; a .pxd of the same name is its table of contents.
 NATIVE = {
     "syncless._core.cpython.layouts": [],  # the fields of objects that the interpreter does not show
@@ -32,132 +35,71 @@ NATIVE = {
     "syncless._core.poll.poller": [],  # the contract of the backends
     "syncless._core.poll.epoll": [],
     "syncless._core.poll.kqueue": [],
-    "syncless._core.poll.poll": [],
-    "syncless._core.poll.select": [],
     "syncless._core.timers": [],  # a heap of deadlines
     "syncless._core.cpython.taskmarks": [],  # the mark of a cancelled task
     "syncless._core.cpython.threadlocal": [],  # threading.local per tasklet
-    "syncless._core.hooks": [],  # functions of other layers that the engine calls
-    "syncless._core.observers": [],  # hooks at each switch
-    "syncless._core.readyqueue": [],  # the next turn
-    "syncless._core.pollclock": [],  # when a poll is due
-    "syncless._core.thrown": [],  # exceptions on their way to a tasklet
-    "syncless._core.carriers": [],  # greenlets on which tasklets run
+    "syncless._core.injected": [],  # functions of other layers that the engine calls
     "syncless._core.scheduler": [],  # park and wake
-    "syncless._core.invariants": [],  # facts that hold between any two steps
-    "syncless._core.ending": [],  # the end of tasklets when their thread ends
-    "syncless._core.trimming": [],  # memory is given back
-    "syncless._core.fdtable": [],  # which tasklets wait for which descriptor
     "syncless._core.loop": [],  # events, time, signals
     "syncless._core.threadloop": [],  # which loop a thread has
-    "syncless._core.waits": [],  # for descriptors, and in queues
     "syncless._core.current": [],  # actions of a running tasklet
-    "syncless._core.forking": [],  # the child of a fork
-    "syncless._core.cputime": [],  # how long each tasklet ran
     "syncless._core.cpython.counting": [],  # being called before each bytecode
     "syncless._core.bytecodes": [],  # how many a turn may have
     "syncless._core.tasklet": [],  # the life of a tasklet
-    "syncless._core.spawning": [],  # how tasklets come to be
     "syncless._core.timeout": [],  # Timeout, deadline
-    "syncless._core.local": [],  # values of a tasklet's own
     "syncless._core.wait.sync": [],  # Event, Lock, Semaphore
     "syncless._core.wait.queues": [],  # Queue and its kin
-    "syncless._core.wait.channels": [],  # Channel
-    "syncless._core.wait.cases": [],  # stand-ins in queues for select()
     "syncless._core.wait.select": [],  # the first of several
     "syncless._core.calls.sockets": [],  # recv, send, accept, connect: try first, then park
     "syncless._core.calls.messages": [],  # those with addresses: connect, recvfrom, sendmsg
-    "syncless.patches.native.tlscalls": [],  # the same for TLS
-    "syncless._core.calls.descriptors": [],  # read and write of files, pipes and other descriptors
+    "syncless.patches.types.tlscalls": [],  # the same for TLS
     "syncless._core.calls.fileio": [],  # the methods of io.FileIO
-    "syncless._core.calls.hosts": [],  # which hosts are numbers
+    "syncless._core.calls.descriptors": [],  # read and write of files, pipes and other descriptors
     "syncless._core.calls.filesystems": [],  # which file systems answer at once
     "syncless._core.calls.files": [],  # open, stat and their kin, directly or in a thread
-    "syncless._core.calls.beneath": [],  # files that must lie beneath a directory
-    "syncless._core.calls.pagecache": [],  # parts of a file in memory
-    "syncless.patches.native.fileobjects": [],  # io.FileIO and the buffered files
-    "syncless._core.cpython.locks": [],  # the interpreter's locks, and their holders
-    "syncless._core.cpython.typeslots": [],  # changes to types that Python code cannot change
-    "syncless.patches.native.waiters": [],  # wait queues of objects that have no room for one
-    "syncless.patches.native.locks": [],  # Lock and RLock, cooperative in place
-    "syncless.patches.native.simplequeues": [],  # SimpleQueue
-    "syncless.patches.native.conditions": [],  # Condition, Event, Queue: the ways that are taken often
-    "syncless._core.cpython.standins": [],  # built-in functions in the place of others
-    "syncless.patches.native.pollobjects": [],  # the descriptors of a select.poll()
-    "syncless.patches.native.threadends": [],  # the end of an OS thread wakes its joiners
-    "syncless.patches.native.signalfds": [],  # descriptors that tell of blocked signals
+    "syncless.patches.types.fileobjects": [],  # io.FileIO and the buffered files
+    "syncless.patches.types.locks": [],  # Lock and RLock, cooperative in place
+    "syncless.patches.types.conditions": [],  # Condition, Event, Queue: the ways that are taken often
+    "syncless._core.cpython.replacing": [],  # members of types, and built-in functions in the place of others
+    "syncless.patches.types.pollobjects": [],  # the descriptors of a select.poll()
+    "syncless.patches.types.signalfds": [],  # descriptors that tell of blocked signals
     "syncless._core.nativestack": [],  # which C functions a thread is in
     "syncless.patches.libraries.parking": [
         f"syncless/patches/libraries/{name}.c"
         for name in (
             *("waiting", "descriptors", "transfers", "connecting"),
-            *("polling", "pauses", "names", "loading"),
+            *("polling", "pauses", "names", "loading", "elfreader"),
         )
-    ],  # functions in the place of libc's waiting calls in C libraries
-    "syncless.patches.libraries.entries": ["syncless/patches/libraries/elfreader.c"],  # where those are put
+    ],  # functions in the place of libc's waiting calls in C libraries, and where they are put
     "syncless._core.wait.deadlocks": [],  # circles of tasklets that wait for one another
     "syncless.stackless._thread": [],  # a Stackless program's run queue
-    "syncless.stackless._guard": [],  # the handling of a tasklet's exceptions
     "syncless.stackless._state": [],  # the state of a tasklet, its flags and its context
-    "syncless.stackless._bomb": [],  # exceptions of a Stackless program
-    "syncless.stackless._tracing": [],  # trace and profile functions of a tasklet's own
     "syncless.stackless._tasklet": [],
     "syncless.stackless._channel": [],
-    "syncless.stackless._preempt": [],  # run(timeout)
     "syncless.stackless._schedule": [],
-    "syncless.asyncio.handles": [],  # calls that a program has asked for
-    "syncless.asyncio.tasklocals": [],  # a task's values in threading.local
-    "syncless.asyncio.rounds": [],  # callbacks are called, each where it may park
-    "syncless.asyncio.descriptors": [],  # descriptors of add_reader()
+    "syncless.asyncio.dispatcher": [],  # callbacks are called, each where it may park
     "syncless.asyncio.callbacks": [],  # call_soon() and its kin
-    "syncless.asyncio.unsent": [],  # bytes that a socket has not taken yet
-    "syncless.asyncio.directions": [],  # the common part of reading and writing
-    "syncless.asyncio.inlet": [],  # a socket is read for a protocol
-    "syncless.asyncio.outlet": [],  # data that a protocol writes are sent
+    "syncless.asyncio.halves": [],  # a socket is read and written for a protocol
     "syncless.asyncio.transports": [],  # TCP and UNIX streams
-    "syncless.http.scanner": [
-        "syncless/http/names.c",
-        "syncless/http/head.c",
-        "syncless/http/chunks.c",
-        "syncless/http/host.c",
-    ],  # request heads and chunk lines, scanned without Python
+    "syncless.http.wire": WIRE,  # the rules of HTTP/1.1, for Cython and Python
     "syncless.http.requestheads": [],  # request heads, read and remembered
     "syncless.http.body": [],  # a request body: its framing and its limits
     "syncless.http.loglines": [],  # a line for each response
-    "syncless.http.deadlines": [],  # of connections, a list for each kind
-    "syncless.http.buffers": [],  # memory for bytes: a pool and a budget
     "syncless.http.counters": [],  # answered requests, in shared memory
-    "syncless.http.flusher": [],  # responses sent at the end of a turn
-    "syncless.http.admission": [],  # how many requests run at a time
-    "syncless.http.responseheads": [],  # common parts of response heads
-    "syncless.http.quota": [],  # requests until a worker is replaced
     "syncless.http.listener": [],  # shared by the connections of a listening socket
-    "syncless.http.tls": [],  # plain bytes to ciphertext and back
-    "syncless.http.pace": [],  # how fast a client takes its answer
     "syncless.http.stream": [],  # receiving, sending, closing
     "syncless.http.peer": [],  # the client as a request sees it
-    "syncless.http.greeting": [],  # PROXY header and handshake
-    "syncless.http.linger": [],  # reading away what a client still sends
     "syncless.http.response": [],  # head and body -> bytes
     "syncless.http.exchange": [],  # a request and its response
     "syncless.http.application": [],  # the seam between HTTP and applications
-    "syncless.http.mounted": [],  # several applications by their paths
-    "syncless.http.upgrade": [],  # a connection for another protocol
-    "syncless.http.phases": [],  # of a connection, and which may follow which
-    "syncless.http.refusal": [],  # answers to invalid requests
     "syncless.http.connection": [],  # the life of a connection
-    "syncless.http.room": [],  # which connections are closed for others
     "syncless.http.acceptor": [],  # new connections
-    "syncless.asgi.scope": [],  # head -> scope
-    "syncless.asgi.steps": [],  # the first step of a task
     "syncless.asgi.operations": [],  # receive() and send()
-    "syncless.asgi.bodymessages": [],  # receive() of a request body
     "syncless.asgi.request": [],  # calls the application
-    "syncless.asgi.websocket": [],  # an application that speaks on a WebSocket
     "syncless.asgi.application": [],  # a request for each head
     "syncless.native.handler": [],  # a native function, wherever it comes from
     "syncless.native.threads": [
-        *(f"syncless/http/{name}.c" for name in ("names", "head", "chunks", "host")),
+        *WIRE,
         *(
             f"syncless/native/{name}.c"
             for name in (
@@ -181,12 +123,7 @@ NATIVE = {
             )
         ),
     ],  # threads that answer without the interpreter's lock
-    "syncless.native.counting": [],  # their counts, for the metrics
-    "syncless.native.publishing": [],  # bytes that are replaced while handlers read them
-    "syncless.native.shared": [],  # a connection that both have in turn
     "syncless.native.mailbox": [],  # messages of the threads to Python
-    "syncless.wsgi.input": [],  # wsgi.input
-    "syncless.wsgi.request": [],  # calls the application
     "syncless.wsgi.application": [],  # a request for each head
 }
 
@@ -198,13 +135,9 @@ OPTIONAL = {
     "syncless._core.poll.epoll": "EPOLL",
     "syncless._core.poll.kqueue": "KQUEUE",
     "syncless.native.threads": "EPOLL",
-    "syncless.native.counting": "EPOLL",
-    "syncless.native.publishing": "EPOLL",
-    "syncless.native.shared": "EPOLL",
     "syncless.native.mailbox": "EPOLL",
     "syncless._core.nativestack": "ELF",
     "syncless.patches.libraries.parking": "ELF",
-    "syncless.patches.libraries.entries": "ELF",
 }
 
 # facility -> a program that uses it; SYNCLESS_<facility> is 1 in syncless_config.h if it compiles
@@ -314,7 +247,7 @@ def extension(name: str, sources: list[str]) -> Extension:
         [name.replace(".", "/") + (".c" if name == SHARED else ".pyx"), *sources],
         include_dirs=[
             os.path.dirname(greenlet.__file__),
-            "syncless/http",
+            "syncless/http/wire",
             "syncless/native",
             "syncless/native/include",
             "syncless/patches/libraries",
@@ -343,7 +276,7 @@ class Build(build_ext):
                 pathlib.Path(self.get_ext_fullpath(each.name)).unlink(missing_ok=True)  # of another build
         self.extensions[:] = [each for each in self.extensions if has.get(OPTIONAL.get(each.name), True)]
         text = "".join(f"#define SYNCLESS_{facility} {int(found)}\n" for facility, found in has.items())
-        text += f"/* {kind}{' portable' if portable else ''} */\n"
+        text += f"/* {kind}{' portable' if portable else ''}, {' '.join(flags)} */\n"
         config = pathlib.Path(self.build_temp, "syncless_config.h")
         if not config.exists() or config.read_text() != text:
             # Modules of another kind, or made for other facilities, are not up to date, however new they are.
@@ -391,10 +324,13 @@ class Build(build_ext):
 
         Dependencies.DependencyTree = Tree
 
-        made = os.path.getmtime(__file__)
-        for path in pathlib.Path(C_FILES).rglob("*.c"):  # of another Cython, or by other directives
-            if path.stat().st_mtime < made or not file_generated_by_this_cython(str(path)):
+        directives = pathlib.Path(C_FILES, "directives")
+        other = not directives.exists() or directives.read_text() != repr(DIRECTIVES)
+        for path in pathlib.Path(C_FILES).rglob("*.c"):
+            if other or not file_generated_by_this_cython(str(path)):
                 path.unlink()
+        directives.parent.mkdir(parents=True, exist_ok=True)
+        directives.write_text(repr(DIRECTIVES))
         translated = cythonize(
             list(self.extensions),
             compiler_directives=DIRECTIVES,

@@ -11,6 +11,9 @@ if "t" in sys.abiflags:
         f"use the usual build of CPython {sys.version_info[0]}.{sys.version_info[1]}"
     )
 
+if sys.version_info < (3, 10):  # noqa: UP036  a checkout is not installed by pip, which would refuse
+    raise ImportError(f"syncless needs Python 3.10 or newer, and this is {sys.version.split()[0]}")
+
 if importlib.util.find_spec("syncless._core.poll.poller") is None:
     folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     raise ImportError(

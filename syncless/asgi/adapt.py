@@ -35,4 +35,17 @@ def as_asgi(application: Any) -> Any:
         )
     if not callable(application):
         raise TypeError(f"cannot serve {application!r} as ASGI: it cannot be called")
+    import inspect
+
+    try:
+        signature = inspect.signature(application)
+    except (TypeError, ValueError):  # a callable in C may have none
+        return application
+    try:
+        signature.bind("scope", "receive", "send")
+    except TypeError:
+        raise TypeError(
+            f"cannot serve {application!r} as ASGI: it cannot be called with (scope, receive, send); "
+            "a WSGI application needs no --interface, or --interface wsgi"
+        ) from None
     return application

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from syncless.http.filepart import region_of
-from syncless.http.scanner import is_field
+from syncless.http.wire import is_field
 
 HTTP: dict[str, Any] = {
     "http.response.pathsend": {},

@@ -6,6 +6,7 @@ import argparse
 
 import syncless
 from syncless.cli.argumenttypes import mount, native
+from syncless.cli.help import HelpAll
 from syncless.wsgi.kinds import INTERFACES, LIFESPANS
 
 
@@ -23,7 +24,6 @@ def about_application(group: argparse._ArgumentGroup) -> None:
         "--interface",
         type=lambda name: "asgi" if name == "asgi3" else name,  # as uvicorn has it
         choices=INTERFACES,
-        default="auto",
         help="what the application speaks, if its signature does not tell (default auto)",
     )
     group.add_argument(
@@ -45,7 +45,6 @@ def about_application(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--native-threads",
         type=int,
-        default=0,
         metavar="N",
         help="threads of native handlers (default: cores)",
     )
@@ -74,7 +73,6 @@ def about_application(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--lifespan",
         choices=LIFESPANS,
-        default="auto",
         help="the lifespan of an ASGI application: auto (default); on: it must have one; off: leave it out",
     )
     group.add_argument(
@@ -83,11 +81,12 @@ def about_application(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--config",
         metavar="FILE",
-        help="read options from this TOML file "
+        help="read options from this TOML file, or a gunicorn.conf.py "
         "(default: syncless.toml, or [tool.syncless] in pyproject.toml)",
     )
     group.add_argument(
         "--print-config", action="store_true", help="print the options and where each comes from, and exit"
     )
     group.add_argument("--version", action="version", version=f"syncless {syncless.__version__}")
-    group.add_argument("-h", "--help", action="help", help="show this text and exit")
+    group.add_argument("-h", "--help", action="help", help="show the common options and exit")
+    group.add_argument("--help-all", action=HelpAll, nargs=0, help="show all options and limits, and exit")

@@ -11,6 +11,7 @@ from syncless.cli.applicationarguments import about_application
 from syncless.cli.argumenttypes import certificate, hook, is_address, limit, octal, static
 from syncless.cli.config import COMMAND_ONLY, TABLES, ConfigError, Options, from_platform, reason_of, show
 from syncless.cli.foreign import Foreign, translated
+from syncless.cli.gunicornfile import options_of
 from syncless.cli.help import Parser, limit_rows
 from syncless.http.errorlog import FORMATS, NAMED
 from syncless.patches import AREAS, OFF
@@ -293,7 +294,7 @@ def _limits(group: Group) -> None:
         type=limit,
         action="append",
         metavar="NAME=VALUE",
-        help="set one of these limits, in bytes or seconds; may be repeated. The defaults are shown:",
+        help="set a limit, in bytes or seconds; may be repeated. --help-all shows all, with their defaults",
     )
     group._group_actions += limit_rows()  # rows of the help, and no options
 
@@ -345,7 +346,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if given.pop("no_patch", False):
         given["patch"] = False
     try:
-        file, name = known.from_file(given.get("config") or os.environ.get("SYNCLESS_CONFIG"))
+        path = given.get("config") or os.environ.get("SYNCLESS_CONFIG")
+        if path and path.endswith(".py"):
+            file, name = vars(parser.parse_args(translated(options_of(path)))), path
+        else:
+            file, name = known.from_file(path)
         layers = [
             (known.defaults() | {"patch": True, "logging": None}, "default"),
             (from_platform(os.environ), "PORT or WEB_CONCURRENCY"),
@@ -353,7 +358,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
             (known.from_variables(os.environ), "environment"),
             (given, "command line"),
         ]
-    except ConfigError as error:
+    except (ConfigError, Foreign) as error:
         parser.error(str(error))
     except OSError as error:
         parser.error(reason_of(error))

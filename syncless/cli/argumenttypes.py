@@ -18,7 +18,7 @@ def limit(text: str) -> tuple[str, float]:
         raise argparse.ArgumentTypeError(f"{text!r}: write NAME=VALUE, for example idle_seconds=75")
     if name not in kinds:
         near = difflib.get_close_matches(name, kinds, 1)
-        advice = f"did you mean {near[0]}?" if near else "--help lists all limits"
+        advice = f"did you mean {near[0]}?" if near else "--help-all lists all limits"
         raise argparse.ArgumentTypeError(f"unknown limit {name!r}; {advice}")
     try:
         number = float(value) if isinstance(kinds[name], float) else int(value)

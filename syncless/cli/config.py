@@ -104,11 +104,6 @@ class Options:
         """The options of that file, or of the first file in FILES that has options; and its name.
         ConfigError, OSError."""
         for name in FILES if path is None else (path,):
-            if name.endswith(".py"):
-                raise ConfigError(
-                    f"--config {name}: the configuration is a TOML file, and no program: "
-                    "docs/moving/gunicorn.md has each of gunicorn's settings"
-                )
             try:
                 with of_option("--config"):
                     table = tomllib.loads(text_of(name))
@@ -260,6 +255,9 @@ def default_of(action: argparse.Action) -> Any:
     if isinstance(action, (argparse._AppendAction, argparse._AppendConstAction)):
         return []
     return {
+        "interface": "auto",
+        "lifespan": "auto",
+        "native_threads": 0,
         "workers": 0,
         "static_max_age": 0,
         "compress_minimum": 1000,

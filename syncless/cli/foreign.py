@@ -37,18 +37,46 @@ ACCEPTED = {
     "--worker-connections": "--limit connections={}",
     "--ws-max-size": "--limit websocket_bytes={}",
     "--check-config": "--check",
+    "-c": "--config {}",
+    "-t": "--limit worker_stuck_seconds={}",
+    "--timeout": "--limit worker_stuck_seconds={}",
+    "--websocket-max-message-size": "--limit websocket_bytes={}",
+    "--asgi-lifespan": "--lifespan {}",
 }
 """Option -> ours, with its value if it has one."""
+
+SAME = (
+    *(
+        "--bind",
+        "--workers",
+        "--reload",
+        "--preload",
+        "--reuse-port",
+        "--chdir",
+        "--user",
+        "--group",
+        "--umask",
+    ),
+    *("--log-level", "--keyfile", "--certfile", "--ciphers", "--proxy-protocol", "--root-path"),
+)
+"""Options of gunicorn that are ours, too."""
 
 HOST, PORT, PROXIES = "--host", "--port", "--forwarded-allow-ips"
 TOGETHER = {HOST: "127.0.0.1", PORT: "8000", PROXIES: "127.0.0.1,::1"}
 """Options of which one of ours is made, and the values that uvicorn has without them."""
 TRUST, TRUST_NOT = "--proxy-headers", "--no-proxy-headers"
 
+LEAVE_OUT = "leave it out"
+HTTP2 = "leave it out: there is no HTTP/2 yet; nginx or HAProxy in front of it speaks it"
+STRICT = "leave it out: docs/reference/http.md has the requests that are refused"
+SYSLOG = "write a logging.handlers.SysLogHandler below [logging] in syncless.toml"
+STATSD = "write --metrics, for Prometheus; there is no statsd"
+PASTE = "write --factory with a function that calls paste.deploy.loadapp"
+HEAVY = "leave it out: multiprocessing and concurrent.futures wait cooperatively"
+CONTROL = "leave it out: syncless status and syncless console PID look into the processes"
 PATCHED = "leave it out: the standard library is patched by default, and each request is a tasklet"
 THREADS = "leave it out: each request is a tasklet (docs/moving/gunicorn.md: calls that block in C)"
 OWN = "leave it out: syncless has its own"
-TIMEOUT = "write --limit worker_stuck_seconds=N, or --limit request_seconds=N for each request"
 COLOURS = "leave it out: there are colours on a terminal only, and none with NO_COLOR"
 PATTERNS = (
     "write --reload-path PATH: Python and TOML files below the working directory are watched by themselves"
@@ -58,11 +86,8 @@ INSTEAD = {
     "--worker-class": PATCHED,
     "--threads": THREADS,
     "--blocking-threads": THREADS,
-    "-t": TIMEOUT,
-    "--timeout": TIMEOUT,
     "--timeout-worker-healthcheck": "write --limit worker_stuck_seconds=N",
     "--log-config": "write [logging] in syncless.toml",
-    "-c": "write --config FILE, a TOML file: docs/moving/gunicorn.md has each of gunicorn's settings",
     "-D": "leave it out: the service manager keeps it running",
     "--daemon": "leave it out: the service manager keeps it running",
     "-e": "write NAME=VALUE before the command, or --env-file FILE",
@@ -80,7 +105,7 @@ INSTEAD = {
     "--ws-ping-interval": "write --limit ping_seconds=N",
     "--ws-ping-timeout": "write --limit ping_seconds=N",
     "--ws-per-message-deflate": "leave it out: messages are compressed if the client offers that",
-    "--http2": "leave it out: there is no HTTP/2 yet; nginx or HAProxy in front of it speaks it",
+    "--http2": HTTP2,
     "--use-colors": COLOURS,
     "--no-use-colors": COLOURS,
     "--server-header": "leave it out: responses have it",
@@ -92,7 +117,63 @@ INSTEAD = {
     "--reload-exclude": PATTERNS,
     "--reload-delay": "leave it out: the system tells of changes",
     "--reset-contextvars": "leave it out: each request has a context of its own",
-    "--worker-tmp-dir": "leave it out",
+    "--worker-tmp-dir": "leave it out: the heartbeat is in shared memory",
+    "--limit-request-field_size": "write --limit head_bytes=N, for the whole head",
+    "--reload-engine": "leave it out: the system tells of changes",
+    "--spew": "leave it out: docs/howto/debugging.md has other ways to look",
+    "--no-sendfile": "leave it out: wsgi.file_wrapper uses sendfile where it can",
+    "--initgroups": "leave it out: the groups of --user are always taken",
+    "--access-logformat": "write --access-log-format with Apache's atoms: %h in place of %(h)s",
+    "--capture-output": "leave it out: the service manager takes standard output",
+    "-R": "leave it out: the service manager takes standard output",
+    "--enable-stdio-inheritance": "leave it out: the service manager takes standard output",
+    "--logger-class": "write [logging] in syncless.toml",
+    "--log-config-json": "write [logging] in syncless.toml",
+    "-n": "leave it out: pip install 'syncless[titles]' names the processes",
+    "--name": "leave it out: pip install 'syncless[titles]' names the processes",
+    "--proxy-allow-from": "write --trusted PEER, with --proxy-protocol",
+    "--protocol": "leave it out: HTTP is spoken between proxy and server",
+    "--uwsgi-allow-from": "leave it out: HTTP is spoken between proxy and server",
+    "--suppress-ragged-eofs": "leave it out: nothing changes",
+    "--do-handshake-on-connect": "leave it out: handshakes are made in the loop",
+    "--forwarder-headers": "write --trusted-field NAME for each field that your proxy sets",
+    "--header-map": "leave it out: field names with an underscore never reach the application",
+    "--asgi-loop": OWN + " loop, also for asyncio",
+    "--asgi-disconnect-grace-period": "write --limit stop_notice_seconds=N",
+    "--http-parser": OWN + " parser",
+    **dict.fromkeys(("--paste", "--paster", "--paste-global"), PASTE),
+    **dict.fromkeys(
+        ("--statsd-host", "--statsd-prefix", "--dogstatsd-tags", "--enable-backlog-metric"), STATSD
+    ),
+    **dict.fromkeys(
+        (
+            *("--log-syslog", "--log-syslog-to", "--log-syslog-prefix", "--log-syslog-facility"),
+            "--disable-redirect-access-to-syslog",
+        ),
+        SYSLOG,
+    ),
+    **dict.fromkeys(
+        (
+            *("--permit-obsolete-folding", "--strip-header-spaces", "--permit-unconventional-http-method"),
+            *("--permit-unconventional-http-version", "--casefold-http-method"),
+        ),
+        STRICT,
+    ),
+    **dict.fromkeys(
+        (
+            *("--http-protocols", "--http2-cleartext", "--http2-max-concurrent-streams"),
+            *("--http2-initial-window-size", "--http2-max-frame-size", "--http2-max-header-list-size"),
+        ),
+        HTTP2,
+    ),
+    **dict.fromkeys(
+        (
+            *("--dirty-app", "--dirty-workers", "--dirty-timeout", "--dirty-threads"),
+            "--dirty-graceful-timeout",
+        ),
+        HEAVY,
+    ),
+    **dict.fromkeys(("--control-socket", "--control-socket-mode", "--no-control-socket"), CONTROL),
 }
 """Option -> what to do. None of them is one of ours, see tests/cli/test_moving.py."""
 

@@ -1,4 +1,5 @@
-"""The text of ``syncless --help``: the options in groups, each limit with its default, colour on a terminal.
+"""The text of ``syncless --help``: the common options. And that of ``syncless --help-all``: all options in
+groups, each limit with its default. Colour on a terminal.
 
 Takes the parser's groups (arguments.py) and the texts below the fields of Limits. Since Python 3.14 argparse
 has colours of its own. They are off, so that help looks the same everywhere.
@@ -25,6 +26,11 @@ BOLD, GREEN, PLAIN = "\033[1m", "\033[32m", "\033[0m"
 COLUMN = 30
 """Where the sentences begin."""
 WIDEST = 110
+COMMON = (
+    *("--bind", "--workers", "--reload", "--config", "--certfile", "--keyfile", "--static", "--trusted"),
+    *("--access-log", "--status", "--user", "--no-patch", "--limit", "--version", "--help", "--help-all"),
+)
+"""Options that ``--help`` shows."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -46,7 +52,8 @@ class Parser(argparse.ArgumentParser):
             self.error(f"there is one application only, and {name!r} is another word")
         near = difflib.get_close_matches(name, [*self._option_string_actions, *ACCEPTED, *TOGETHER], 1, 0.6)
         self.error(
-            f"there is no option {name}; " + (f"did you mean {near[0]}?" if near else "see syncless --help")
+            f"there is no option {name}; "
+            + (f"did you mean {near[0]}?" if near else "see syncless --help-all")
         )
 
     def error(self, message: str) -> NoReturn:
@@ -54,9 +61,31 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"syncless: {message}\n")
 
     def print_help(self, file: Any = None) -> None:
-        stream = sys.stdout if file is None else file
-        text = self.format_help()
+        self.show(self.format_common(), sys.stdout if file is None else file)
+
+    def format_common(self) -> str:
+        """The help with the options of COMMON."""
+        known = self._option_string_actions
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, [], [])
+        formatter.add_text(self.description)
+        formatter.start_section("common options")
+        formatter.add_arguments([*self._get_positional_actions(), *(known[name] for name in COMMON)])
+        formatter.end_section()
+        formatter.add_text(self.epilog and self.epilog[self.epilog.index("example:") :])
+        return formatter.format_help()
+
+    def show(self, text: str, stream: IO[str]) -> None:
         self._print_message(painted(text) if is_colourful(stream) else text, stream)
+
+
+class HelpAll(argparse.Action):
+    """``--help-all``"""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        assert isinstance(parser, Parser)
+        parser.show(parser.format_help(), sys.stdout)
+        parser.exit()
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):

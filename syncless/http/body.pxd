@@ -1,6 +1,7 @@
 from libc.stdint cimport int64_t
 
 from syncless.http.peer cimport Peer
+from syncless.http.wire cimport framing, limits
 
 
 cdef enum:
@@ -9,14 +10,8 @@ cdef enum:
 
 cdef class Body:
     cdef Peer source                # None: the request has ended
-    cdef int64_t remaining          # bytes left of the body, or of the present chunk
-    cdef int64_t total              # bytes of a chunked body so far
-    cdef int64_t max_bytes          # of a chunked body
-    cdef int chunk_line, trailers   # limits, bytes
-    cdef bint chunked
-    cdef bint in_chunk              # its end (CRLF) has not been read
+    cdef framing framing            # which bytes of the connection are its own
     cdef bint expects_continue      # the client waits for 100 (Continue)
-    cdef bint finished              # nothing of the body is left on the connection
     cdef bint broken                # its framing failed: the connection is of no more use
 
     cdef void begin(self, Peer source, int64_t length, bint chunked, bint expects_continue) noexcept
@@ -33,10 +28,7 @@ cdef class Body:
     cdef bint drain(self, Py_ssize_t most) except -1
 
     cdef Peer readable_source(self)
-    cdef void count(self, Py_ssize_t n) noexcept
     cdef bint next_chunk(self) except -1
-    cdef int end_chunk(self) except -1
-    cdef int64_t read_chunk_line(self) except -1
-    cdef int read_trailers(self) except -1
+    cdef int fail_framing(self, const limits* by, int status) except -1
     cdef int wait_for_more(self) except -1
     cdef int fail_gone(self) except -1

@@ -1,8 +1,8 @@
 from libc.stdint cimport int64_t
 
+from syncless.http.wire cimport BUCKETS
+
 cdef enum:
-    CODES = 600             # an answer's status is below
-    BUCKETS = 17            # of the latency, the last for all that take longer
     # where each begins in a row of cells
     REQUESTS = 64           # answered requests, by status; 0: the client got no answer
     REFUSED = 664           # answers of the server itself, to input that it did not run, by status

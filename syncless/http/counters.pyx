@@ -8,6 +8,8 @@ clock. The first FREE cells of a row are the caller's own. Tested by tests/http/
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT64_MAX
 
+from syncless.http.wire cimport BUCKETS, CODES
+
 SECONDS = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
 
 class ClientError(Exception):
     """The client broke the protocol or a limit. If the application does not catch it, the client gets
@@ -72,6 +74,9 @@ REASONS: dict[int, str] = {
 }
 """The statuses that the server itself answers with."""
 
+PHRASES = {status.value: status.phrase for status in HTTPStatus} | REASONS
+"""The usual reason of each status."""
+
 EXPLANATIONS: dict[int, str] = {
     400: "The request does not follow HTTP/1.1.",
     408: "The request took too long to arrive.",
@@ -86,3 +91,13 @@ EXPLANATIONS: dict[int, str] = {
     505: "This server supports only HTTP/1.0 and HTTP/1.1.",
 }
 """The text of the answer, in a sentence."""
+
+
+def refusal(status: int, explanation: str = "") -> str:
+    """The body of an answer of the server's own."""
+    return f"{status} {REASONS[status]}\n{explanation or EXPLANATIONS[status]}\n"
+
+
+def status_line(status: int) -> str:
+    """Of a response, with the usual reason."""
+    return f"HTTP/1.1 {status} {PHRASES.get(status, 'Unknown')}\r\n"

@@ -180,3 +180,35 @@ def limits_of(limits: Limits | None, overrides: Mapping[str, object]) -> Limits:
     if limits is None:
         return Limits(**overrides)  # type: ignore[arg-type]
     return type(limits)(**{**vars(limits), **overrides})
+
+
+LOOK = 5.0  # seconds after which a client that makes the server wait is looked at, at the latest
+MOST = 1 << 62
+MOST_32 = (1 << 32) - 1
+
+
+def limit_values(limits: Limits) -> dict[str, object]:
+    """The fields of `struct limits` in wire/wire.h, and others: bytes, numbers, times in ns."""
+
+    def look(whole: float, grace: float) -> float:
+        return min(whole, max(0.1, min(grace, LOOK)))
+
+    fields = vars(limits)
+    seconds = {
+        **{name.removesuffix("_seconds"): fields[name] for name in fields if name.endswith("_seconds")},
+        "body_look": look(limits.body_seconds, limits.body_grace_seconds),
+        "write_look": look(limits.write_seconds, limits.write_grace_seconds),
+        "linger_look": min(limits.linger_idle_seconds, limits.linger_seconds),
+    }
+    numbers = {name: value for name, value in fields.items() if not name.endswith("_seconds")}
+    return {
+        **{name: int(min(value, MOST)) for name, value in numbers.items()},
+        **{f"{name}_ns": int(min(value * 1e9, MOST)) for name, value in seconds.items()},
+        "body_rate": limits.body_rate,
+        "write_rate": limits.write_rate,
+        "head": {
+            "line": int(min(limits.request_line, MOST_32)),
+            "headers": int(limits.header_count),
+            "total": int(limits.head_bytes),
+        },
+    }

@@ -19,6 +19,7 @@ from libc.time cimport time as time_now
 from libc.time cimport time_t
 
 from syncless._core.clock cimport monotonic_ns
+from syncless.http.wire cimport LOG_HELD
 
 from syncless._core.wait.sync import Event
 
@@ -31,7 +32,6 @@ cdef enum:
     # bytes held back that ask to be written: a thread is asked so often, which costs as much as many lines
     WRITTEN_AT = 1 << 18
     SHORT = 16                  # bytes
-    HELD = 1 << 23  # at most; lines beyond are dropped: the disk or the reader of a pipe stands still
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -100,7 +100,7 @@ cdef class AccessLog:
         cdef int _
         cdef Atom* atom = self.atoms
         cdef size_t before = self.size
-        if self.size > HELD:
+        if self.size > LOG_HELD:
             self.dropped += 1
             return 0
         try:

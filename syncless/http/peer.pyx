@@ -30,27 +30,24 @@ from libc.string cimport memcpy
 from posix.types cimport off_t
 
 from syncless._core.calls.descriptors cimport reading
-from syncless._core.calls.filesystems cimport in_pool
-from syncless._core.calls.pagecache cimport lies_in_memory
+from syncless._core.calls.filesystems cimport in_pool, lies_in_memory
 from syncless._core.calls.portable cimport sendfile
-from syncless._core.fdtable cimport FdEntry
-from syncless._core.loop cimport Loop, Watcher
+from syncless._core.current cimport wait_fd, wait_foreign_fd
+from syncless._core.loop cimport FdEntry, Loop, Watcher
 from syncless._core.poll.now cimport has_hung_up
 from syncless._core.poll.poller cimport READ, WRITE
-from syncless._core.pollclock cimport is_poll_due
-from syncless._core.scheduler cimport TIMED_OUT
+from syncless._core.scheduler cimport TIMED_OUT, is_poll_due
 from syncless._core.threadloop cimport get_loop
 from syncless._core.wait.waitqueue cimport someone_waits, wake_all
-from syncless._core.waits cimport wait_fd, wait_foreign_fd
-from syncless.http.deadlines cimport WRITE_DEADLINE
-from syncless.http.listener cimport Listener
+from syncless.http.listener cimport WRITE_DEADLINE, Listener
 from syncless.http.stream cimport (
     SENT_ALL, STALLED, Stream, consume_inbox, drop_unsent, is_receivable, push_ciphertext, receive,
     receive_more,
     send_pending, set_out_body, transmit,
 )
+from syncless.http.wire cimport REPLY_CONTINUE, TOO_LONG, TOO_SLOW, limits, pace_of_body
 
-from syncless._core.calls.pagecache import bring_in
+from syncless._core.calls.filesystems import bring_in
 from syncless.http.errors import BodyTimeout, ClientGone
 
 
@@ -148,7 +145,7 @@ cdef class Peer:
 
     cdef int expected(self) except -1:
         if self.stream.inbox.size == 0 and not self.answered:   # with bytes the client goes on by itself
-            self.send_all(b"HTTP/1.1 100 Continue\r\n\r\n", 25)
+            self.send_all(REPLY_CONTINUE, 25)
         return 0
 
     cdef int wait_readable(self) except -1:
@@ -156,14 +153,13 @@ cdef class Peer:
         cdef Stream* stream = self.stream
         cdef Loop loop = get_loop()
         cdef int64_t began = loop.clock.now
-        cdef double limit = (self.listener.limits.ping_seconds if self.upgraded
-            else self.listener.limits.body_seconds)
+        cdef int64_t limit = self.listener.limits.ping_ns if self.upgraded else self.listener.limits.body_ns
         if stream == NULL or stream.fd < 0:
             raise ClientGone("the connection is closed")
         if someone_waits(&loop.fds.entry(stream.fd).readers):
             raise RuntimeError("another tasklet is reading this body already")
-        if self.wait(READ, "request body", <int64_t> (limit * 1e9)) == TIMED_OUT:
-            raise BodyTimeout(f"no byte of the request body came for {limit:g} s")
+        if self.wait(READ, "request body", limit) == TIMED_OUT:
+            raise BodyTimeout(f"no byte of the request body came for {limit / 1e9:g} s")
         if self.stream != stream:
             raise ClientGone("the request has ended")
         if not self.upgraded:
@@ -174,13 +170,13 @@ cdef class Peer:
     cdef int check_pace(self) except -1:
         """BodyTimeout where the client has made the application wait for too long in all, or sends too
         slowly."""
-        cdef Listener listener = self.listener
-        cdef double waited = self.waited / 1e9
-        if listener.limits.body_total_seconds and waited > listener.limits.body_total_seconds:
-            raise BodyTimeout(f"the request body took longer than {listener.limits.body_total_seconds:g} s")
-        if waited > listener.limits.body_grace_seconds and self.received < listener.limits.body_rate * waited:
+        cdef const limits* by = &self.listener.limits
+        cdef int found = pace_of_body(self.waited, self.received, by)
+        if found == TOO_LONG:
+            raise BodyTimeout(f"the request body took longer than {by.body_total_ns / 1e9:g} s")
+        if found == TOO_SLOW:
             raise BodyTimeout(
-                f"the request body comes more slowly than {listener.limits.body_rate:g} bytes per second")
+                f"the request body comes more slowly than {by.body_rate:g} bytes per second")
         return 0
 
     # -- bytes that go ---------------------------------------------------------------------------------------

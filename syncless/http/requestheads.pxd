@@ -1,11 +1,10 @@
 from libc.stdint cimport int64_t
 
 from syncless._core.loop cimport Loop
-from syncless.http.scanner cimport HEAD_BEFORE_HEADERS, head, head_limits
+from syncless.http.wire cimport HEAD_BEFORE_HEADERS, head, head_limits
 
 
 cdef enum:
-    MEMORY_BYTES = 2048
     LINE_BYTES = 256
 
 cdef struct Memory:                     # the head of a connection's last request, and what came of its fields

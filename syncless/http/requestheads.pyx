@@ -11,7 +11,9 @@ from libc.string cimport memcmp, memcpy, memset
 
 from syncless._core.arrays cimport with_place_for
 from syncless._core.threadloop cimport get_loop
-from syncless.http.scanner cimport HEAD_BEFORE_HEADERS, head, head_limits, scan_fields, scan_line
+from syncless.http.wire cimport (
+    HEAD_BEFORE_HEADERS, MEMORY_MOST, head, head_limits, scan_fields, scan_line,
+)
 
 cdef enum:
     LOOKS = 8                   # memories that are looked at for one that can be taken away
@@ -71,7 +73,7 @@ cdef class RequestHeads:
             self.remember_line(memory, data, line, found)
             return line + memory.size
         used = scan_fields(data, size, line, limits, found)
-        if remember and used > 0 and used - line <= MEMORY_BYTES and found.content_length < 0 \
+        if remember and used > 0 and used - line <= MEMORY_MOST and found.content_length < 0 \
                 and not found.chunked and not found.expect_continue and not found.websocket:
             memory = self.claim(fd, used - line)
             if memory != NULL:

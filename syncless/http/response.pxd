@@ -1,15 +1,9 @@
 from libc.stdint cimport int64_t
 
-from syncless.http.buffers cimport Buffer
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Peer
+from syncless.http.stream cimport Buffer
 
-
-cdef enum Framing:      # how the client finds the end of the body
-    NO_BODY             # there is none
-    BY_LENGTH           # Content-Length
-    CHUNKED
-    BY_CLOSE            # the connection ends
 
 
 cdef class Response:
@@ -30,7 +24,7 @@ cdef class Response:
     # what of it is on its way
     cdef bint committed             # the head is in the connection's buffer or beyond
     cdef bint complete              # all of the body is
-    cdef Framing framing
+    cdef int framing            # NO_BODY and so on, see wire/reply.h
     cdef int64_t length             # Content-Length, or -1
     cdef int64_t body_sent          # bytes given to the connection
 

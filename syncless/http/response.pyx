@@ -2,7 +2,8 @@
 
     begin_response()    a request is to be answered
     set_head()          checks status and headers; a later call replaces an earlier one until commit()
-    commit()            decides on the framing, see FRAMING, and writes the head
+    commit()            decides on the framing and writes the head. With a length, fewer bytes abort the
+                        connection, and more are cut off
     put()               a part of the body
     end()               the body is complete
     forget()            the request has ended
@@ -16,42 +17,21 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SI
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t
-from libc.stdio cimport snprintf
 from libc.string cimport memcpy
 
 from syncless._core.calls.files cimport is_slow
-from syncless.http.listener cimport Listener
+from syncless.http.listener cimport Listener, ResponseHeads
 from syncless.http.peer cimport Peer
-from syncless.http.responseheads cimport ResponseHeads
-from syncless.http.scanner cimport HEAD_UNKNOWN, is_token, is_value, known_name
+from syncless.http.wire cimport (
+    BY_CLOSE, BY_LENGTH, CHUNKED, COPIED, HEAD_UNKNOWN, K_CONNECTION, K_CONTENT_LENGTH, K_DATE, K_SERVER,
+    K_UPGRADE, NO_BODY, OUT_HIGH, REPLY_CHUNK, REPLY_FRAMING, REPLY_LAST_CHUNK, is_hop_by_hop, is_token,
+    is_value, known_name, put_chunk_line, put_framing, reply, reply_frame,
+)
 
 cdef extern from "Python.h":
     int PyUnicode_KIND(object s)
     void* PyUnicode_DATA(object s)
     Py_ssize_t PyUnicode_GET_LENGTH(object s)
-
-cdef enum:
-    COPIED = 16384          # bytes: a body up to this size is copied behind its head and both are one buffer
-    OUT_HIGH = 65536        # bytes in the connection's buffer that are sent before more is put
-
-# How known_name() numbers the fields that the server itself decides on.
-cdef int CONTENT_LENGTH = known_name(b"content-length", 14)
-cdef int CONNECTION = known_name(b"connection", 10)
-cdef int DATE = known_name(b"date", 4)
-cdef int SERVER = known_name(b"server", 6)
-cdef int UPGRADE = known_name(b"upgrade", 7)
-cdef char hop_by_hop[256]
-cdef bytes _name
-for _name in (b"keep-alive", b"proxy-connection", b"te", b"transfer-encoding", b"upgrade"):
-    hop_by_hop[known_name(PyBytes_AS_STRING(_name), len(_name))] = 1
-
-# The framing of the body (RFC 9112, 6.3). The columns: the response has no body (to HEAD, or 204, 205, 304);
-# its length is known; its length is not known. BY_LENGTH aborts the connection if there are fewer bytes, and
-# cuts off the rest if there are more.
-cdef Framing[2][3] FRAMING
-FRAMING[0][:] = [NO_BODY, BY_LENGTH, CHUNKED]       # HTTP/1.1
-FRAMING[1][:] = [NO_BODY, BY_LENGTH, BY_CLOSE]      # HTTP/1.0
-
 
 cdef int64_t decimal(const char* text, Py_ssize_t size) noexcept:
     """The number that the ASCII digits say; -1 if they are none or too many."""
@@ -191,7 +171,7 @@ cdef class Response:
         """A header that says how the message is framed, or one that the server itself would add. Whether it
         must not be sent as it is."""
         cdef int64_t declared
-        if known == CONTENT_LENGTH:
+        if known == K_CONTENT_LENGTH:
             declared = decimal(value, size)
             if declared < 0 or (self.length >= 0 and self.length != declared):
                 text = value[:size].decode("latin-1")
@@ -200,17 +180,17 @@ cdef class Response:
                 return True
             self.length = declared
             return self.code == 204                 # RFC 9110, 8.6
-        if known == CONNECTION:
+        if known == K_CONNECTION:
             options = value[:size].lower().split(b",")
             self.closes |= b"close" in [option.strip(b" \t") for option in options]
             return True
-        if known == DATE:
+        if known == K_DATE:
             self.has_date = True
-        elif known == SERVER:
+        elif known == K_SERVER:
             self.has_server = True
-        elif known == UPGRADE and self.code == 426:     # RFC 9110, 15.5.22 and 7.8
+        elif known == K_UPGRADE and self.code == 426:     # RFC 9110, 15.5.22 and 7.8
             return self.listener.buffers.append(&self.head, b"Connection: Upgrade\r\n", 21)
-        return hop_by_hop[known]                    # the server's own (RFC 9110, 7.6.1)
+        return is_hop_by_hop(known)
 
     cdef int add_dates(self) except -1:
         cdef bytes block = self.listener.response_heads.dates()
@@ -235,17 +215,17 @@ cdef class Response:
 
     cdef int frame(self, Peer peer, int64_t known_length) except -1:
         """Decides on the framing and completes the head with the fields that say so."""
-        cdef bint without_length = self.code == 204 or self.code == 304
-        cdef bint without_body = without_length or self.head_only or self.code == 205
         cdef bint declared = self.length >= 0
-        cdef char number[48]
+        cdef bint without_length = self.code == 204 or self.code == 304
+        cdef reply decided
+        cdef char fields[REPLY_FRAMING]
         if self.status is None:
             raise RuntimeError("the application produced a body before a status and headers")
-        if self.code == 205:
-            known_length = 0                        # RFC 9110, 15.3.6
-        if not declared and not without_length and not (self.head_only and known_length == 0):
-            self.length = known_length
-        self.framing = FRAMING[self.http_1_0][0 if without_body else 1 if self.length >= 0 else 2]
+        decided = reply_frame(
+            self.code, not self.http_1_0, self.head_only, self.length if declared else known_length, declared)
+        self.framing = decided.framing
+        if not declared:
+            self.length = decided.length
         if self.listener.stopping or self.closes or self.framing == BY_CLOSE:
             self.keep_alive = False
         self.committed = True
@@ -256,22 +236,16 @@ cdef class Response:
         else:
             peer.append(self.head.data, self.head.size)
             self.listener.buffers.release(&self.head)
-        if self.framing == CHUNKED:
-            peer.append(b"Transfer-Encoding: chunked\r\n", 28)
-        elif not declared and self.length >= 0:
-            peer.append(number, snprintf(number, 48, "Content-Length: %lld\r\n", <long long> self.length))
-        if not self.keep_alive:
-            return peer.append(b"Connection: close\r\n\r\n", 21)
-        if self.http_1_0:
-            return peer.append(b"Connection: keep-alive\r\n\r\n", 26)
-        return peer.append(b"\r\n", 2)
+        return peer.append(fields, put_framing(
+            fields, -1 if declared else self.length, self.framing == CHUNKED, not self.http_1_0,
+            not self.keep_alive))
 
     cdef int put(self, Peer peer, object data, bint last) except -1:
         """A part of the body. `last`: the rest follows without the application's having a say, so it need not
         leave at once. Returns 1 the first time that a body is longer than its Content-Length, else 0."""
         cdef const char* bytes_
         cdef Py_ssize_t size
-        cdef char number[24]
+        cdef char line[REPLY_CHUNK]
         cdef int cut = 0
         if not PyBytes_CheckExact(data):
             if not isinstance(data, bytes):
@@ -298,7 +272,7 @@ cdef class Response:
         self.body_sent += size
         bytes_ = PyBytes_AS_STRING(data)
         if self.framing == CHUNKED:
-            peer.append(number, snprintf(number, 24, "%zx\r\n", size))
+            peer.append(line, put_chunk_line(line, size))
         if size <= COPIED:
             peer.append(bytes_, size)
         elif self.complete and not peer.has_body():
@@ -326,7 +300,7 @@ cdef class Response:
         if not self.committed:
             self.commit(peer, 0)
         if self.framing == CHUNKED:
-            peer.append(b"0\r\n\r\n", 5)
+            peer.append(REPLY_LAST_CHUNK, 5)
         elif self.framing == BY_LENGTH and self.length > self.body_sent:
             raise RuntimeError(
                 f"the body has {self.body_sent} bytes, but its Content-Length is {self.length}")

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from syncless.http.scanner import is_host
+from syncless.http.wire import is_host
 
 FIELDS = (
     "x-forwarded-for",

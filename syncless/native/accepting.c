@@ -10,9 +10,6 @@
 
 #include "server.h"
 
-enum { ACCEPT_BATCH = 64 };
-#define RETRY_NS 50000000LL             /* where there is no room for a connection */
-#define COMPLAIN_NS 60000000000LL
 #define STUCK_NS 50000000LL             /* in one turn, after which others get its connections */
 
 static void tell_error(struct thread *t, int error) {

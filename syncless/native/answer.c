@@ -1,7 +1,5 @@
-/* The head and the body of a response, and answers of the server's own. The framing is that of
-   http/response.pyx: a native response always has a length. */
+/* The head and the body of a response, and answers of the server's own. */
 
-#include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -11,30 +9,13 @@ static void put(struct thread *t, const char *data, size_t size) {
     block_append(&t->out, data, size);          /* the caller has reserved the room */
 }
 
-/* By the system's time, as in http/responseheads.pyx. */
+/* By the system's time, as in http/listener.pyx. */
 static void put_dates(struct thread *t, time_t now) {
     if (t->dated != now || !t->dates_size) {
-        static const char days[] = "SunMonTueWedThuFriSat", months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
-        struct tm tm;
-        gmtime_r(&now, &tm);
-        t->dates_size = snprintf(
-            t->dates, sizeof t->dates, "Server: syncless\r\nDate: %.3s, %02d %.3s %d %02d:%02d:%02d GMT\r\n",
-            days + tm.tm_wday * 3, tm.tm_mday, months + tm.tm_mon * 3, tm.tm_year + 1900, tm.tm_hour,
-            tm.tm_min, tm.tm_sec);
+        t->dates_size = reply_dates(t->dates, now);
         t->dated = now;
     }
     put(t, t->dates, t->dates_size);
-}
-
-static size_t decimal(char *text, size_t number) {
-    char reversed[24];
-    size_t n = 0, i;
-    do
-        reversed[n++] = (char)('0' + number % 10);
-    while (number /= 10);
-    for (i = 0; i < n; i++)
-        text[i] = reversed[n - 1 - i];
-    return n;
 }
 
 static int is_last(struct thread *t, const struct call *call, int status, size_t size, int closes,
@@ -67,11 +48,11 @@ static void remember(struct thread *t, const struct call *call, int status, size
     last->dated = t->dated;
 }
 
-int put_head(struct thread *t, struct call *call, int status, int64_t length, int chunked, int closes) {
+int put_head(struct thread *t, struct call *call, int status, const struct reply *reply, int closes) {
     const syncless_bytes *type = &call->response.type;
     size_t start = t->out.size, fields = call->fields.size;
+    int64_t length = reply->length;
     time_t now = time(NULL);
-    char number[24];
     if (block_reserve(&t->out, 512 + type->size + fields))
         return FAILED;
     if (!fields && length >= 0 && is_last(t, call, status, length, closes, now)) {
@@ -87,19 +68,8 @@ int put_head(struct thread *t, struct call *call, int status, int64_t length, in
     }
     if (fields)
         put(t, call->fields.data, fields);
-    if (length >= 0) {
-        put(t, "Content-Length: ", 16);
-        put(t, number, decimal(number, length));
-        put(t, "\r\n", 2);
-    }
-    if (chunked)
-        put(t, "Transfer-Encoding: chunked\r\n", 28);
-    if (closes)
-        put(t, "Connection: close\r\n\r\n", 21);
-    else if (call->head->minor == 0)
-        put(t, "Connection: keep-alive\r\n\r\n", 26);
-    else
-        put(t, "\r\n", 2);
+    t->out.size += reply_framing(t->out.data + t->out.size, length, reply->framing == CHUNKED,
+                                 call->head->minor, closes);
     if (!fields && length >= 0)
         remember(t, call, status, length, closes, start);
     return SENT;
@@ -111,14 +81,11 @@ int is_head(const struct call *call) {
 
 /* Sends the response, or puts it to those that are sent together. FAILED: the connection cannot go on. */
 int answer(struct thread *t, struct conn *c, struct call *call, int closes) {
-    int status = call->response.status, head_only = is_head(call);
-    int without = status == 204 || status == 304;
     int64_t length = call->file >= 0 ? call->file_size : (int64_t)call->response.body.size;
-    if (status == 205)
-        length = 0;
-    if (put_head(t, call, status, without || (head_only && !length) ? -1 : length, 0, closes) == FAILED)
+    struct reply reply = reply_frame(call->response.status, call->head->minor, is_head(call), length, 0);
+    if (put_head(t, call, call->response.status, &reply, closes) == FAILED)
         return FAILED;
-    if (head_only || without || !length) {
+    if (reply.framing == NO_BODY || !length) {
         if (call->file >= 0 && call->close_file)
             close(call->file);
         call->file = -1;
@@ -138,7 +105,6 @@ int answer(struct thread *t, struct conn *c, struct call *call, int closes) {
    received bytes. `ns`: NO_REQUEST, or as for count_request(). */
 void refuse(struct thread *t, struct conn *c, int status, int64_t ns, const char *data, size_t size) {
     const struct text *body = &t->server->refusals[status];
-    char fields[160];
     c->closing = 1;
     if (ns != NO_REQUEST)
         count_request(t, status, ns);
@@ -148,9 +114,7 @@ void refuse(struct thread *t, struct conn *c, int status, int64_t ns, const char
         return;
     put(t, t->server->reasons[status].data, t->server->reasons[status].size);
     put_dates(t, time(NULL));
-    put(t, fields, snprintf(fields, sizeof fields,
-                            "Content-Type: text/plain; charset=utf-8\r\nContent-Length: %zu\r\n"
-                            "Connection: close\r\n\r\n", body->size));
+    t->out.size += reply_refusal(t->out.data + t->out.size, body->size, -1);
     if (!head_asks_by_head(data, size))
         put(t, body->data, body->size);
     if (t->server->logs)

@@ -13,10 +13,8 @@ from collections.abc import Mapping
 from socket import socket
 from typing import Any
 
-from syncless._core.current import sleep
-from syncless._core.spawning import spawn
-from syncless._core.tasklet import Tasklet
-from syncless._core.waits import wait_readable
+from syncless._core.current import sleep, wait_readable
+from syncless._core.tasklet import Tasklet, spawn
 from syncless.http.acceptor import Acceptor
 from syncless.http.accesslog import REFUSED_BYTES, refused_request
 from syncless.http.alone import Gate
@@ -24,16 +22,12 @@ from syncless.http.application import Application
 from syncless.http.counters import Counters
 from syncless.http.errors import REASONS
 from syncless.http.limits import Limits
-from syncless.http.listener import Listener
-from syncless.http.quota import Quota
+from syncless.http.listener import Listener, Quota
 from syncless.http.trust import remove_forwarded
-from syncless.native.mailbox import Mailbox
-from syncless.native.publishing import reclaim
+from syncless.native.mailbox import Mailbox, Shared
 from syncless.native.records import Ended, request_of
 from syncless.native.routing import parse_routes
-from syncless.native.settings import MOST_THREADS
-from syncless.native.shared import Shared
-from syncless.native.threads import Threads
+from syncless.native.threads import Threads, reclaim
 
 WATCH_SECONDS = 1.0
 """Between two looks at the threads."""
@@ -43,6 +37,7 @@ BUSY_SECONDS = 0.005
 """For which all threads may be busy before Python accepts connections, too."""
 END_SECONDS = 2.0
 """For which a stopping server waits for threads that are in a handler."""
+MOST_THREADS = 128
 
 
 class NativeHandlers:
@@ -72,8 +67,9 @@ class NativeHandlers:
             raise ValueError("native handlers and proxy_protocol exclude each other")
         if self._threads is None:
             logs = server.logs.access is not None
-            self._threads = Threads(self.routes, self.thread_count, self.limits, logs=logs)
-            self._mailbox = Mailbox(self._threads, self._notice, self._fault, self._record)
+            threads = Threads(self.routes, self.thread_count, self.limits, logs=logs)
+            self._mailbox = Mailbox(threads, self._notice, self._fault, self._record)
+            self._threads = threads
             self._told: set[tuple[int, str]] = set()
             self._quota: Quota | None = None
             self._charged = self._dropped = 0
@@ -150,6 +146,7 @@ class NativeHandlers:
         self._collect(threads)
         self._last = threads.figures()
         self._mailbox.close()
+        del self._mailbox  # with the descriptors of the threads
 
     def leave_to_parent(self) -> None:
         threads, self._threads = self._threads, None

@@ -1,5 +1,4 @@
-/* The bodies of requests: as a whole, for handlers that want them so, or piece by piece as they come. See
-   server.h. */
+/* The bodies of requests as a whole, for handlers that want them so; those that take pieces: steps.c. */
 
 #include "server.h"
 
@@ -16,62 +15,6 @@ void drop_chunks(struct conn *c) {
     c->chunks = NULL;
 }
 
-/* -- pieces --------------------------------------------------------------------------------------------- */
-
-enum { BEHIND_DATA = -1, IN_TRAILERS = -2 };    /* framing.left: in front of the CRLF of a chunk, and so on */
-
-void begin_body(struct framing *framing, const struct head *head) {
-    memset(framing, 0, sizeof *framing);
-    framing->chunked = head->chunked;
-    framing->left = head->chunked || head->content_length < 0 ? 0 : head->content_length;
-    framing->ended = !head->chunked && !framing->left;
-}
-
-long next_piece(const struct limits *limits, struct framing *framing, const char *data, size_t size,
-                syncless_bytes *piece) {
-    long n;
-    piece->data = data;
-    piece->size = 0;
-    if (framing->left > 0) {
-        piece->size = (int64_t)size < framing->left ? size : (size_t)framing->left;
-        framing->left -= piece->size;
-        framing->size += piece->size;
-        if (!framing->left && framing->chunked)
-            framing->left = BEHIND_DATA;
-        else if (!framing->left)
-            framing->ended = 1;
-        return (long)piece->size;
-    }
-    if (framing->left == BEHIND_DATA) {
-        if (size && data[0] != '\r')
-            return -400;
-        if (size < 2)
-            return MORE;
-        if (data[1] != '\n')
-            return -400;
-        framing->left = 0;
-        return 2;
-    }
-    if (framing->left == IN_TRAILERS) {
-        n = head_trailers(data, size, limits->trailer_bytes);
-        if (n > 0)
-            framing->ended = 1;
-        return n;
-    }
-    n = head_chunk_line(data, size, limits->chunk_line, &framing->left);
-    if (n == 0 && size > (size_t)limits->chunk_line)
-        return -413;
-    if (n <= 0)
-        return n;
-    if (framing->left > limits->body_bytes - framing->size)
-        return -413;
-    if (!framing->left)
-        framing->left = IN_TRAILERS;
-    return n;
-}
-
-/* -- as a whole ----------------------------------------------------------------------------------------- */
-
 /* Reads on. > 0: the bytes of the request, whose body is complete. MORE, PYTHON, or minus a status. */
 static long read_chunks(struct thread *t, struct conn *c, const char *data, size_t size,
                         const struct head *head, size_t used) {
@@ -81,15 +24,15 @@ static long read_chunks(struct thread *t, struct conn *c, const char *data, size
         if (!chunks)
             return PYTHON;
         chunks->at = used;
-        begin_body(&chunks->framing, head);
+        body_begin(&chunks->framing, head->chunked, head->content_length);
     }
     while (!chunks->framing.ended) {
-        syncless_bytes piece;
-        long n = next_piece(&t->server->limits, &chunks->framing, data + chunks->at, size - chunks->at,
-                            &piece);
+        size_t piece;
+        long n = body_next(&chunks->framing, &t->server->limits, data + chunks->at, size - chunks->at,
+                           &piece);
         if (n <= 0)
             return n;
-        if (block_append(&chunks->body, piece.data, piece.size))
+        if (block_append(&chunks->body, data + chunks->at, piece))
             return PYTHON;
         chunks->at += n;
         if (chunks->framing.left > 0 && chunks->at + chunks->framing.left > BODY_MOST)
@@ -103,7 +46,7 @@ static long read_chunks(struct thread *t, struct conn *c, const char *data, size
 void wait_for_body(struct thread *t, struct conn *c, const struct head *head, size_t size, size_t used) {
     int begun = c->steps && c->steps->begun;    /* then it would stand inside the response */
     if (head->expect_continue && !c->continued && !begun && size == used) {
-        block_append(&t->out, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+        block_append(&t->out, REPLY_CONTINUE, sizeof REPLY_CONTINUE - 1);
         c->continued = 1;
     }
     if (c->time != BODY_TIME) {

@@ -7,8 +7,6 @@
 
 #include "server.h"
 
-enum { WASTE = 32768, ROUNDS = 16 };    /* bytes that are thrown away at a time, and how often in a turn */
-
 /* Fact: the child of a fork may have a copy of the descriptor, and then closing ours takes nothing out of
    the epoll set. Danger: a later event points to a struct that is freed. Decision: it is taken out first.
    Price: a system call for each connection that had to wait. Guarded by
@@ -39,7 +37,7 @@ void conn_close_when_sent(struct thread *t, struct conn *c) {
         return;
     }
     /* closing with bytes unread would reset the connection, and perhaps destroy the answer; see
-       http/linger.pyx */
+       http/connection.pyx */
     if (limits->linger_connections && first_of(t, LINGER_TIME) &&
         t->counts.lingering * t->server->thread_count >= limits->linger_connections)
         conn_close(t, first_of(t, LINGER_TIME), 0);
@@ -73,14 +71,10 @@ void conn_read_away(struct thread *t, struct conn *c) {
 }
 
 static int may_linger(struct thread *t, struct conn *c) {
-    const struct limits *limits = &t->server->limits;
-    int64_t look = time_length(t->server, LINGER_TIME);
-    c->looks++;
-    if (atomic_load(&t->server->stopping) || !c->heard || c->looks * look >= limits->linger_ns ||
-        c->looks == 255 || c->lingered < limits->body_rate * c->looks * (double)look / 1e9)
-        return 0;
+    int heard = c->heard;
     c->heard = 0;
-    return 1;
+    return !atomic_load(&t->server->stopping) &&
+           pace_may_linger(++c->looks, heard, c->lingered, &t->server->limits);
 }
 
 /* Whether the client sends its body fast enough; looked at once in a while. */
@@ -91,12 +85,8 @@ static int may_send_body(struct thread *t, struct conn *c) {
         bytes += c->steps->body.size;
     c->looks = c->heard ? 0 : c->looks + 1;
     c->heard = 0;
-    if (c->looks * time_length(t->server, BODY_TIME) >= limits->body_ns || c->looks == 255)
-        return 0;
-    if (limits->body_total_ns && waited > limits->body_total_ns)
-        return 0;
-    return !limits->body_rate || waited <= limits->body_grace_ns ||
-           bytes >= limits->body_rate * (double)waited / 1e9;
+    return c->looks * limits->body_look_ns < limits->body_ns && c->looks < 255 &&
+           pace_of_body(waited, bytes, limits) == FAST_ENOUGH;
 }
 
 static void refuse_late(struct thread *t, struct conn *c) {
@@ -152,7 +142,7 @@ int conn_close_idle(struct thread *t, struct conn *c) {
     return 1;
 }
 
-/* Closes a connection for another one; as http/room.pyx. */
+/* Closes a connection for another one; the order: wire.h. */
 int conn_make_room(struct thread *t) {
     static const int kinds[] = {IDLE_TIME, HEAD_TIME};
     struct conn *c = first_of(t, LINGER_TIME), *next;
@@ -162,7 +152,7 @@ int conn_make_room(struct thread *t) {
         return 1;
     }
     for (i = 0; i < 2; i++)
-        for (c = first_of(t, kinds[i]), asked = 0; c && asked < 64; c = next, asked++) {
+        for (c = first_of(t, kinds[i]), asked = 0; c && asked < ASKED; c = next, asked++) {
             next = next_of(t, c, kinds[i]);
             if (!c->readable && !has_unsent(c) && conn_close_idle(t, c))
                 return 1;

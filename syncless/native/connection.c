@@ -17,7 +17,6 @@
 
 #include "server.h"
 
-enum { LITTLE = 2048 };                  /* bytes of room that a half-sent request gets */
 
 /* -- its bytes ------------------------------------------------------------------------------------------ */
 

@@ -3,18 +3,6 @@
 
 #include "server.h"
 
-#define LOOK 5000000000LL       /* ns after which a client that makes us wait is looked at, at the latest */
-
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
-/* A client that makes us wait is looked at within its grace. */
-static int64_t look(int64_t whole, int64_t grace) {
-    int64_t often = least(grace, LOOK);
-    return least(whole, often > 100000000 ? often : 100000000);
-}
-
 int64_t time_length(struct server *server, int time) {
     const struct limits *limits = &server->limits;
     switch (time) {
@@ -23,11 +11,11 @@ int64_t time_length(struct server *server, int time) {
     case IDLE_TIME:
         return limits->idle_ns;
     case BODY_TIME:
-        return look(limits->body_ns, limits->body_grace_ns);
+        return limits->body_look_ns;
     case WRITE_TIME:
-        return look(limits->write_ns, limits->write_grace_ns);
+        return limits->write_look_ns;
     default:
-        return least(limits->linger_idle_ns, limits->linger_ns);
+        return limits->linger_look_ns;
     }
 }
 

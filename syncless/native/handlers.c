@@ -125,15 +125,10 @@ static void *alloc(syncless_request *request, size_t size) {
 
 /* -- building ------------------------------------------------------------------------------------------- */
 
+/* Whether the server itself sends the field. */
 static int is_ours(const char *name, size_t size) {
-    static const char *const ours[] = {
-        "connection", "content-length", "date", "keep-alive", "proxy-connection", "server", "te",
-        "transfer-encoding", "upgrade", NULL};
-    int i;
-    for (i = 0; ours[i]; i++)
-        if (strlen(ours[i]) == size && same_letters(name, ours[i], size))
-            return 1;
-    return 0;
+    int known = head_known(name, size);
+    return is_hop_by_hop(known) || known == K_CONTENT_LENGTH || known == K_DATE || known == K_SERVER;
 }
 
 static int add_field(syncless_response *response, const char *name, size_t name_size, const char *value,

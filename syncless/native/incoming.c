@@ -52,7 +52,7 @@ long serve_request(struct thread *t, struct conn *c, const char *data, size_t si
         path.size = memory->head.path_size;
         return run_handler(t, c, &memory->match, data, memory->size, memory->size, &memory->head, path, body);
     }
-    used = head_scan(data, size, &t->server->head_limits, head);
+    used = head_scan(data, size, &t->server->limits.head, head);
     if (used < 0) {
         refuse(t, c, (int)-used, NO_REQUEST, data, size);
         return ENOUGH;

@@ -7,13 +7,13 @@
 #include "records.h"
 #include "server.h"
 
-enum { BLOCK = 65536, HELD = 1 << 23, HEAD_SHOWN = 8192 };
+enum { BLOCK = 65536, HEAD_SHOWN = 8192 };
 #define RECORDS_NS 250000000    /* for which records are held back */
 
 void record(struct thread *t, struct conn *c, int status, int refused, int64_t body, int64_t ns, int closes,
             const char *data, size_t size) {
     struct record r;
-    if (atomic_load_explicit(&t->server->log_held, memory_order_relaxed) > HELD) {
+    if (atomic_load_explicit(&t->server->log_held, memory_order_relaxed) > LOG_HELD) {
         atomic_fetch_add_explicit(&t->counts.dropped, 1, memory_order_relaxed);
         return;
     }

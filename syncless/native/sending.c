@@ -191,30 +191,17 @@ int send_more(struct thread *t, struct conn *c) {
     return SENT;
 }
 
-static void look(struct thread *t, struct conn *c) {
-    int64_t taken = c->pace->given - unsent_bytes(c->fd);
-    if (taken > c->pace->taken) {
-        c->pace->taken = taken;
-        c->pace->progress = t->now;
-    }
-}
-
-/* Whether the client has taken less than Limits.write_rate on average, for longer than its grace. */
+/* Whether the client has taken too little; asks the kernel where that may be so. */
 int too_slow(struct thread *t, struct conn *c) {
-    const struct limits *limits = &t->server->limits;
-    int64_t waited;
-    if (!c->pace || limits->write_rate <= 0)
+    if (!c->pace || !pace_counts(c->pace, &t->server->limits, t->now))
         return 0;
-    waited = c->pace->waited + (c->pace->since ? t->now - c->pace->since : 0);
-    if (waited <= limits->write_grace_ns)
-        return 0;
-    look(t, c);
-    return c->pace->taken < limits->write_rate * (double)waited / 1e9;
+    pace_look(c->pace, unsent_bytes(c->fd), t->now);
+    return pace_is_too_slow(c->pace, &t->server->limits, t->now);
 }
 
 int may_wait(struct thread *t, struct conn *c) {
     if (!c->pace)
         return 0;
-    look(t, c);
-    return t->now - c->pace->progress < t->server->limits.write_ns && !too_slow(t, c);
+    pace_look(c->pace, unsent_bytes(c->fd), t->now);
+    return pace_may_wait(c->pace, &t->server->limits, t->now);
 }

@@ -33,28 +33,14 @@
 #include <sys/types.h>
 
 #include "syncless/native.h"
-#include "head.h"
+#include "body.h"
 #include "letters.h"
 #include "memory.h"
+#include "pace.h"
+#include "reply.h"
 #include "routes.h"
 
-enum {
-    CODES = 600,                /* a status is below; as in http/counters.pxd */
-    RECEIVE = 65536,            /* bytes that are received at a time */
-    COPIED = 16384,             /* bytes: a body up to this size is copied behind its head */
-    BODY_MOST = 1 << 20,        /* bytes of a body, framing included; larger ones are Python's */
-    MEMORY_MOST = 2048,         /* bytes of such a head */
-    OUT_HIGH = 65536,           /* bytes of answers that are sent before more is put there */
-};
-
-/* The limits of limits.py that are kept here, in its units, times in ns. */
-struct limits {
-    int64_t body_bytes, buffered_bytes, linger_bytes;
-    int64_t head_ns, idle_ns, body_ns, body_total_ns, body_grace_ns, write_ns, write_grace_ns, linger_ns;
-    int64_t linger_idle_ns;
-    double body_rate, write_rate;
-    int chunk_line, trailer_bytes, pipelined, connections, remembered, linger_connections;
-};
+enum { BODY_MOST = 1 << 20 };   /* bytes of a body, framing included; larger ones are Python's */
 
 /* Deadlines: one list for each, in the order in which their times began. PAUSE_TIME is a heap, in the order
    in which steps are to go on. */
@@ -72,10 +58,6 @@ struct tail {                   /* sent behind `out` */
     int64_t offset, left;       /* of a file */
     int fd;                     /* -1: none */
     char close_it;
-};
-
-struct pace {                   /* how fast a client takes what is sent; as pace.pyx */
-    int64_t given, taken, progress, since, waited;
 };
 
 struct conn {                   /* there may be many idle ones */
@@ -109,7 +91,7 @@ struct conn {                   /* there may be many idle ones */
 };
 
 struct counts {                 /* of one thread; read by others at any time */
-    _Atomic int64_t requests[CODES], refused[CODES], latency[17], latency_ns;
+    _Atomic int64_t requests[CODES], refused[CODES], latency[BUCKETS], latency_ns;
     _Atomic int64_t connections, accepted, received, sent, dropped, handed;
     _Atomic int64_t reading, lingering, held;
 };
@@ -135,12 +117,6 @@ struct call {                   /* a request and its response while the handler 
     void (*release)(void *);
 };
 
-struct framing {                /* of a body that is read as it comes */
-    int64_t left;               /* bytes of the body or chunk; < 0: see bodies.c */
-    int64_t size;               /* bytes of the body up to now */
-    char chunked, ended;
-};
-
 struct steps {                  /* a request that is answered in steps; its head is kept behind the struct */
     syncless_step step;
     void *state;
@@ -159,7 +135,7 @@ struct steps {                  /* a request that is answered in steps; its head
     int status;
     char wants;                 /* SYNCLESS_READ, WRITE or WAIT */
     char told_end;              /* a step knows of the end of the body */
-    char begun, chunked, closes;        /* the response */
+    char begun, framing, closes;        /* the response; see reply.h */
 };
 
 struct last_head {              /* a response head that is likely to be sent again */
@@ -198,7 +174,7 @@ struct thread {
     struct last_head last;
     struct block records;       /* of the access log */
     int64_t records_since;
-    char dates[80];
+    char dates[REPLY_DATES];
     size_t dates_size;
     int64_t dated;              /* seconds since 1970 */
     int64_t retry_at;           /* ns: when to accept again; 0: accepts */
@@ -227,7 +203,6 @@ struct text {
 struct server {
     struct routes *routes;
     struct limits limits;
-    struct head_limits head_limits;
     struct text reasons[CODES];         /* "HTTP/1.1 200 OK\r\n" */
     struct text refusals[CODES];        /* the body of an answer of the server's own; size 0: none */
     int *listeners;
@@ -237,7 +212,7 @@ struct server {
     struct letters python;
     _Atomic int64_t log_held;           /* bytes of the access log that Python has not taken yet */
     int logs;                           /* there is an access log */
-    int64_t bounds[17];                 /* of the buckets of the latency; see http/counters.pyx */
+    int64_t bounds[BUCKETS];               /* of the buckets of the latency; see http/counters.pyx */
     int counts_time;                    /* requests are measured */
     _Atomic int stopping;               /* every response closes its connection */
     _Atomic int deaf;                   /* accept what waits, then no more */
@@ -300,11 +275,6 @@ long serve_request(struct thread *t, struct conn *c, const char *data, size_t si
 void forget_head(struct thread *t, struct conn *c);
 
 /* bodies.c */
-void begin_body(struct framing *framing, const struct head *head);
-/* The next piece of a body. > 0: the bytes that have been read now; those of *piece are the body's, perhaps
-   none. MORE, or minus a status. */
-long next_piece(const struct limits *limits, struct framing *framing, const char *data, size_t size,
-                syncless_bytes *piece);
 /* > 0: the bytes of the request, whose *body is complete. MORE, PYTHON, or minus a status. */
 long read_body(struct thread *t, struct conn *c, const char *data, size_t size, const struct head *head,
                size_t used, syncless_bytes *body);
@@ -338,7 +308,7 @@ void tell_fault(struct thread *t, const struct route *route, const char *words);
 /* answer.c */
 int is_head(const struct call *call);
 /* FAILED where there is no memory. `length` < 0: none is told. */
-int put_head(struct thread *t, struct call *call, int status, int64_t length, int chunked, int closes);
+int put_head(struct thread *t, struct call *call, int status, const struct reply *reply, int closes);
 int answer(struct thread *t, struct conn *c, struct call *call, int closes);
 enum { NOT_MEASURED = -1, NO_REQUEST = -2 };    /* instead of ns */
 void refuse(struct thread *t, struct conn *c, int status, int64_t ns, const char *data, size_t size);

@@ -3,8 +3,6 @@
 
    The head of the request is kept, because its bytes go when the handler returns. */
 
-#include <stdio.h>
-
 #include "server.h"
 
 struct steps *begin_steps(struct conn *c, struct call *call, size_t head_size) {
@@ -31,7 +29,7 @@ struct steps *begin_steps(struct conn *c, struct call *call, size_t head_size) {
     steps->release = call->release;
     steps->began = call->began;
     steps->length = -1;
-    begin_body(&steps->body, head);
+    body_begin(&steps->body, head->chunked, head->content_length);
     if (!call->unread)                          /* it has come as a whole, or there is none */
         steps->body.ended = 1;
     call->release = NULL;
@@ -62,35 +60,30 @@ void drop_steps(struct thread *t, struct conn *c) {
 
 /* -- the response in pieces ----------------------------------------------------------------------------- */
 
-static int has_body(const struct call *call, int status) {
-    return !is_head(call) && status != 204 && status != 205 && status != 304;
-}
-
 /* The head. FAILED, or SENT. */
 static int begin_response(struct thread *t, struct steps *steps, struct call *call) {
     int status = call->response.status ? call->response.status : 200;
-    int shows = has_body(call, status), minor = call->head->minor;
-    steps->length = status == 205 ? 0 : call->response.length;
-    steps->closes = !call->head->keep_alive || (shows && steps->length < 0 && !minor) ||
-                    (!shows && call->unread) ||
+    struct reply reply = reply_frame(status, call->head->minor, is_head(call), call->response.length, 1);
+    steps->length = reply.length;
+    steps->framing = reply.framing;
+    steps->closes = !call->head->keep_alive || reply.framing == BY_CLOSE ||
+                    (reply.framing == NO_BODY && call->unread) ||
                     atomic_load_explicit(&t->server->stopping, memory_order_relaxed);
-    steps->chunked = shows && steps->length < 0 && minor;
     steps->status = status;
     steps->begun = 1;
-    return put_head(t, call, status, status == 204 || status == 304 ? -1 : steps->length, steps->chunked,
-                    steps->closes);
+    return put_head(t, call, status, &reply, steps->closes);
 }
 
 static int put_piece(struct thread *t, struct conn *c, const syncless_bytes *piece) {
     struct steps *steps = c->steps;
-    char line[24];
+    int chunked = steps->framing == CHUNKED;
+    char line[REPLY_CHUNK];
     if (!piece->size)
         return SENT;
     steps->sent += piece->size;
-    if (steps->chunked && block_append(&t->out, line, snprintf(line, sizeof line, "%zx\r\n", piece->size)))
+    if (chunked && block_append(&t->out, line, reply_chunk(line, piece->size)))
         return FAILED;
-    if (block_append(&t->out, piece->data, piece->size) ||
-        (steps->chunked && block_append(&t->out, "\r\n", 2)))
+    if (block_append(&t->out, piece->data, piece->size) || (chunked && block_append(&t->out, "\r\n", 2)))
         return FAILED;
     return t->out.size >= OUT_HIGH ? send_out(t, c) : SENT;
 }
@@ -99,7 +92,7 @@ static int put_piece(struct thread *t, struct conn *c, const syncless_bytes *pie
 static long end_response(struct thread *t, struct conn *c, struct call *call) {
     struct steps *steps = c->steps;
     int closes = steps->closes || !steps->body.ended;
-    if (steps->chunked && block_append(&t->out, "0\r\n\r\n", 5)) {
+    if (steps->framing == CHUNKED && block_append(&t->out, REPLY_LAST_CHUNK, sizeof REPLY_LAST_CHUNK - 1)) {
         conn_close(t, c, 1);
         return GONE;
     }
@@ -138,7 +131,7 @@ const char *take_step(struct thread *t, struct conn *c, struct call *call, int r
             return fault;
         if (begin_response(t, steps, call) == FAILED)
             return "found no memory";
-        if (!has_body(call, steps->status)) {
+        if (steps->framing == NO_BODY) {
             *outcome = end_response(t, c, call);
             return NULL;
         }
@@ -174,11 +167,12 @@ long go_on(struct thread *t, struct conn *c) {
 /* Gives a step the next piece of its body. As serve_request(). */
 long feed_steps(struct thread *t, struct conn *c, const char *data, size_t size) {
     struct steps *steps = c->steps;
-    syncless_bytes piece;
+    syncless_bytes piece = {data, 0};
     size_t at = 0;
     long n, outcome;
     do {
-        n = next_piece(&t->server->limits, &steps->body, data + at, size - at, &piece);
+        piece.data = data + at;
+        n = body_next(&steps->body, &t->server->limits, data + at, size - at, &piece.size);
         if (n > 0)
             at += n;
     } while (n > 0 && !piece.size && !steps->body.ended);

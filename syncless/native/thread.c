@@ -13,9 +13,8 @@
 #include "records.h"
 #include "server.h"
 
-enum { EVENTS = 256, LAST_BATCHES = 1024 };
+enum { EVENTS = 256 };
 #define DAY_NS 86400000000000LL
-#define JUST_COME 1000000000LL          /* ns in which a new connection is not yet taken for an idle one */
 
 int64_t clock_ns(void) {
     struct timespec now;
@@ -69,7 +68,7 @@ static void sweep(struct thread *t) {
         for (c = first_of(t, kinds[i]); c; c = next) {
             next = next_of(t, c, kinds[i]);
             if (c->in.size == c->in_start && !has_unsent(c) && !c->queued &&
-                (c->sent_before || t->now - c->since >= JUST_COME))
+                (c->sent_before || t->now - c->since >= JUST_COME_NS))
                 conn_close_idle(t, c);
         }
 }

@@ -1,6 +1,13 @@
-from libc.stdint cimport int64_t, uint8_t, uint16_t
+"""The border between Python and the threads. See threads.pyx."""
 
-from syncless.http.scanner cimport head, head_limits
+from libc.stdint cimport int64_t, uint16_t, uint8_t
+
+from syncless.http.counters cimport Counters
+from syncless.http.wire cimport BUCKETS, CODES, head, limits
+
+cdef int64_t total_of(const server* of, int at) noexcept
+cdef int add_new(const server* of, int64_t* collected, Counters counters) except -1
+
 
 cdef extern from "routes.h" nogil:
     struct bytes_view "syncless_bytes":
@@ -36,7 +43,6 @@ cdef extern from "<stdatomic.h>" nogil:
 cdef extern from "server.h" nogil:
     ctypedef uint8_t owned_t
     enum:
-        CODES
         CONNECTION_LETTER
         LOG_LETTER
         NOTICE_LETTER
@@ -57,16 +63,10 @@ cdef extern from "server.h" nogil:
         char data[1]
     struct letters:
         int event
-    struct limits:
-        int64_t body_bytes, buffered_bytes, linger_bytes
-        int64_t head_ns, idle_ns, body_ns, body_total_ns, body_grace_ns, write_ns, write_grace_ns, linger_ns
-        int64_t linger_idle_ns
-        double body_rate, write_rate
-        int chunk_line, trailer_bytes, pipelined, connections, remembered, linger_connections
     struct counts:
-        int64_t requests[600]
-        int64_t refused[600]
-        int64_t latency[17]
+        int64_t requests[CODES]
+        int64_t refused[CODES]
+        int64_t latency[BUCKETS]
         int64_t latency_ns, connections, accepted, received, sent, dropped, handed, lingering, held
     struct thread:
         int index
@@ -79,16 +79,15 @@ cdef extern from "server.h" nogil:
     struct server:
         routes* routes
         limits limits
-        head_limits head_limits
-        text reasons[600]
-        text refusals[600]
+        text reasons[CODES]
+        text refusals[CODES]
         int* listeners
         int listener_count
         thread** threads
         int thread_count
         letters python
         int64_t log_held
-        int64_t bounds[17]
+        int64_t bounds[BUCKETS]
         int logs, counts_time, stopping, deaf, sweeps, abort, quit, room_wanted
         int64_t connections
         owned_t* owned
@@ -111,7 +110,7 @@ cdef class Threads:
     cdef server core
     cdef list kept              # bytes and handlers that the routes and texts point to
     cdef int started
-    cdef int64_t collected[1218]        # of the counts, what has been added to a Counters
+    cdef int64_t collected[2 * CODES + BUCKETS + 1]        # of the counts, what has been added to a Counters
     cdef readonly list names    # of the routes
     cdef bint wants(self, int fd, const char* data, const head* found) noexcept
     cdef void pythons(self, int fd) noexcept

@@ -13,11 +13,11 @@ import sys
 import threading
 from _thread import get_ident  # the interpreter's own, whatever is put in its place later
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
-from syncless._core.cpython.standins import stand_in
-from syncless._core.cpython.typeslots import set_in_type
+from syncless._core.cpython.replacing import set_in_type, stand_in
 
 T = TypeVar("T")
 _ABSENT: Any = object()
@@ -33,6 +33,14 @@ class Change(NamedTuple):
     replacement: str
     """The dotted name of the replacement."""
     why: str
+
+
+def _show_signature(old: Any, new: Any) -> None:
+    """inspect.signature() of the replacement tells that of the original, if that has one."""
+    shown = getattr(new, "__func__", new)
+    if getattr(old, "__text_signature__", None) or (hasattr(old, "__code__") and not isinstance(shown, type)):
+        with suppress(AttributeError):  # a stand-in has it already
+            shown.__wrapped__ = old
 
 
 def _check_thread(done: str) -> None:
@@ -180,11 +188,13 @@ class Patcher:
                 setattr(owner, name, old)
 
         setattr(owner, name, new)
+        _show_signature(old, new)
         self.note(f"{owner.__module__}.{owner.__qualname__}.{name}", new, why, restore)
 
     def member_in_place(self, owner: type, name: str, new: Any, why: str) -> None:
         """Replaces a member of a type that cannot be changed from Python."""
         old = set_in_type(owner, name, new)
+        _show_signature(old, new)
         target = f"{owner.__module__}.{owner.__qualname__}.{name}"
         self.note(target, new, why, lambda: set_in_type(owner, name, old))
 
@@ -199,6 +209,7 @@ class Patcher:
         """Binds a global of one module only."""
         old = getattr(module, name)
         setattr(module, name, new)
+        _show_signature(old, new)
         self.note(f"{module.__name__}.{name}", new, why, lambda: setattr(module, name, old))
 
     def rebind(self, module: ModuleType, name: str, new: Any, why: str) -> None:
@@ -217,6 +228,7 @@ class Patcher:
             )
         self._bound.append(new)
         stands = stand_in(old, new)
+        _show_signature(old, stands)
         names = {}
         for key in ("__name__", "__qualname__"):  # a TypeError for wrong arguments tells them
             names[key] = getattr(new, key), getattr(old, key, None)

@@ -55,7 +55,10 @@ def as_served(application: Any) -> Any:
             {prefix: as_served(more._replace(application=one)) for prefix, one in application.items()}
         )
     if isinstance(application, str):
-        application = load(application)
+        try:
+            return as_served(more._replace(application=load(application)))
+        except TypeError as error:
+            raise TypeError(f"{application}: {error}") from None
     if hasattr(application, "begin_in"):
         return application
     asked = more.interface

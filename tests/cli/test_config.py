@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from syncless.cli.arguments import parse
+from syncless.cli.arguments import make_parser, parse
 from syncless.cli.config import FILES, ConfigError
 from syncless.cli.serving import _first_line
 from tests.cli.test_loading import HELLO, command, environment
@@ -41,6 +41,17 @@ def refused(capsys, *arguments):
         parse(list(arguments))
     assert ended.value.code == 2
     return capsys.readouterr().err
+
+
+def test_no_option_is_set_by_a_command_line_without_it():
+    assert vars(make_parser().parse_args([])) == {}
+
+
+def test_file_and_environment_set_options_that_have_a_word_as_default(folder, monkeypatch):
+    (folder / "syncless.toml").write_text('interface = "wsgi"\nnative-threads = 3\n')
+    monkeypatch.setenv("SYNCLESS_LIFESPAN", "off")
+    options = parse(["a:b"])
+    assert (options.interface, options.native_threads, options.lifespan) == ("wsgi", 3, "off")
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -14,17 +14,17 @@ from tests.cli.terminal import ESCAPE, Terminal
 from tests.cli.test_loading import command, environment
 
 
-def piped(**more):
+def piped(option="--help-all", **more):
     done = subprocess.run(
-        command("--help"), env=environment(**more), capture_output=True, text=True, timeout=60
+        command(option), env=environment(**more), capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
-def on_terminal(**more):
+def on_terminal(option="--help-all", **more):
     """The command's output on a terminal."""
-    with Terminal(command("--help"), environment(**{"TERM": "xterm", "NO_COLOR": "", **more})) as terminal:
+    with Terminal(command(option), environment(**{"TERM": "xterm", "NO_COLOR": "", **more})) as terminal:
         text = terminal.read()
         assert terminal.process.wait(60) == 0
     return text
@@ -39,6 +39,14 @@ def test_options_stand_in_groups_with_an_example_at_the_end():
     shown = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", text))
     assert {name for name in options if not name.startswith("--no-patch-")} <= shown
     assert all(len(line) <= 80 for line in text.partition("environment:")[0].splitlines())
+
+
+def test_common_options_stand_on_two_screens():
+    text = piped("--help", COLUMNS="80")
+    assert len(text.splitlines()) <= 50 and all(len(line) <= 80 for line in text.splitlines())
+    assert re.findall(r"^(\w[\w ]+):", text, re.MULTILINE) == ["usage", "common options", "example"]
+    assert "-b, --bind ADDRESS" in text and "--help-all" in text and "head_seconds (" not in text
+    assert ESCAPE.sub("", on_terminal("--help")) == text
 
 
 def test_each_limit_is_explained_with_its_default_and_unit():
@@ -66,7 +74,7 @@ def test_colours_can_be_turned_off(variables):
 def test_limits_are_shown_where_their_source_is_missing(tmp_path):
     program = (
         "import inspect; inspect.getsource = lambda it: (_ for _ in ()).throw(OSError())\n"
-        "import sys; from syncless.cli import main; sys.exit(main(['--help']))"
+        "import sys; from syncless.cli import main; sys.exit(main(['--help-all']))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, timeout=60

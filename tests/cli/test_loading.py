@@ -260,3 +260,40 @@ def test_checkout_that_is_not_built_says_so(tmp_path):
         rf"ImportError: syncless is not built in {tmp_path} for Python 3\.\d+: run `make serve` there",
         done.stderr,
     )
+
+
+def test_python_that_is_too_old_is_named():
+    program = "import sys; sys.version_info = (3, 9); import syncless"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment())
+    assert (
+        done.stderr.rstrip().splitlines()[-1].startswith("ImportError: syncless needs Python 3.10 or newer")
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["five"], r"syncless: mistakes:five: cannot serve 5: it is not a WSGI callable, .*"),
+        (
+            ["wsgi", "--interface", "asgi"],
+            r"syncless: mistakes:wsgi: cannot serve <function .*> as ASGI: it cannot be called with .*",
+        ),
+        (
+            ["asgi", "--interface", "wsgi"],
+            r"syncless: mistakes:asgi: <function .*> is an ASGI application, .*",
+        ),
+    ],
+)
+def test_application_of_another_kind_is_named(tmp_path, arguments, said):
+    (tmp_path / "mistakes.py").write_text(
+        "five = 5\ndef wsgi(environ, start_response): pass\nasync def asgi(scope, receive, send): pass\n"
+    )
+    done = subprocess.run(
+        command("--bind", "127.0.0.1:0", f"mistakes:{arguments[0]}", *arguments[1:]),
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2 and re.fullmatch(said, done.stderr.strip()), done.stderr

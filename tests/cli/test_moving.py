@@ -1,5 +1,6 @@
 """docs/moving/gunicorn.md: our options exist, and it misses no option of gunicorn, uvicorn or granian."""
 
+import contextlib
 import dataclasses
 import pathlib
 import re
@@ -58,7 +59,7 @@ def test_our_limits_in_the_table_exist():
 
 
 def test_commands_of_the_page_are_understood():
-    for line in re.findall(r"^syncless (.*?) *(?:#.*)?$", PAGE, re.MULTILINE):
+    for line in re.findall(r"^syncless (?!--config)(.*?) *(?:#.*)?$", PAGE, re.MULTILINE):
         options = parse(line.split())
         assert options.application == "myproject.wsgi:application" and options.workers == 4
 
@@ -104,14 +105,11 @@ def test_foreign_options_are_answered_with_ours(capsys):
     for name, instead in INSTEAD.items():
         assert name not in ours
         assert name in named("gunicorn") | named("uvicorn") | named("granian"), name
-        assert set(re.findall(r"(?<!\S)--?[a-z][\w-]*", instead)) <= ours
+        assert set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", instead)) <= ours
         assert set(re.findall(r"--limit (\w+)=", instead)) <= known
         with pytest.raises(SystemExit):
             parse([name, "5", "app:app"])
         assert f"there is no {name}; " in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        parse(["--timeout=5", "app:app"])
-    assert "write --limit worker_stuck_seconds=N" in capsys.readouterr().err
 
 
 FIELDS = "--trusted-field x-forwarded-for --trusted-field x-forwarded-proto"
@@ -137,6 +135,7 @@ FIELDS = "--trusted-field x-forwarded-for --trusted-field x-forwarded-proto"
         ("--timeout-keep-alive 5 --max-requests=9", "--limit idle_seconds=5 --limit worker_requests=9"),
         ("--pythonpath a --check-config", "--app-dir a --check"),
         ("--interface asgi3", "--interface asgi"),
+        ("--timeout 40 -b :80", "--limit worker_stuck_seconds=40 -b :80"),
     ],
 )
 def test_options_of_others_are_taken_where_ours_mean_the_same(theirs, ours):
@@ -160,23 +159,95 @@ def test_each_option_of_uvicorn_is_taken_or_answered_with_a_sentence(capsys):
                 assert said.startswith(f"syncless: there is no {name}; ") and said.count("\n") == 1, said
 
 
+VALUES = {
+    "asgi_lifespan": "off",
+    "bind": "127.0.0.1:8000,unix:/run/app.sock",
+    "forwarded_allow_ips": "10.0.0.1",
+    "loglevel": "info",
+    "proxy_protocol": True,
+    "umask": 0o27,
+}
+
+
+def test_each_setting_of_gunicorn_is_taken_or_answered_with_a_sentence(tmp_path, capsys):
+    config = pytest.importorskip("gunicorn.config", reason="gunicorn is not installed")
+    file = tmp_path / "gunicorn.conf.py"
+    for setting in config.KNOWN_SETTINGS:
+        flag = getattr(setting, "action", "") in ("store_true", "store_const")
+        value = VALUES.get(setting.name, True if flag else 5)
+        if setting.name in ("config", "wsgi_app", "check_config", "print_config"):
+            continue
+        file.write_text(f"{setting.name} = {value!r}\n")
+        by_file, said = None, ""
+        with contextlib.suppress(SystemExit):
+            by_file = vars(parse(["--config", str(file), "app:app"]))
+        said = capsys.readouterr().err
+        assert bool(by_file) or said.startswith(f"syncless: {file}: there is no {setting.name}; "), said
+        changed = by_file and {**by_file, "config": ""} != {**vars(parse(["app:app"])), "config": ""}
+        assert said or changed, setting.name
+        for option in setting.cli or ():
+            text = f"{value:o}" if setting.name == "umask" else str(value)
+            try:
+                parse([option, *([] if value is True else [text]), "app:app"])
+            except SystemExit:
+                assert capsys.readouterr().err.startswith(f"syncless: there is no {option}; "), option
+
+
+def test_file_of_gunicorn_is_read(tmp_path, capsys):
+    file = tmp_path / "gunicorn.conf.py"
+    file.write_text(
+        "import os\ncores = 2\nwsgi_app = 'shop:app'\nbind = ['127.0.0.1:8001', 'unix:a.sock']\n"
+        "workers = cores * 2\nworker_class = 'gevent'\nkeepalive = 5\ntimeout = 40\nmax_requests = 9\n"
+        "accesslog = '-'\numask = 0o27\npreload_app = True\nreload = False\n"
+    )
+    ours = (
+        "-b 127.0.0.1:8001 -b unix:a.sock -w 4 -l idle_seconds=5 -l worker_stuck_seconds=40 "
+        "-l worker_requests=9 --access-log - -m 27 --preload"
+    )
+    found = vars(parse(["-c", str(file)]))
+    assert found.pop("config") == str(file) and found == vars(parse([*ours.split(), "shop:app"]))
+    assert capsys.readouterr().err == (
+        f"syncless: {file}: worker_class is not used; leave it out: the standard library is patched by "
+        "default, and each request is a tasklet\n"
+    )
+    options = parse(["-c", str(file), "-w", "1", "-b", ":80", "other:app"])
+    assert (options.workers, options.bind, options.application) == (1, [":80"], "other:app")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "raw_env = ['A=1']\nca_certs = 'ca.pem'\n",
+            "or --env-file FILE\nsyncless: {file}: there is no ca_certs; write --client-ca FILE",
+        ),
+        (
+            "def post_fork(server, worker): pass\n",
+            "there is no post_fork; write a function for --hook post_fork=",
+        ),
+        ("import missing\n", "ModuleNotFoundError: No module named 'missing'"),
+        ("workers = 'many'\n", "argument -w/--workers: invalid int value: 'many'"),
+    ],
+)
+def test_file_of_gunicorn_that_cannot_be_taken_is_answered(text, said, tmp_path, capsys):
+    file = tmp_path / "gunicorn.conf.py"
+    file.write_text(text)
+    with pytest.raises(SystemExit):
+        parse(["-c", str(file), "app:app"])
+    assert said.format(file=file) in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         ("--acces-log app:app", "there is no option --acces-log; did you mean --access-log?"),
         ("--prot 80 app:app", "there is no option --prot; did you mean --port?"),
-        ("--xyzzy app:app", "there is no option --xyzzy; see syncless --help"),
+        ("--xyzzy app:app", "there is no option --xyzzy; see syncless --help-all"),
         ("app:app other:app", "there is one application only, and 'other:app' is another word"),
         ("app:app --port", "--port needs a value"),
         ("app:app --workers many", "argument -w/--workers: invalid int value: 'many'"),
         ("", "name the application to serve, for example myproject.web:app"),
-        (
-            "-w 2 --config gunicorn.conf.py app:app",
-            (
-                "--config gunicorn.conf.py: the configuration is a TOML file, and no program: "
-                "docs/moving/gunicorn.md has each of gunicorn's settings"
-            ),
-        ),
+        ("-c missing.conf.py app:app", "--config missing.conf.py: No such file or directory"),
     ],
 )
 def test_an_error_of_the_command_line_is_a_sentence(line, said, capsys):

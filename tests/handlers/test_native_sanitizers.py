@@ -11,10 +11,7 @@ from syncless import native
 
 HERE = pathlib.Path(__file__).parent
 ROOMS = HERE.parent.parent / "syncless"
-SOURCES = [
-    *(ROOMS / "native").glob("*.c"),
-    *(ROOMS / "http" / f"{name}.c" for name in ("names", "head", "chunks", "host")),
-]
+SOURCES = [*(ROOMS / "native").glob("*.c"), *(ROOMS / "http" / "wire").glob("*.c")]
 OPTIONS = {
     "thread": {"TSAN_OPTIONS": "halt_on_error=1 exitcode=66"},
     "address,undefined": {"ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "halt_on_error=1"},
@@ -24,7 +21,7 @@ OPTIONS = {
 @pytest.mark.parametrize("kind", ["thread", pytest.param("address,undefined", marks=pytest.mark.slow)])
 def test_random_requests_publications_and_hand_overs(tmp_path, kind):
     program = tmp_path / "threads"
-    include = [f"-I{native.get_include()}", f"-I{ROOMS / 'native'}", f"-I{ROOMS / 'http'}"]
+    include = [f"-I{native.get_include()}", f"-I{ROOMS / 'native'}", f"-I{ROOMS / 'http' / 'wire'}"]
     command = ["cc", "-g", "-O1", "-Wno-tsan", f"-fsanitize={kind}", *include, HERE / "threads.c", *SOURCES]
     environment = {**os.environ, "LD_PRELOAD": ""}
     built = subprocess.run(

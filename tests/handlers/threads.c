@@ -105,15 +105,15 @@ static void build(void) {
     routes[4].pieces = 1;
     set_route(&routes[5], "/large", large);
     server.routes = routes_new(routes, 6);
-    server.head_limits = (struct head_limits){8190, 100, 32768};
     server.limits = (struct limits){
         .body_bytes = 1 << 20, .buffered_bytes = 1 << 28, .linger_bytes = 1 << 20, .head_ns = 1000000000,
         .idle_ns = 1000000000, .body_ns = 1000000000, .body_grace_ns = 1000000000, .write_ns = 1000000000,
-        .write_grace_ns = 1000000000, .linger_ns = 100000000, .linger_idle_ns = 50000000, .chunk_line = 256,
-        .trailer_bytes = 8192, .pipelined = 4, .remembered = 8};
+        .write_grace_ns = 1000000000, .linger_ns = 100000000, .linger_look_ns = 50000000, .body_look_ns = 1000000000,
+        .write_look_ns = 1000000000, .chunk_line = 256,
+        .trailer_bytes = 8192, .pipelined = 4, .remembered = 8, .head = {8190, 100, 32768}};
     for (i = 200; i < CODES; i++)
         server.reasons[i] = (struct text){"HTTP/1.1 299 Any\r\n", 18}, server.refusals[i] = text;
-    for (i = 0; i < 17; i++)
+    for (i = 0; i < BUCKETS; i++)
         server.bounds[i] = INT64_MAX;
     server.logs = server.counts_time = 1;
     server.owned_size = 65536;

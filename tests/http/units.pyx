@@ -2,15 +2,15 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
+from libc.stdint cimport int64_t
 
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Runnable, Scheduler
 from syncless._core.threadloop cimport get_loop
-from syncless.http.admission cimport Admission
-from syncless.http.buffers cimport Buffer, Buffers
-from syncless.http.deadlines cimport QUEUE_DEADLINE, DeadlineNode, Deadlines, next_of
-from syncless.http.flusher cimport Flusher
-from syncless.http.responseheads cimport ResponseHeads
+from syncless.http.listener cimport (
+    QUEUE_DEADLINE, Admission, DeadlineNode, Deadlines, Flusher, ResponseHeads, next_of,
+)
+from syncless.http.stream cimport Buffer, Buffers
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
@@ -53,7 +53,7 @@ cdef class Times:
         self.deadlines = Deadlines(get_loop())
         self.deadlines.expire = expire
         for kind, length in seconds.items():
-            self.deadlines.allow(int(kind[1:]), length)
+            self.deadlines.allow(int(kind[1:]), <int64_t> (length * 1e9))
 
     def start(self, Owner owner not None, int kind):
         self.deadlines.start(&owner.node, kind, owner)
@@ -217,7 +217,7 @@ cdef class Turns:
     def __cinit__(self, requests, queued, seconds=60):
         self.deadlines = Deadlines(get_loop())
         self.deadlines.expire = give_up
-        self.deadlines.allow(QUEUE_DEADLINE, seconds)
+        self.deadlines.allow(QUEUE_DEADLINE, <int64_t> (seconds * 1e9))
         self.admission = Admission(self.deadlines, requests, queued)
 
     def begin(self):

@@ -56,7 +56,7 @@ def test_unknown_application_names_are_reported(name, message):
     [
         (["--bind", "nonsense"], "invalid address"),
         (["--bind", "127.0.0.1:70000"], "invalid address"),
-        (["--limit", "nonsense=1"], "unknown limit 'nonsense'; --help lists all limits"),
+        (["--limit", "nonsense=1"], "unknown limit 'nonsense'; --help-all lists all limits"),
         (["--limit", "head_second=1"], "unknown limit 'head_second'; did you mean head_seconds"),
         (["--limit", "head_seconds"], "write NAME=VALUE, for example idle_seconds=75"),
         (["--limit", "backlog=x"], "'x' is not a number"),
@@ -71,7 +71,7 @@ def test_wrong_arguments(arguments, message):
 
 
 def test_help_and_version():
-    done = run("--help")
+    done = run("--help-all")
     assert done.returncode == 0 and "head_seconds (30 s)" in done.stdout and "module:attribute" in done.stdout
     assert run("--version").stdout.startswith("syncless ")
 

@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 import syncless
-from syncless.http import scanner
+from syncless.http import wire
 
 IN_TRAILERS = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"
 CASES = json.loads((pathlib.Path(__file__).parent / "cases.json").read_text())
@@ -81,10 +81,10 @@ def test_whole_bytewise_and_split(start, case):
 def test_the_scanner_says_the_same_of_every_prefix(case):
     """Incomplete, then for ever the same: a decision never depends on bytes that come later."""
     data = raw(case)
-    final = scanner.parse(data)
+    final = wire.parse(data)
     decided = False
     for size in range(len(data) + 1):
-        found = scanner.parse(data[:size])
+        found = wire.parse(data[:size])
         if found is not None:
             decided = True
             assert found == final

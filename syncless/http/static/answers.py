@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from syncless._core.calls.beneath import OpenFile
+from syncless._core.calls.files import OpenFile
 from syncless.http.codings import gains
 from syncless.http.filepart import FilePart, blocks, exactly
-from syncless.http.responseheads import http_date
 from syncless.http.static.conditions import precondition, range_holds
 from syncless.http.static.ranges import Ranges, content_range, part_heads, ranges_of
+from syncless.http.wire import http_date
 
 Headers = list[tuple[str, str]]
 

@@ -25,8 +25,8 @@ from typing import Any
 
 from syncless.http.addresses import show
 from syncless.http.errors import EXPLANATIONS
-from syncless.http.scanner import asks_by_head, parse
 from syncless.http.sockets import Sockets
+from syncless.http.wire import asks_by_head, parse
 
 CLIENTS = 64
 """Connections at a time; one more closes the oldest that does not follow events."""

@@ -1,6 +1,0 @@
-from syncless._core.loop import Loop
-
-def http_date(when: float) -> str: ...
-
-class ResponseHeads:
-    def __init__(self, loop: Loop) -> None: ...

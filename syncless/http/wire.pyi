@@ -1,0 +1,17 @@
+from typing import Any
+
+def asks_by_head(data: bytes) -> bool:
+    """Whether received bytes, which may be no request, ask by HEAD."""
+
+def http_date(when: float) -> str:
+    """The time (seconds since 1970) in the form of RFC 9110, 5.6.7."""
+
+def is_field(name: bytes, value: bytes) -> bool:
+    """Whether a message can have this header field (RFC 9110, 5.1 and 5.5)."""
+
+def is_host(text: str) -> bool:
+    """Whether a Host field can have this value."""
+
+def parse(
+    data: bytes, request_line: int = 8190, header_count: int = 100, head_bytes: int = 32768
+) -> tuple[int, dict[str, Any]] | int | None: ...

@@ -1,0 +1,40 @@
+"""Files that only a forge or a release reads: their YAML, and the names in it."""
+
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parent.parent
+FILES = sorted((ROOT / ".github").rglob("*.yml"))
+
+
+@pytest.mark.skipif(not FILES, reason="a source distribution has no .github")
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_file_of_the_forge_is_right(path):
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed: pip install --group clients")
+    content = yaml.safe_load(path.read_text())
+    if path.name == "config.yml":
+        assert set(content) <= {"blank_issues_enabled", "contact_links"}
+    elif path.parent.name == "ISSUE_TEMPLATE":
+        assert content["name"] and content["description"]
+        assert all(part["attributes"]["label"] for part in content["body"])
+    else:
+        targets = set(re.findall(r"^([\w-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
+        assert True in content and content["permissions"] == {"contents": "read"}  # `on` is a word for true
+        for job in content["jobs"].values():
+            assert (
+                job["runs-on"]
+                and job["timeout-minutes"]
+                and set(job.get("needs", ())) <= set(content["jobs"])
+            )
+            for step in job["steps"]:
+                assert ("uses" in step) != ("run" in step)
+                assert set(re.findall(r"\bmake ([\w-]+)", step.get("run", ""))) <= targets
+                assert all((ROOT / name).exists() for name in re.findall(r"\.ci/\w+", step.get("run", "")))
+
+
+def test_scripts_of_a_release_are_programs_of_bash():
+    for name in ("release", "wheels", "try-wheel"):
+        subprocess.run(["bash", "-n", ROOT / ".ci" / name], check=True)
