@@ -1,8 +1,8 @@
-"""http/quota: how many requests a server may begin."""
+"""http/listener: how many requests a server may begin."""
 
 import pytest
 
-from syncless.http.quota import Quota
+from syncless.http.listener import Quota
 
 
 @pytest.mark.parametrize("begun", [[3], [1, 2], [2, 5], [3, 1, 1]])
