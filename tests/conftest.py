@@ -17,6 +17,8 @@ from tests import virtualtime
 
 # A shell that starts this in the background has it ignore Ctrl-C, and all that the tests start inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # as nohup has it: a handler is not inherited
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 sys.dont_write_bytecode = False  # pytest takes a quarter of a minute to rewrite all assertions
 

@@ -125,7 +125,9 @@ def test_masters_log_files_are_opened_anew_for_the_workers(folder):
         assert eventually(lambda: (kept / "access").read_text())
         (kept / "access").rename(kept / "old")
         server.process.send_signal(signal.SIGUSR1)
-        assert eventually((kept / "access").exists) and (kept / "access").stat().st_uid == WHO.pw_uid
+        assert eventually(
+            lambda: (kept / "access").exists() and (kept / "access").stat().st_uid == WHO.pw_uid
+        )
         assert eventually(lambda: server.get("/") and (kept / "access").read_text())
 
 

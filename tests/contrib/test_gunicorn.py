@@ -236,7 +236,7 @@ def test_usr2_starts_a_second_master_on_the_same_sockets(gunicorn, tmp_path):
     server.process.send_signal(signal.SIGUSR2)
     server.booted(2)
     new_master = tmp_path / "pid.2"
-    assert eventually(new_master.exists)
+    assert eventually(lambda: new_master.exists() and new_master.read_text())
     second = int(new_master.read_text())
     assert eventually(lambda: server.get()[0] != old)
     assert server.process.poll() is None

@@ -250,3 +250,15 @@ def test_a_select_at_both_ends_of_a_channel_meets_either_side(kind):
         assert (
             waiting[0].result(5) == (1, 2) and pipe.balance == 1 and pipe.receive() == 3 and pipe.balance == 0
         )
+
+
+def test_item_that_came_back_and_was_taken_leaves_no_place_behind():
+    """The next one that comes back comes first again."""
+    queue = Queue()
+    for number in (1, 3):
+        victims = victims_of(Queue.get, [queue])
+        queue.put(number)
+        queue.put(number + 1)
+        victims[0].kill(block=False)
+        victims[0].join()
+        assert [queue.get(), queue.get()] == [number, number + 1]

@@ -73,6 +73,17 @@ def test_timer_is_set_to_the_earliest(units, times):
     times.stop(late)
 
 
+def test_next_one_is_the_earliest_of_all_kinds(units, times):
+    first, late, early = units.Owner(lambda kind: None), units.Owner(), units.Owner()
+    times.start(first, 1)
+    times.start(late, 2)
+    assert times.expire_due(first.when) == late.when
+    times.start(early, 3)
+    assert times.expire_due(0) == early.when
+    times.stop(early)
+    times.stop(late)
+
+
 def test_owner_may_start_another_deadline_inside_its_expiry(units, times):
     owner = units.Owner(lambda kind: times.start(owner, 2))
     times.start(owner, 1)

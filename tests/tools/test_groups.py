@@ -54,6 +54,28 @@ def test_an_error_of_a_child_ends_the_others_and_the_block():
     assert grouped(caught.value) == [KeyError] and sorted(ended) == ["block", "child"]
 
 
+def test_child_that_cleans_up_is_not_ended_again():
+    """By the failure of a child, and then by the end of the block that this brings about."""
+    ended = []
+
+    def clean_up():
+        try:
+            sleep(100)
+        finally:
+            sleep(1)
+            ended.append("cleaned up")
+
+    def fail():
+        sleep(0.001)
+        raise KeyError("mine")
+
+    with pytest.raises(Exception) as caught, TaskGroup() as group:
+        group.spawn(clean_up)
+        group.spawn(fail)
+        sleep(100)
+    assert grouped(caught.value) == [KeyError] and ended == ["cleaned up"]
+
+
 def test_an_error_of_the_block_ends_the_children():
     ended = []
 

@@ -24,3 +24,4 @@ def test_iwait():
         and list(iwait([])) == []
     )
     assert syncless.wait(events, 0.001, 1) == [events[1]]
+    assert list(iwait(tasklets, count=5)) == tasklets  # no more than there are

@@ -43,6 +43,20 @@ def test_pool_is_bounded():
         Pool(0)
 
 
+def test_map_uses_no_more_tasklets_than_there_are_items():
+    pool = Pool(5)
+    assert max(pool.map(lambda _: len(pool), range(2))) == 2
+
+
+def test_results_that_are_not_taken_hold_up_the_rest():
+    pool, begun = Pool(2), []
+    results = pool.imap(begun.append, range(100))
+    assert next(results) is None
+    sleep(1)
+    assert len(begun) == 1 + 2 + 2  # taken, waiting to be taken, waiting for room
+    results.close()
+
+
 def test_pool_and_errors():
     pool, ended = Pool(2), []
 

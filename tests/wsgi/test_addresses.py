@@ -45,6 +45,7 @@ def ask(address):
         (":8000", Bind(host="*", port=8000)),
         ("*:8000", Bind(host="*", port=8000)),
         ("localhost:0", Bind(host="localhost", port=0)),
+        ("localhost:65535", Bind(host="localhost", port=65535)),
         ("unix:/run/x.sock", Bind(path="/run/x.sock")),
         ("unix:@name", Bind(path="\0name")),
         ("fd:3", Bind(fd=3)),
@@ -57,7 +58,7 @@ def test_addresses_as_text(text, expected):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a", "a:b", "a:70000", "a:-1", "unix:", "unix:@", "fd:", "fd:x", "a:\u0663"]
+    "text", ["", "a", "a:b", "a:65536", "a:-1", "unix:", "unix:@", "fd:", "fd:x", "a:\u0663"]
 )
 def test_invalid_address_is_refused(text):
     with pytest.raises(ValueError, match=r"write|needs"):
@@ -214,9 +215,10 @@ def test_descriptor_that_does_not_listen_is_refused(start):
 
 
 PROGRAM = """
+import os
 def app(environ, start_response):
     start_response("200 OK", [])
-    return [b"served"]
+    return [b"served", *(name.encode() for name in os.environ if name.startswith("LISTEN_"))]
 """
 
 
@@ -230,7 +232,8 @@ def test_the_command_takes_inherited_sockets(tmp_path, how):
     if (
         how == "systemd"
     ):  # the variables name the process that is to use them, so a shell sets them and becomes it
-        script = f"exec 3<&{listener.fileno()}; LISTEN_FDS=1 LISTEN_PID=$$ exec {' '.join(command)}"
+        variables = "LISTEN_FDS=1 LISTEN_FDNAMES=x LISTEN_PID=$$"
+        script = f"exec 3<&{listener.fileno()}; {variables} exec {' '.join(command)}"
         command = ["bash", "-c", script]
     else:
         command += ["--fd", str(listener.fileno())]

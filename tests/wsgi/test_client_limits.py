@@ -103,9 +103,11 @@ def in_parts(environ, start_response):
 
 
 @pytest.mark.parametrize("app", [whole, in_parts])
-def test_client_that_reads_too_slowly_is_disconnected(start, app):
-    """It takes some bytes all the time, so it is never silent for write_seconds."""
-    server = start(app, write_rate=50_000_000, write_grace_seconds=0.2)
+@pytest.mark.parametrize("grace", [0.2, 2])
+def test_client_that_reads_too_slowly_is_disconnected(start, app, grace):
+    """It takes some bytes all the time, so it is never silent for write_seconds. The longer grace is the sum
+    of several waits."""
+    server = start(app, write_rate=50_000_000, write_grace_seconds=grace)
     reader = Reader(server)
     assert not reader.read(0.005) and reader.received < SIZE
     assert eventually(lambda: server.census()["connections"] == 0)

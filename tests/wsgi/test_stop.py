@@ -97,6 +97,19 @@ def test_request_that_has_come_is_answered_before_idle_connection_closes(start, 
     assert client.response()[0] == 200
 
 
+def test_request_whose_first_bytes_have_come_is_answered_when_the_server_stops(start):
+    server = start(slow, stop_seconds=60, stop_idle_seconds=0)
+    client = start.client(server)
+    client.get()
+    client.send(b"GET / HTTP/1.1\r\n")
+    assert eventually(lambda: server.census()["buffered bytes"])
+    stopping = syncless.spawn(server.stop)
+    syncless.sleep(0.01)
+    client.send(b"Host: a\r\n\r\n")
+    assert client.response()[0] == 200
+    stopping.join()
+
+
 @pytest.mark.parametrize("options", [{}, {"defer_accept": False}, {"connections": 10}])
 def test_connections_that_wait_to_be_accepted_are_answered_when_server_stops(start, options):
     server = start(slow, stop_seconds=10, **options)

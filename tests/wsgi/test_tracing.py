@@ -59,7 +59,11 @@ events = []
 class Keep(Transport):
     def capture_envelope(self, envelope):
         events.extend(item.payload.json for item in envelope.items)
-sentry_sdk.init(dsn="http://key@127.0.0.1/1", transport=Keep, traces_sample_rate=1.0)
+sentry_sdk.init(
+    dsn="http://key@127.0.0.1/1", transport=Keep, traces_sample_rate=1.0,
+    auto_enabling_integrations=False,  # which would import all that is installed
+    integrations=[INTEGRATIONS],
+)
 def work(name):
     sentry_sdk.set_tag("who", name)
     meet()
@@ -187,23 +191,31 @@ def test_each_request_has_a_trace_of_its_own_in_opentelemetry(program, applicati
 
 
 @pytest.mark.parametrize(
-    "application",
+    ("integrations", "application"),
     [
         pytest.param(
+            "",
             PLAIN
             + "from sentry_sdk.integrations.wsgi import SentryWsgiMiddleware\n"
             + "app = SentryWsgiMiddleware(plain)\n",
             id="wsgi",
             marks=needs("sentry_sdk"),
         ),
-        pytest.param(FLASK, id="flask", marks=needs("flask", "sentry_sdk")),
+        pytest.param(
+            '__import__("sentry_sdk.integrations.flask").integrations.flask.FlaskIntegration()',
+            FLASK,
+            id="flask",
+            marks=needs("flask", "sentry_sdk"),
+        ),
     ],
 )
-def test_each_request_has_a_scope_of_its_own_in_sentry(program, application):
+def test_each_request_has_a_scope_of_its_own_in_sentry(program, integrations, application):
     def transactions_of(events):
         return [event for event in events if event.get("type") == "transaction" and "who" in event["tags"]]
 
-    events = all_at_once(program(code=whole(REPORTED, application)), transactions_of)
+    events = all_at_once(
+        program(code=whole(REPORTED.replace("INTEGRATIONS", integrations), application)), transactions_of
+    )
     messages = [event for event in events if event.get("message", "").startswith("from ")]
     assert len(messages) == REQUESTS
     for event in messages:
