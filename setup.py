@@ -35,88 +35,51 @@ NATIVE = {
     "syncless._core.poll.poller": [],  # the contract of the backends
     "syncless._core.poll.epoll": [],
     "syncless._core.poll.kqueue": [],
-    "syncless._core.poll.poll": [],
-    "syncless._core.poll.select": [],
     "syncless._core.timers": [],  # a heap of deadlines
     "syncless._core.cpython.taskmarks": [],  # the mark of a cancelled task
     "syncless._core.cpython.threadlocal": [],  # threading.local per tasklet
-    "syncless._core.hooks": [],  # functions of other layers that the engine calls
-    "syncless._core.observers": [],  # hooks at each switch
-    "syncless._core.readyqueue": [],  # the next turn
-    "syncless._core.pollclock": [],  # when a poll is due
-    "syncless._core.thrown": [],  # exceptions on their way to a tasklet
-    "syncless._core.carriers": [],  # greenlets on which tasklets run
+    "syncless._core.injected": [],  # functions of other layers that the engine calls
     "syncless._core.scheduler": [],  # park and wake
-    "syncless._core.invariants": [],  # facts that hold between any two steps
-    "syncless._core.ending": [],  # the end of tasklets when their thread ends
-    "syncless._core.trimming": [],  # memory is given back
-    "syncless._core.fdtable": [],  # which tasklets wait for which descriptor
     "syncless._core.loop": [],  # events, time, signals
     "syncless._core.threadloop": [],  # which loop a thread has
-    "syncless._core.waits": [],  # for descriptors, and in queues
     "syncless._core.current": [],  # actions of a running tasklet
-    "syncless._core.forking": [],  # the child of a fork
-    "syncless._core.cputime": [],  # how long each tasklet ran
     "syncless._core.cpython.counting": [],  # being called before each bytecode
     "syncless._core.bytecodes": [],  # how many a turn may have
     "syncless._core.tasklet": [],  # the life of a tasklet
-    "syncless._core.spawning": [],  # how tasklets come to be
     "syncless._core.timeout": [],  # Timeout, deadline
-    "syncless._core.local": [],  # values of a tasklet's own
     "syncless._core.wait.sync": [],  # Event, Lock, Semaphore
     "syncless._core.wait.queues": [],  # Queue and its kin
-    "syncless._core.wait.channels": [],  # Channel
-    "syncless._core.wait.cases": [],  # stand-ins in queues for select()
     "syncless._core.wait.select": [],  # the first of several
     "syncless._core.calls.sockets": [],  # recv, send, accept, connect: try first, then park
     "syncless._core.calls.messages": [],  # those with addresses: connect, recvfrom, sendmsg
-    "syncless.patches.native.tlscalls": [],  # the same for TLS
-    "syncless._core.calls.descriptors": [],  # read and write of files, pipes and other descriptors
+    "syncless.patches.types.tlscalls": [],  # the same for TLS
     "syncless._core.calls.fileio": [],  # the methods of io.FileIO
-    "syncless._core.calls.hosts": [],  # which hosts are numbers
+    "syncless._core.calls.descriptors": [],  # read and write of files, pipes and other descriptors
     "syncless._core.calls.filesystems": [],  # which file systems answer at once
     "syncless._core.calls.files": [],  # open, stat and their kin, directly or in a thread
-    "syncless._core.calls.beneath": [],  # files that must lie beneath a directory
-    "syncless._core.calls.pagecache": [],  # parts of a file in memory
-    "syncless.patches.native.fileobjects": [],  # io.FileIO and the buffered files
-    "syncless._core.cpython.locks": [],  # the interpreter's locks, and their holders
-    "syncless._core.cpython.typeslots": [],  # changes to types that Python code cannot change
-    "syncless.patches.native.waiters": [],  # wait queues of objects that have no room for one
-    "syncless.patches.native.locks": [],  # Lock and RLock, cooperative in place
-    "syncless.patches.native.simplequeues": [],  # SimpleQueue
-    "syncless.patches.native.conditions": [],  # Condition, Event, Queue: the ways that are taken often
-    "syncless._core.cpython.standins": [],  # built-in functions in the place of others
-    "syncless.patches.native.pollobjects": [],  # the descriptors of a select.poll()
-    "syncless.patches.native.threadends": [],  # the end of an OS thread wakes its joiners
-    "syncless.patches.native.signalfds": [],  # descriptors that tell of blocked signals
+    "syncless.patches.types.fileobjects": [],  # io.FileIO and the buffered files
+    "syncless.patches.types.locks": [],  # Lock and RLock, cooperative in place
+    "syncless.patches.types.conditions": [],  # Condition, Event, Queue: the ways that are taken often
+    "syncless._core.cpython.replacing": [],  # members of types, and built-in functions in the place of others
+    "syncless.patches.types.pollobjects": [],  # the descriptors of a select.poll()
+    "syncless.patches.types.signalfds": [],  # descriptors that tell of blocked signals
     "syncless._core.nativestack": [],  # which C functions a thread is in
     "syncless.patches.libraries.parking": [
         f"syncless/patches/libraries/{name}.c"
         for name in (
             *("waiting", "descriptors", "transfers", "connecting"),
-            *("polling", "pauses", "names", "loading"),
+            *("polling", "pauses", "names", "loading", "elfreader"),
         )
-    ],  # functions in the place of libc's waiting calls in C libraries
-    "syncless.patches.libraries.entries": ["syncless/patches/libraries/elfreader.c"],  # where those are put
+    ],  # functions in the place of libc's waiting calls in C libraries, and where they are put
     "syncless._core.wait.deadlocks": [],  # circles of tasklets that wait for one another
     "syncless.stackless._thread": [],  # a Stackless program's run queue
-    "syncless.stackless._guard": [],  # the handling of a tasklet's exceptions
     "syncless.stackless._state": [],  # the state of a tasklet, its flags and its context
-    "syncless.stackless._bomb": [],  # exceptions of a Stackless program
-    "syncless.stackless._tracing": [],  # trace and profile functions of a tasklet's own
     "syncless.stackless._tasklet": [],
     "syncless.stackless._channel": [],
-    "syncless.stackless._preempt": [],  # run(timeout)
     "syncless.stackless._schedule": [],
-    "syncless.asyncio.handles": [],  # calls that a program has asked for
-    "syncless.asyncio.tasklocals": [],  # a task's values in threading.local
     "syncless.asyncio.rounds": [],  # callbacks are called, each where it may park
-    "syncless.asyncio.descriptors": [],  # descriptors of add_reader()
     "syncless.asyncio.callbacks": [],  # call_soon() and its kin
-    "syncless.asyncio.unsent": [],  # bytes that a socket has not taken yet
-    "syncless.asyncio.directions": [],  # the common part of reading and writing
-    "syncless.asyncio.inlet": [],  # a socket is read for a protocol
-    "syncless.asyncio.outlet": [],  # data that a protocol writes are sent
+    "syncless.asyncio.halves": [],  # a socket is read and written for a protocol
     "syncless.asyncio.transports": [],  # TCP and UNIX streams
     "syncless.http.wire": WIRE,  # the rules of HTTP/1.1, for Cython and Python
     "syncless.http.requestheads": [],  # request heads, read and remembered
@@ -202,7 +165,6 @@ OPTIONAL = {
     "syncless.native.mailbox": "EPOLL",
     "syncless._core.nativestack": "ELF",
     "syncless.patches.libraries.parking": "ELF",
-    "syncless.patches.libraries.entries": "ELF",
 }
 
 # facility -> a program that uses it; SYNCLESS_<facility> is 1 in syncless_config.h if it compiles

@@ -8,19 +8,15 @@ web server.
 from queue import Empty, Full
 
 from syncless._core.calls.threads import run_in_thread
-from syncless._core.current import current, park, sleep, tasklets, wake
+from syncless._core.current import current, park, sleep, tasklets, wait_readable, wait_writable, wake
 from syncless._core.exits import TaskletExit, TaskletKilled
-from syncless._core.local import local
-from syncless._core.spawning import spawn, spawn_in
-from syncless._core.tasklet import Tasklet
+from syncless._core.tasklet import Tasklet, local, spawn, spawn_in
 from syncless._core.threadloop import current_loop
 from syncless._core.timeout import Timeout, deadline
 from syncless._core.uncaught import set_error_handler
-from syncless._core.wait.channels import Channel
-from syncless._core.wait.queues import JoinableQueue, LifoQueue, PriorityQueue, Queue
+from syncless._core.wait.queues import Channel, JoinableQueue, LifoQueue, PriorityQueue, Queue
 from syncless._core.wait.select import after, putting, readable, select, sending, writable
 from syncless._core.wait.sync import Event, Lock, Semaphore
-from syncless._core.waits import wait_readable, wait_writable
 from syncless.tools.conditions import Barrier, BoundedSemaphore, Condition, RLock
 from syncless.tools.groups import TaskGroup
 from syncless.tools.offloading import offload

@@ -11,8 +11,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from syncless._core.bytecodes import TurnLimit
-from syncless._core.cputime import CpuTime
+from syncless._core.bytecodes import CpuTime, TurnLimit
 from syncless._core.loop import Loop
 from syncless._core.tasklet import Tasklet
 from syncless._core.threadloop import current_loop

@@ -98,10 +98,8 @@ def test_the_calls_that_take_a_timeout_are_named():
     engine = [
         "tasklet.pyi",
         "current.pyi",
-        "waits.pyi",
         "wait/sync.pyi",
         "wait/queues.pyi",
-        "wait/channels.pyi",
         "wait/select.pyi",
     ]
     tools = ["conditions.py", "pool.py", "results.py", "waiting.py"]

@@ -12,6 +12,13 @@ from tests import parts
 
 ROOT = pathlib.Path(__file__).parent.parent
 
+SETTINGS = """
+[pytest]
+addopts = -q -p no:anyio -p no:faker -p no:pytest_syncless
+markers =
+    slow
+    realtime
+"""
 HELPERS = """
 import os, pathlib, pytest
 
@@ -25,14 +32,15 @@ def times(name):
 
 @pytest.fixture
 def run(tmp_path):
-    """run(tests, *arguments): the ended run of a file of tests, and {name: how often it was called}."""
+    """run(tests, *arguments): the ended run of a file of tests, and {name: how often it was called}. Without
+    xdist's processes, unless the test asks for some."""
 
-    def run(tests, *arguments):
-        (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -q\nmarkers =\n    slow\n    realtime\n")
+    def run(tests, *arguments, processes=0):
+        (tmp_path / "pytest.ini").write_text(SETTINGS)
         (tmp_path / "test_toy.py").write_text(HELPERS + tests)
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
         done = subprocess.run(
-            [sys.executable, "-m", "tests", *arguments],
+            [sys.executable, "-m", "tests", "-n", str(processes), *arguments],
             cwd=tmp_path,
             env={**environment, "PYTHONPATH": str(ROOT)},
             capture_output=True,
@@ -79,7 +87,8 @@ def test_failing_teardown_is_a_failure(run):
 
 def test_end_of_a_process_is_a_failure_of_its_test(run):
     pytest.importorskip("xdist")
-    done, times = run("def test_dies(): times('dies') > 1 or os._exit(1)\ndef test_good(): pass\n")
+    tests = "def test_dies(): times('dies') > 1 or os._exit(1)\ndef test_good(): pass\n"
+    done, times = run(tests, processes=2)
     assert done.returncode == 0, done.stdout
     assert times == {"dies": 2} and "flaky: test_toy.py::test_dies" in done.stdout
 

@@ -1,8 +1,9 @@
+"""A limit to the bytecodes of a turn. See bytecodes.pyx."""
+
 from libc.stdint cimport int64_t
 
 from syncless._core.loop cimport Loop
-from syncless._core.observers cimport Observer
-from syncless._core.scheduler cimport BaseTasklet
+from syncless._core.scheduler cimport BaseTasklet, Observer
 
 
 cdef class BytecodeLimit(Observer):

@@ -1,7 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from syncless._core.observers import Observer
+from syncless._core.scheduler import Observer
 from syncless._core.tasklet import Tasklet
 
 class BytecodeLimit(Observer):
@@ -13,3 +13,7 @@ class BytecodeLimit(Observer):
 
 class TurnLimit(BytecodeLimit):
     def __init__(self, limit: int, report: Callable[[Tasklet[Any]], object]) -> None: ...
+
+class CpuTime(Observer):
+    def start(self) -> None: ...
+    def stop(self) -> None: ...

@@ -1,4 +1,22 @@
-"""The actions of a running tasklet. See current.pyx."""
+"""The actions of a running tasklet, and the doors to a wait. Each of these leads through Scheduler.park();
+take the first that fits:
+
+wait_fd           a descriptor of ours: registered for good, until FdTable.forget()
+wait_foreign_fd   a descriptor of others: registered for this wait only
+wait_in           another tasklet, which finds the waiter in a WaitQueue
+Scheduler.park    anything else: a time, wake(), several queues at once
+unchecked_park    for these functions themselves: park() where something is to be undone, see scheduler.pxd
+"""
+
+from libc.stdint cimport int64_t
+
+from syncless._core.loop cimport Loop
+from syncless._core.wait.waitqueue cimport WaitQueue
+
+cdef int wait_fd(Loop loop, int fd, int bit, int64_t deadline, const char* why, object on) except -1
+cdef int wait_foreign_fd(Loop loop, int fd, int bits, int64_t deadline) except -1
+cdef int wait_in(WaitQueue* queue, const char* why, object on, int64_t deadline) except -1
+
 
 cpdef bint may_park() noexcept
 cdef int take_turns() except -1

@@ -1,8 +1,22 @@
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from syncless._core.scheduler import BaseTasklet
 from syncless._core.tasklet import Tasklet
+
+class _HasFileno(Protocol):
+    def fileno(self) -> int: ...
+
+def wait_readable(fd: int | _HasFileno, timeout: float | None = None) -> bool:
+    """Parks the tasklet until the descriptor (an int or an object with fileno()) can be read without
+    blocking.
+
+    `timeout` in seconds; None waits for ever. Returns False when it passed. The descriptor may belong to
+    anybody.
+    """
+
+def wait_writable(fd: int | _HasFileno, timeout: float | None = None) -> bool:
+    """Parks the tasklet until the descriptor can be written without blocking; see wait_readable()."""
 
 _T = TypeVar("_T")
 

@@ -2,6 +2,11 @@ from collections.abc import Callable
 
 from syncless._core.scheduler import Runnable, Scheduler
 
+checked: bool
+
+def check(loop: Scheduler) -> None: ...
+
+class FdTable: ...
 class Watcher(Runnable): ...
 
 class Loop(Scheduler):

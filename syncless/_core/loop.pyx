@@ -2,14 +2,27 @@
 
 Takes: tasklets and Watchers that want to know when a descriptor is ready. Gives: wake-ups, to scheduler.pyx,
 which it extends and which must be read first. It must not know what a socket, a server or a user's function
-is. Next to read: fdtable.pyx, which it has, and threadloop.pyx, which makes it.
+is. Next to read: threadloop.pyx, which makes it.
 
 A turn: deliver the events of the last poll, run the ready queue, until both are empty or a poll is due (see
-pollclock.pyx); then the work that must be done before a poll (`before_poll`: sending the responses of this
+scheduler.pyx); then the work that must be done before a poll (`before_poll`: sending the responses of this
 turn), timers, poll.
+
+The table of descriptors has two wait queues for each, one per direction, and a watcher; it keeps no
+readiness, docs/design.md says why. It must not know how a tasklet waits (current.pyx).
 
 Every Python call and every drop of a reference may switch. Hence the events of a poll stay in the Loop with
 the place of the next one, and the leader of that moment goes on with them.
+
+Fact: greenlet keeps the stack of a resting carrier in a block of malloc's, made and freed at each switch.
+Blocks of thousands of carriers lie between others that stay, so the C library gives none of their pages back.
+Danger: 4,000 tasklets that wait within deep calls leave 110 MB for good. Decision: when many carriers have
+ended, and the loop has nothing to do, malloc_trim() returns all free pages, but not too often. An arena
+for stacks would need a hook in PyMem_Malloc, which every list and dictionary would pay for. Price: about 0.1
+ms per megabyte that is given back, at most 0.5 % of the time. Guarded by tests/core/test_memory.py.
+
+Debug builds check in census() what holds between any two steps of the engine, each promise as it is written
+where its field is declared (tests/core/test_invariants.py).
 """
 
 # the interpreter's own, whatever is put in its place later
@@ -19,21 +32,296 @@ import threading
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
+cimport cython
 from libc.stdint cimport int64_t
 
-from syncless._core.arrays cimport doubled
+from syncless._core.arrays cimport doubled, with_place_for
 from syncless._core.clock cimport NEVER, monotonic_ns
-from syncless._core.fdtable cimport FdEntry, FdTable
-from syncless._core.invariants cimport DEBUG_BUILD, check_queue, check_scheduler
-from syncless._core.observers cimport Observer, Observers
+from syncless._core.linked cimport LinkedList, Node
 from syncless._core.poll.poller cimport READ, WRITE, PollEvent
-from syncless._core.pollclock cimport polled, share_equally
-from syncless._core.scheduler cimport Runnable, Scheduler
-from syncless._core.timers cimport next_deadline
-from syncless._core.trimming cimport trim
-from syncless._core.wait.waitqueue cimport wake_all
+from syncless._core.scheduler cimport (
+    DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Observer, Observers, ReadyQueue, Runnable, Scheduler,
+    item_at, polled, share_equally,
+)
+from syncless._core.timers cimport TimerHeap, next_deadline
+from syncless._core.wait.waitqueue cimport WaitQueue, wake_all
 
 from syncless._core.poll.backends import new_poller
+
+
+@cython.final
+cdef class FdTable:
+    def __dealloc__(self):
+        PyMem_Free(self.entries)
+
+    cdef FdEntry* new_entry(self, int fd) except NULL:
+        """The table grows."""
+        cdef void* grown
+        if fd < 0:
+            raise OSError(9, "Bad file descriptor")
+        grown = with_place_for(fd, self.entries, &self.capacity, sizeof(FdEntry))
+        if grown == NULL:
+            raise MemoryError
+        self.entries = <FdEntry*> grown
+        return &self.entries[fd]
+
+    # -- descriptors of ours ---------------------------------------------------------------------------------
+
+    cdef int arm(self, int fd, int bits) except -1:
+        """Sees to it that the poller will report the descriptor, until forget()."""
+        cdef FdEntry* entry = self.entry(fd)
+        if bits & ~entry.armed:
+            entry.armed |= self.poller.arm(fd, entry.gen, bits)
+        return 0
+
+    cdef int watch(self, int fd, object watcher) except -1:
+        """All later events of the descriptor go to the Watcher (borrowed: it calls forget() before it
+        ends)."""
+        self.entry(fd).watcher = <PyObject*> watcher
+        return self.arm(fd, READ)
+
+    cdef int forget(self, int fd) except -1:
+        """To be called before a descriptor is closed: late events are ignored, and a tasklet that waits for
+        it goes on and meets the error."""
+        cdef FdEntry* entry
+        if fd < 0 or fd >= self.capacity:
+            return 0
+        entry = &self.entries[fd]
+        if entry.armed:
+            self.poller.forget(fd)
+        entry.armed = 0
+        entry.gen += 1
+        entry.watcher = NULL
+        wake_all(&entry.readers)
+        wake_all(&entry.writers)
+        return 0
+
+    # -- descriptors of others -------------------------------------------------------------------------------
+
+    cdef int arm_for_wait(self, int fd, int bits) except -1:
+        """Arms a descriptor that others may close or change, whatever the table says of the number.
+
+        After the wait disarm_after_wait() takes it back.
+        """
+        cdef FdEntry* entry = self.entry(fd)
+        entry.armed |= self.poller.arm(fd, entry.gen, bits)
+        return 0
+
+    cdef int disarm_after_wait(self, int fd) noexcept:
+        """The other half of arm_for_wait(): nothing is left of it once nobody waits for the descriptor."""
+        cdef FdEntry* entry
+        if fd >= self.capacity:
+            return 0
+        entry = &self.entries[fd]
+        if (
+            entry.armed and entry.readers.first == NULL and entry.writers.first == NULL
+            and entry.watcher == NULL
+        ):
+            self.poller.disarm(fd)
+            entry.armed = 0
+            entry.gen += 1
+        return 0
+
+    # -- all of them -----------------------------------------------------------------------------------------
+
+    cdef bint is_watching(self) noexcept:
+        """Whether there is a watcher, such as a server that listens."""
+        cdef int fd
+        for fd in range(self.capacity):
+            if self.entries[fd].watcher != NULL:
+                return True
+        return False
+
+    cdef list watchers(self):
+        cdef int fd
+        return [
+            <object> self.entries[fd].watcher for fd in range(self.capacity)
+            if self.entries[fd].watcher != NULL
+        ]
+
+    cdef int arm_all(self) except -1:
+        """The poller has been opened again. A waiter whose descriptor cannot be armed goes on and meets the
+        error."""
+        cdef int fd
+        cdef FdEntry* entry
+        for fd in range(self.capacity):
+            entry = &self.entries[fd]
+            entry.armed = 0
+            if entry.readers.first == NULL and entry.writers.first == NULL and entry.watcher == NULL:
+                continue
+            try:
+                entry.armed = self.poller.arm(fd, entry.gen, READ | WRITE)
+            except OSError:
+                wake_all(&entry.readers)
+                wake_all(&entry.writers)
+        return 0
+
+    cdef int abandon(self) except -1:
+        """In a child after a fork: all waiters and watchers are the parent's."""
+        cdef int fd
+        for fd in range(self.capacity):
+            self.entries[fd].gen += 1
+            self.entries[fd].armed = 0
+            self.entries[fd].readers.first = self.entries[fd].readers.last = NULL
+            self.entries[fd].writers.first = self.entries[fd].writers.last = NULL
+            self.entries[fd].watcher = NULL
+        return 0
+
+
+checked = bool(DEBUG_BUILD)
+"""Whether this is a build in which census() checks."""
+
+
+cdef int broken(str promise) except -1:
+    raise AssertionError("the engine has broken a promise: " + promise)
+
+
+cdef Py_ssize_t check_list(LinkedList* row) except -1:
+    """Returns the number of its nodes."""
+    cdef Node* node = row.first
+    cdef Node* before = NULL
+    cdef Py_ssize_t count = 0
+    while node != NULL:
+        if node.owner == NULL or node.before != before:
+            broken("neighbours in a list know each other")
+        count += 1
+        before, node = node, node.after
+    if row.last != before:
+        broken("a list knows its last node")
+    return count
+
+
+cdef int check_queue(WaitQueue* queue) except -1:
+    cdef Node* node = queue.first
+    check_list(queue)
+    while node != NULL:
+        if node != &(<BaseTasklet> node.owner).place:
+            broken("a waiter stands in a queue with its own node")
+        node = node.after
+    return 0
+
+
+cdef int check_timers(TimerHeap timers) except -1:
+    cdef Py_ssize_t i
+    for i in range(timers.count):
+        if timers.heap[i].index != i:
+            broken("a timer knows its place in the heap")
+        if i and timers.heap[(i - 1) >> 1].when > timers.heap[i].when:
+            broken("no timer in the heap is earlier than the one above it")
+    return 0
+
+
+cdef set check_ready(ReadyQueue* queue):
+    """Returns the addresses of the tasklets in it that go on, as numbers."""
+    cdef size_t i
+    cdef set ready = set()
+    if queue.count > queue.mask + 1 or queue.mask & (queue.mask + 1):
+        broken("the ready queue is no longer than its ring, whose size is a power of two")
+    for i in range(queue.count):
+        item = <object> item_at(queue, i)
+        if not isinstance(item, Runnable):
+            broken("the ready queue holds Runnables")
+        if isinstance(item, BaseTasklet):
+            if (<BaseTasklet> item).state not in (NEW, READY, DONE):
+                broken("a tasklet in the ready queue is new, ready, or was killed there")
+            if (<BaseTasklet> item).state == READY:
+                if <size_t> <PyObject*> item in ready:
+                    broken("a ready tasklet is in the ready queue once")
+                ready.add(<size_t> <PyObject*> item)
+    return ready
+
+
+cdef int check_scheduler(Scheduler loop) except -1:
+    cdef Node* node = loop.live.first
+    cdef BaseTasklet tasklet
+    cdef Py_ssize_t parked = 0, surely_parked = 0, ready = 0
+    cdef set in_ring = check_ready(&loop.ready)
+    check_timers(loop.timers)
+    if check_list(&loop.live) != loop.live_count:
+        broken("live tasklets are counted")
+    if loop.current is not None and loop.current.state != RUNNING and not loop.closed:
+        broken("the current tasklet is running")
+    while node != NULL:
+        tasklet = <BaseTasklet> node.owner
+        if tasklet.loop is not loop:
+            broken("a live tasklet belongs to the loop that lists it")
+        if tasklet.state == DONE and not loop.closed:
+            broken("no live tasklet has ended")
+        if tasklet.state == READY:
+            ready += 1
+            if loop.orphan is None and <size_t> <PyObject*> tasklet not in in_ring:
+                broken("a ready tasklet is in the ready queue")
+        elif tasklet.state == PARKED:
+            parked += 1
+            # a tasklet of Stackless that was taken out of the run queue is not in park()
+            surely_parked += tasklet.waiting_on is not None or tasklet.timer.index >= 0
+        node = node.after
+    if loop.orphan is None and not surely_parked <= loop.parked_count <= parked + ready:
+        broken("tasklets in park() are counted: those that wait, and those that go on from there")
+    if not 0 <= loop.mutual_count <= loop.parked_count:
+        broken("those that wait for one another are some of those that wait")
+    if loop.carriers.idle_count > loop.carriers.count:
+        broken("idle carriers are some of all")
+    return 0
+
+
+def check(Scheduler loop not None) -> None:
+    """AssertionError if a promise is broken, in any build."""
+    check_scheduler(loop)
+
+
+cdef extern from *:
+    """
+    #ifdef __linux__
+    #include <features.h>
+    #endif
+    #ifdef __GLIBC__
+    #include <malloc.h>
+    static void syncless_give_back(void) { malloc_trim(0); }
+    #else
+    static void syncless_give_back(void) {}
+    #endif
+    """
+    void give_back "syncless_give_back" () nogil
+
+cdef enum:
+    IDLE_CARRIERS = 256         # kept; one that has run Python code holds about 6 kB
+    ENDED_PER_POLL = 64
+    MANY = 500                  # carriers that end before memory is given back
+    SHARE = 200                 # giving back takes at most 1/SHARE of the time
+
+# both belong to the process, as its memory does; guarded by the GIL
+cdef Py_ssize_t ended = 0       # carriers, of all threads, since memory was given back
+cdef int64_t allowed = 0        # when it may be given back again, ns
+
+
+cdef int64_t trim(Scheduler loop, int64_t timeout) except -2:
+    """Called before a poll that would wait for `timeout` ns, 0, or NEVER, if nothing is ready. Returns the
+    time for which it may wait."""
+    global ended
+    cdef int n = 0
+    while loop.carriers.idle_count > IDLE_CARRIERS:
+        if n == ENDED_PER_POLL:
+            return 0
+        ended += 1
+        n += 1
+        loop.carriers.end_one()
+    if loop.ready.count:
+        return 0
+    return timeout if ended < MANY or timeout == 0 else trim_memory(timeout)
+
+
+cdef int64_t trim_memory(int64_t timeout) noexcept:
+    global ended, allowed
+    cdef int64_t now = monotonic_ns()
+    if now < allowed:
+        return allowed - now if timeout == NEVER or timeout > allowed - now else timeout
+    ended = 0
+    with nogil:
+        give_back()
+    allowed = monotonic_ns() + SHARE * (monotonic_ns() - now)
+    return 0                                    # time has passed: look again
+
 
 cdef extern from "Python.h":
     int PyErr_CheckSignals() except -1
@@ -247,7 +535,7 @@ cdef class Loop(Scheduler):
 
     def census(self) -> dict:
         """Counts of the things that the engine owns now. Every test ends at the counts with which it began.
-        In a debug build an AssertionError if a promise of the engine is broken, see invariants.pyx."""
+        In a debug build an AssertionError if a promise of the engine is broken, see loop.pyx."""
         cdef FdEntry* entry
         cdef int fd, watched = 0, waited = 0
         if DEBUG_BUILD:

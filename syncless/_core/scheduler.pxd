@@ -1,17 +1,104 @@
-"""The scheduler's table of contents. How it works is told in scheduler.pyx."""
+"""The scheduler's table of contents, with the parts embedded in it. How it works is told in scheduler.pyx."""
 
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport int64_t, uint64_t
 
-from syncless._core.carriers cimport Carriers
-from syncless._core.cpython.greenlet cimport PyGreenlet
+from syncless._core.cpython.greenlet cimport PyGreenlet, Step
 from syncless._core.cpython.threadlocal cimport Locals
 from syncless._core.linked cimport LinkedList, Node
-from syncless._core.observers cimport Observers
-from syncless._core.pollclock cimport PollClock
-from syncless._core.readyqueue cimport ReadyQueue
-from syncless._core.thrown cimport Thrown
 from syncless._core.timers cimport Timer, TimerHeap
+
+cdef struct ReadyQueue:         # embedded in its owner
+    PyObject** ring             # owned references
+    size_t head
+    size_t mask                 # places in the ring, less one; there are 2**n
+    size_t count
+
+cdef int begin_queue(ReadyQueue* queue) except -1
+cdef void free_queue(ReadyQueue* queue) noexcept
+cdef int grow(ReadyQueue* queue) except -1
+
+cdef int add_first(ReadyQueue* queue, object item) except -1
+cdef int remove_item(ReadyQueue* queue, object item) except -1
+cdef Py_ssize_t place_of(ReadyQueue* queue, object item) noexcept
+cdef void rotate(ReadyQueue* queue, Py_ssize_t n) noexcept
+
+
+cdef inline int add_last(ReadyQueue* queue, object item) except -1:
+    if queue.count > queue.mask:
+        grow(queue)
+    Py_INCREF(item)
+    queue.ring[(queue.head + queue.count) & queue.mask] = <PyObject*> item
+    queue.count += 1
+    return 0
+
+
+cdef inline PyObject* item_at(ReadyQueue* queue, size_t i) noexcept:
+    """The item before which there are i others; borrowed."""
+    return queue.ring[(queue.head + i) & queue.mask]
+
+
+cdef inline object take_first(ReadyQueue* queue):
+    """Removes and returns the first item. There is one."""
+    cdef PyObject* item = queue.ring[queue.head]
+    assert queue.count > 0
+    queue.head = (queue.head + 1) & queue.mask
+    queue.count -= 1
+    owned = <object> item
+    Py_DECREF(owned)
+    return owned
+
+
+cdef struct PollClock:          # embedded in its owner
+    int64_t now                 # ns; as fresh as the last poll, or a few short turns ago
+    int64_t polled_at           # ns
+    # a poll is due when either is used up
+    int turns_left
+    int64_t slice_ns
+    int unread                  # turns that still go without a reading of the clock
+
+cdef void polled(PollClock* clock, int64_t now) noexcept
+cdef void share_equally(PollClock* clock, int64_t now, int items) noexcept
+cdef void put_off(PollClock* clock) noexcept nogil
+cdef bint is_poll_due(PollClock* clock) noexcept
+
+
+cdef class Thrown:
+    cdef object exception           # None once it has been raised
+
+
+cdef class Observer:
+    """Is told when tasklets of a loop go on and stop. It must not wait."""
+    cdef int begins(self, object tasklet) except -1
+    cdef int stops(self, object tasklet) except -1
+
+
+cdef class Observers(Observer):
+    cdef readonly tuple observers
+    cdef Observers joined_by(self, Observer one)
+    cdef Observers left_by(self, Observer one)
+
+
+cdef class Carriers:
+    cdef object loop                # for which they run; None when all have ended
+    cdef Step step                  # a carrier calls it again and again
+    cdef Step step_failed
+    cdef PyGreenlet** idle          # owned
+    cdef Py_ssize_t idle_count, idle_capacity
+    cdef Py_ssize_t count           # of all that have not ended
+    cdef (PyGreenlet*)[2] starters  # owned
+    cdef PyGreenlet* main           # owned: the thread's own greenlet
+
+    cdef int begin(self, object loop, Step step, Step step_failed) except -1
+    cdef PyGreenlet* next_leader(self) noexcept
+    cdef int go_idle(self, PyGreenlet* target) except -1
+    cdef int end_one(self) except -1
+    cdef int end(self) except -1
+
+
+cdef int failed() except -1
+
 
 cdef enum State:
     NEW         # not started
@@ -140,7 +227,7 @@ cdef class Meeting:
 
 
 cdef class StandIn(BaseTasklet):
-    """Waits in a queue in place of a tasklet that waits in several at once; see select.pyx."""
+    """Waits in a queue in place of a tasklet that waits in several at once; see poller.pyx."""
     cdef int taken(self, object value) except -1
     cdef bint stands(self) noexcept     # whether that tasklet still waits
 
@@ -192,7 +279,7 @@ cdef class Scheduler:
 
 cdef int pass_turn(Scheduler self, BaseTasklet tasklet) except -1
 
-# Doors to a wait: see waits.pxd.
+# Doors to a wait: see current.pxd.
 #
 # The unchecked ones are for callers that undo something and must have no try block, see scheduler.pyx. In C a
 # function that is declared `except -1` and one that is `noexcept` are the same: either sets an exception and

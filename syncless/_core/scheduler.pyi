@@ -2,6 +2,14 @@ from typing import Any
 
 from syncless._core.tasklet import Tasklet
 
+class Thrown: ...
+class Carriers: ...
+class Observer: ...
+
+class Observers(Observer):
+    observers: tuple[Observer, ...]
+    def __init__(self, observers: tuple[Observer, ...] = ()) -> None: ...
+
 class Runnable:
     """Something that the loop runs at its base when its turn comes."""
 

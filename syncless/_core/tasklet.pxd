@@ -1,6 +1,9 @@
+"""A tasklet's life and how it comes to be. See tasklet.pyx."""
+
 from cpython.contextvars cimport PyContext_New
 from cpython.object cimport PyObject, PyObject_Size
 
+from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport BaseTasklet, Scheduler
 from syncless._core.wait.waitqueue cimport WaitQueue
 
@@ -55,3 +58,6 @@ cdef inline int renew_context(Tasklet one) except -1:
 
 
 cdef int refuse_spawn() except -1
+
+
+cdef int become_main(Loop loop, Tasklet main) except -1

@@ -1,7 +1,9 @@
 from collections.abc import Callable
+from threading import Thread
 from types import FrameType
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from syncless._core.loop import Loop
 from syncless._core.scheduler import BaseTasklet
 
 _P = ParamSpec("_P")
@@ -93,3 +95,35 @@ class Tasklet(BaseTasklet, Generic[_T_co]):
     @property
     def waiting_seconds(self) -> float | None:
         """Seconds for which it has waited, or None."""
+
+_T = TypeVar("_T")
+
+def spawn(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> Tasklet[_T]:
+    """Runs function(*args, **kwargs) in a new tasklet of this thread, with a copy of the current context
+    (contextvars).
+
+    It starts when the current tasklet waits or ends.
+    """
+
+def spawn_in(
+    where: Loop | Thread | int, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
+) -> Tasklet[_T]:
+    """spawn() in another thread: its loop, as its current_loop() gave it, a threading.Thread, or a thread's
+    number.
+
+    RuntimeError if the loop's thread has ended, LookupError if the thread has ended or has not used syncless
+    yet.
+    """
+
+class local:
+    """Attributes that each tasklet has for itself, as threading.local has them
+    for each thread; they go when the tasklet ends.
+
+    A subclass's ``__init__`` is called, with the arguments of the construction, for each tasklet that touches
+    the object. Under the patch threading.local does the same. RuntimeError in a callback of the loop, where
+    there is no tasklet.
+    """
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+    def __getattribute__(self, name: str) -> Any: ...
+    def __setattr__(self, name: str, value: Any) -> None: ...
+    def __delattr__(self, name: str) -> None: ...

@@ -1,11 +1,14 @@
 """Tasklet: a function that runs beside others in one thread and gives way whenever it waits. Built on
 loop.pyx.
 
-spawning.pyx makes one; current.pyx has the actions of a running one. Next to read: timeout.pyx.
+Also how tasklets come to be (spawn() and spawn_in(), and the main tasklet of each thread; the kinds that are
+made are in injected.pyx, because Stackless has its own), and `local`, values of a tasklet's own. current.pyx
+has the actions of a running one. Next to read: timeout.pyx.
 """
 
 import sys
 from types import GenericAlias
+import weakref
 
 from cpython.contextvars cimport PyContext_CopyCurrent, PyContext_Enter, PyContext_Exit
 from cpython.object cimport PyObject
@@ -13,16 +16,16 @@ from cpython.ref cimport Py_DECREF
 from cython cimport final
 from libc.stdint cimport int64_t
 
+from syncless._core cimport injected
 from syncless._core.callbacks cimport drop_callback, with_callback
 from syncless._core.clock cimport deadline_after, monotonic_ns
 from syncless._core.cpython.compat cimport raised
 from syncless._core.cpython.threadlocal cimport end_locals, start_locals
-from syncless._core.forking cimport end_process
+from syncless._core.current cimport wait_in
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport DONE, NEW, RUNNING, BaseTasklet, Scheduler, next_pending, take_back
-from syncless._core.threadloop cimport get_loop
+from syncless._core.threadloop cimport end_process, get_loop, loop_of
 from syncless._core.wait.waitqueue cimport wake_all
-from syncless._core.waits cimport wait_in
 
 from syncless._core.exits import TaskletExit, TaskletKilled
 
@@ -377,3 +380,156 @@ cdef PyObject* raise_first(BaseTasklet tasklet) noexcept:
 
 cdef int refuse_spawn() except -1:
     raise RuntimeError("the thread of this loop has ended: nothing can be spawned in it any more")
+
+
+def spawn(function, *args, **kwargs) -> Tasklet:
+    """Runs function(*args, **kwargs) in a new tasklet of this thread, with a copy of the current context
+    (contextvars).
+
+    It starts when the current tasklet waits or ends.
+    """
+    return injected.new_tasklet(function, *args, **kwargs)
+
+
+def spawn_in(where, function, *args, **kwargs) -> Tasklet:
+    """spawn() in another thread: its loop, as its current_loop() gave it, a threading.Thread, or a thread's
+    number.
+
+    RuntimeError if the loop's thread has ended, LookupError if the thread has ended or has not used syncless
+    yet.
+    """
+    cdef Loop loop = loop_of(where)
+    cdef Tasklet made = Tasklet.__new__(Tasklet)
+    if loop.ending or loop.closed:
+        refuse_spawn()
+    if not callable(function):
+        raise TypeError(f"a tasklet needs a function to run, not {type(function).__name__}")
+    made.function = function
+    made.args = args
+    made.kwargs = kwargs or None
+    made.context = PyContext_CopyCurrent()
+    made._start_in(loop)
+    made.parent = get_loop().current.serial if get_loop().current is not None else 0
+    return made
+
+
+cdef int become_main(Loop loop, Tasklet main) except -1:
+    """It stands for the code of the loop's thread that was not spawned, and is running whenever no other
+    tasklet is. If another has done that before, which must be running, it goes on with what belongs to
+    that."""
+    cdef Tasklet before = loop.main
+    main.is_main = True
+    main.state = RUNNING
+    main._name = "main"
+    if before is not None:
+        main.pending, before.pending = before.pending, None
+        main.serial = before.serial
+        main.switches = before.switches
+        main.cpu = before.cpu
+        main.locals = before.locals
+        main.switch_hook = before.switch_hook
+        main.callbacks = before.callbacks
+        loop.release(before)
+    loop.main = main
+    loop.adopt(main)
+    loop.current = main                 # not before: it would be its own parent
+    return 0
+
+
+def _new_main(Loop loop):
+    become_main(loop, <Tasklet> injected.main_type.__new__(injected.main_type))
+
+
+injected.main_type = injected.new_tasklet = Tasklet
+injected.new_main = _new_main
+
+
+cdef extern from "Python.h":
+    object _PyObject_GenericGetAttrWithDict(object self, object name, PyObject* values, int suppress)
+    int _PyObject_GenericSetAttrWithDict(object self, object name, PyObject* value,
+        PyObject* values) except -1
+
+
+class _Forget(weakref.ref):
+    """A done callback: drops the values that the tasklet had in a local. If the local goes before, so does
+    this."""
+
+    __slots__ = ("tasklet",)
+
+    def __call__(self, tasklet):
+        one = weakref.ref.__call__(self)
+        if one is not None:
+            _forget(one, tasklet)
+
+
+def _forget(local one, BaseTasklet tasklet):
+    one.everybody.pop(tasklet.serial, None)
+
+
+def _gone(forget):
+    cdef list callbacks = (<Tasklet> forget.tasklet).callbacks
+    cdef Py_ssize_t i
+    if callbacks is not None:
+        for i in range(len(callbacks) - 1, -1, -1):
+            if callbacks[i] is forget:
+                del callbacks[i]
+
+
+cdef class local:
+    """local(*args, **kwargs)\n--\n\nAttributes that each tasklet has for itself, as threading.local has them
+    for each thread; they go when the tasklet ends.
+
+    A subclass's ``__init__`` is called, with the arguments of the construction, for each tasklet that touches
+    the object. Under the patch threading.local does the same. RuntimeError in a callback of the loop, where
+    there is no tasklet.
+    """
+    cdef dict everybody             # a tasklet's serial number -> its values
+    cdef tuple args
+    cdef dict kwargs
+    cdef object __weakref__
+
+    def __cinit__(self, *args, **kwargs):
+        if (args or kwargs) and type(self).__init__ is object.__init__:
+            raise TypeError("initialization arguments are not supported")
+        self.everybody = {}
+        self.args = args
+        self.kwargs = kwargs
+        self.begin(self.present())          # the construction itself calls __init__
+
+    cdef BaseTasklet present(self):
+        cdef BaseTasklet tasklet = get_loop().current
+        if tasklet is None:
+            raise RuntimeError("a callback of the loop has no tasklet, and no values in a local")
+        return tasklet
+
+    cdef dict begin(self, BaseTasklet tasklet):
+        cdef dict values = {}
+        self.everybody[tasklet.serial] = values
+        forget = _Forget(self, _gone)
+        forget.tasklet = tasklet
+        tasklet.add_done_callback(forget)
+        return values
+
+    cdef dict values(self):
+        cdef BaseTasklet tasklet = self.present()
+        found = self.everybody.get(tasklet.serial)
+        if found is None:
+            found = self.begin(tasklet)
+            type(self).__init__(self, *self.args, **self.kwargs)
+        return found
+
+    def __getattribute__(self, name):
+        values = self.values()
+        if name == "__dict__":
+            return values
+        return _PyObject_GenericGetAttrWithDict(self, name, <PyObject*> values, False)
+
+    def __setattr__(self, name, value):
+        if name == "__dict__":
+            raise AttributeError(f"{type(self).__name__!r} object attribute '__dict__' is read-only")
+        values = self.values()
+        _PyObject_GenericSetAttrWithDict(self, name, <PyObject*> value, <PyObject*> values)
+
+    def __delattr__(self, name):
+        values = self.values()
+        _PyObject_GenericSetAttrWithDict(self, name, NULL, <PyObject*> values)

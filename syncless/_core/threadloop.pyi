@@ -2,3 +2,6 @@ from syncless._core.loop import Loop
 
 def current_loop() -> Loop:
     """This thread's loop, made at the first call."""
+
+def end_after_parent(seconds: int) -> None: ...
+def end_within(seconds: int) -> None: ...

@@ -1,19 +1,141 @@
-"""Which loop a thread has: made when the thread first uses syncless, ended when the thread ends.
+"""Which loop a thread has: made when the thread first uses syncless, ended when the thread ends, and begun
+anew in the child of a fork.
 
 Takes a thread. Gives its Loop, through a thread-local pointer for the running one, through a table for
-others. Next to read: waits.pyx.
+others. Next to read: current.pyx.
+
+The end of a thread: its own function has returned, and TaskletExit is raised in all its tasklets. They get
+some turns, but no time to wait, so that their `finally` blocks run and what they were given goes to others. A
+tasklet that still waits then has ended, too: it is never run again, and those that wait for its end are told.
+
+A child after a fork has a loop with a fresh poller, and of the parent's tasklets only the one that forked.
+All others are left as they are and never run: their `finally` blocks belong to the parent. If a tasklet other
+than the main one has forked, it is the *orphan*, and the process ends with it, as with a thread that forks.
+
+Fact: Python calls what others have registered for the child (threading's is one) before _after_fork_in_child.
+It takes locks. Danger: the patched locks give way when a poll is due; tasklets of the parent would run here,
+and take connections and events away from it. Decision: the C library tells of the child first, and no poll is
+due until begin_child. Guarded by tests/core/test_forking.py.
+
+A library in C that forks by itself tells Python nothing, so begin_child is never called. Such a child has no
+loop, so the calls that patch_native() has changed wait in libc, as without it.
 """
 
+import os
+import sys
 import threading
 from weakref import WeakValueDictionary
 
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
 
-from syncless._core cimport hooks
+from syncless._core cimport injected
+from syncless._core.clock cimport monotonic_ns
 from syncless._core.cpython.compat cimport Py_IsFinalizing, in_main_interpreter
-from syncless._core.ending cimport end_carriers, end_tasklets
+from syncless._core.linked cimport Node
 from syncless._core.loop cimport Loop, Watcher
-from syncless._core.pollclock cimport put_off
+from syncless._core.scheduler cimport (
+    DONE, NEW, READY, BaseTasklet, Meeting, Scheduler, next_pending, polled, put_off, take_first,
+)
+
+from syncless._core.exits import TaskletExit
+from syncless._core.uncaught import tell_uncaught
+
+cdef enum:
+    LAST_TURNS = 64         # that tasklets get to end in
+    GIVING_BACK = 16        # more, for those that have been given something, to give it back
+
+
+cdef int end_tasklets(Scheduler loop) except -1:
+    """Runs them to their ends, as far as they come. The main tasklet calls it."""
+    cdef int turn
+    cdef BaseTasklet tasklet
+    told = set()
+    loop.ending = True
+    for turn in range(LAST_TURNS + GIVING_BACK):
+        if turn >= LAST_TURNS and not anything_granted(loop):
+            break
+        for tasklet in loop.tasklets():
+            # one that was spawned by the last words of another
+            if tasklet is loop.main or tasklet.state == NEW and turn:
+                continue
+            if tasklet.serial not in told or turn >= LAST_TURNS and tasklet.state == READY:
+                told.add(tasklet.serial)
+                loop.throw(tasklet, TaskletExit())
+        let_them_run(loop)
+    retire(loop)
+    for tasklet in loop.tasklets():
+        if tasklet is not loop.main:
+            tell(loop, tasklet)
+    loop.main.state = DONE
+    return tell(loop, loop.main)
+
+
+cdef int let_them_run(Scheduler loop) except -1:
+    """One turn. An exception that arrives in the main tasklet has nowhere to go: its code is over."""
+    while loop.main.pending is not None:
+        lost(loop, next_pending(loop.main))
+    if loop.ready.count:
+        try:
+            loop.yield_()
+        except BaseException as error:
+            lost(loop, error)
+    return 0
+
+
+cdef int lost(Scheduler loop, BaseException error) except -1:
+    """As at the end of a threading.Thread, nobody is told of SystemExit; nor of a Timeout that was not
+    cancelled."""
+    if isinstance(error, (Exception, KeyboardInterrupt)):
+        tell_uncaught("a thread that ends", error)
+    return 0
+
+
+cdef bint anything_granted(Scheduler loop) noexcept:
+    """Whether a tasklet holds what it was given and has not gone on with."""
+    cdef Node* one = loop.live.first
+    while one != NULL:
+        if (<BaseTasklet> one.owner).state == READY and (<BaseTasklet> one.owner).handed_over:
+            return True
+        one = one.after
+    return False
+
+
+cdef void retire(Scheduler loop) noexcept:
+    """None of them runs again, and nobody can give it anything."""
+    cdef Node* one = loop.live.first
+    loop.closed = True
+    while one != NULL:
+        if one.owner != <PyObject*> loop.main:
+            (<BaseTasklet> one.owner).state = DONE
+        one = one.after
+
+
+cdef int tell(Scheduler loop, BaseTasklet tasklet) except -1:
+    """Those that wait for its end, and the object for which it waited, if that counts those that wait."""
+    loop.current = None                 # a callback that waits would wait for ever
+    try:
+        if isinstance(tasklet.waiting_on, Meeting):
+            (<Meeting> tasklet.waiting_on).left_by(tasklet)
+        tasklet.end_with_thread(loop)
+    except BaseException as error:
+        lost(loop, error)
+    loop.current = loop.main
+    return 0
+
+
+cdef int end_carriers(Scheduler loop) except -1:
+    """Ends starters and idle carriers; drops what is in the ready queue. In a child after a fork nobody is
+    told of anything."""
+    retire(loop)
+    for tasklet in loop.tasklets():
+        (<BaseTasklet> tasklet).state = DONE
+        loop.release(tasklet)
+    while loop.ready.count:
+        take_first(&loop.ready)
+    loop.timers.clear()
+    return loop.carriers.end()
+
 
 cdef extern from *:
     """
@@ -85,7 +207,7 @@ cdef Loop peek_loop():
     return None
 
 
-cdef bint is_forked = False     # the process is a child whose loop has not begun anew yet, see forking.pyx
+cdef bint is_forked = False     # the process is a child whose loop has not begun anew yet, see threadloop.pyx
 
 
 cdef bint has_loop() noexcept nogil:
@@ -114,7 +236,7 @@ cdef Loop get_loop():
         return <Loop> syncless_tls_loop
     loop = Loop()
     loop.start()
-    hooks.new_main(loop)
+    injected.new_main(loop)
     owner = _LoopOwner()
     owner.loop = loop
     (<dict> PyThreadState_GetDict())["syncless"] = owner
@@ -140,3 +262,114 @@ cdef Loop loop_of(object where):
     if loop is None or loop.ending or loop.closed:
         raise LookupError("that thread has not used syncless yet, or has ended")
     return loop
+
+
+cdef extern from "<pthread.h>":
+    int pthread_atfork(void (*before)() noexcept nogil, void (*in_parent)() noexcept nogil,
+                       void (*in_child)() noexcept nogil)
+
+
+cdef int begin_child(Loop loop) except -1:
+    cdef list watchers = loop.fds.watchers()
+    loop.event_pos = loop.event_count = 0
+    loop.polling = False
+    loop.fds.abandon()
+    loop.poller.open()
+    polled(&loop.clock, monotonic_ns())
+    loop.forked = True
+    loop.hear_signals()
+    for watcher in watchers:
+        (<Watcher> watcher).forked(loop)
+    current = loop.current
+    loop.ready.count = loop.pre_poll_count = 0
+    loop.timers.clear()
+    for tasklet in loop.tasklets():
+        if tasklet is not current and tasklet is not loop.main:
+            (<BaseTasklet> tasklet).state = DONE
+            Py_INCREF(tasklet)              # its frames live on its carrier and must not be unwound here
+            loop.release(tasklet)
+    if current is not loop.main:
+        loop.orphan = current
+    loop.parked_count = loop.mutual_count = loop.jobs = 0
+    return 0
+
+
+def _after_fork_in_child() -> None:
+    cdef Loop loop = peek_loop()
+    set_forked(False)
+    if loop is not None:
+        begin_child(loop)
+
+
+cdef void note_fork() noexcept nogil:
+    """In the child, before anything else."""
+    set_forked(True)
+    put_off_polls()
+
+
+pthread_atfork(NULL, NULL, note_fork)
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+cdef extern from *:
+    """
+    #include <signal.h>
+    #include <unistd.h>
+    #ifdef __linux__
+    #include <sys/prctl.h>
+    #endif
+
+    static volatile unsigned orphan_seconds;
+
+    static void end_in(unsigned seconds) {
+        signal(SIGALRM, SIG_DFL);
+        alarm(seconds);
+    }
+
+    static void orphaned(int number) {
+        (void)number;
+        end_in(orphan_seconds);
+    }
+
+    static void watch_parent(unsigned seconds) {
+    #ifdef __linux__
+        struct sigaction action = {.sa_handler = orphaned, .sa_flags = SA_RESTART};
+        orphan_seconds = seconds;
+        sigaction(SIGRTMAX, &action, NULL);
+        prctl(PR_SET_PDEATHSIG, SIGRTMAX, 0, 0, 0);
+    #else
+        (void)seconds;
+    #endif
+    }
+    """
+    void watch_parent(unsigned seconds)
+    void end_in(unsigned seconds)
+    unsigned orphan_seconds
+
+
+def end_after_parent(unsigned int seconds) -> None:
+    """SIGALRM kills this process some seconds after its parent has ended, whatever C code it is in then.
+    SIGRTMAX tells of that end (PR_SET_PDEATHSIG, prctl(2): forgotten when the user changes). Linux only."""
+    watch_parent(seconds)
+
+
+def end_within(unsigned int seconds) -> None:
+    """SIGALRM kills this process some seconds from now, even if it was to live until its parent ends."""
+    global orphan_seconds
+    orphan_seconds = seconds
+    end_in(seconds)
+
+
+cdef void end_process(BaseException exception) noexcept:
+    """The orphan has ended in the child, where nothing else exists: so does the process."""
+    code = 0
+    if isinstance(exception, SystemExit):
+        code = exception.code if isinstance(exception.code, int) else 0 if exception.code is None else 1
+    elif exception is not None:
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:
+            pass
+    os._exit(code)

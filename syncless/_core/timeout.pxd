@@ -1,8 +1,7 @@
 """Clocks that raise an exception in a tasklet. See timeout.pyx."""
 
 from syncless._core.loop cimport Loop
-from syncless._core.scheduler cimport BaseTasklet
-from syncless._core.thrown cimport Thrown
+from syncless._core.scheduler cimport BaseTasklet, Thrown
 from syncless._core.timers cimport Timer
 
 

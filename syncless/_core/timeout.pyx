@@ -6,10 +6,9 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, deadline_after
 from syncless._core.loop cimport Loop
-from syncless._core.scheduler cimport BaseTasklet, Scheduler, take_back
+from syncless._core.scheduler cimport BaseTasklet, Scheduler, Thrown, take_back
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport get_loop
-from syncless._core.thrown cimport Thrown
 from syncless._core.timers cimport Timer, timer_init
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from syncless._core import outlet
+from syncless._core import nonblockingtext
 
 _ErrorHandler = Callable[[Any, BaseException], object]
 _handler: _ErrorHandler | None = None
@@ -28,7 +28,7 @@ def tell_uncaught(where: object, error: BaseException) -> None:
         elif sys.stderr is not None:
             import traceback  # which few programs need
 
-            stream = outlet.standard("stderr")
+            stream = nonblockingtext.standard("stderr")
             stream.write(
                 f"Exception in {where if isinstance(where, str) else repr(where)}:\n"
                 + "".join(traceback.format_exception(error))

@@ -9,7 +9,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 
 from syncless.http.stream cimport is_receivable, receive_more
 
-from syncless._core.spawning import spawn
+from syncless._core.tasklet import spawn
 from syncless.asgi.operations import given
 from syncless.http.errors import ClientGone
 

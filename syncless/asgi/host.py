@@ -14,8 +14,8 @@ from syncless.asgi.requesthooks import Hooked
 from syncless.asgi.roottask import RootTask
 from syncless.asgi.static import BesideFiles
 from syncless.asgi.tasks import Tasks
+from syncless.asyncio.backgroundloop import await_, background_loop
 from syncless.asyncio.eventloop import running_loop
-from syncless.asyncio.resident import await_, resident_loop
 from syncless.http.application import Application
 from syncless.http.program.hooks import Hook
 from syncless.http.program.loading import ApplicationFailed
@@ -64,7 +64,7 @@ class Host:
             )
         self._loop = running_loop()
         if self._loop is None:
-            self._loop = resident_loop()
+            self._loop = background_loop()
             self._root = RootTask(self._loop)
         self._tasks = Tasks()
         self._stopping = stopping = asyncio.Event()

@@ -228,6 +228,7 @@ cdef class Request(Conversation):
             self.stops = at_last or is_event_stream(self.response.fields)
             if self.stops:
                 self.client_left()
+                self.messages.end()
         return 0
 
     cdef object say_to_nobody(self):

@@ -1,4 +1,4 @@
-"""A task for libraries that look for the one that run_until_complete() runs: a resident loop has none.
+"""A task for libraries that look for the one that run_until_complete() runs: a background loop has none.
 
 anyio binds its worker threads to that task, and they end with it. Without one it looks at the callbacks of
 all tasks for each call in a thread, and then binds the thread to the task of the request, so that no thread

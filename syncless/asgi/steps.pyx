@@ -14,8 +14,7 @@ from cpython.ref cimport Py_DECREF
 from syncless._core.cpython.compat cimport raised
 from syncless._core.cpython.threadlocal cimport keep_locals, locals_used
 from syncless._core.threadloop cimport get_loop
-from syncless.asyncio.rounds cimport Caller, Handle, Rounds
-from syncless.asyncio.tasklocals cimport keep_for
+from syncless.asyncio.rounds cimport Caller, Handle, Rounds, keep_for
 
 cdef extern from "Python.h":
     PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept

@@ -14,9 +14,9 @@ from syncless._core.loop cimport Loop
 from syncless._core.threadloop cimport get_loop
 from syncless.asgi.request cimport Request
 
-from syncless._core.spawning import spawn
-from syncless.asgi.operations import given
+from syncless._core.tasklet import spawn
 from syncless.asgi.extensions import STOPPING
+from syncless.asgi.operations import given
 from syncless.asgi.scope import variables_of
 from syncless.http.errors import ClientError, ClientGone, NotImplementedHere
 from syncless.http.websocket import STOPS, WebSocket, WebSocketClosed

@@ -10,8 +10,8 @@ Callbacks run beside tasklets in one thread. One that blocks in a cooperative ca
 
 import asyncio  # noqa: F401  # before our modules: the patch imports them as soon as it has been executed
 
+from syncless.asyncio.backgroundloop import EventLoopPolicy, await_, install
 from syncless.asyncio.eventloop import EventLoop, new_event_loop
-from syncless.asyncio.resident import EventLoopPolicy, await_, install
 from syncless.asyncio.tasklets import in_tasklet
 
 __all__ = ["EventLoop", "EventLoopPolicy", "await_", "in_tasklet", "install", "new_event_loop"]

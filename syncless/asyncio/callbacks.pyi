@@ -2,7 +2,13 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any, Literal
 
-from syncless.asyncio.handles import Handle, TimerHandle
+from syncless.asyncio.rounds import Handle, Rounds, TimerHandle
+
+class ReadyHandle(Handle): ...
+class Descriptor: ...
+
+class Descriptors:
+    def __init__(self, rounds: Rounds) -> None: ...
 
 class Callbacks:
     """The base of EventLoop."""

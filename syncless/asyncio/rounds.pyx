@@ -1,7 +1,8 @@
 """Callbacks that are due are called in rounds, in their order, each where it may park.
 
-Takes handles, and those whose time has come. Gives calls. It must not know how a program asks for them
-(callbacks.pyx), nor what a transport, a task or a resolver is (eventloop.py).
+Takes handles, which are calls that a program has asked for, and those whose time has come. Gives calls. It
+must not know how a program asks for them (callbacks.pyx), nor what a transport, a task or a resolver is
+(eventloop.py).
 
 One tasklet, the *caller*, calls one callback after the other, inline on the leader (scheduler.pyx). A
 callback that never waits costs no tasklet of its own. When a callback waits in a call that parks, its caller
@@ -16,13 +17,20 @@ tests/asyncio/test_callbacks.py::test_callback_that_gives_way_stays_ahead_of_the
 asyncio keeps notes per OS thread: which loop runs, which task is the current one, and the hooks for
 asynchronous generators. They are made when a caller begins or goes on, and taken away when it ends or parks
 (Caller.__call__), so tasklets that are no callbacks see none of them.
+
+Under the patch, values in threading.local belong to a task. Fact: the steps of a task are made in several
+tasklets, and tasklets have values of their own. Danger: at an await a task would lose its database
+connection; and if all tasks shared one, two that wait in the midst of a query would use the same. Decision:
+each task has values of its own, from its first step to its end. They are taken from the tasklet that makes a
+step as soon as there are any, and lent to the one that makes the next. Price: a look for each step which
+tells that there are none. Guarded by tests/patches/test_task_locals.py.
 """
 
+from asyncio import Future, current_task, events, format_helpers
 import os
 import sys
-from asyncio import Future, current_task, events
 
-from cpython.contextvars cimport PyContext_Enter, PyContext_Exit, PyContext_New
+from cpython.contextvars cimport PyContext_CopyCurrent, PyContext_Enter, PyContext_Exit, PyContext_New
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from cython cimport final
@@ -30,19 +38,169 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.compat cimport raised
-from syncless._core.cpython.threadlocal cimport kept_count, locals_used
-from syncless._core.linked cimport Node
+from syncless._core.cpython.threadlocal cimport (
+    KeptLocals, exchange_kept, keep_locals, kept_count, locals_used,
+)
+from syncless._core.linked cimport Node, append as list_append, remove as list_remove
 from syncless._core.loop cimport Loop
-from syncless._core.pollclock cimport is_poll_due
-from syncless._core.scheduler cimport NEW, PARKED, RUNNING, BaseTasklet, Scheduler
+from syncless._core.scheduler cimport NEW, PARKED, RUNNING, BaseTasklet, Scheduler, is_poll_due
 from syncless._core.tasklet cimport begin_anew
 from syncless._core.threadloop cimport get_loop
-from syncless.asyncio.handles cimport Calls, Handle, TimerHandle
-from syncless.asyncio.tasklocals cimport lend_locals, take_locals_back
+from syncless._core.timers cimport timer_init
 
 from syncless._core.exits import TaskletExit, is_interrupt
-from syncless.asyncio.reports import tell_slow, tell_wait, waiting_site
+from syncless.asyncio.reports import describe, tell_failure, tell_slow, tell_wait, waiting_site
 from syncless.tools.runningloop import note_of_running_loop, swap_current_task
+
+cdef extern from "Python.h":
+    # NULL: an exception is set
+    PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept
+
+cdef double LATEST = 9e9            # s; timers beyond it would not fit into 64 bits of nanoseconds
+
+cdef object call_site = format_helpers.extract_stack
+
+
+cdef class Handle:
+    """The result of call_soon() and its kin, as asyncio.Handle."""
+
+    def cancel(self):
+        """The callback is not called, if it has not been."""
+        if not self.is_cancelled:
+            self.is_cancelled = True
+            if self.rounds.debug:
+                self.source_traceback = None
+            self.callback = self.args = None
+
+    def cancelled(self):
+        """Whether cancel() was called."""
+        return self.is_cancelled
+
+    def get_context(self):
+        """The context in which the callback is called."""
+        return self.context
+
+    cdef PyObject* invoke(self) noexcept:
+        """Makes the call, in the present context. A new reference; NULL: an exception is set."""
+        return PyObject_Call(<PyObject*> self.callback, <PyObject*> self.args, NULL)
+
+    cdef int tell(self, object error) except -1:
+        """The call has raised."""
+        tell_failure(self.rounds.loop, self, error)
+        return 0
+
+    cdef int done(self) except -1:
+        """The call is over."""
+        return 0
+
+    @property
+    def _callback(self):
+        return self.callback
+
+    @property
+    def _args(self):
+        return self.args
+
+    @property
+    def _loop(self):
+        return self.rounds.loop
+
+    @property
+    def _cancelled(self):
+        return self.is_cancelled
+
+    @property
+    def _source_traceback(self):
+        return self.source_traceback
+
+    cdef int fill(self, Calls rounds, object callback, tuple args, object context) except -1:
+        if rounds.closed:
+            raise RuntimeError("Event loop is closed")
+        self.rounds = rounds
+        self.callback = callback
+        self.args = args
+        self.context = PyContext_CopyCurrent() if context is None else context
+        return 0
+
+    def look_at(self, method):
+        """In debug mode: is it a function, and where was it made?"""
+        self.rounds.loop._check_callback(self.callback, method)
+        try:
+            self.source_traceback = call_site(sys._getframe(0))
+        except ValueError:                          # no Python code runs: a task's step was called from here
+            pass
+
+    def _run(self):
+        self.rounds.call(self)
+
+    def __repr__(self):
+        return describe(self)
+
+
+cdef void timer_fires(void* owner) noexcept:
+    cdef TimerHandle handle = <TimerHandle> owner
+    list_remove(&handle.rounds.timers, &handle.place)
+    handle.rounds.append(handle)
+    Py_DECREF(handle)
+
+
+cdef class TimerHandle(Handle):
+    """The result of call_later() and call_at(), as asyncio.TimerHandle."""
+
+    def __cinit__(self):
+        timer_init(&self.timer, timer_fires, <void*> self)
+
+    def when(self):
+        """The time at which the callback is due, in seconds on the clock of loop.time()."""
+        return self.moment
+
+    def cancel(self):
+        """The callback is not called, if it has not been."""
+        if self.place.owner != NULL:
+            list_remove(&self.rounds.timers, &self.place)
+            if self.rounds.engine is not None:
+                self.rounds.engine.timers.remove(&self.timer)
+            Py_DECREF(self)
+        Handle.cancel(self)
+
+    def __lt__(self, TimerHandle other):
+        return self.moment < other.moment
+
+
+cdef class Calls:
+    """The part of a loop that its handles know."""
+
+    def __init__(self, loop):
+        self.loop = loop
+
+    cdef int append(self, Handle handle) except -1:
+        """The callback is due. From any thread that holds the GIL."""
+        raise NotImplementedError
+
+    cdef int call(self, Handle handle) except -1:
+        """Calls it now. Its exceptions go to the loop's exception handler."""
+        raise NotImplementedError
+
+    cdef int add_timer(self, TimerHandle handle) except -1:
+        """It is called at its moment, if the loop runs then, else when it runs again."""
+        Py_INCREF(handle)                           # until it fires or is cancelled
+        list_append(&self.timers, &handle.place, <PyObject*> handle)
+        if self.engine is not None:
+            self.set_timer(handle)
+        return 0
+
+    cdef int set_timer(self, TimerHandle handle) except -1:
+        return self.engine.timers.add(
+            &handle.timer, <int64_t> (min(max(handle.moment, 0.0), LATEST) * 1e9))
+
+    cdef int close(self) except -1:
+        """Nothing that is set is called any more, and nothing new is taken."""
+        self.closed = True
+        self.kept = None
+        while self.timers.first != NULL:
+            (<TimerHandle> self.timers.first.owner).cancel()
+        return 0
+
 
 cdef extern from "Python.h":
     # -1: an exception is set
@@ -383,3 +541,39 @@ cdef class Rounds(Calls):
 
 ctypedef int (*RunRound)(Rounds self, Caller me) noexcept
 cdef RunRound unchecked_run_round = <RunRound> Rounds.run_round
+
+
+cdef str PLACE = "_syncless_locals"     # a task's attribute: it lives as long as the task
+
+
+cdef KeptLocals lend_locals(Calls rounds, object task):
+    """A callback is called: its values, if it has any, are in place until take_locals_back(). `task` is the
+    one of which it is a step, or None: such callbacks hand theirs on, but not while one of them waits."""
+    cdef KeptLocals kept = rounds.kept if task is None else getattr(task, PLACE, None)
+    if kept is None or kept.lent:
+        return None
+    kept.lent = True
+    exchange_kept(kept)
+    return kept
+
+
+cdef int take_locals_back(Calls rounds, object task, KeptLocals lent) except -1:
+    """The callback has returned and has values, lent or new. They go if its task is done, which may run code
+    of the program, and park."""
+    if lent is None:
+        lent = keep_locals()
+    else:
+        exchange_kept(lent)
+        lent.lent = False
+    note_running(rounds.loop)           # asyncio remembers where it is, and these values may go
+    if task is not None:
+        keep_for(task, lent)
+    elif rounds.kept is None and not rounds.closed:
+        rounds.kept = lent
+    return 0
+
+
+cdef int keep_for(object task, KeptLocals kept) except -1:
+    """The task has these values while no step of it is made."""
+    setattr(task, PLACE, None if task.done() else kept)
+    return 0

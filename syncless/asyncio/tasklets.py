@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from syncless._core.exits import TaskletExit, is_interrupt
-from syncless._core.spawning import spawn
-from syncless._core.tasklet import Tasklet
+from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.wait.queues import Queue
 from syncless.asyncio.callbacks import Callbacks
 

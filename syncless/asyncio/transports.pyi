@@ -4,7 +4,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from syncless.asyncio.directions import Endpoint
+from syncless.asyncio.halves import Endpoint
 
 class StandardTransport(asyncio.Transport): ...
 

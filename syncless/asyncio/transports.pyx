@@ -1,7 +1,7 @@
 """The transport of a connected stream socket, TCP or UNIX.
 
 Takes a socket and a protocol. Gives what asyncio promises of a transport; data come through
-inlet.pyx and go through outlet.pyx. It must not know TLS, which is a protocol and a transport of
+halves.pyx and go through halves.pyx. It must not know TLS, which is a protocol and a transport of
 the standard library's (asyncio.sslproto), nor how a connection came to be.
 """
 
@@ -15,9 +15,7 @@ from cython cimport final
 from syncless._core.loop cimport Loop
 from syncless._core.poll.poller cimport READ, WRITE
 from syncless.asyncio.callbacks cimport Callbacks
-from syncless.asyncio.directions cimport Endpoint
-from syncless.asyncio.inlet cimport Inlet
-from syncless.asyncio.outlet cimport Outlet
+from syncless.asyncio.halves cimport Endpoint, Reader, Writer
 
 from syncless.asyncio.reports import logger
 
@@ -48,9 +46,24 @@ cdef class SocketTransport(Endpoint):
     _sendfile_compatible = constants._SendfileMode.TRY_NATIVE
 
     def __init__(self, Callbacks loop, sock, protocol, waiter=None, extra=None, server=None, context=None):
+        cdef list begun = None
+        self.sock = sock
         self.loop = loop
         self.context = context
         self.descriptors = loop.descriptors
+        try:
+            begun = [None, None, None]
+            self.begin(protocol, waiter, extra, server, begun)
+        except BaseException:
+            for handle in begun or ():
+                if handle is not None:
+                    handle.cancel()
+            self.close_socket()
+            raise
+
+    cdef int begin(self, protocol, waiter, extra, server, list begun) except -1:
+        """`begun`: takes the handles of calls that must not be made if this fails."""
+        loop, sock, context = self.loop, self.sock, self.context
         self.extra = {} if extra is None else dict(extra)
         self.extra["socket"] = trsock.TransportSocket(sock)
         for name, ask in (("sockname", sock.getsockname), ("peername", sock.getpeername)):
@@ -60,21 +73,21 @@ cdef class SocketTransport(Endpoint):
                 except OSError:
                     self.extra[name] = None
         self.fd = sock.fileno()
-        self.inlet = Inlet.__new__(Inlet)
-        self.inlet.begin(self, sock.family in INTERNET, context)
-        self.outlet = Outlet.__new__(Outlet)
-        self.outlet.begin(self, context)
+        self.reading = Reader.__new__(Reader)
+        self.reading.begin(self, sock.family in INTERNET, context)
+        self.writing = Writer.__new__(Writer)
+        self.writing.begin(self, context)
         self.set_protocol(protocol)
-        self.sock = sock
-        self.server = server
         if server is not None:
             server._attach(self) if counts_transports else server._attach()
+            self.server = server
         loop._transports[self.fd] = self
         send_at_once(sock)
-        loop.call_soon(protocol.connection_made, self, context=context)
-        loop.call_soon(self._begin_reading)             # not before connection_made() was called
+        begun[0] = loop.call_soon(protocol.connection_made, self, context=context)
+        begun[1] = loop.call_soon(self._begin_reading)      # not before connection_made() was called
         if waiter is not None:
-            loop.call_soon(wake_waiter, waiter, None)
+            begun[2] = loop.call_soon(wake_waiter, waiter, None)
+        return 0
 
     @property
     def __class__(self):
@@ -95,7 +108,8 @@ cdef class SocketTransport(Endpoint):
             said.append("closing")
         said.append(f"fd={self.fd}")
         if self.sock is not None:
-            said.append("read=polling" if self.reader is not None and not self.inlet.paused else "read=idle")
+            polls = self.reader is not None and not self.reading.paused
+            said.append("read=polling" if polls else "read=idle")
             said.append(
                 f"write=<{'idle' if self.writer is None else 'polling'}, "
                 f"bufsize={self.get_write_buffer_size()}>")
@@ -112,7 +126,7 @@ cdef class SocketTransport(Endpoint):
 
     def set_protocol(self, protocol):
         """From now on the protocol gets what is read."""
-        self.inlet.give_to(protocol)
+        self.reading.give_to(protocol)
         self.protocol = protocol
 
     def is_closing(self):
@@ -142,89 +156,89 @@ cdef class SocketTransport(Endpoint):
 
     @property
     def _protocol_paused(self):
-        return self.outlet.protocol_paused
+        return self.writing.protocol_paused
 
     @property
     def _paused(self):
-        return self.inlet.paused
+        return self.reading.paused
 
     # -- reading ---------------------------------------------------------------------------------------------
 
     def is_reading(self):
-        return not self.closing and not self.inlet.paused
+        return not self.closing and not self.reading.paused
 
     def pause_reading(self):
         """The protocol gets nothing until resume_reading()."""
         if self.is_reading():
-            self.inlet.paused = True
+            self.reading.paused = True
             if self.loop.get_debug():
                 logger.debug("%r pauses reading", self)
 
     def resume_reading(self):
-        if self.closing or not self.inlet.paused:
+        if self.closing or not self.reading.paused:
             return
-        self.inlet.paused = False
-        if self.reader is not None and self.inlet.more:
-            self.due(self.inlet)
+        self.reading.paused = False
+        if self.reader is not None and self.reading.more:
+            self.due(self.reading)
         if self.loop.get_debug():
             logger.debug("%r resumes reading", self)
 
     def _begin_reading(self):
         if not self.closing:
-            self.reader = self.inlet
+            self.reader = self.reading
             self.follow()
 
     cdef int on_ready(self, Loop engine, int bits) except -1:
         if bits & READ and self.reader is not None:
-            self.inlet.reported(bits)
+            self.reading.reported(bits)
         if bits & WRITE and self.writer is not None:
-            self.outlet.more = True
-            self.due(self.writer)                       # the outlet, or a sendfile() that goes on
+            self.writing.more = True
+            self.due(self.writer)                       # the writer, or a sendfile() that goes on
         return 0
 
     # -- writing ---------------------------------------------------------------------------------------------
 
     def write(self, data):
         """Sends the data, at once as far as the socket takes it. Never waits."""
-        self.outlet.write(data)
+        self.writing.write(data)
 
     def writelines(self, list_of_data):
         """As write() for each piece, with fewer system calls."""
-        self.outlet.write_all(list(list_of_data))
+        self.writing.write_all(list(list_of_data))
 
     def write_eof(self):
         """The peer reads the end of the stream once all has been sent."""
         if not self.closing:
-            self.outlet.end()
+            self.writing.end()
 
     def can_write_eof(self):
         return True
 
     def get_write_buffer_size(self):
         """Bytes that were written and are unsent."""
-        return self.outlet.unsent.size
+        return self.writing.unsent.size
 
     def get_write_buffer_limits(self):
         """(low, high) in bytes."""
-        return self.outlet.low, self.outlet.high
+        return self.writing.low, self.writing.high
 
     def set_write_buffer_limits(self, high=None, low=None):
         """The protocol's pause_writing() is called when more than `high` bytes are unsent (default 64 KiB),
         resume_writing() when it is `low` or less (default a quarter of it)."""
-        self.outlet.set_limits(high, low)
+        self.writing.set_limits(high, low)
 
     def _make_empty_waiter(self):
         """A future for the moment when nothing is unsent. Nothing can be written until _reset_empty_waiter().
         asyncio's sendfile() asks for it."""
-        if self.outlet.empty_waiter is not None:
+        if self.writing.empty_waiter is not None:
             raise RuntimeError("Empty waiter is already set")
-        waiter = self.outlet.empty_waiter = self.loop.create_future()
-        if self.outlet.unsent.size == 0:
+        waiter = self.writing.empty_waiter = self.loop.create_future()
+        if self.writing.unsent.size == 0:
             waiter.set_result(None)
         return waiter
 
     def _reset_empty_waiter(self):
-        self.outlet.empty_waiter = None
+        self.writing.empty_waiter = None
 
     # -- its end ---------------------------------------------------------------------------------------------
 
@@ -234,7 +248,7 @@ cdef class SocketTransport(Endpoint):
             return
         self.closing = True
         self.reader = None
-        if self.outlet.unsent.size == 0 and not self.lost:
+        if self.writing.unsent.size == 0 and not self.lost:
             self.lost = 1
             self.loop.call_soon(self._call_connection_lost, None, context=self.context)
 
@@ -262,7 +276,7 @@ cdef class SocketTransport(Endpoint):
     def _force_close(self, error):
         if self.lost:
             return
-        self.outlet.unsent.clear()
+        self.writing.unsent.clear()
         self.reader = self.writer = None
         self.closing = True
         self.lost = 1
@@ -278,12 +292,16 @@ cdef class SocketTransport(Endpoint):
             self.protocol.connection_lost(error)
         finally:
             self.forget()
-            sock, self.sock = self.sock, None
-            sock.close()
-            self.loop = self.protocol = self.inlet.get_buffer = self.inlet.callback = None
-            if self.server is not None:
-                server, self.server = self.server, None
-                server._detach(self) if counts_transports else server._detach()
-            waiter = self.outlet.empty_waiter
+            self.close_socket()
+            self.loop = self.protocol = self.reading.get_buffer = self.reading.callback = None
+            waiter = self.writing.empty_waiter
             if waiter is not None and not waiter.done():
                 waiter.set_exception(ConnectionError("Connection is closed by peer"))
+
+    cdef int close_socket(self) except -1:
+        sock, self.sock = self.sock, None
+        sock.close()
+        if self.server is not None:
+            server, self.server = self.server, None
+            server._detach(self) if counts_transports else server._detach()
+        return 0

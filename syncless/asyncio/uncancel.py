@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any
 
 from syncless._core.cpython.layouts import UnknownLayout
-from syncless._core.cpython.typeslots import set_in_type
+from syncless._core.cpython.replacing import set_in_type
 from syncless.asyncio.callbacks import Callbacks
 
 

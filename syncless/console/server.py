@@ -16,8 +16,7 @@ from typing import Any
 
 from syncless import debug
 from syncless._core.exits import TaskletExit
-from syncless._core.spawning import spawn
-from syncless._core.tasklet import Tasklet
+from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.wait.queues import Queue
 from syncless.console.protocol import LINE_BYTES, ProtocolError, decode, encode
 from syncless.io import socket

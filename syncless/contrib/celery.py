@@ -20,8 +20,7 @@ from celery.exceptions import SoftTimeLimitExceeded
 
 from syncless._core.current import current, sleep
 from syncless._core.exits import TaskletExit
-from syncless._core.spawning import spawn
-from syncless._core.tasklet import Tasklet
+from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.timeout import Timeout
 from syncless._core.wait.sync import Event
 from syncless.patches import patch_all

@@ -28,8 +28,7 @@ from gevent.timeout import Timeout
 from greenlet import getcurrent, greenlet
 
 from syncless._core.current import current, may_park, park, sleep, wake
-from syncless._core.spawning import spawn
-from syncless._core.tasklet import Tasklet
+from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.select import readable, select
 from syncless._core.wait.sync import Event

@@ -22,8 +22,7 @@ from gunicorn.sock import ssl_context
 from gunicorn.workers import base
 
 from syncless._core.current import sleep
-from syncless._core.spawning import spawn
-from syncless._core.tasklet import Tasklet
+from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.wait.sync import Event
 from syncless.console import listen_if_asked
 from syncless.contrib.gunicorn_requests import Closed, Counted, Mounted, Observed, is_observed

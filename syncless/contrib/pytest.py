@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from syncless._core.spawning import spawn
+from syncless._core.tasklet import spawn
 from syncless._core.wait.sync import Event
 from syncless.patches import patch_all
 from syncless.wsgi import Server

@@ -14,8 +14,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from syncless._core.calls.threads import run_in_thread
-from syncless._core.spawning import spawn
-from syncless._core.tasklet import Tasklet
+from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.timeout import Timeout
 from syncless.http.errorlog import warn
 from syncless.http.logfile import LogFile

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any, TextIO
 
 from syncless._core.current import current, sleep
-from syncless._core.invariants import checked
-from syncless._core.outlet import LAST_SECONDS, Outlet, is_plain, standard
+from syncless._core.loop import checked
+from syncless._core.nonblockingtext import LAST_SECONDS, Outlet, is_plain, standard
 from syncless.http.logfile import LogFile
 from syncless.http.notices import visible
 

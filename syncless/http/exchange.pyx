@@ -15,11 +15,10 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport monotonic_ns
 from syncless._core.cpython.compat cimport raised
-from syncless._core.forking cimport end_process
-from syncless._core.invariants cimport DEBUG_BUILD
-from syncless._core.loop cimport Loop
+from syncless._core.loop cimport DEBUG_BUILD, Loop
 from syncless._core.scheduler cimport Scheduler
 from syncless._core.tasklet cimport Tasklet
+from syncless._core.threadloop cimport end_process
 from syncless._core.timeout cimport Alarm
 from syncless.http.body cimport Body
 from syncless.http.listener cimport Listener

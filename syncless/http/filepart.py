@@ -8,8 +8,8 @@ import stat
 from collections.abc import Iterator
 from typing import Any
 
-from syncless._core.calls.beneath import OpenFile
 from syncless._core.calls.descriptors import pread
+from syncless._core.calls.files import OpenFile
 from syncless.io.files import RawFile
 
 PIECE = 65536

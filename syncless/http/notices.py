@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 
-from syncless._core.outlet import drain, standard
+from syncless._core.nonblockingtext import drain, standard
 
 NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 

@@ -30,18 +30,15 @@ from libc.string cimport memcpy
 from posix.types cimport off_t
 
 from syncless._core.calls.descriptors cimport reading
-from syncless._core.calls.filesystems cimport in_pool
-from syncless._core.calls.pagecache cimport lies_in_memory
+from syncless._core.calls.filesystems cimport in_pool, lies_in_memory
 from syncless._core.calls.portable cimport sendfile
-from syncless._core.fdtable cimport FdEntry
-from syncless._core.loop cimport Loop, Watcher
+from syncless._core.current cimport wait_fd, wait_foreign_fd
+from syncless._core.loop cimport FdEntry, Loop, Watcher
 from syncless._core.poll.now cimport has_hung_up
 from syncless._core.poll.poller cimport READ, WRITE
-from syncless._core.pollclock cimport is_poll_due
-from syncless._core.scheduler cimport TIMED_OUT
+from syncless._core.scheduler cimport TIMED_OUT, is_poll_due
 from syncless._core.threadloop cimport get_loop
 from syncless._core.wait.waitqueue cimport someone_waits, wake_all
-from syncless._core.waits cimport wait_fd, wait_foreign_fd
 from syncless.http.deadlines cimport WRITE_DEADLINE
 from syncless.http.listener cimport Listener
 from syncless.http.stream cimport (
@@ -51,7 +48,7 @@ from syncless.http.stream cimport (
 )
 from syncless.http.wire cimport REPLY_CONTINUE, TOO_LONG, TOO_SLOW, limits, pace_of_body
 
-from syncless._core.calls.pagecache import bring_in
+from syncless._core.calls.filesystems import bring_in
 from syncless.http.errors import BodyTimeout, ClientGone
 
 

@@ -2,11 +2,11 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
-from syncless.http.peer cimport Peer
 from syncless.http.exchange cimport Exchange
+from syncless.http.peer cimport Peer
 
 from syncless._core.exits import TaskletExit
-from syncless._core.spawning import spawn
+from syncless._core.tasklet import spawn
 from syncless.http.errors import ClientGone
 
 cdef enum:

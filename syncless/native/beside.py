@@ -13,10 +13,8 @@ from collections.abc import Mapping
 from socket import socket
 from typing import Any
 
-from syncless._core.current import sleep
-from syncless._core.spawning import spawn
-from syncless._core.tasklet import Tasklet
-from syncless._core.waits import wait_readable
+from syncless._core.current import sleep, wait_readable
+from syncless._core.tasklet import Tasklet, spawn
 from syncless.http.acceptor import Acceptor
 from syncless.http.accesslog import REFUSED_BYTES, refused_request
 from syncless.http.alone import Gate
@@ -72,8 +70,9 @@ class NativeHandlers:
             raise ValueError("native handlers and proxy_protocol exclude each other")
         if self._threads is None:
             logs = server.logs.access is not None
-            self._threads = Threads(self.routes, self.thread_count, self.limits, logs=logs)
-            self._mailbox = Mailbox(self._threads, self._notice, self._fault, self._record)
+            threads = Threads(self.routes, self.thread_count, self.limits, logs=logs)
+            self._mailbox = Mailbox(threads, self._notice, self._fault, self._record)
+            self._threads = threads
             self._told: set[tuple[int, str]] = set()
             self._quota: Quota | None = None
             self._charged = self._dropped = 0
@@ -150,6 +149,7 @@ class NativeHandlers:
         self._collect(threads)
         self._last = threads.figures()
         self._mailbox.close()
+        del self._mailbox  # with the descriptors of the threads
 
     def leave_to_parent(self) -> None:
         threads, self._threads = self._threads, None

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from syncless._core.spawning import spawn
+from syncless._core.tasklet import spawn
 from syncless.patches.registry import Patcher
 
 TOKENS = 1000

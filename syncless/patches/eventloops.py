@@ -82,11 +82,11 @@ def _note_per_tasklet(patcher: Patcher, events: Any) -> None:
 
 def _install_loop(patcher: Patcher, asyncio: Any) -> None:
     """asyncio takes long to import, and our loop imports it: so this waits until the program does."""
-    resident: Any = importlib.import_module("syncless.asyncio.resident")
+    background: Any = importlib.import_module("syncless.asyncio.backgroundloop")
     chosen = asyncio.events._event_loop_policy
-    if chosen is not None and type(chosen) is not resident.DefaultPolicy:
+    if chosen is not None and type(chosen) is not background.DefaultPolicy:
         return
-    policy = resident.EventLoopPolicy()
+    policy = background.EventLoopPolicy()
 
     def restore() -> None:
         if asyncio.events._event_loop_policy is policy:

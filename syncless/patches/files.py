@@ -28,11 +28,10 @@ from syncless._core.calls.files import (
     SlowFunction,
     is_file,
 )
-from syncless._core.current import sleep
-from syncless._core.waits import wait_readable, wait_writable
+from syncless._core.current import sleep, wait_readable, wait_writable
 from syncless.patches.imports import when_imported
-from syncless.patches.native import fileobjects
 from syncless.patches.registry import Patcher
+from syncless.patches.types import fileobjects
 
 DESCRIPTORS: dict[str, Callable[..., Any]] = {
     "read": descriptors.read,

@@ -18,11 +18,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from syncless._core.current import give_way
+from syncless._core.current import give_way, wait_readable
 from syncless._core.wait import select as engine
-from syncless._core.waits import wait_readable
-from syncless.patches.native.pollobjects import watched_by
 from syncless.patches.registry import Patcher
+from syncless.patches.types.pollobjects import watched_by
 
 LONGEST = 2_000_000
 """Seconds. The interpreter accepts any timeout up to this."""

@@ -23,8 +23,7 @@ from typing import Any
 from syncless._core.calls import descriptors
 from syncless._core.calls.files import DescriptorFunction, FileFunction, OpenFunction, may_use_threads
 from syncless._core.calls.threads import run_in_thread
-from syncless._core.current import give_way
-from syncless._core.waits import wait_readable
+from syncless._core.current import give_way, wait_readable
 from syncless.patches.registry import Patcher
 
 _stat, _open, _close = FileFunction(os.stat), OpenFunction(os.open), DescriptorFunction(os.close)

@@ -31,7 +31,7 @@ from typing import Any
 
 from syncless._core.calls.files import may_use_threads
 from syncless._core.calls.threads import ThreadPool
-from syncless._core.waits import wait_readable, wait_writable
+from syncless._core.current import wait_readable, wait_writable
 from syncless.patches.registry import Patcher
 
 LARGE_OBJECT = ("read", "write", "seek", "tell", "truncate", "unlink", "export", "close")

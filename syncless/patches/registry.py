@@ -17,8 +17,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
-from syncless._core.cpython.standins import stand_in
-from syncless._core.cpython.typeslots import set_in_type
+from syncless._core.cpython.replacing import set_in_type, stand_in
 
 T = TypeVar("T")
 _ABSENT: Any = object()

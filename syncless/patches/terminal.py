@@ -19,8 +19,8 @@ from typing import Any
 
 from syncless._core.calls.files import may_use_threads
 from syncless._core.calls.threads import ThreadPool
+from syncless._core.current import wait_readable
 from syncless._core.wait.sync import Lock
-from syncless._core.waits import wait_readable
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
 

@@ -1,9 +1,9 @@
 """_thread, and with it threading, queue, concurrent.futures and all else that uses its locks and threads.
 
 A thread started from now on is a tasklet of the thread that starts it. Locks, RLocks and SimpleQueues, old
-and new, park instead of blocking (see patches/native/locks.pyx), except in OS threads without a loop, where
+and new, park instead of blocking (see patches/types/locks.pyx), except in OS threads without a loop, where
 they are unchanged. So everything built on them waits cooperatively by itself. Condition, Event and Queue get
-shorter ways to do so (see patches/native/conditions.pyx).
+shorter ways to do so (see patches/types/conditions.pyx).
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from typing import Any
 from syncless._core.calls.threads import thread_count
 from syncless._core.cpython.threadlocal import separate_thread_locals
 from syncless._core.current import current, may_park
-from syncless._core.spawning import spawn
-from syncless._core.tasklet import Tasklet
+from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
 from syncless.patches import anyio
 from syncless.patches.imports import when_imported
-from syncless.patches.native import conditions, locks, simplequeues
-from syncless.patches.native.threadends import watch_threads
 from syncless.patches.registry import Patcher, instances_of
+from syncless.patches.types import conditions, locks
+from syncless.patches.types.locks import watch_threads
 
 _active: dict[int, threading.Thread] = threading._active  # type: ignore[attr-defined]
 _current_thread = threading.current_thread
@@ -56,10 +55,10 @@ RLOCK = {
     "_acquire_restore": locks.rlock_acquire_restore,
 }
 SIMPLE_QUEUE = {
-    "put": simplequeues.simple_queue_put,
-    "put_nowait": simplequeues.simple_queue_put_nowait,
-    "get_nowait": simplequeues.simple_queue_get_nowait,
-    "get": simplequeues.simple_queue_get,
+    "put": locks.simple_queue_put,
+    "put_nowait": locks.simple_queue_put_nowait,
+    "get_nowait": locks.simple_queue_get_nowait,
+    "get": locks.simple_queue_get,
 }
 CONDITION = {
     "__enter__": conditions.condition_enter,

@@ -13,7 +13,6 @@ import sys
 from typing import Any
 
 from syncless._core.exits import TaskletExit
-from syncless.stackless._bomb import bomb, set_error_handler
 from syncless.stackless._channel import channel, get_channel_callback, set_channel_callback
 from syncless.stackless._schedule import (
     atomic,
@@ -32,7 +31,7 @@ from syncless.stackless._schedule import (
     switch_trap,
 )
 from syncless.stackless._tasklet import tasklet
-from syncless.stackless._thread import get_schedule_callback, set_schedule_callback
+from syncless.stackless._thread import bomb, get_schedule_callback, set_error_handler, set_schedule_callback
 
 vars(builtins)["TaskletExit"] = TaskletExit  # as in Stackless, whose programs name it without an import
 

@@ -9,14 +9,13 @@ from cpython.object cimport PyObject
 from syncless._core.linked cimport Node
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport READY, STANDS_IN, BaseTasklet, Meeting, StandIn
-from syncless._core.wait.cases cimport Case
+from syncless._core.wait.select cimport Case
 from syncless._core.wait.waitqueue cimport is_queued, queue_add, queue_pop, queue_remove, WaitQueue, waits
 from syncless.stackless._arguments cimport at_most, required
-from syncless.stackless._bomb cimport bomb, exception_of
 from syncless.stackless._tasklet cimport tasklet
-from syncless.stackless._thread cimport IN_CHANNEL, Thread, here, leave as give_way, pause
+from syncless.stackless._thread cimport IN_CHANNEL, Thread, bomb, exception_of, here, leave as give_way, pause
 
-from syncless._core.hooks import set_case_maker
+from syncless._core.injected import set_case_maker
 
 cdef object channel_callback = None
 cdef object ABSENT = object()

@@ -1,6 +1,9 @@
 from typing import Any
 
+from syncless._core.bytecodes import BytecodeLimit
 from syncless.stackless._tasklet import tasklet
+
+class Preemption(BytecodeLimit): ...
 
 def schedule(retval: Any = ...) -> Any:
     """Lets the other ready tasklets run once. Returns `retval`, or the present tasklet."""

@@ -1,16 +1,55 @@
 # cython: binding=False, always_allow_keywords=False, embedsignature=True, embedsignature.format=clinic
-"""schedule() and run(), and facts about a thread."""
+"""schedule() and run(), and facts about a thread.
+
+run(timeout): a tasklet that runs too many bytecodes in one turn is taken from the processor."""
 
 cimport cython
+
 from syncless._core.bytecodes cimport BytecodeLimit
+from syncless._core.cpython.counting cimport interpreter_checks, others_are_traced, traced_again
 from syncless._core.scheduler cimport READY, BaseTasklet, pass_turn
 from syncless.stackless._arguments cimport at_most
-from syncless.stackless._preempt cimport preemption
 from syncless.stackless._tasklet cimport tasklet
 from syncless.stackless._thread cimport (
-    IN_RUN, Thread, here, leave, leave_run, other_threads, pause, number_of_thread, run_queue, running,
-    threads,
+    IN_RUN, PAUSED, Thread, end_run, here, leave, leave_run, number_of_thread, other_threads, pause,
+    run_queue, running, threads,
 )
+
+
+cdef class Preemption(BytecodeLimit):
+    """Of one call of run(). Hard: the tasklet is paused where the interpreter would let another thread run,
+    and run() returns it. Soft: run() goes on at its next switch."""
+    cdef Thread state
+    cdef BaseTasklet runner
+    cdef bint soft
+
+    cdef int exceeded(self, BaseTasklet present) except -1:
+        cdef int tracing
+        if present is self.runner or self.state.switch_trap or (
+            isinstance(present, tasklet) and (<tasklet> present).atomic
+        ):
+            return 0                            # asked again before its next bytecode
+        if not self.soft and not interpreter_checks():
+            return 0                            # `one.count += 1` is done whole
+        if not end_run(self.state, self.runner):
+            return 0                            # it is over already, or another run() within it is not
+        self.left = self.limit
+        if self.soft:
+            return 0
+        self.state.interrupted = present
+        tracing = others_are_traced()
+        try:
+            pause(self.state, present, PAUSED, None)
+        finally:
+            traced_again(tracing)
+        return 0
+
+
+cdef BytecodeLimit preemption(Thread state, BaseTasklet runner, timeout, bint soft, bint in_all):
+    made = Preemption(timeout, in_all)
+    made.state, made.runner, made.soft = state, runner, soft
+    return made
+
 
 cdef object ABSENT = object()
 

@@ -1,7 +1,7 @@
 """The state of a tasklet. See _state.pyx."""
 
 from syncless._core.tasklet cimport Tasklet
-from syncless.stackless._guard cimport Guard
+from syncless.stackless._thread cimport Guard
 
 
 cdef class StatefulTasklet(Tasklet):
@@ -20,3 +20,7 @@ cdef class StatefulTasklet(Tasklet):
     cdef int flags(self) noexcept
     cdef int set_flags(self, int flags) except -1
     cdef Guard guarded(self)
+
+
+cdef class TracedTasklet(StatefulTasklet):
+    cdef object trace, profile      # while it does not run, those that are its own; else None

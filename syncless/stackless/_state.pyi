@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import Context
+from types import FrameType
 from typing import Any, TypeVar
 
 from syncless._core.tasklet import Tasklet
@@ -74,3 +75,11 @@ class StatefulTasklet(Tasklet[Any]):
     @property
     def nesting_level(self) -> int:
         """1 of one that has started and does not run now, because it has its frames on a C stack, or 0."""
+
+_TraceFunction = Callable[[FrameType, str, Any], Any]
+
+class TracedTasklet(StatefulTasklet):
+    """A base class of Stackless's tasklets: trace and profile functions of their own."""
+
+    trace_function: _TraceFunction | None
+    profile_function: _TraceFunction | None

@@ -1,8 +1,8 @@
 """Stackless Python's tasklets. See _tasklet.pyx."""
 
 from syncless._core.scheduler cimport Scheduler
+from syncless.stackless._state cimport TracedTasklet
 from syncless.stackless._thread cimport Thread
-from syncless.stackless._tracing cimport TracedTasklet
 
 
 cdef class tasklet(TracedTasklet):

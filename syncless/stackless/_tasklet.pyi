@@ -2,7 +2,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
-from syncless.stackless._tracing import TracedTasklet
+from syncless.stackless._state import TracedTasklet
 
 class tasklet(TracedTasklet):
     """A function that runs beside others. Call the tasklet with arguments to insert it."""

@@ -5,18 +5,19 @@ cimport cython
 from cpython.contextvars cimport PyContext_CopyCurrent
 from libc.string cimport strcmp
 
-from syncless._core cimport hooks
+from syncless._core cimport injected
 from syncless._core.loop cimport Loop
-from syncless._core.readyqueue cimport remove_item
-from syncless._core.scheduler cimport DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Scheduler, keep_pending
+from syncless._core.scheduler cimport (
+    DONE, NEW, PARKED, READY, RUNNING, BaseTasklet, Scheduler, keep_pending, remove_item,
+)
 from syncless._core.tasklet cimport Tasklet, refuse_spawn
 from syncless._core.threadloop cimport get_loop, loop_of
 from syncless.stackless._arguments cimport at_most, required
-from syncless.stackless._bomb cimport exception_of, tell_uncaught
+from syncless.stackless._state cimport TracedTasklet
 from syncless.stackless._thread cimport (
-    IN_RUN, PAUSED, Thread, forget_last_stopped, here, number_of_thread, pause, run_now, running,
+    IN_RUN, PAUSED, Thread, exception_of, forget_last_stopped, here, number_of_thread, pause, run_now,
+    running, tell_uncaught,
 )
-from syncless.stackless._tracing cimport TracedTasklet
 
 from syncless._core.exits import TaskletExit
 
@@ -367,5 +368,5 @@ def _spawn(function, *args, **kwargs):
     return made
 
 
-hooks.main_type = tasklet
-hooks.new_tasklet = _spawn
+injected.main_type = tasklet
+injected.new_tasklet = _spawn

@@ -1,8 +1,7 @@
 """One thread of a Stackless program. See _thread.pyx."""
 
 from syncless._core.loop cimport Loop
-from syncless._core.observers cimport Observer
-from syncless._core.scheduler cimport BaseTasklet, Scheduler
+from syncless._core.scheduler cimport BaseTasklet, Observer, Scheduler
 from syncless._core.threadloop cimport get_loop
 
 cdef const char* PAUSED
@@ -54,3 +53,19 @@ cdef int leave_run(Thread state, BaseTasklet runner) except -1
 cdef object number_of_thread(object thread_id)
 cdef int throw_first(Loop loop, BaseTasklet target, BaseException exception) except -1
 cdef bint other_threads(Loop loop) except -1
+
+
+cdef class bomb:
+    cdef public object type, value, traceback
+
+
+cdef object exception_of(object kind, object value, object traceback)
+cdef int tell_uncaught(Loop loop, BaseTasklet one, BaseException exception) except -1
+
+
+cdef class Guard:
+    cdef bint dont_raise
+    cdef object exception_handler
+    cdef object context_manager_getter
+
+    cdef object call_caught(self, BaseTasklet one, object function, tuple args, dict kwargs)

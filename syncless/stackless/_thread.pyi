@@ -1,7 +1,9 @@
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any
 
 from syncless._core.loop import Loop
+from syncless._core.scheduler import BaseTasklet
 
 class Thread: ...
 
@@ -14,3 +16,32 @@ def set_schedule_callback(callback: _ScheduleCallback | None) -> _ScheduleCallba
 
 def get_schedule_callback() -> _ScheduleCallback | None:
     """The present callback, or None."""
+
+class bomb:
+    """An exception as a value: a tasklet that receives it from a channel raises it."""
+
+    type: Any
+    value: Any
+    traceback: TracebackType | None
+    def __init__(
+        self, type: Any = None, value: Any = None, traceback: TracebackType | None = None
+    ) -> None: ...
+
+_ErrorHandler = Callable[[type[BaseException], BaseException, TracebackType | None], object]
+
+def set_error_handler(handler: _ErrorHandler | None) -> _ErrorHandler | None:
+    """handler(type, value, traceback) of exceptions that no tasklet has caught; None: they are raised in
+    run(). Returns the last one."""
+
+class Guard:
+    """The attributes dont_raise, exception_handler and context_manager_getter of one tasklet."""
+
+    def __call__(
+        self,
+        one: BaseTasklet,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any] | None,
+    ) -> Any:
+        """Calls the function of a tasklet, inside the context manager that is made for the tasklet. An
+        exception of the context manager is raised."""

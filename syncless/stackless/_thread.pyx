@@ -8,20 +8,21 @@ follows is the same. To do something "at once", as Stackless does, a tasklet is 
 A tasklet that waits for a socket or a time is parked as any other; it counts as blocked. When nothing is
 ready, and nothing but channels is waited for, run() is over, or there is a deadlock: when_idle() decides
 that.
+
+Exceptions: a bomb passes one between tasklets. A Guard calls a tasklet's function so that none of its
+exceptions reaches run(); programs for carbonengine/scheduler use it, Stackless has only set_error_handler(),
+which is for all tasklets.
 """
 
 from threading import active_count
 
-from syncless._core cimport hooks
-from syncless._core.carriers cimport failed
+from syncless._core cimport injected
 from syncless._core.loop cimport Loop
-from syncless._core.observers cimport Observer
-from syncless._core.readyqueue cimport item_at, place_of, remove_item, rotate
 from syncless._core.scheduler cimport (
-    NEW, PARKED, READY, BaseTasklet, Scheduler, keep_pending, pass_turn, unchecked_pass_turn,
+    NEW, PARKED, READY, BaseTasklet, Observer, Scheduler, failed, item_at, keep_pending, pass_turn, place_of,
+    remove_item, rotate, unchecked_pass_turn,
 )
-from syncless._core.spawning cimport become_main
-from syncless._core.tasklet cimport Tasklet
+from syncless._core.tasklet cimport Tasklet, become_main
 from syncless._core.threadloop cimport get_loop
 from syncless._core.timeout cimport only_bounds
 
@@ -57,11 +58,11 @@ cdef Thread found():
 cdef bint has_own_main(Loop loop) except -1:
     """Whether the main tasklet is one of Stackless. A main tasklet that is older than this package gives its
     place to such a one while it runs, because others may refer to it otherwise."""
-    if isinstance(loop.main, hooks.main_type):
+    if isinstance(loop.main, injected.main_type):
         return True
     if loop.current is not loop.main:
         return False
-    become_main(loop, <Tasklet> hooks.main_type.__new__(hooks.main_type))
+    become_main(loop, <Tasklet> injected.main_type.__new__(injected.main_type))
     return True
 
 
@@ -308,3 +309,97 @@ def set_schedule_callback(callback):
 def get_schedule_callback():
     """The present callback, or None."""
     return schedule_callback
+
+
+cdef object error_handler = None
+
+
+cdef class bomb:
+    """bomb(type=None, value=None, traceback=None)\n--\n\n\
+    An exception as a value: a tasklet that receives it from a channel raises it."""
+
+    def __init__(self, type=None, value=None, traceback=None):
+        self.type, self.value, self.traceback = type, value, traceback
+
+    def _raise(self):
+        raise exception_of(self.type, self.value, self.traceback)
+
+
+cdef object exception_of(object kind, object value, object traceback):
+    """The instance that `raise kind, value, traceback` raised."""
+    if isinstance(kind, BaseException):
+        if value is not None:
+            raise TypeError("instance exception may not have a separate value")
+        made = kind
+    elif isinstance(kind, type) and issubclass(kind, BaseException):
+        if isinstance(value, kind):
+            made = value
+        elif value is None:
+            made = kind()
+        else:
+            made = kind(*value) if isinstance(value, tuple) else kind(value)
+    else:
+        raise TypeError(f"exceptions must be classes, or instances, not {type(kind).__name__}")
+    return made if traceback is None else made.with_traceback(traceback)
+
+
+cdef int tell_uncaught(Loop loop, BaseTasklet one, BaseException exception) except -1:
+    """An exception left a tasklet: it is raised in the innermost run(), or in the main tasklet."""
+    cdef Thread state = threads.get(loop.thread_id)
+    cdef BaseTasklet target
+    if error_handler is not None:
+        before, loop.current = loop.current, one    # it is still the current one for the handler,
+        if state is not None:
+            state.switch_trap += 1                  # but has no stack any more that could be left
+        try:
+            error_handler(type(exception), exception, exception.__traceback__)
+            return 0
+        except BaseException as error:
+            exception = error
+        finally:
+            loop.current = before
+            if state is not None:
+                state.switch_trap -= 1
+    target = loop.main
+    if state is not None and len(state.runners) > 1:
+        target = <BaseTasklet> state.runners[len(state.runners) - 1]
+    throw_first(loop, target, exception)
+    return 0
+
+
+def set_error_handler(handler):
+    """handler(type, value, traceback) of exceptions that no tasklet has caught; None: they are raised in
+    run(). Returns the last one."""
+    global error_handler
+    if handler is not None and not callable(handler):
+        raise TypeError("error handler must be callable")
+    before, error_handler = error_handler, handler
+    return before
+
+
+cdef class Guard:
+    """The attributes dont_raise, exception_handler and context_manager_getter of one tasklet."""
+
+    def __call__(self, BaseTasklet one, function, tuple args, dict kwargs):
+        """Calls the function of a tasklet, inside the context manager that is made for the tasklet. An
+        exception of the context manager is raised."""
+        if self.context_manager_getter is None:
+            return self.call_caught(one, function, args, kwargs)
+        with self.context_manager_getter(one):
+            return self.call_caught(one, function, args, kwargs)
+
+    cdef object call_caught(self, BaseTasklet one, object function, tuple args, dict kwargs):
+        cdef Loop loop = get_loop()
+        if kwargs is None:
+            kwargs = {}
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            if self.exception_handler is None:
+                loop.report(one, error)
+                return None
+            try:
+                self.exception_handler(f"Unhandled exception in {one!r}")
+            except Exception as raised:         # its context is the first one
+                loop.report(self.exception_handler, raised)
+            return None

@@ -10,8 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from syncless._core.current import current, uninterrupted
 from syncless._core.exits import TaskletExit
-from syncless._core.spawning import spawn
-from syncless._core.tasklet import Tasklet
+from syncless._core.tasklet import Tasklet, spawn
 from syncless.tools.waiting import join_all
 
 P = ParamSpec("P")

@@ -7,8 +7,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from syncless._core.current import current
 from syncless._core.exits import TaskletExit
-from syncless._core.spawning import spawn
-from syncless._core.tasklet import Tasklet
+from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.wait.queues import Queue
 from syncless._core.wait.sync import Lock, Semaphore
 from syncless.tools.waiting import join_all

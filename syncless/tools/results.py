@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from syncless._core.exits import TaskletExit, TaskletKilled
-from syncless._core.hooks import set_case_maker
+from syncless._core.injected import set_case_maker
 from syncless._core.tasklet import Tasklet
-from syncless._core.wait.cases import EventCase
+from syncless._core.wait.select import EventCase
 from syncless._core.wait.sync import Event
 
 T = TypeVar("T")

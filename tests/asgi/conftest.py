@@ -2,14 +2,14 @@
 
 import pytest
 
-from syncless.asyncio.resident import resident_loop
+from syncless.asyncio.backgroundloop import background_loop
 from tests.wsgi.conftest import Client, authority, errors, https, program, start
 
 __all__ = ["Client", "authority", "errors", "https", "program", "start"]
 
 
 @pytest.fixture(autouse=True)
-def resident():
-    loop = resident_loop()
+def background():
+    loop = background_loop()
     yield loop
     loop.close()

@@ -53,6 +53,16 @@ def test_event_stream_ends_cleanly_in_time(start, errors, first):
     assert heard == ["begun", "http.disconnect"] and errors.getvalue() == ""
 
 
+def test_event_stream_that_waits_for_the_rest_of_a_body_is_told(start, errors):
+    heard = []
+    server = start(streaming(heard), error_log=errors, stop_seconds=3600, stop_notice_seconds=0.1)
+    client = start.client(server)
+    begun(client, heard, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf")
+    server.stop()
+    assert client.response()[2] == b"data: 1\n\n"
+    assert heard == ["begun", "http.disconnect"] and errors.getvalue() == ""
+
+
 def test_other_stream_that_is_not_ended_is_cut_off(start, errors):
     """It must not look like a whole one."""
     heard = []

@@ -11,7 +11,7 @@ import pytest
 import syncless
 from syncless import Timeout, sleep, spawn
 from syncless.asyncio import EventLoop, await_, in_tasklet
-from syncless.asyncio.resident import DefaultPolicy, resident_loop
+from syncless.asyncio.backgroundloop import DefaultPolicy, background_loop
 from syncless.http.program.blocking import patch_process
 from tests.asyncio.loops import run
 from tests.patches.programs import check, run_python
@@ -22,8 +22,8 @@ variable = contextvars.ContextVar("variable", default="none")
 
 
 @pytest.fixture
-def resident():
-    loop = resident_loop()
+def background():
+    loop = background_loop()
     yield loop
     loop.close()
 
@@ -222,14 +222,14 @@ def test_end_of_the_default_executor_waits_for_its_calls(executor):
 # -- a tasklet waits for a coroutine ------------------------------------------------------------------------
 
 
-def test_await_gives_result_and_exception(resident):
+def test_await_gives_result_and_exception(background):
     assert await_(double(2)) == 4
     assert asyncio._get_running_loop() is None
     with pytest.raises(ValueError, match="on purpose"):
         await_(fails())
 
 
-def test_await_carries_the_context_over(resident):
+def test_await_carries_the_context_over(background):
     async def look():
         return variable.get()
 
@@ -250,16 +250,16 @@ def test_await_in_a_callback_parks_its_task_only():
     assert run(main()) == (6, 2)
 
 
-def test_await_of_a_cancelled_task_raises_cancelled_error(resident):
-    task = resident.create_task(asyncio.sleep(3600))
-    resident.call_later(0.001, task.cancel)
+def test_await_of_a_cancelled_task_raises_cancelled_error(background):
+    task = background.create_task(asyncio.sleep(3600))
+    background.call_later(0.001, task.cancel)
     with pytest.raises(asyncio.CancelledError):
         await_(task)
 
 
 @pytest.mark.parametrize("how", ["timeout", "Timeout", "kill"])
-def test_await_that_ends_early_cancels_the_task(resident, how):
-    task = resident.create_task(asyncio.sleep(3600))
+def test_await_that_ends_early_cancels_the_task(background, how):
+    task = background.create_task(asyncio.sleep(3600))
     if how == "timeout":
         with pytest.raises(TimeoutError, match="within"):
             await_(task, timeout=0.001)
@@ -274,43 +274,43 @@ def test_await_that_ends_early_cancels_the_task(resident, how):
     assert task.cancelled()
 
 
-def test_await_refuses_other_objects_than_awaitables(resident):
+def test_await_refuses_other_objects_than_awaitables(background):
     with pytest.raises(TypeError, match="awaitable"):
         await_(5)
 
 
-# -- the resident loop ---------------------------------------------------------------------------
+# -- the background loop ---------------------------------------------------------------------------
 
 
-def test_timer_set_in_a_tasklet_fires(resident):
+def test_timer_set_in_a_tasklet_fires(background):
     fired = syncless.Event()
-    resident.call_later(0.001, fired.set)
+    background.call_later(0.001, fired.set)
     assert fired.wait(10)
 
 
-def test_resident_loop_runs_as_scripts_run_a_loop(resident):
-    assert resident.run_until_complete(double(4)) == 8
-    resident.call_later(0.001, resident.stop)
-    resident.run_forever()
-    resident.close()
-    assert resident.is_closed()
-    another = resident_loop()
-    assert another is not resident
+def test_background_loop_runs_as_scripts_run_a_loop(background):
+    assert background.run_until_complete(double(4)) == 8
+    background.call_later(0.001, background.stop)
+    background.run_forever()
+    background.close()
+    assert background.is_closed()
+    another = background_loop()
+    assert another is not background
     another.close()
 
 
-def test_resident_loop_says_that_it_runs_where_a_wait_for_it_is_a_mistake(resident):
+def test_background_loop_says_that_it_runs_where_a_wait_for_it_is_a_mistake(background):
     async def ask():
-        return resident.is_running()
+        return background.is_running()
 
-    assert not resident.is_running()  # libraries ask before they call run_until_complete()
-    assert resident.run_until_complete(ask())
-    assert syncless.run_in_thread(resident.is_running)
-    resident.close()
-    assert not syncless.run_in_thread(resident.is_running)
+    assert not background.is_running()  # libraries ask before they call run_until_complete()
+    assert background.run_until_complete(ask())
+    assert syncless.run_in_thread(background.is_running)
+    background.close()
+    assert not syncless.run_in_thread(background.is_running)
 
 
-def test_exit_of_a_task_is_raised_where_it_is_awaited_and_the_resident_loop_goes_on(resident):
+def test_exit_of_a_task_is_raised_where_it_is_awaited_and_the_background_loop_goes_on(background):
     async def leaves():
         await asyncio.sleep(0)
         raise SystemExit(3)
@@ -321,27 +321,27 @@ def test_exit_of_a_task_is_raised_where_it_is_awaited_and_the_resident_loop_goes
 
 
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
-def test_exit_of_a_callback_is_the_main_tasklets_and_the_resident_loop_goes_on(resident, kind):
+def test_exit_of_a_callback_is_the_main_tasklets_and_the_background_loop_goes_on(background, kind):
     def leaves():
         raise kind
 
-    resident.call_soon(leaves)
+    background.call_soon(leaves)
     with pytest.raises(kind):
         sleep(10)
     assert await_(double(2)) == 4
 
 
-def test_each_thread_has_a_resident_loop(resident):
+def test_each_thread_has_a_background_loop(background):
     loops = []
 
     def body():
-        loops.append(resident_loop())
+        loops.append(background_loop())
         assert await_(double(1)) == 2
 
     thread = threading.Thread(target=body)
     thread.start()
     thread.join()
-    assert loops[0] is not resident and loops[0].is_closed()
+    assert loops[0] is not background and loops[0].is_closed()
 
 
 PROGRAM = """
@@ -494,7 +494,7 @@ print(run(main()))
     )
 
 
-def test_child_of_a_fork_may_use_the_resident_loop_of_its_parent():
+def test_child_of_a_fork_may_use_the_background_loop_of_its_parent():
     """As an application does that was imported before its workers were forked."""
     assert (
         run_python("""
@@ -598,9 +598,9 @@ def offered(monkeypatch):
     patch_process(False)
 
 
-def test_timer_of_a_server_that_is_not_patched_is_called(offered, resident):
+def test_timer_of_a_server_that_is_not_patched_is_called(offered, background):
     called = []
-    assert spawn(asyncio.get_event_loop).result() is asyncio.get_event_loop() is resident
+    assert spawn(asyncio.get_event_loop).result() is asyncio.get_event_loop() is background
     spawn(lambda: asyncio.get_event_loop().call_later(0.01, called.append, 1))
     sleep(0.1)
     assert called == [1]

@@ -11,18 +11,10 @@ ROOT = pathlib.Path(__file__).parent.parent.parent
 def run_pytest(folder, tests, *arguments):
     """(exit status, output)"""
     (folder / "test_it.py").write_text(tests)
-    plugin = (
-        "-p",
-        "pytest_syncless",
-        "-p",
-        "no:cacheprovider",
-        "-W",
-        "error",
-        "-W",
-        "ignore::DeprecationWarning",
-    )
+    plugins = "-p pytest_syncless -p no:cacheprovider -p no:anyio -p no:faker".split()
+    warnings = "-W error -W ignore::DeprecationWarning".split()
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-rsE", *plugin, *arguments],
+        [sys.executable, "-m", "pytest", "-q", "-rsE", *plugins, *warnings, *arguments],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from syncless._core.calls.beneath import OpenFile, open_beneath, open_directory, walk_parts
+from syncless._core.calls.files import OpenFile, open_beneath, open_directory, walk_parts
 from tests.kernel import needs_openat2, needs_reads_at_once
 
 

@@ -28,10 +28,10 @@ pytestmark = [
 
 
 def tables():
-    """NATIVE, OPTIONAL and the names of FACILITIES in setup.py."""
+    """NATIVE, OPTIONAL and the names of FACILITIES in setup.py; WIRE is a part of NATIVE."""
     found = {}
     for node in ast.parse(SETUP.read_text()).body if SETUP.exists() else ():
-        if isinstance(node, ast.Assign) and node.targets[0].id in ("NATIVE", "OPTIONAL"):
+        if isinstance(node, ast.Assign) and node.targets[0].id in ("WIRE", "NATIVE", "OPTIONAL"):
             exec(compile(ast.Module([node], []), str(SETUP), "exec"), found)
         elif isinstance(node, (ast.Assign, ast.AugAssign)) and isinstance(node.value, ast.Dict):
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -72,7 +72,7 @@ def folders(tmp_path_factory):
     (folder / "syncless_config.h").write_text("".join(lines))
     found = [folder, ROOT / "tests/elsewhere/include", pathlib.Path(sysconfig.get_path("include"))]
     found += [pathlib.Path(greenlet.__file__).parent]
-    found += [ROOT / "syncless" / name for name in ("http", "native", "native/include")]
+    found += [ROOT / "syncless" / name for name in ("http/wire", "native", "native/include")]
     compiled([*FLAGS, "-x", "c-header", found[1] / HIDDEN, "-o", folder / f"{HIDDEN}.gch"], found)
     return found
 

@@ -6,7 +6,7 @@ import pytest
 
 import syncless
 from syncless import Event, current_loop, sleep, spawn
-from syncless._core.invariants import check, checked
+from syncless._core.loop import check, checked
 from tests.native import built
 
 PROMISES = {

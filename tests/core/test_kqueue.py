@@ -67,7 +67,7 @@ def test_descriptors_and_times_are_waited_for(backend):
         run(
             backend,
             """
-from syncless._core.waits import wait_readable
+from syncless._core.current import wait_readable
 syncless.spawn(lambda: (syncless.sleep(0.05), os.write(right, b"x")))
 print(wait_readable(left), os.read(left, 1), wait_readable(left, 0.01))
 """,
@@ -81,7 +81,7 @@ def test_pipe_without_a_reader_is_ready(backend):
         run(
             backend,
             """
-from syncless._core.waits import wait_writable
+from syncless._core.current import wait_writable
 os.close(left)
 print(wait_writable(right, 10), wait_writable(right, 10))
 """,

@@ -15,7 +15,7 @@ LOCK = """
                 return True
             release = __enter__ = __exit__ = acquire
         _thread.{name} = Lie
-        import syncless.patches.native.locks
+        import syncless.patches.types.locks
     """
 LIES = {
     "socket objects": """
@@ -46,7 +46,7 @@ LIES = {
             def register(self, fd, events):
                 pass
         select.poll = Lie
-        import syncless.patches.native.pollobjects
+        import syncless.patches.types.pollobjects
     """,
     "poll objects": """
         import select
@@ -55,7 +55,7 @@ LIES = {
             def register(self, fd, events):
                 pass
         select.poll = Lie
-        import syncless.patches.native.pollobjects
+        import syncless.patches.types.pollobjects
     """,
     "buffered files": """
         import _io
@@ -67,7 +67,7 @@ LIES = {
             def detach(self):
                 pass
         _io.BufferedReader = Lie
-        import syncless.patches.native.fileobjects
+        import syncless.patches.types.fileobjects
     """,
     "tasks of asyncio": """
         import asyncio, _asyncio

@@ -1,13 +1,11 @@
 """deadline: the time of a block."""
 
+import random
 import time
 
 import pytest
 
-from syncless import (
-    deadline,
-    sleep,
-)
+from syncless import deadline, sleep, spawn
 
 pytestmark = pytest.mark.virtual_time
 
@@ -28,3 +26,22 @@ def test_deadlines_nest():
         except Exception:
             raise AssertionError("it was swallowed") from None
     assert time.monotonic() - started < 5
+
+
+def test_each_deadline_passes_at_its_time_whichever_others_are_taken_away():
+    """The last timer of the heap takes the place of one that is taken away, and may belong higher up."""
+    chance = random.Random(1)
+    for _ in range(50):
+        began, woken = time.monotonic(), []
+
+        def sleeper(seconds, began=began, woken=woken):
+            sleep(seconds)
+            woken.append((seconds, round(time.monotonic() - began)))
+
+        sleepers = {seconds: spawn(sleeper, seconds) for seconds in chance.sample(range(1, 1000), 30)}
+        sleep(0)
+        for seconds in chance.sample(sorted(sleepers), 10):
+            sleepers.pop(seconds).kill()
+        for each in sleepers.values():
+            each.join()
+        assert woken == [(seconds, seconds) for seconds in sorted(sleepers)]

@@ -1,6 +1,8 @@
 """Native handlers that fail: the answer of the client, and the line in the log."""
 
+import gc
 import io
+import os
 import re
 import resource
 import subprocess
@@ -82,3 +84,32 @@ def test_connection_goes_back_to_its_thread_where_no_descriptor_is_left(served):
         assert client.get("/hello")[2] == b"Hello, World!"
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_stopped_or_failed_server_keeps_no_descriptor_and_may_be_started_again(served):
+    """Whichever descriptor of those that a start makes there is no room for."""
+
+    def descriptors():
+        gc.collect()
+        return {int(each) for each in os.listdir("/proc/self/fd")}
+
+    before = descriptors()
+    server = served({"/hello": "hello"})
+    server.stop()
+    assert descriptors() == before
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    failures = 0
+    for spare in range(12):
+        free = [number for number in range(len(before) + 100) if number not in before]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free[spare], hard))
+        try:
+            server.start()
+        except OSError:
+            failures += 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        server.stop()
+        assert descriptors() == before, spare
+    assert failures > 3
+    server.start()
+    assert served.client(server).get("/hello")[2] == b"Hello, World!"

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.wsgi.test_wire import CASES, IN_TRAILERS, REFUSED_HEADS, echo, raw
+from tests.wsgi.test_wire import BEYOND_LIMITS, CASES, REFUSED_HEADS, echo, raw
 
 ROUTES = {"/": "echo", "/{path...}": "echo"}
 DATE = re.compile(rb"Date: [^\r]*\r\n")
@@ -72,28 +72,7 @@ def test_refused_in_the_words_of_the_python_server(start, served, case):
     assert answers[0] == answers[1]
 
 
-@pytest.mark.parametrize(
-    ("request_", "limits", "status"),
-    [
-        (b"GET /" + b"a" * 300 + b" HTTP/1.1\r\nHost: a\r\n\r\n", {"request_line": 200}, 414),
-        (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 20 + b"\r\n", {"header_count": 20}, 431),
-        (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"x" * 1000, {"head_bytes": 1000}, 431),
-        (
-            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n6\r\n012345\r\n6\r\n",
-            {"body_bytes": 10},
-            413,
-        ),
-        (
-            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n6;" + b"x" * 300,
-            {"chunk_line": 100},
-            413,
-        ),
-        (IN_TRAILERS + b"A: " + b"x" * 98, {"trailer_bytes": 100}, 431),
-        (IN_TRAILERS + b"A: b\r\n" * 17 + b"\r\n", {"trailer_bytes": 100}, 431),
-        (IN_TRAILERS + b"A: " + b"x" * 98 + b"\0\r\n\r\n", {"trailer_bytes": 100}, 431),
-        (IN_TRAILERS + b"A: " + b"x" * 97 + b"\0\r\n\r\n", {"trailer_bytes": 100}, 400),
-    ],
-)
+@pytest.mark.parametrize(("request_", "limits", "status"), BEYOND_LIMITS)
 @pytest.mark.parametrize("step", [10000, 1])
 def test_limits(stepped, request_, limits, status, step):
     server = stepped(ROUTES, **limits)

@@ -155,7 +155,7 @@ def test_process_is_not_patched():
 def test_system_whose_libraries_cannot_be_patched_is_told_so():
     done = run_unchecked("""
 import sys
-sys.modules["syncless.patches.libraries.entries"] = None  # as if it had not been built
+sys.modules["syncless.patches.libraries.parking"] = None  # as if it had not been built
 from syncless.patches import is_patched, native_stats, patch_all, patch_native
 patch_all(thread=False)
 for patch in (lambda: patch_all(native=True), patch_native, lambda: patch_native("MySQLdb")):

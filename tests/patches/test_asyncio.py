@@ -15,9 +15,9 @@ def test_patch_installs_our_loop_and_takes_it_back():
         new = asyncio.new_event_loop()
         assert type(new) is EventLoop
         new.close()
-        resident = asyncio.get_event_loop()
-        assert resident.run_until_complete(kind()) is type(resident)
-        resident.close()
+        background = asyncio.get_event_loop()
+        assert background.run_until_complete(kind()) is type(background)
+        background.close()
         unpatch("asyncio")
         assert not issubclass(asyncio.run(kind()), EventLoop)
         patch_all()
@@ -30,7 +30,7 @@ def test_our_package_may_be_the_first_to_import_asyncio():
         from syncless.asyncio import EventLoop
         import asyncio, warnings
         warnings.simplefilter("ignore", DeprecationWarning)  # policies, since Python 3.14
-        assert type(asyncio.get_event_loop_policy()).__module__ == "syncless.asyncio.resident"
+        assert type(asyncio.get_event_loop_policy()).__module__ == "syncless.asyncio.backgroundloop"
     """)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.patches.programs import run_python
 
-pytest.importorskip("syncless.patches.libraries.entries", reason="C libraries can be patched on Linux only")
+pytest.importorskip("syncless.patches.libraries.parking", reason="C libraries can be patched on Linux only")
 
 COUNT = 5
 SERVER = f"""

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 entries_of_file = pytest.importorskip(
-    "syncless.patches.libraries.entries", reason="C libraries can be patched on Linux only"
+    "syncless.patches.libraries.parking", reason="C libraries can be patched on Linux only"
 ).entries_of_file
 
 X86_64, AARCH64 = 62, 183

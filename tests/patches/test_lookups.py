@@ -9,7 +9,7 @@ import pytest
 
 from tests.preload import without_preload
 
-pytest.importorskip("syncless.patches.libraries.entries", reason="C libraries can be patched on Linux only")
+pytest.importorskip("syncless.patches.libraries.parking", reason="C libraries can be patched on Linux only")
 
 COMPILER = shutil.which("gcc") or shutil.which("cc")
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")

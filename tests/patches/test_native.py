@@ -19,8 +19,7 @@ import types
 import pytest
 
 import syncless
-from syncless._core.current import uninterrupted
-from syncless._core.waits import wait_readable
+from syncless._core.current import uninterrupted, wait_readable
 from syncless.patches import (
     AREAS,
     changes,
@@ -36,7 +35,7 @@ from syncless.tools.knownlibraries import LIBRARIES
 from tests.waiting import eventually
 
 entries = pytest.importorskip(
-    "syncless.patches.libraries.entries", reason="C libraries can be patched on Linux only"
+    "syncless.patches.libraries.parking", reason="C libraries can be patched on Linux only"
 )
 entries_of_file, loaded_objects = entries.entries_of_file, entries.loaded_objects
 Rule = importlib.import_module("syncless.patches.libraries.objects").Rule

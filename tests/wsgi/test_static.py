@@ -12,8 +12,8 @@ import threading
 import pytest
 
 import syncless
-from syncless._core.calls import filesystems, pagecache
-from syncless._core.calls.beneath import walk_parts
+from syncless._core.calls import filesystems
+from syncless._core.calls.files import walk_parts
 from syncless.http.static.mediatypes import media_type
 from syncless.http.static.mounts import LONGEST, StaticFiles
 from syncless.http.static.ranges import MOST
@@ -505,7 +505,7 @@ def test_large_file_is_brought_into_memory_by_a_thread(start, site, monkeypatch,
 
     def bring_in(fd, *part):
         brought.append((threading.current_thread() is threading.main_thread(), *part))
-        pagecache.bring_in(fd, *part)
+        filesystems.bring_in(fd, *part)
 
     monkeypatch.setattr("syncless.http.peer.bring_in", bring_in)
     first, last = range_ or (0, len(LARGE) - 1)

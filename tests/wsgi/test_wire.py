@@ -11,6 +11,31 @@ from syncless.http import wire
 
 IN_TRAILERS = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"
 CASES = json.loads((pathlib.Path(__file__).parent / "cases.json").read_text())
+BEYOND_LIMITS = [
+    (b"GET /" + b"a" * 300 + b" HTTP/1.1\r\nHost: a\r\n\r\n", {"request_line": 200}, 414),
+    (b"GET /" + b"a" * 300, {"request_line": 200}, 414),
+    (b"G" * 300, {"request_line": 200}, 414),
+    (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 20 + b"\r\n", {"header_count": 20}, 431),
+    (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 1000 + b"\r\n\r\n", {"head_bytes": 1000}, 431),
+    (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 1000, {"head_bytes": 1000}, 431),
+    (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"x" * 1000, {"head_bytes": 1000}, 431),
+    (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n", {"body_bytes": 10}, 413),
+    (
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n6\r\n012345\r\n6\r\n",
+        {"body_bytes": 10},
+        413,
+    ),
+    (
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n6;" + b"x" * 300,
+        {"chunk_line": 100},
+        413,
+    ),
+    (IN_TRAILERS + b"A: " + b"x" * 98, {"trailer_bytes": 100}, 431),
+    (IN_TRAILERS + b"A: b\r\n" * 17 + b"\r\n", {"trailer_bytes": 100}, 431),
+    (IN_TRAILERS + b"A: " + b"x" * 98 + b"\0\r\n\r\n", {"trailer_bytes": 100}, 431),
+    (IN_TRAILERS + b"A: " + b"x" * 97 + b"\0\r\n\r\n", {"trailer_bytes": 100}, 400),
+]
+"""(request, limits, status)"""
 
 
 def echo(environ, start_response):
@@ -69,33 +94,7 @@ def test_the_scanner_says_the_same_of_every_prefix(case):
         assert isinstance(final, tuple)
 
 
-@pytest.mark.parametrize(
-    ("request_", "limits", "status"),
-    [
-        (b"GET /" + b"a" * 300 + b" HTTP/1.1\r\nHost: a\r\n\r\n", {"request_line": 200}, 414),
-        (b"GET /" + b"a" * 300, {"request_line": 200}, 414),
-        (b"G" * 300, {"request_line": 200}, 414),
-        (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 20 + b"\r\n", {"header_count": 20}, 431),
-        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 1000 + b"\r\n\r\n", {"head_bytes": 1000}, 431),
-        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 1000, {"head_bytes": 1000}, 431),
-        (b"GET / HTTP/1.1\r\nHost: a\r\n" + b"x" * 1000, {"head_bytes": 1000}, 431),
-        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n", {"body_bytes": 10}, 413),
-        (
-            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n6\r\n012345\r\n6\r\n",
-            {"body_bytes": 10},
-            413,
-        ),
-        (
-            b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n6;" + b"x" * 300,
-            {"chunk_line": 100},
-            413,
-        ),
-        (IN_TRAILERS + b"A: " + b"x" * 98, {"trailer_bytes": 100}, 431),
-        (IN_TRAILERS + b"A: b\r\n" * 17 + b"\r\n", {"trailer_bytes": 100}, 431),
-        (IN_TRAILERS + b"A: " + b"x" * 98 + b"\0\r\n\r\n", {"trailer_bytes": 100}, 431),
-        (IN_TRAILERS + b"A: " + b"x" * 97 + b"\0\r\n\r\n", {"trailer_bytes": 100}, 400),
-    ],
-)
+@pytest.mark.parametrize(("request_", "limits", "status"), BEYOND_LIMITS)
 @pytest.mark.parametrize("step", [10000, 1])
 def test_limits(start, request_, limits, status, step):
     client = start.client(start(echo, **limits))

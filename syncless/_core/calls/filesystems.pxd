@@ -1,4 +1,4 @@
-"""Which file systems answer at once. See filesystems.pyx."""
+"""Which file systems answer at once, and whether a part of a file lies in memory. See filesystems.pyx."""
 
 from libc.stdint cimport int64_t
 
@@ -50,3 +50,6 @@ cdef object tried(Trial trial, object function, tuple args, dict kwargs)
 cdef bint any_slow() noexcept
 cdef bint never() noexcept
 cdef bint pools_all() noexcept
+
+
+cdef bint lies_in_memory(int fd, int64_t offset, int64_t count) noexcept

@@ -3,6 +3,8 @@ the frequent ones.
 
 The standard library's own methods are called, because they know the addresses of every family, with a flag
 that forbids them to wait.
+
+Hosts that are numbers go to the C library, which answers for them without asking anybody.
 """
 
 import _socket
@@ -14,18 +16,84 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from libc.errno cimport EAGAIN
 from libc.stdint cimport int64_t
-from libc.string cimport memset, strlen
+from libc.string cimport memchr, memcpy, memset, strcmp, strlen, strspn
 
-from syncless._core cimport hooks
+from syncless._core cimport injected
 from syncless._core.calls.portable cimport MSG_FASTOPEN, MSG_NOSIGNAL
-from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.calls.sockets cimport (
     NO_WAIT, UNKNOWN, await_ready, begin, goes_on, peer_name, send_rest, sends_all, sockaddr_storage, socket,
     wait,
 )
+from syncless._core.cpython.layouts cimport socket
+from syncless._core.poll.poller cimport READ, WRITE
 
-from syncless._core.calls.hosts import names_host
 from syncless._core.calls.sockets import connect_error
+
+cdef extern from "Python.h":
+    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
+
+cdef extern from *:
+    """
+    #include <sys/socket.h>
+    #include <netinet/in.h>
+    #include <arpa/inet.h>
+    static int syncless_inet_aton(const char *text) {
+        struct in_addr address;
+        return inet_aton(text, &address);
+    }
+    """
+    int AF_INET, AF_INET6
+    int inet_pton(int family, const char* text, void* address) nogil
+    int syncless_inet_aton(const char* text) nogil
+
+
+cdef bint is_number(const char* text, Py_ssize_t size) noexcept:
+    cdef char room[16]
+    cdef char plain[64]
+    cdef const char* scope
+    if size != <Py_ssize_t> strlen(text):
+        return True                                     # refused at once
+    if size == 0 or inet_pton(AF_INET, text, room) == 1:
+        return True
+    scope = <const char*> memchr(text, 37, size)        # %
+    if scope != NULL:
+        size = scope - text
+        if size >= <Py_ssize_t> sizeof(plain):
+            return False
+        memcpy(plain, text, size)
+        plain[size] = 0
+        text = plain
+    if (inet_pton(AF_INET6, text, room) == 1 or inet_pton(AF_INET, text, room) == 1
+            or strcmp(text, "<broadcast>") == 0):
+        return True
+    # the old forms, 127.1 and 0x7f000001
+    return strspn(text, "0123456789abcdefABCDEFxX.") == <size_t> size and syncless_inet_aton(text) != 0
+
+
+def is_numeric(host) -> bool:
+    """Whether the C library answers for this host without asking anybody."""
+    cdef Py_ssize_t size
+    cdef const char* text
+    if host is None:
+        return True
+    if not isinstance(host, str):
+        host = bytes(host)
+        return is_number(PyBytes_AS_STRING(host), len(host))
+    try:
+        text = PyUnicode_AsUTF8AndSize(host, &size)
+    except UnicodeEncodeError:
+        return True             # refused at once
+    return is_number(text, size)
+
+
+def names_host(socket self not None, address) -> bool:
+    """Whether the address has a host name that must be looked up before it can be used with this socket."""
+    if ((self.sock_family != AF_INET and self.sock_family != AF_INET6) or type(address) is not tuple
+            or len(<tuple> address) < 2):
+        return False
+    host = (<tuple> address)[0]
+    return isinstance(host, (str, bytes)) and not is_numeric(host)
+
 
 cdef extern from *:
     """
@@ -34,7 +102,7 @@ cdef extern from *:
     #include <netinet/in.h>
     #include <arpa/inet.h>
     """
-    int AF_INET, AF_INET6, AF_UNIX, MSG_DONTWAIT
+    int AF_UNIX, MSG_DONTWAIT
     ctypedef unsigned int socklen_t
     struct sockaddr:
         pass
@@ -89,7 +157,7 @@ cdef int raise_unless_it_must_wait(bint never_waits) except -1:
 
 
 cdef inline object resolved(socket self, object address):
-    return hooks.look_up(self, address) if names_host(self, address) else address
+    return injected.look_up(self, address) if names_host(self, address) else address
 
 
 cdef object run(socket self, int bit, int flags, object method, tuple args):

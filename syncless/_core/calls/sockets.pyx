@@ -28,13 +28,12 @@ from syncless._core.calls.nonblocking cimport begin_nonblocking, end_nonblocking
 from syncless._core.calls.portable cimport MSG_NOSIGNAL, accept_connection, sendfile as c_sendfile
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.layouts cimport require, socket
-from syncless._core.current cimport may_park, take_turns, take_turns_on
+from syncless._core.current cimport may_park, take_turns, take_turns_on, wait_fd
 from syncless._core.loop cimport Loop
 from syncless._core.poll.now cimport has_failed, is_ready
 from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.scheduler cimport TIMED_OUT
 from syncless._core.threadloop cimport get_loop, peek_loop
-from syncless._core.waits cimport wait_fd
 
 from syncless._core.calls.threads import Share
 

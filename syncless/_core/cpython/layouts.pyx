@@ -5,6 +5,10 @@ and write foreign memory. Decision: layouts.pxd is the one place that declares t
 one calls require() first, which compares the fields of a fresh object with what its methods say. An unknown
 layout is an UnknownLayout that names the Python and the field, and patch_all() goes on without what needs it.
 Price: a few microseconds per import. Guarded by tests/core/test_layouts.py.
+
+The interpreter's own locks: nothing here waits for one. Fact: a Lock does not know its holder. Its object
+ends with a few bytes that the interpreter leaves unused. Decision: the patch notes the tasklet that takes a
+Lock there, for debug.py. Price: two stores per acquire().
 """
 
 import _io
@@ -16,9 +20,8 @@ import sys
 
 from cpython.dict cimport PyDict_CheckExact
 from cpython.object cimport PyObject
+from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
-
-from syncless._core.cpython cimport locks
 
 cdef extern from "Python.h":
     unsigned long PyThread_get_thread_ident()
@@ -77,7 +80,7 @@ def _probe_locks():
     if type(lock).__basicsize__ < sizeof(PyObject) + 1:
         return "mutex"
     for held in (False, True):
-        if locks.lock_is_held(lock) is not held:
+        if lock_is_held(lock) is not held:
             return "mutex"
         lock.acquire(False)
     rlock = _thread.RLock()
@@ -85,9 +88,9 @@ def _probe_locks():
         return "owner"
     rlock.acquire()
     rlock.acquire()
-    if locks.rlock_owner(rlock) != <unsigned long> _thread.get_ident():
+    if rlock_owner(rlock) != <unsigned long> _thread.get_ident():
         return "owner"
-    return None if locks.rlock_count(rlock) == 2 else "count"
+    return None if rlock_count(rlock) == 2 else "count"
 
 
 def _probe_polls():
@@ -189,3 +192,47 @@ cdef dict PROBES = {
     "buffered files": _probe_buffered_files,
     "tasks of asyncio": _probe_tasks,
 }
+
+
+cdef object lock_type = _thread.LockType
+cdef object rlock_type = _thread.RLock
+# for the holder: on 64 bits, and not on a newer Python, which may use the bytes that are unused today
+cdef bint has_room = (
+    _thread.LockType.__basicsize__ >= sizeof(SynclessLock) and sys.version_info[:2] <= (3, NEWEST_MINOR))
+
+cdef enum:
+    NOTED = 0x5A17          # the mark of a lock whose holder is noted: unused bytes can hold anything
+
+
+cdef bint is_lock(object lock) noexcept:
+    return type(lock) is lock_type
+
+
+cdef bint is_rlock(object lock) noexcept:
+    return type(lock) is rlock_type
+
+
+cdef uint32_t holder_of_lock(object self) noexcept:
+    """The last 32 bits of the serial number of the tasklet that holds what is a Lock; 0 if that is not
+    known."""
+    cdef SynclessLock* lock = <SynclessLock*> <PyObject*> self
+    return lock.holder if has_room and lock_is_held(self) and lock.mark == NOTED else 0
+
+
+cdef void note_holder(object self, uint32_t serial) noexcept:
+    """A tasklet has taken what is a Lock."""
+    cdef SynclessLock* lock = <SynclessLock*> <PyObject*> self
+    if has_room:
+        lock.mark = NOTED
+        lock.holder = serial
+
+
+cdef void forget_holder(object self) noexcept:
+    """Notes that a Lock is released, or is held by no tasklet."""
+    if has_room:
+        (<SynclessLock*> <PyObject*> self).mark = 0
+
+
+cdef unsigned long owner_of_rlock(object self) noexcept:
+    """The get_ident() of the tasklet that holds an RLock; 0 if none does."""
+    return rlock_owner(self) if rlock_count(self) else 0

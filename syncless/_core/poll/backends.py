@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 
-from syncless._core.poll.poll import PollPoller
-from syncless._core.poll.poller import Poller
-from syncless._core.poll.select import SelectPoller
+from syncless._core.poll.poller import Poller, PollPoller, SelectPoller
 
 BACKENDS: dict[str, type[Poller]] = {"poll": PollPoller, "select": SelectPoller}
 """The best first."""

@@ -1,3 +1,6 @@
 class Poller:
     name: str
     wake_fd: int
+
+class PollPoller(Poller): ...
+class SelectPoller(Poller): ...

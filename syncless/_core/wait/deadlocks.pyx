@@ -9,7 +9,7 @@ import threading
 from cpython.object cimport PyObject
 from libc.stdint cimport uint32_t, uintptr_t
 
-from syncless._core.cpython.locks cimport holder_of_lock, is_lock, is_rlock, owner_of_rlock
+from syncless._core.cpython.layouts cimport holder_of_lock, is_lock, is_rlock, owner_of_rlock
 from syncless._core.linked cimport Node
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport PARKED, BaseTasklet

@@ -13,11 +13,11 @@ from libc.stdint cimport int64_t, uint64_t
 
 from syncless._core.callbacks cimport drop_callback, with_callback
 from syncless._core.clock cimport NEVER, deadline_after
+from syncless._core.current cimport wait_in
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport WOKEN, BaseTasklet
 from syncless._core.threadloop cimport get_loop, peek_loop
 from syncless._core.wait.waitqueue cimport queue_pop, wake_all
-from syncless._core.waits cimport wait_in
 
 
 cdef class Event:

@@ -43,7 +43,9 @@ def patch_process(patch: Patch) -> None:
     """Patches the standard library of this process as asked. TypeError for an area that there is not. Without
     the patch asyncio, once it is imported, has a loop for tasklets all the same."""
     if patch is False:
-        when_executed("asyncio", lambda module: importlib.import_module("syncless.asyncio.resident").offer())
+        when_executed(
+            "asyncio", lambda module: importlib.import_module("syncless.asyncio.backgroundloop").offer()
+        )
     else:
         # imported only here: it imports all of the standard library that it patches
         importlib.import_module("syncless.patches").patch_all(**({} if patch is True else patch))

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any, Protocol
 
 import syncless
-from syncless._core.spawning import spawn
+from syncless._core.tasklet import spawn
 from syncless._core.wait.sync import Event
 from syncless.console import listen_if_asked
 from syncless.http.errorlog import warn

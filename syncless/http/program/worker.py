@@ -19,8 +19,8 @@ from socket import socket
 from typing import Any
 
 from syncless._core.current import sleep
-from syncless._core.forking import end_after_parent, end_within
-from syncless._core.spawning import spawn
+from syncless._core.tasklet import spawn
+from syncless._core.threadloop import end_after_parent, end_within
 from syncless._core.wait.sync import Event
 from syncless.http.addresses import Bind
 from syncless.http.limits import Limits

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from syncless._core.calls.beneath import OpenFile
+from syncless._core.calls.files import OpenFile
 from syncless.http.codings import gains
 from syncless.http.filepart import FilePart, blocks, exactly
 from syncless.http.static.conditions import precondition, range_holds

@@ -7,8 +7,7 @@ import os
 import stat
 import time
 
-from syncless._core.calls.beneath import OpenFile, open_beneath, open_directory
-from syncless._core.calls.files import FileFunction
+from syncless._core.calls.files import FileFunction, OpenFile, open_beneath, open_directory
 
 _open = FileFunction(open_beneath)
 _open_directory = FileFunction(open_directory)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote
 
-from syncless._core.calls.beneath import OpenFile
+from syncless._core.calls.files import OpenFile
 from syncless.http.codings import accepted, gains
 from syncless.http.static.answers import SMALL, Answer, Known, answer_with, describe, plain, wants_all
 from syncless.http.static.directory import Directory, is_safe

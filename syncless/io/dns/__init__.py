@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
-from syncless._core.calls.hosts import is_numeric
+from syncless._core.calls.messages import is_numeric
 from syncless._core.calls.threads import run_in_thread
 from syncless.io.dns import wire
 from syncless.io.dns.local import families_here, is_known_here

@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from syncless.patches.libraries.entries import (
+from syncless.patches.libraries.parking import (
     Entry,
     count_of_loads,
     hookable,
     loaded_objects,
     needed_by,
+    set_on_load,
 )
-from syncless.patches.libraries.parking import set_on_load
 from syncless.patches.registry import Change, Patcher
 from syncless.tools.imports import when_executed
 from syncless.tools.knownlibraries import is_in, is_refused, library, refuse

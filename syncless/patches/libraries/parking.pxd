@@ -1,4 +1,4 @@
-"""The table of hooks, for entries.pyx. See parking.pyx, and hooks.h for the hooks themselves."""
+"""The table of hooks. See parking.pyx, and hooks.h for the hooks themselves."""
 
 cdef extern from "hooks.h":
     ctypedef struct hook_row:

@@ -14,7 +14,7 @@ import sys
 import warnings
 from importlib.machinery import EXTENSION_SUFFIXES
 
-from syncless.patches.libraries.entries import loaded_objects
+from syncless.patches.libraries.parking import loaded_objects
 from syncless.tools.knownlibraries import LIBRARIES, refuse
 
 DISTRIBUTIONS = {

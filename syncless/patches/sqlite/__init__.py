@@ -30,7 +30,7 @@ from functools import partial, wraps
 from typing import Any
 
 from syncless._core.calls.files import FileFunction, may_use_threads
-from syncless._core.cpython.standins import stand_in_method
+from syncless._core.cpython.replacing import stand_in_method
 from syncless.patches.imports import when_imported
 from syncless.patches.registry import Patcher
 from syncless.patches.sqlite.databases import Connection, connections, database_of, known_of

@@ -1,3 +1,0 @@
-from typing import Any
-
-def drop_cancellation(task: Any) -> None: ...

@@ -1,3 +1,0 @@
-from typing import Any
-
-def set_in_type(type: type, name: str, value: Any) -> Any: ...

@@ -1,1 +1,0 @@
-cdef void end_process(BaseException exception) noexcept

@@ -1,5 +1,0 @@
-from syncless._core.scheduler import Scheduler
-
-checked: bool
-
-def check(loop: Scheduler) -> None: ...

@@ -1,0 +1,175 @@
+"""The loop that a thread always has: a tasklet runs it as long as the thread lives.
+
+So code in a tasklet, such as a WSGI application, can set an asyncio timer, start a task or wait for a
+coroutine without a loop of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import warnings
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from syncless._core.current import current, may_park
+from syncless._core.loop import Loop
+from syncless._core.tasklet import spawn
+from syncless._core.threadloop import current_loop
+from syncless._core.wait.sync import Event
+from syncless.asyncio.eventloop import EventLoop, running_loop
+
+T = TypeVar("T")
+
+_background: WeakKeyDictionary[Loop, BackgroundLoop] = WeakKeyDictionary()
+"""The engine's loop of a thread -> the asyncio loop that always runs on it."""
+
+
+class BackgroundLoop(EventLoop):
+    """Runs in a tasklet of its own from its making to close()."""
+
+    of_thread = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._released: Event | None = None
+        """Set when the tasklet in run_forever() is to go on."""
+        self._tasklet = spawn(self._live)
+        self._tasklet.name = "asyncio loop"
+
+    def _live(self) -> None:
+        try:
+            super().run_forever()
+        finally:
+            if not self.is_closed():
+                super().close()
+
+    def __del__(self) -> None:
+        pass  # it runs until its thread ends: that is no mistake of the program
+
+    def is_running(self) -> bool:
+        """Whether this is a callback of the loop, or another thread asks. Any other tasklet may wait in
+        run_until_complete() and run_forever(), as if the loop did not run."""
+        return super().is_running() and (asyncio._get_running_loop() is self or not self._is_this_threads())
+
+    def run_until_complete(self, future: Awaitable[T]) -> T:  # type: ignore[override]
+        """Waits for the future or coroutine, as await_() does: the loop runs already."""
+        return await_(future)
+
+    def run_forever(self) -> None:
+        """Waits until stop(): the loop runs already."""
+        self._check_closed()
+        self._released = Event()
+        try:
+            self._released.wait()
+        finally:
+            self._released = None
+
+    def stop(self) -> None:
+        """run_forever() returns. The loop goes on until close()."""
+        if self._released is not None:
+            self._released.set()
+
+    def close(self) -> None:
+        """Ends the loop. get_event_loop() then makes another."""
+        if not self.is_closed():
+            super().stop()
+            self._tasklet.join()
+
+
+def _after_fork_in_child() -> None:
+    """The tasklets that run them did not come along. This thread's loop goes on in a new one, since a program
+    may have kept it, such as an application that was imported before its workers were forked."""
+    here = _background.get(current_loop()) if _background else None
+    _background.clear()
+    if here is not None and not here.is_closed():
+        here._forked()
+        here._begin()
+        _background[current_loop()] = here
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def background_loop() -> BackgroundLoop:
+    """The loop of this thread that always runs, made at the first call."""
+    loop = _background.get(current_loop())
+    if loop is None or loop.is_closed():
+        loop = _background[current_loop()] = BackgroundLoop()
+    return loop
+
+
+def await_(awaitable: Awaitable[T], timeout: float | None = None) -> T:
+    """Parks the tasklet until the coroutine, task or future is done; returns its result or raises what it
+    raised, asyncio.CancelledError if it was cancelled.
+
+    It runs in the loop to which it belongs, else in the one that runs in this thread, else in the thread's
+    background loop, with a copy of the tasklet's context. After `timeout` seconds it is cancelled, and
+    TimeoutError is raised; it is also cancelled when an exception ends the wait (kill(), Timeout).
+    RuntimeError where the tasklet runs that loop itself, and it is another library's: it could not go on.
+    """
+    here = asyncio._get_running_loop()
+    loop = (
+        awaitable.get_loop() if asyncio.isfuture(awaitable) else here or running_loop() or background_loop()
+    )
+    if loop is here and not isinstance(loop, EventLoop):
+        raise RuntimeError(f"await_() would stop the {type(loop).__name__} that runs here: use await")
+    if current() is None:
+        raise RuntimeError("await_() needs a tasklet, and this is a callback of the engine: spawn one")
+    future: asyncio.Future[T] = asyncio.ensure_future(awaitable, loop=loop)
+    done = Event()
+    future.add_done_callback(lambda _: done.set())
+    try:
+        if not done.wait(timeout):
+            raise TimeoutError(f"the awaited future was not done within {timeout} s")
+    except BaseException:
+        future.cancel()
+        raise
+    return future.result()
+
+
+with warnings.catch_warnings():  # policies are deprecated since Python 3.14, and have no successor
+    warnings.simplefilter("ignore", DeprecationWarning)
+    DefaultPolicy = asyncio.DefaultEventLoopPolicy
+
+
+class EventLoopPolicy(DefaultPolicy):
+    """New loops are EventLoops, and a thread that has set no loop has its background loop."""
+
+    _loop_factory = EventLoop
+
+    def get_event_loop(self) -> asyncio.AbstractEventLoop:
+        loop: Any = getattr(self._local, "_loop", None)  # type: ignore[attr-defined]
+        return background_loop() if loop is None else loop
+
+
+class OfferingPolicy(DefaultPolicy):
+    """As asyncio's own; but a tasklet gets its thread's background loop where no other one is set.
+    Nobody would run a loop that asyncio makes there, and its timers would pass in silence."""
+
+    def get_event_loop(self) -> asyncio.AbstractEventLoop:
+        unset = getattr(self._local, "_loop", None) is None  # type: ignore[attr-defined]
+        return background_loop() if unset and may_park() else super().get_event_loop()
+
+
+def offer() -> None:
+    """For a server that is not patched: makes that asyncio's policy, if the program has not chosen one. A
+    loop that it has set stays."""
+    events: Any = asyncio.events  # asyncio warns where it is asked for its policy
+    chosen = events._event_loop_policy
+    if chosen is None or type(chosen) is DefaultPolicy:
+        policy = OfferingPolicy()
+        policy.__dict__.update({} if chosen is None else chosen.__dict__)
+        events._event_loop_policy = policy
+
+
+def install() -> None:
+    """From now on asyncio's loops are EventLoops: asyncio.run() uses one, and get_event_loop() gives each
+    thread one that is always running."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        asyncio.set_event_loop_policy(EventLoopPolicy())

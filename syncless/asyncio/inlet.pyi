@@ -1,3 +1,0 @@
-from syncless.asyncio.directions import Direction
-
-class Inlet(Direction): ...

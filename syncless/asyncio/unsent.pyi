@@ -1,2 +1,0 @@
-class Unsent:
-    size: int

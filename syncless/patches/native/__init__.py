@@ -1,1 +1,0 @@
-"""Native code that only the patch uses."""

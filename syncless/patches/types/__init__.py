@@ -1,0 +1,1 @@
+"""Types of the interpreter that the patch changes in place."""

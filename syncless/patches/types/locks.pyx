@@ -1,0 +1,420 @@
+"""The interpreter's Lock, RLock and SimpleQueue, as functions that stand in the place of their methods: a
+tasklet that would block parks.
+
+A thread without a loop blocks as it always did, so locks go on working between tasklets and OS threads. A
+release wakes the first waiter, which tries again, because an OS thread may have been faster.
+
+Fact: the types are immutable from Python, and modules hold locks that were made before anything is patched.
+Decision: the type's own dictionary is changed (cpython/typeslots.pyx), so that every lock, old or new, is
+cooperative; and owners are told apart by tasklet where the interpreter tells them apart by thread.
+
+None of these objects has room for a wait queue, so the queue of an object exists while tasklets wait for it.
+
+Fact: up to CPython 3.12 threading joins a thread by a lock that the interpreter releases in C when the thread
+state is deleted, so no replaced method of the lock sees it. Danger: the tasklets that wait for the lock would
+wait for ever. Decision: the thread state's own hook for its end calls the interpreter's function first and
+then wakes the first waiter of the lock. Since 3.13 there is no such lock; threads are joined through their
+handle (patches/threads.py). Guarded by tests/patches/test_threads.py.
+"""
+
+from _queue import Empty
+import _queue
+import _thread
+import threading
+
+from cpython.object cimport PyObject
+cimport cython
+from libc.stdint cimport int64_t, uint32_t, uintptr_t
+
+from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
+from syncless._core.cpython cimport threadend
+from syncless._core.cpython.layouts cimport (
+    forget_holder, lock_free, lock_is_held, lock_taken, note_holder, require, rlock_count, rlock_free,
+    rlock_note, rlock_owner, rlock_taken,
+)
+from syncless._core.current cimport may_park, take_turns, wait_in
+from syncless._core.loop cimport Loop
+from syncless._core.scheduler cimport WOKEN, BaseTasklet
+from syncless._core.tasklet cimport Tasklet
+from syncless._core.threadloop cimport peek_loop
+from syncless._core.wait.waitqueue cimport queue_pop
+
+cdef dict waiting = {}              # id of an object -> Waiters
+
+
+@cython.final
+cdef class Waiters:
+    pass
+
+
+cdef Waiters join_waiters(object thing):
+    # in one step, because making one may run a finaliser that switches
+    cdef Waiters waiters = waiting.setdefault(id(thing), Waiters())
+    waiters.count += 1
+    return waiters
+
+
+cdef int leave_waiters(object thing, Waiters waiters) except -1:
+    waiters.count -= 1
+    assert waiters.count >= 0 and waiting[id(thing)] is waiters
+    if waiters.count == 0:
+        assert waiters.queue.first == NULL
+        del waiting[id(thing)]
+    return 0
+
+
+cdef int wake_first(object thing) except -1:
+    """The first waiter tries again. If it was killed or its time is over, the next one does."""
+    cdef Waiters waiters
+    cdef BaseTasklet first
+    if waiting:
+        waiters = waiting.get(id(thing))
+        while waiters is not None and waiters.queue.first != NULL:
+            first = queue_pop(&waiters.queue)
+            if first.loop.wake(first, None):
+                break
+    return 0
+
+
+cdef extern from "pythread.h":
+    unsigned long PyThread_get_thread_ident()
+
+require("locks")
+
+cdef object lock_type = _thread.LockType
+cdef object rlock_type = _thread.RLock
+cdef object original_lock_acquire = _thread.LockType.acquire
+cdef object original_rlock_acquire = _thread.RLock.acquire
+cdef double longest = threading.TIMEOUT_MAX
+
+
+cdef unsigned long ident() noexcept:
+    """The OS thread's, or in a tasklet other than main its own, or that of the asyncio task whose step it
+    makes."""
+    cdef Loop loop = peek_loop()
+    if loop is None or loop.current is None or loop.current is loop.main:
+        return PyThread_get_thread_ident()
+    owner = loop.current
+    if isinstance(owner, Tasklet):
+        owner = (<Tasklet> owner).owner_of_locks()
+    return <unsigned long> <uintptr_t> <PyObject*> owner
+
+
+def get_ident() -> int:
+    """threading.get_ident(): a number that no other tasklet, asyncio task or thread has that is alive now."""
+    return ident()
+
+
+def get_thread_ident() -> int:
+    """The number of the current thread as the program sees it. Callbacks of an asyncio loop are in the one
+    that runs the loop; but each task, and each other callback, takes locks, imports and has values in
+    threading.local by itself, because it may wait in the midst of it."""
+    cdef Loop loop = peek_loop()
+    cdef BaseTasklet me
+    if loop is None or loop.current is None or not isinstance(loop.current, Tasklet):
+        return ident()
+    me = (<Tasklet> loop.current).acts_for()
+    return PyThread_get_thread_ident() if me is loop.main else <uintptr_t> <PyObject*> me
+
+
+cdef int64_t check_timeout(bint blocking, object timeout) except -2:
+    """The deadline for the arguments of acquire(); errors as the interpreter raises them."""
+    cdef double seconds = timeout
+    if not blocking and seconds != -1:
+        raise ValueError("can't specify a timeout for a non-blocking call")
+    if seconds < 0 and seconds != -1:
+        raise ValueError("timeout value must be a non-negative number")
+    if seconds > longest:
+        raise OverflowError("timeout value is too large")
+    return NEVER if seconds == -1 else deadline_after(seconds)
+
+
+cdef enum:
+    TURN = 64           # acquisitions before other tasklets get a turn
+
+cdef int taken = 0
+
+
+cdef int take_turns_at_times() except -1:
+    """Programs that take locks and never wait, such as a loop around Queue.get_nowait(), must not starve the
+    others."""
+    global taken
+    taken += 1
+    if taken >= TURN:
+        taken = 0
+        take_turns()
+    return 0
+
+
+ctypedef bint (*attempt_t)(object lock) noexcept
+
+
+cdef bint acquire_in_turn(object self, attempt_t attempt, int64_t deadline) except -1:
+    """Parks until the attempt succeeds (True) or the deadline has passed (False)."""
+    cdef BaseTasklet me = peek_loop().current
+    cdef Waiters waiters = join_waiters(self)
+    try:
+        while not attempt(self):                # an OS thread may have been faster
+            if wait_in(&waiters.queue, "lock", self, deadline) != WOKEN:
+                return False
+        return True
+    except BaseException:
+        if me.handed_over:
+            wake_first(self)                    # killed after its turn had come: the next waiter gets it
+        raise
+    finally:
+        leave_waiters(self, waiters)
+
+
+# -- Lock ----------------------------------------------------------------------------------------
+
+
+cdef bint try_lock(object self) noexcept:
+    cdef Loop loop
+    if not lock_taken(self):
+        return False
+    loop = peek_loop()
+    if loop is not None and loop.current is not None:
+        note_holder(self, <uint32_t> loop.current.serial)
+    return True
+
+
+cdef object new_held_lock():
+    lock = _thread.allocate_lock()
+    try_lock(lock)
+    forget_holder(lock)                         # a waiter waits for it; no tasklet holds it
+    return lock
+
+
+cdef object seconds_to(int64_t deadline):
+    """For the interpreter's own acquire()."""
+    return -1 if deadline == NEVER else max(0.0, (deadline - monotonic_ns()) / 1e9)
+
+
+cdef bint take_lock(object self, int64_t deadline) except -1:
+    """Waits for a Lock until then; returns whether it has got it."""
+    if try_lock(self):
+        return True
+    return (acquire_in_turn(self, try_lock, deadline) if may_park()
+        else original_lock_acquire(self, True, seconds_to(deadline)))
+
+
+cdef int give_lock(object self) except -1:
+    """release() of a Lock."""
+    if not lock_is_held(self):
+        raise RuntimeError("release unlocked lock")
+    forget_holder(self)
+    lock_free(self)
+    return wake_first(self)
+
+
+cdef int must_be_lock(object self) except -1:
+    if type(self) is not lock_type:
+        raise TypeError(
+            f"descriptor for '_thread.lock' objects doesn't apply to a '{type(self).__name__}' object")
+    return 0
+
+
+def lock_acquire(self, blocking=True, timeout=-1):
+    """acquire(blocking=True, timeout=-1) -> bool"""
+    cdef int64_t deadline
+    must_be_lock(self)
+    if blocking is True and timeout == -1:
+        deadline = NEVER
+    else:
+        deadline = check_timeout(bool(blocking), timeout)
+    take_turns_at_times()
+    if not blocking or timeout == 0:
+        if try_lock(self):
+            return True
+        take_turns()
+        return False
+    return take_lock(self, deadline)
+
+
+def lock_release(self):
+    """release()"""
+    must_be_lock(self)
+    give_lock(self)
+
+
+def lock_enter(self):
+    """Acquires the lock."""
+    must_be_lock(self)
+    take_turns_at_times()
+    return take_lock(self, NEVER)
+
+
+def lock_exit(self, *exc_info):
+    """Releases the lock."""
+    lock_release(self)
+
+
+# -- RLock ---------------------------------------------------------------------------------------
+
+
+cdef int must_be_rlock(object self) except -1:
+    if not isinstance(self, rlock_type):
+        raise TypeError(
+            f"descriptor for '_thread.RLock' objects doesn't apply to a '{type(self).__name__}' object")
+    return 0
+
+
+cdef bint try_rlock(object self) noexcept:
+    cdef unsigned long me = ident(), count = rlock_count(self)
+    if count > 0 and rlock_owner(self) == me:
+        rlock_note(self, me, count + 1)
+        return True
+    if not rlock_taken(self):
+        return False
+    rlock_note(self, me, 1)
+    return True
+
+
+cdef bint owns_rlock(object self) noexcept:
+    """Whether the calling tasklet holds this RLock."""
+    return rlock_count(self) > 0 and rlock_owner(self) == ident()
+
+
+cdef bint take_rlock(object self, int64_t deadline) except -1:
+    """As take_lock()."""
+    if try_rlock(self):
+        return True
+    return (acquire_in_turn(self, try_rlock, deadline) if may_park()
+        else original_rlock_acquire(self, True, seconds_to(deadline)))
+
+
+cdef int give_rlock(object self) except -1:
+    """Releases an RLock, however often it was acquired."""
+    rlock_note(self, 0, 0)
+    rlock_free(self)
+    return wake_first(self)
+
+
+def rlock_acquire(self, blocking=True, timeout=-1):
+    """acquire(blocking=True, timeout=-1) -> bool; the tasklet that has it may acquire it again"""
+    cdef int64_t deadline = (NEVER if blocking is True and timeout == -1
+        else check_timeout(bool(blocking), timeout))
+    must_be_rlock(self)
+    take_turns_at_times()
+    if not blocking or timeout == 0:
+        if try_rlock(self):
+            return True
+        take_turns()
+        return False
+    return take_rlock(self, deadline)
+
+
+def rlock_release(self):
+    """release()"""
+    must_be_rlock(self)
+    if not owns_rlock(self):
+        raise RuntimeError("cannot release un-acquired lock")
+    if rlock_count(self) == 1:
+        give_rlock(self)
+    else:
+        rlock_note(self, rlock_owner(self), rlock_count(self) - 1)
+
+
+def rlock_enter(self):
+    """Acquires the lock."""
+    must_be_rlock(self)
+    take_turns_at_times()
+    return take_rlock(self, NEVER)
+
+
+def rlock_exit(self, *exc_info):
+    """Releases the lock."""
+    rlock_release(self)
+
+
+def rlock_is_owned(self):
+    """For threading.Condition."""
+    must_be_rlock(self)
+    return owns_rlock(self)
+
+
+def rlock_recursion_count(self):
+    """For the interpreter's own tests."""
+    must_be_rlock(self)
+    return rlock_count(self) if rlock_owner(self) == ident() else 0
+
+
+def rlock_release_save(self):
+    """For threading.Condition."""
+    must_be_rlock(self)
+    if rlock_count(self) == 0:
+        raise RuntimeError("cannot release un-acquired lock")
+    state = (rlock_count(self), rlock_owner(self))
+    give_rlock(self)
+    return state
+
+
+def rlock_acquire_restore(self, state):
+    """For threading.Condition."""
+    rlock_acquire(self)
+    count, owner = state
+    rlock_note(self, owner, count)
+
+
+cdef void thread_ended(PyObject* lock) noexcept:
+    wake_first(<object> lock)
+
+
+def watch_threads() -> None:
+    """Tasklets may join the OS threads that have been started so far."""
+    threadend.watch_threads(thread_ended)
+
+
+cdef object original_put = _queue.SimpleQueue.put
+cdef object original_get = _queue.SimpleQueue.get
+
+
+def simple_queue_put(self, item, block=True, timeout=None):
+    """put(item): never blocks"""
+    original_put(self, item)
+    wake_first(self)
+
+
+def simple_queue_put_nowait(self, item):
+    """put_nowait(item): the same as put(item)"""
+    original_put(self, item)
+    wake_first(self)
+
+
+def simple_queue_get_nowait(self):
+    """get_nowait() -> item; queue.Empty"""
+    return simple_queue_get(self, False)
+
+
+def simple_queue_get(self, block=True, timeout=None):
+    """get(block=True, timeout=None) -> item; queue.Empty"""
+    cdef int64_t deadline
+    cdef Waiters waiters
+    cdef BaseTasklet me
+    take_turns_at_times()
+    if not block or not may_park():
+        return original_get(self, block, timeout)
+    if timeout is not None and timeout < 0:
+        raise ValueError("'timeout' must be a non-negative number")
+    try:
+        return original_get(self, False)
+    except Empty:
+        pass
+    deadline = deadline_after(timeout)
+    me = peek_loop().current
+    waiters = join_waiters(self)
+    try:
+        while True:
+            try:
+                return original_get(self, False)
+            except Empty:
+                pass
+            if wait_in(&waiters.queue, "queue", self, deadline) != WOKEN:
+                raise Empty
+    except BaseException:
+        if me.handed_over:
+            wake_first(self)
+        raise
+    finally:
+        leave_waiters(self, waiters)

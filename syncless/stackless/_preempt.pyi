@@ -1,3 +1,0 @@
-from syncless._core.bytecodes import BytecodeLimit
-
-class Preemption(BytecodeLimit): ...
