@@ -1,7 +1,7 @@
 """The table of contents of callbacks.pyx."""
 
 from syncless._core.loop cimport Loop, Watcher
-from syncless.asyncio.rounds cimport Handle, Rounds
+from syncless.asyncio.dispatcher cimport Handle, Dispatcher
 
 
 cdef class Descriptors
@@ -28,7 +28,7 @@ cdef class ReadyHandle(Handle):
 
 
 cdef class Descriptors:
-    cdef Rounds rounds
+    cdef Dispatcher dispatcher
     cdef dict by_number             # -> Descriptor
 
     cdef int follow(self, object number, ReadyHandle handle) except -1
@@ -38,5 +38,5 @@ cdef class Descriptors:
 
 
 cdef class Callbacks:
-    cdef Rounds rounds
+    cdef Dispatcher dispatcher
     cdef Descriptors descriptors

@@ -2,13 +2,13 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import Any, Literal
 
-from syncless.asyncio.rounds import Handle, Rounds, TimerHandle
+from syncless.asyncio.dispatcher import Dispatcher, Handle, TimerHandle
 
 class ReadyHandle(Handle): ...
 class Descriptor: ...
 
 class Descriptors:
-    def __init__(self, rounds: Rounds) -> None: ...
+    def __init__(self, dispatcher: Dispatcher) -> None: ...
 
 class Callbacks:
     """The base of EventLoop."""

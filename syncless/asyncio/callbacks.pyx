@@ -1,8 +1,8 @@
 """The part of an asyncio loop with which programs ask for calls: soon, later, or when a descriptor is ready;
 and run_forever(), which makes them.
 
-Takes callbacks. Gives handles. How they are called is told in rounds.pyx: a watched
-descriptor's callback is given to the rounds whenever the engine says that the descriptor is ready.
+Takes callbacks. Gives handles. How they are called is told in dispatcher.pyx: a watched
+descriptor's callback is given to the dispatcher whenever the engine says that the descriptor is ready.
 """
 
 from selectors import _fileobj_to_fd as number_of
@@ -15,7 +15,7 @@ from syncless._core.loop cimport Loop
 from syncless._core.poll.now cimport is_ready
 from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.threadloop cimport get_loop, peek_loop
-from syncless.asyncio.rounds cimport Handle, Rounds, TimerHandle
+from syncless.asyncio.dispatcher cimport Handle, Dispatcher, TimerHandle
 
 
 cdef class ReadyHandle(Handle):
@@ -45,12 +45,12 @@ cdef class Descriptor(Watcher):
     cdef int due(self, ReadyHandle handle) except -1:
         if not handle.under_way:                # else it is looked at once more when that call is over
             handle.under_way = True
-            self.descriptors.rounds.append(handle)
+            self.descriptors.dispatcher.append(handle)
         return 0
 
     cdef int look(self, int bits) except -1:
         """The loop runs: its handle is called if it is ready, and when it will be."""
-        cdef Loop engine = self.descriptors.rounds.engine
+        cdef Loop engine = self.descriptors.dispatcher.engine
         if engine is None:
             return 0
         if is_ready(self.fd, bits):
@@ -65,7 +65,7 @@ cdef class Descriptor(Watcher):
 
     cdef int arm(self) except -1:
         """From now on its events come here. The number may have been another descriptor's before."""
-        cdef Loop engine = self.descriptors.rounds.engine
+        cdef Loop engine = self.descriptors.dispatcher.engine
         if engine is not None:
             engine.fds.arm_for_wait(self.fd, self.awaited())
             engine.fds.entry(self.fd).watcher = <PyObject*> self
@@ -82,8 +82,8 @@ cdef class Descriptor(Watcher):
 cdef class Descriptors:
     """Those of one loop."""
 
-    def __init__(self, Rounds rounds):
-        self.rounds = rounds
+    def __init__(self, Dispatcher dispatcher):
+        self.dispatcher = dispatcher
         self.by_number = {}
 
     cdef int follow(self, object number, ReadyHandle handle) except -1:
@@ -117,8 +117,8 @@ cdef class Descriptors:
             handle, descriptor.writer = descriptor.writer, None
         if descriptor.reader is None and descriptor.writer is None:
             del self.by_number[number]
-            if self.rounds.engine is not None:
-                descriptor.leave_engine(self.rounds.engine)
+            if self.dispatcher.engine is not None:
+                descriptor.leave_engine(self.dispatcher.engine)
         if handle is None:
             return False
         handle.cancel()
@@ -141,8 +141,8 @@ cdef class Callbacks:
     """The base of EventLoop."""
 
     def __cinit__(self, *args, **kwargs):
-        self.rounds = Rounds(self)
-        self.descriptors = Descriptors(self.rounds)
+        self.dispatcher = Dispatcher(self)
+        self.descriptors = Descriptors(self.dispatcher)
 
     # -- soon, and later -------------------------------------------------------------------------------------
 
@@ -150,20 +150,20 @@ cdef class Callbacks:
         """Calls callback(*args) in the loop's next round, in the given context or a copy of the present one.
         Returns a handle."""
         cdef Handle handle = Handle.__new__(Handle)
-        handle.fill(self.rounds, callback, args, context)
-        if self.rounds.debug:
+        handle.fill(self.dispatcher, callback, args, context)
+        if self.dispatcher.debug:
             self._check_thread()
             handle.look_at("call_soon")
-        self.rounds.append(handle)
+        self.dispatcher.append(handle)
         return handle
 
     def call_soon_threadsafe(self, callback, *args, context=None):
         """As call_soon(), from any thread or signal handler."""
         cdef Handle handle = Handle.__new__(Handle)
-        handle.fill(self.rounds, callback, args, context)
-        if self.rounds.debug:
+        handle.fill(self.dispatcher, callback, args, context)
+        if self.dispatcher.debug:
             handle.look_at("call_soon_threadsafe")
-        self.rounds.append(handle)
+        self.dispatcher.append(handle)
         return handle
 
     def call_later(self, delay, callback, *args, context=None):
@@ -180,12 +180,12 @@ cdef class Callbacks:
 
     def _call_at(self, double when, callback, tuple args, context, method):
         cdef TimerHandle handle = TimerHandle.__new__(TimerHandle)
-        handle.fill(self.rounds, callback, args, context)
-        if self.rounds.debug:
+        handle.fill(self.dispatcher, callback, args, context)
+        if self.dispatcher.debug:
             self._check_thread()
             handle.look_at(method)
         handle.moment = when
-        self.rounds.add_timer(handle)
+        self.dispatcher.add_timer(handle)
         return handle
 
     def time(self):
@@ -201,16 +201,16 @@ cdef class Callbacks:
         return self._follow(fd, WRITE, callback, args, context)
 
     def _remove_reader(self, fd):
-        return not self.rounds.closed and self.descriptors.leave(number_of(fd), READ)
+        return not self.dispatcher.closed and self.descriptors.leave(number_of(fd), READ)
 
     def _remove_writer(self, fd):
-        return not self.rounds.closed and self.descriptors.leave(number_of(fd), WRITE)
+        return not self.dispatcher.closed and self.descriptors.leave(number_of(fd), WRITE)
 
     def _follow(self, fd, int bit, callback, tuple args, context):
         cdef ReadyHandle handle = ReadyHandle.__new__(ReadyHandle)
         handle.bit = bit
-        handle.fill(self.rounds, callback, args, context)
-        if self.rounds.debug:
+        handle.fill(self.dispatcher, callback, args, context)
+        if self.dispatcher.debug:
             handle.look_at("add_reader" if bit == READ else "add_writer")
         number = number_of(fd)
         try:
@@ -225,44 +225,44 @@ cdef class Callbacks:
     def run_forever(self):
         """Runs the loop until stop(). The calling tasklet waits; all others go on."""
         cdef Loop engine = get_loop()
-        cdef Rounds rounds = self.rounds
+        cdef Dispatcher dispatcher = self.dispatcher
         self._check_closed()
         self._check_running()
         if engine.current is None:
             raise RuntimeError(
                 "an asyncio loop cannot run in a callback of the engine: spawn a tasklet for it")
-        self._set_coroutine_origin_tracking(rounds.debug)
+        self._set_coroutine_origin_tracking(dispatcher.debug)
         self._thread_id = threading.get_ident()
-        rounds.hooks = self._asyncgen_firstiter_hook, self._asyncgen_finalizer_hook
+        dispatcher.hooks = self._asyncgen_firstiter_hook, self._asyncgen_finalizer_hook
         try:
-            rounds.begin_run(engine)
+            dispatcher.begin_run(engine)
             self.descriptors.join_engine()
-            rounds.wait_for_end()
+            dispatcher.wait_for_end()
         finally:
-            rounds.end_run(None)
+            dispatcher.end_run(None)
             self.descriptors.leave_engine(engine)
             self._thread_id = None
             self._set_coroutine_origin_tracking(False)
-        if rounds.failure is not None:
-            failure, rounds.failure = rounds.failure, None
+        if dispatcher.failure is not None:
+            failure, dispatcher.failure = dispatcher.failure, None
             raise failure
 
     def stop(self):
         """run_forever() returns when the callbacks that are due now have been called."""
-        self.rounds.stop()
+        self.dispatcher.stop()
 
     def _is_this_threads(self):
         """Whether it runs on the calling thread's engine."""
-        return self.rounds.engine is not None and self.rounds.engine is peek_loop()
+        return self.dispatcher.engine is not None and self.dispatcher.engine is peek_loop()
 
     def _forked(self):
         """In the child of a fork: the loop does not run, and may be run anew."""
-        self.rounds.forked()
+        self.dispatcher.forked()
         self._thread_id = None
 
     def _ended(self):
         """close(): nothing is called any more."""
-        self.rounds.close()
+        self.dispatcher.close()
         self.descriptors.by_number.clear()
 
     # -- how it behaves --------------------------------------------------------------------------------------
@@ -272,31 +272,31 @@ cdef class Callbacks:
         """The other callbacks while one of them waits in a call: "park" (they go on), "warn" (they go on, and
         each line of the program that waits so is logged once) or "block" (they wait, too, as in any other
         asyncio loop; tasklets go on)."""
-        return "block" if self.rounds.blocks else "warn" if self.rounds.warns else "park"
+        return "block" if self.dispatcher.blocks else "warn" if self.dispatcher.warns else "park"
 
     @blocking.setter
     def blocking(self, value):
         if value not in ("park", "warn", "block"):
             raise ValueError(f"blocking is 'park', 'warn' or 'block', not {value!r}")
-        self.rounds.blocks = value == "block"
-        self.rounds.warns = value == "warn"
-        self.rounds.told = set()
+        self.dispatcher.blocks = value == "block"
+        self.dispatcher.warns = value == "warn"
+        self.dispatcher.told = set()
 
     def set_debug(self, enabled):
         """In debug mode each call is checked, and handles know where they were made."""
-        self.rounds.debug = enabled
+        self.dispatcher.debug = enabled
         super().set_debug(enabled)
 
     def get_debug(self):
         """Each future and each task asks for it."""
-        return self.rounds.debug
+        return self.dispatcher.debug
 
     def set_task_factory(self, factory):
         """Tasks are made by factory(loop, coroutine); None: by asyncio.Task."""
         super().set_task_factory(factory)
-        self.rounds.task_factory = factory
+        self.dispatcher.task_factory = factory
 
     def _check_thread(self):
-        if self.rounds.engine is not None and get_loop() is not self.rounds.engine:
+        if self.dispatcher.engine is not None and get_loop() is not self.dispatcher.engine:
             raise RuntimeError(
                 "Non-thread-safe operation invoked on an event loop other than the current one")

@@ -1,7 +1,7 @@
 """The two halves of a stream socket: it is read for a protocol, and the bytes that a protocol writes are
 sent.
 
-Takes the events of a socket. Gives a callback of the loop for each direction that is ready (rounds.pyx).
+Takes the events of a socket. Gives a callback of the loop for each direction that is ready (dispatcher.pyx).
 Bytes that come go straight into the protocol's own buffer if it has one. Bytes that it writes are sent at
 once as far as the socket takes them, later many pieces in one system call; when many are unsent, the protocol
 is told to pause. Next to read: transports.pyx.
@@ -72,7 +72,7 @@ cdef class Endpoint(Descriptor):
 
     cdef int follow(self) except -1:
         """Events of the socket come here from now on, in the directions that have a handle."""
-        cdef Loop engine = self.descriptors.rounds.engine
+        cdef Loop engine = self.descriptors.dispatcher.engine
         number = self.fd
         if self.descriptors.by_number.get(number) is not self:
             self.arm()                              # the number may have been another descriptor's
@@ -83,7 +83,7 @@ cdef class Endpoint(Descriptor):
 
     cdef int forget(self) except -1:
         """The socket is about to be closed."""
-        cdef Loop engine = self.descriptors.rounds.engine
+        cdef Loop engine = self.descriptors.dispatcher.engine
         number = self.fd
         if self.descriptors.by_number.get(number) is self:
             del self.descriptors.by_number[number]
@@ -110,7 +110,7 @@ cdef class Half(ReadyHandle):
         return unchecked_go_on(self)
 
     cdef int done(self) except -1:
-        cdef Loop engine = self.rounds.engine
+        cdef Loop engine = self.dispatcher.engine
         self.under_way = False
         self.trouble = None
         if not self.is_wanted():
@@ -147,7 +147,7 @@ cdef class Reader(Half):
         self.bit = READ
         self.endpoint = self.descriptor = endpoint
         self.glues = glues
-        return self.fill(endpoint.descriptors.rounds, None, (), context)
+        return self.fill(endpoint.descriptors.dispatcher, None, (), context)
 
     cdef int give_to(self, object protocol) except -1:
         """From now on the protocol gets what is read."""
@@ -223,7 +223,7 @@ cdef class Reader(Half):
     cdef int reached_end(self) except -1:
         """The peer sends no more. The protocol may want to go on writing."""
         cdef Endpoint endpoint = self.endpoint
-        if self.rounds.debug:
+        if self.dispatcher.debug:
             logger.debug("%r received EOF", endpoint)
         self.trouble = "Fatal error: protocol.eof_received() call failed."
         keeps_open = endpoint.protocol.eof_received()
@@ -314,7 +314,7 @@ cdef class Writer(Half):
         self.endpoint = self.descriptor = endpoint
         self.unsent = WriteBuffer()
         self.set_limits(None, None)
-        return self.fill(endpoint.descriptors.rounds, None, (), context)
+        return self.fill(endpoint.descriptors.dispatcher, None, (), context)
 
     # -- writing ---------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from collections import OrderedDict
 import pytest
 
 import syncless
-from syncless.asgi.scope import variables_of
+from syncless.asgi.request import variables_of
 from syncless.asyncio import in_tasklet
 from tests.waiting import eventually
 from tests.wsgi.conftest import Client
@@ -59,10 +59,10 @@ def test_hello(start):
         assert headers["content-type"] == "text/plain" and "date" in headers
 
 
-def test_answer_that_never_waits_takes_no_turn_of_the_loop(start, resident):
+def test_answer_that_never_waits_takes_no_turn_of_the_loop(start, background):
     calls = []
-    resident.call_soon = lambda *args, **kwargs: (
-        calls.append(args) or type(resident).call_soon(resident, *args, **kwargs)
+    background.call_soon = lambda *args, **kwargs: (
+        calls.append(args) or type(background).call_soon(background, *args, **kwargs)
     )
     client = start.client(start(saying()))
     client.get()
@@ -233,7 +233,7 @@ def test_current_task_is_the_requests_own(start):
     assert seen[0][0] is seen[0][1] is not None
 
 
-def test_task_factory_of_the_program_makes_the_tasks_of_requests(start, resident):
+def test_task_factory_of_the_program_makes_the_tasks_of_requests(start, background):
     made = []
 
     class Task(asyncio.Task):

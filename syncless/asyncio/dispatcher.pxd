@@ -1,4 +1,4 @@
-"""The table of contents of rounds.pyx."""
+"""The table of contents of dispatcher.pyx."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
@@ -15,7 +15,7 @@ cdef class Calls
 
 
 cdef class Handle:
-    cdef Calls rounds
+    cdef Calls dispatcher
     cdef object callback            # None once it is cancelled
     cdef tuple args
     cdef object context             # contextvars.Context in which it is called
@@ -24,7 +24,7 @@ cdef class Handle:
     cdef object source_traceback    # where it was made, in debug mode
     cdef object __weakref__
 
-    cdef int fill(self, Calls rounds, object callback, tuple args, object context) except -1
+    cdef int fill(self, Calls dispatcher, object callback, tuple args, object context) except -1
     cdef PyObject* invoke(self) noexcept
     cdef int tell(self, object error) except -1
     cdef int done(self) except -1
@@ -51,12 +51,12 @@ cdef class Calls:
     cdef int close(self) except -1
 
 
-cdef class Rounds
+cdef class Dispatcher
 
 
-cdef class Caller(Tasklet):
-    cdef Rounds rounds
-    cdef BaseTasklet thread         # the tasklet as which programs see it: Rounds.thread
+cdef class Runner(Tasklet):
+    cdef Dispatcher dispatcher
+    cdef BaseTasklet thread         # the tasklet as which programs see it: Dispatcher.thread
     cdef Handle handle              # the one that it calls
     cdef readonly object task       # the current task while others run in its place
     cdef KeptLocals kept            # whose values in threading.local are lent to it, or None
@@ -67,15 +67,15 @@ cdef class Caller(Tasklet):
     cdef int64_t away               # ns for which others have run in its place
 
 
-cdef class Rounds(Calls):
+cdef class Dispatcher(Calls):
     cdef BaseTasklet host           # the tasklet that waits for the end of the run
     cdef BaseTasklet thread         # as which programs see callbacks: the same, or the OS thread's main
     cdef Handle first               # callbacks that are due, in the order of their coming
     cdef Handle last
     cdef Py_ssize_t count
     cdef Py_ssize_t batch           # how many of them were due when this round began, and have not run
-    cdef Caller caller              # the tasklet that calls the next callback, or is going to
-    cdef Caller spare
+    cdef Runner runner              # the tasklet that calls the next callback, or is going to
+    cdef Runner spare
     cdef tuple hooks                # for asynchronous generators
     cdef object task_factory        # of the program, or None
     cdef object failure             # the exception that ended the run, or None
@@ -86,9 +86,9 @@ cdef class Rounds(Calls):
     cdef set told                   # those lines
 
     cdef int call_next(self) except -1
-    cdef int run_round(self, Caller me) except -1
-    cdef int call_and_watch(self, Caller me, Handle handle) except -1
-    cdef int tell_of(self, Caller me) except -1
+    cdef int run_round(self, Runner me) except -1
+    cdef int call_and_watch(self, Runner me, Handle handle) except -1
+    cdef int tell_of(self, Runner me) except -1
     cdef int failed(self, Handle handle, object error) except -1
     cdef int end_child(self, Handle handle) except -1
     cdef int enter(self, object task) except -1
@@ -100,6 +100,6 @@ cdef class Rounds(Calls):
     cdef int stop(self) except -1
 
 
-cdef KeptLocals lend_locals(Calls rounds, object task)
-cdef int take_locals_back(Calls rounds, object task, KeptLocals lent) except -1
+cdef KeptLocals lend_locals(Calls dispatcher, object task)
+cdef int take_locals_back(Calls dispatcher, object task, KeptLocals lent) except -1
 cdef int keep_for(object task, KeptLocals kept) except -1

@@ -14,7 +14,7 @@ class TimerHandle(Handle):
 class Calls:
     def __init__(self, loop: Any) -> None: ...
 
-class Caller:
+class Runner:
     task: Any
 
-class Rounds(Calls): ...
+class Dispatcher(Calls): ...

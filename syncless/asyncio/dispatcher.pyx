@@ -4,19 +4,19 @@ Takes handles, which are calls that a program has asked for, and those whose tim
 must not know how a program asks for them (callbacks.pyx), nor what a transport, a task or a resolver is
 (eventloop.py).
 
-One tasklet, the *caller*, calls one callback after the other, inline on the leader (scheduler.pyx). A
-callback that never waits costs no tasklet of its own. When a callback waits in a call that parks, its caller
-parks with it, another caller goes on with the next callback, and the first one ends when its callback does.
+One tasklet, the *runner*, calls one callback after the other, inline on the leader (scheduler.pyx). A
+callback that never waits costs no tasklet of its own. When a callback waits in a call that parks, its runner
+parks with it, another runner goes on with the next callback, and the first one ends when its callback does.
 So a blocking call in a coroutine holds up its own task only.
 
 Fact: a call that does not wait, such as recv() on a non-blocking socket, gives way now and then. Danger:
 transports count on nothing else of their loop running inside send(); two writes were mixed. Decision: a
-caller that gives way lets tasklets have a turn, but no other callback. Guarded by
+runner that gives way lets tasklets have a turn, but no other callback. Guarded by
 tests/asyncio/test_callbacks.py::test_callback_that_gives_way_stays_ahead_of_the_next.
 
 asyncio keeps notes per OS thread: which loop runs, which task is the current one, and the hooks for
-asynchronous generators. They are made when a caller begins or goes on, and taken away when it ends or parks
-(Caller.__call__), so tasklets that are no callbacks see none of them.
+asynchronous generators. They are made when a runner begins or goes on, and taken away when it ends or parks
+(Runner.__call__), so tasklets that are no callbacks see none of them.
 
 Under the patch, values in threading.local belong to a task. Fact: the steps of a task are made in several
 tasklets, and tasklets have values of their own. Danger: at an await a task would lose its database
@@ -68,7 +68,7 @@ cdef class Handle:
         """The callback is not called, if it has not been."""
         if not self.is_cancelled:
             self.is_cancelled = True
-            if self.rounds.debug:
+            if self.dispatcher.debug:
                 self.source_traceback = None
             self.callback = self.args = None
 
@@ -86,7 +86,7 @@ cdef class Handle:
 
     cdef int tell(self, object error) except -1:
         """The call has raised."""
-        tell_failure(self.rounds.loop, self, error)
+        tell_failure(self.dispatcher.loop, self, error)
         return 0
 
     cdef int done(self) except -1:
@@ -103,7 +103,7 @@ cdef class Handle:
 
     @property
     def _loop(self):
-        return self.rounds.loop
+        return self.dispatcher.loop
 
     @property
     def _cancelled(self):
@@ -113,10 +113,10 @@ cdef class Handle:
     def _source_traceback(self):
         return self.source_traceback
 
-    cdef int fill(self, Calls rounds, object callback, tuple args, object context) except -1:
-        if rounds.closed:
+    cdef int fill(self, Calls dispatcher, object callback, tuple args, object context) except -1:
+        if dispatcher.closed:
             raise RuntimeError("Event loop is closed")
-        self.rounds = rounds
+        self.dispatcher = dispatcher
         self.callback = callback
         self.args = args
         self.context = PyContext_CopyCurrent() if context is None else context
@@ -124,14 +124,14 @@ cdef class Handle:
 
     def look_at(self, method):
         """In debug mode: is it a function, and where was it made?"""
-        self.rounds.loop._check_callback(self.callback, method)
+        self.dispatcher.loop._check_callback(self.callback, method)
         try:
             self.source_traceback = call_site(sys._getframe(0))
         except ValueError:                          # no Python code runs: a task's step was called from here
             pass
 
     def _run(self):
-        self.rounds.call(self)
+        self.dispatcher.call(self)
 
     def __repr__(self):
         return describe(self)
@@ -139,8 +139,8 @@ cdef class Handle:
 
 cdef void timer_fires(void* owner) noexcept:
     cdef TimerHandle handle = <TimerHandle> owner
-    list_remove(&handle.rounds.timers, &handle.place)
-    handle.rounds.append(handle)
+    list_remove(&handle.dispatcher.timers, &handle.place)
+    handle.dispatcher.append(handle)
     Py_DECREF(handle)
 
 
@@ -157,9 +157,9 @@ cdef class TimerHandle(Handle):
     def cancel(self):
         """The callback is not called, if it has not been."""
         if self.place.owner != NULL:
-            list_remove(&self.rounds.timers, &self.place)
-            if self.rounds.engine is not None:
-                self.rounds.engine.timers.remove(&self.timer)
+            list_remove(&self.dispatcher.timers, &self.place)
+            if self.dispatcher.engine is not None:
+                self.dispatcher.engine.timers.remove(&self.timer)
             Py_DECREF(self)
         Handle.cancel(self)
 
@@ -231,11 +231,11 @@ cdef object task_of(Handle handle):
     return owner if isinstance(owner, Future) else None
 
 
-# -- callers -------------------------------------------------------------------------------------------------
+# -- runners -------------------------------------------------------------------------------------------------
 
 
 @final
-cdef class Caller(Tasklet):
+cdef class Runner(Tasklet):
     """The tasklet in which callbacks are called."""
 
     def __cinit__(self):
@@ -245,24 +245,24 @@ cdef class Caller(Tasklet):
         return self if self.thread is None else self.thread
 
     cdef object owner_of_locks(self):
-        task = task_now(self.rounds.loop) if self.state == RUNNING else self.task
+        task = task_now(self.dispatcher.loop) if self.state == RUNNING else self.task
         return self if task is None else task
 
     cdef object step(self):
         return self.handle
 
     cdef PyObject* execute(self, Scheduler engine) noexcept:
-        if unchecked_run_round(self.rounds, self) < 0:
+        if unchecked_run_round(self.dispatcher, self) < 0:
             if engine.orphan is self:
                 return NULL                         # the exception ends the process
-            self.rounds.end_run(raised())           # a fault of the loop itself, or no memory
+            self.dispatcher.end_run(raised())           # a fault of the loop itself, or no memory
         Py_INCREF(None)
         return <PyObject*> None
 
     cdef int finish(self, Scheduler engine) except -1:
         self.switch_hook = self.thread = self.kept = None
         Tasklet.finish(self, engine)
-        self.rounds.spare = self
+        self.dispatcher.spare = self
         return 0
 
     cdef str label(self):
@@ -270,24 +270,24 @@ cdef class Caller(Tasklet):
 
     def __call__(self, leaving):
         """The switch hook: others run in its place, or it goes on."""
-        cdef Rounds rounds = self.rounds
+        cdef Dispatcher dispatcher = self.dispatcher
         if leaving:
-            self.task = swap_task(rounds.loop, None)
-            if (rounds.warns or rounds.debug) and self.state == PARKED:
+            self.task = swap_task(dispatcher.loop, None)
+            if (dispatcher.warns or dispatcher.debug) and self.state == PARKED:
                 self.site = waiting_site(self.waiting_for)
-            rounds.leave()
+            dispatcher.leave()
             self.left = monotonic_ns()
-            if rounds.caller is self and self.state == PARKED and not rounds.blocks:
-                rounds.caller = None
-                if rounds.count or rounds.stopping:
-                    rounds.call_next()
+            if dispatcher.runner is self and self.state == PARKED and not dispatcher.blocks:
+                dispatcher.runner = None
+                if dispatcher.count or dispatcher.stopping:
+                    dispatcher.call_next()
         elif self.forks != forks:                   # in the child of a fork no loop of the parent runs
-            swap_task(rounds.loop, self.task)
+            swap_task(dispatcher.loop, self.task)
         else:
             self.away += monotonic_ns() - self.left
             if self.site is not None:
                 self._note_wait((monotonic_ns() - self.left) / 1e9)
-            rounds.enter(self.task)
+            dispatcher.enter(self.task)
             self.task = None
 
     def _note_wait(self, double seconds):
@@ -299,8 +299,8 @@ cdef class Caller(Tasklet):
         self.site = None
 
 
-cdef class Rounds(Calls):
-    """The callbacks of one loop that are due, and their callers."""
+cdef class Dispatcher(Calls):
+    """The callbacks of one loop that are due, and their runners."""
 
     # -- callbacks that are due ------------------------------------------------------------------------------
 
@@ -312,37 +312,37 @@ cdef class Rounds(Calls):
             self.last.after = handle
         self.last = handle
         self.count += 1
-        if self.caller is None:
+        if self.runner is None:
             self.call_next()
         return 0
 
     cdef int call_next(self) except -1:
-        """A caller gets in line for its turn, if the loop runs."""
-        cdef Caller caller
+        """A runner gets in line for its turn, if the loop runs."""
+        cdef Runner runner
         if self.engine is None or self.forks != forks:
             return 0
-        caller = self.spare
-        if caller is None:
-            caller = Caller.__new__(Caller)
-            caller.rounds = self
+        runner = self.spare
+        if runner is None:
+            runner = Runner.__new__(Runner)
+            runner.dispatcher = self
         else:
             self.spare = None
-            begin_anew(caller)
-        caller.thread = self.thread
-        caller.forks = forks
-        caller.state = NEW
-        self.caller = caller
-        self.engine.adopt(caller)
-        return self.engine.push(caller)
+            begin_anew(runner)
+        runner.thread = self.thread
+        runner.forks = forks
+        runner.state = NEW
+        self.runner = runner
+        self.engine.adopt(runner)
+        return self.engine.push(runner)
 
-    cdef int run_round(self, Caller me) except -1:
+    cdef int run_round(self, Runner me) except -1:
         """Calls what was due when the round began, and goes on with the next round, until a poll is due or a
         tasklet is ready. The rest is another turn's.
 
-        Nothing is held on to across a call, which may park: another caller goes on meanwhile.
+        Nothing is held on to across a call, which may park: another runner goes on meanwhile.
         """
         cdef Handle handle
-        if self.caller is not me or self.engine is None:
+        if self.runner is not me or self.engine is None:
             return 0                                # the loop was stopped meanwhile
         self.enter(None)
         me.switch_hook = me
@@ -375,7 +375,7 @@ cdef class Rounds(Calls):
                     self.tell_of(me)
                 me.handle = None
             handle.done()
-            if self.caller is not me:
+            if self.runner is not me:
                 self.leave()
                 return 0
             if is_poll_due(&self.engine.clock):
@@ -384,7 +384,7 @@ cdef class Rounds(Calls):
                 self.batch = self.count
         me.switch_hook = None
         self.leave()
-        self.caller = None
+        self.runner = None
         if self.batch == 0 and self.stopping:
             return self.end_run(None)
         if self.count:
@@ -409,7 +409,7 @@ cdef class Rounds(Calls):
         PyContext_Exit(context)
         return self.failed(handle, error)
 
-    cdef int call_and_watch(self, Caller me, Handle handle) except -1:
+    cdef int call_and_watch(self, Runner me, Handle handle) except -1:
         """As call(), in debug mode: tells of a callback that held up all others. Time in which others ran is
         its own affair."""
         cdef int64_t began = monotonic_ns()
@@ -419,7 +419,7 @@ cdef class Rounds(Calls):
         tell_slow(self.loop, handle, callback, (monotonic_ns() - began - me.away) / 1e9)
         return 0
 
-    cdef int tell_of(self, Caller me) except -1:
+    cdef int tell_of(self, Runner me) except -1:
         """Tells of waits in calls that block any other loop: with "warn" once of each line, in debug mode of
         each that took long."""
         waits, me.waits = me.waits, None
@@ -504,7 +504,7 @@ cdef class Rounds(Calls):
         if engine is None:
             return 0
         self.engine = None
-        self.caller = None                          # one in line finds that it is not
+        self.runner = None                          # one in line finds that it is not
         self.stopping = False
         self.failure = failure
         while one != NULL:
@@ -518,7 +518,7 @@ cdef class Rounds(Calls):
     cdef int forked(self) except -1:
         """In the child of a fork: the run is the parent's. A new run may call callbacks that are due or set
         here."""
-        self.engine = self.caller = self.spare = self.host = self.thread = None
+        self.engine = self.runner = self.spare = self.host = self.thread = None
         self.batch = 0
         self.stopping = False
         return 0
@@ -526,7 +526,7 @@ cdef class Rounds(Calls):
     cdef int stop(self) except -1:
         """The run ends with the present round, or the next one if none is under way."""
         self.stopping = True
-        if self.caller is None:
+        if self.runner is None:
             self.call_next()
         return 0
 
@@ -539,17 +539,17 @@ cdef class Rounds(Calls):
         return Calls.close(self)
 
 
-ctypedef int (*RunRound)(Rounds self, Caller me) noexcept
-cdef RunRound unchecked_run_round = <RunRound> Rounds.run_round
+ctypedef int (*RunRound)(Dispatcher self, Runner me) noexcept
+cdef RunRound unchecked_run_round = <RunRound> Dispatcher.run_round
 
 
 cdef str PLACE = "_syncless_locals"     # a task's attribute: it lives as long as the task
 
 
-cdef KeptLocals lend_locals(Calls rounds, object task):
+cdef KeptLocals lend_locals(Calls dispatcher, object task):
     """A callback is called: its values, if it has any, are in place until take_locals_back(). `task` is the
     one of which it is a step, or None: such callbacks hand theirs on, but not while one of them waits."""
-    cdef KeptLocals kept = rounds.kept if task is None else getattr(task, PLACE, None)
+    cdef KeptLocals kept = dispatcher.kept if task is None else getattr(task, PLACE, None)
     if kept is None or kept.lent:
         return None
     kept.lent = True
@@ -557,7 +557,7 @@ cdef KeptLocals lend_locals(Calls rounds, object task):
     return kept
 
 
-cdef int take_locals_back(Calls rounds, object task, KeptLocals lent) except -1:
+cdef int take_locals_back(Calls dispatcher, object task, KeptLocals lent) except -1:
     """The callback has returned and has values, lent or new. They go if its task is done, which may run code
     of the program, and park."""
     if lent is None:
@@ -565,11 +565,11 @@ cdef int take_locals_back(Calls rounds, object task, KeptLocals lent) except -1:
     else:
         exchange_kept(lent)
         lent.lent = False
-    note_running(rounds.loop)           # asyncio remembers where it is, and these values may go
+    note_running(dispatcher.loop)           # asyncio remembers where it is, and these values may go
     if task is not None:
         keep_for(task, lent)
-    elif rounds.kept is None and not rounds.closed:
-        rounds.kept = lent
+    elif dispatcher.kept is None and not dispatcher.closed:
+        dispatcher.kept = lent
     return 0
 
 
