@@ -5,7 +5,9 @@ A wait puts the tasklet into a wait queue, parks it, and takes it out again if i
 returns, whatever the outcome, the tasklet stands in no queue.
 """
 
-from libc.stdint cimport int64_t
+from libc.errno cimport EBADF
+from libc.stdint cimport int64_t, uint16_t
+from libc.string cimport strerror
 
 from syncless._core.alone cimport wait_alone
 from syncless._core.clock cimport deadline_after
@@ -60,15 +62,21 @@ cdef int wait_fd(Loop loop, int fd, int bit, int64_t deadline, const char* why, 
 
 
 cdef int wait_foreign_fd(Loop loop, int fd, int bits, int64_t deadline) except -1:
-    """Parks until a descriptor that somebody else may close or change is ready: armed for this wait only."""
+    """Parks until a descriptor that somebody else may close or change is ready: armed for this wait only.
+    OSError (EBADF) if a function of the patch closes it meanwhile."""
+    cdef uint16_t closed = loop.fds.entry(fd).closed
+    cdef int outcome
     try:
         loop.fds.arm_for_wait(fd, bits)
     except PermissionError:
         return WOKEN                        # epoll and kqueue refuse regular files: they are always ready
     try:
-        return wait_fd(loop, fd, bits, deadline, "descriptor", fd)
+        outcome = wait_fd(loop, fd, bits, deadline, "descriptor", fd)
     finally:
         loop.fds.disarm_after_wait(fd)
+    if loop.fds.entries[fd].closed != closed:
+        raise OSError(EBADF, strerror(EBADF).decode())
+    return outcome
 
 
 def wait_readable(fd, timeout=None) -> bool:

@@ -1,7 +1,7 @@
 """The loop's table of contents. How it works is told in loop.pyx, and before that in scheduler.pyx."""
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int64_t, uint32_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 
 from syncless._core.poll.poller cimport PollEvent, Poller
 from syncless._core.scheduler cimport Observer, Runnable, Scheduler
@@ -10,6 +10,7 @@ from syncless._core.wait.waitqueue cimport WaitQueue
 cdef struct FdEntry:
     uint32_t gen  # grows when the number is forgotten, so that late events of its last owner are told apart
     uint8_t armed                   # the directions that the poller will report
+    uint16_t closed                 # how often a function of the patch closed it while a tasklet waited
     WaitQueue readers
     WaitQueue writers
     PyObject* watcher               # borrowed: a Watcher gets all events of the descriptor
@@ -30,6 +31,7 @@ cdef class FdTable:
     cdef int disarm_after_wait(self, int fd) noexcept
     cdef int watch(self, int fd, object watcher) except -1
     cdef int forget(self, int fd) except -1
+    cdef int close_under_waiters(self, int fd) except -1
     cdef int arm_all(self) except -1
     cdef int abandon(self) except -1
     cdef bint is_watching(self) noexcept

@@ -122,6 +122,22 @@ cdef class FdTable:
             entry.gen += 1
         return 0
 
+    cdef int close_under_waiters(self, int fd) except -1:
+        """To be called before code that knows no table closes a descriptor: tasklets that wait for it go on,
+        and learn that it is closed, even if its number is in use again."""
+        cdef FdEntry* entry
+        if fd < 0 or fd >= self.capacity:
+            return 0
+        entry = &self.entries[fd]
+        if entry.readers.first == NULL and entry.writers.first == NULL:
+            return 0
+        entry.closed += 1
+        if entry.watcher == NULL:
+            return self.forget(fd)
+        wake_all(&entry.readers)
+        wake_all(&entry.writers)
+        return 0
+
     # -- all of them -----------------------------------------------------------------------------------------
 
     cdef bint is_watching(self) noexcept:

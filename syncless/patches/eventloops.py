@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from typing import Any
 
 from syncless._core.current import current, directly
@@ -118,6 +119,16 @@ def _let_uvloop_park(patcher: Patcher, module: Any) -> None:
     patch_where_possible("uvloop", patcher)
 
 
+def _warn_of_early_uvloop() -> None:
+    """Its C code keeps asyncio's note of the running loop, and signal.set_wakeup_fd, as it found them."""
+    warnings.warn(
+        "uvloop was imported before the patch, so only one of its loops can run in this thread at a time; "
+        "import it after patch_all(), or call it by syncless.run_in_thread()",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
 def _extract_stacks_directly(patcher: Patcher, traceback: Any) -> None:
     """Fact: in debug mode each future and handle notes the stack on which it is made, with source lines.
     Danger: under the patch files are read where others run meanwhile, and code that makes a future counts on
@@ -137,6 +148,8 @@ def _extract_stacks_directly(patcher: Patcher, traceback: Any) -> None:
 
 def patch(patcher: Patcher) -> None:
     watch_hubs()
+    if "uvloop.loop" in sys.modules:
+        _warn_of_early_uvloop()
     when_imported(patcher, "traceback", _extract_stacks_directly)
     when_imported(patcher, "asyncio.events", _note_per_tasklet)
     when_imported(patcher, "asyncio.base_events", _run_in_real_threads)

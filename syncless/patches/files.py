@@ -21,11 +21,13 @@ from typing import Any
 from syncless._core.calls import descriptors, fileio
 from syncless._core.calls.files import (
     ChangeDirectory,
+    ClosingFunction,
     DescriptorFunction,
     EntryMethod,
     FileFunction,
     OpenFunction,
     SlowFunction,
+    close_under_waiters,
     is_file,
 )
 from syncless._core.current import sleep, wait_readable, wait_writable
@@ -118,7 +120,7 @@ def _entries_of(path: Any = None) -> Entries:
 
 def dup2(fd: int, fd2: int, inheritable: bool = True) -> int:
     """os.dup2, cooperative: it closes a file."""
-    if type(fd2) is not int:
+    if type(fd2) is not int or fd == fd2:
         return _dup2(fd, fd2, inheritable)
     return _dup2_to(fd2, fd, inheritable)  # type: ignore[no-any-return]
 
@@ -128,9 +130,11 @@ def closerange(fd_low: int, fd_high: int, /) -> None:
     descriptors by which it tells of its end."""
     with suppress(OSError):  # no /proc
         for fd in map(int, _listdir("/proc/self/fd")):
-            if fd_low <= fd < fd_high and is_file(fd):
-                with suppress(OSError):
-                    _close(fd)
+            if fd_low <= fd < fd_high:
+                close_under_waiters(fd)
+                if is_file(fd):
+                    with suppress(OSError):
+                        _close(fd)
     _closerange(fd_low, fd_high)
 
 
@@ -225,8 +229,8 @@ def _nothing(*_: Any, **__: Any) -> None:
     raise NotImplementedError("this system has no such call")
 
 
-_close = DescriptorFunction(os.close)
-_dup2_to = DescriptorFunction(lambda fd2, fd, inheritable: _dup2(fd, fd2, inheritable))
+_close = ClosingFunction(os.close)
+_dup2_to = ClosingFunction(lambda fd2, fd, inheritable: _dup2(fd, fd2, inheritable))
 _sendfile_of = FileFunction(_sendfile or _nothing)
 _splice_of = FileFunction(_splice or _nothing)
 
@@ -243,6 +247,8 @@ def _cooperative(name: str) -> Any:
         return FileFunction(original, listed=True, in_thread=_entries_of)
     if name in TWO_PATHS:
         return FileFunction(original, two=name != "symlink", last=name == "symlink")
+    if name == "close":
+        return _close
     if name in SOMETIMES:
         return DescriptorFunction(original)
     return SlowFunction(original) if name in BY_NATURE else FileFunction(original, asks=name in ASKING)

@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import os
 import signal
+import sys
 import threading
 
 import pytest
@@ -616,6 +617,16 @@ def test_server_that_is_not_patched_leaves_other_loops_alone(offered, monkeypatc
     patch_process(False)
     assert asyncio.get_event_loop() is own
     own.close()
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="get_event_loop() makes no loop any more")
+@pytest.mark.filterwarnings("ignore:There is no current event loop:DeprecationWarning")
+def test_loop_that_was_made_before_the_server_stays(monkeypatch):
+    monkeypatch.setattr(asyncio.events, "_event_loop_policy", None)
+    early = asyncio.get_event_loop()
+    patch_process(False)
+    assert spawn(asyncio.get_event_loop).result() is early and not early.is_running()
+    early.close()
 
 
 def test_policy_of_the_program_stays(monkeypatch):

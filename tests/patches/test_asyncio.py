@@ -251,6 +251,21 @@ def test_uvloop_waits_where_tasklets_wait():
     """)
 
 
+def test_uvloop_that_is_imported_before_the_patch_is_told_of():
+    pytest.importorskip("uvloop", reason="runs loops of uvloop: pip install uvloop")
+    assert (
+        run_python("""
+import uvloop, warnings
+from syncless.patches import patch_all
+with warnings.catch_warnings(record=True) as told:
+    patch_all()
+    patch_all()
+assert [each.category for each in told] == [RuntimeWarning] and "import it after" in str(told[0].message)
+""")
+        == ""
+    )
+
+
 def test_child_forked_from_a_running_loop_may_run_one():
     """Also after it has waited."""
     assert (

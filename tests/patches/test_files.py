@@ -239,15 +239,15 @@ def test_sqlite_in_several_tasklets(tmp_path):
 
 
 def test_file_may_be_closed_while_it_is_read():
-    """The reader ends, with data or an error; nobody hangs."""
+    """The reader ends with an error; nobody hangs."""
     check("""
-    import os, syncless, time
+    import errno, os, syncless, time
+    syncless.set_error_handler(lambda where, error: None)
     left, right = os.pipe()
     tasklet = syncless.spawn(os.read, left, 10)
     time.sleep(0.01)
     os.write(right, b"x"); os.close(left)
-    try: assert tasklet.result(1) == b"x"
-    except OSError: pass
+    assert tasklet.join(10) and tasklet.exception().errno == errno.EBADF
     os.close(right)
     """)
 
@@ -303,3 +303,44 @@ def test_a_child_has_threads_of_its_own():
         # fork beside threads
         patch="import warnings; warnings.simplefilter('ignore', DeprecationWarning); patch_all(cpu=True)",
     )
+
+
+@pytest.mark.parametrize(
+    "close",
+    ["os.close(left)", "os.closerange(left, left + 1)", "os.dup2(other, left)", "file.close()"],
+)
+@pytest.mark.parametrize("call", ["os.read(left, 1)", "file.read(1)", "wait_readable(left)"])
+def test_tasklet_that_waits_for_a_descriptor_meets_its_end(close, call):
+    """Also where the number is in use again."""
+    check(f"""
+    import errno, os, syncless
+    from syncless import wait_readable
+    syncless.set_error_handler(lambda where, error: None)
+    left, right = os.pipe()
+    other, sink = os.pipe()
+    file = open(left, "rb", 0)
+    waiting = [syncless.spawn(lambda: {call}) for _ in range(2)]
+    syncless.sleep(0)
+    {close}
+    again = os.dup(other)
+    os.write(sink, b"of another")
+    for tasklet in waiting:
+        tasklet.join(10)
+        assert getattr(tasklet.exception(), "errno", None) == errno.EBADF, tasklet
+    assert os.read(other, 20) == b"of another"
+    file.close()
+    """)
+
+
+def test_descriptor_that_is_not_closed_is_waited_for():
+    check("""
+    import os, syncless
+    left, right = os.pipe()
+    file = open(left, "rb", 0, closefd=False)
+    waiting = syncless.spawn(os.read, left, 1)
+    syncless.sleep(0)
+    file.close()
+    os.dup2(left, left)
+    os.write(right, b"a")
+    assert waiting.result(10) == b"a"
+    """)

@@ -31,6 +31,8 @@ from syncless._core.calls.filesystems cimport (
 from syncless._core.clock cimport monotonic_ns
 from syncless._core.cpython.compat cimport Py_IsFinalizing
 from syncless._core.current cimport may_park, take_turns
+from syncless._core.loop cimport Loop
+from syncless._core.threadloop cimport peek_loop
 
 from syncless._core.calls.filesystems import forget_directories
 from syncless._core.calls.threads import ThreadPool
@@ -121,6 +123,22 @@ cdef class DescriptorFunction(FileFunction):
         if args and type(args[0]) is int and 0 <= args[0] <= INT_MAX:
             return tried_on(args[0], self.original, self.original, args, kwargs)
         return self.original(*args, **kwargs)
+
+
+cpdef int close_under_waiters(int fd) except -1:
+    """To be called before the descriptor is closed: tasklets of this thread that wait for it get EBADF."""
+    cdef Loop loop = peek_loop()
+    return 0 if loop is None else loop.fds.close_under_waiters(fd)
+
+
+cdef class ClosingFunction(DescriptorFunction):
+    """close, and dup2 by the descriptor that it closes."""
+
+    def __call__(self, *args, **kwargs):
+        fd = args[0] if args else kwargs.get("fd")
+        if type(fd) is int and 0 <= fd <= INT_MAX:
+            close_under_waiters(fd)
+        return DescriptorFunction.__call__(self, *args, **kwargs)
 
 
 cdef class EntryMethod(FileFunction):

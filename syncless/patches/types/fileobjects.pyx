@@ -20,7 +20,7 @@ from libc.limits cimport INT_MAX
 from libc.stdint cimport uintptr_t
 from libc.string cimport strerror
 
-from syncless._core.calls.files cimport may_use_threads, opened, tried_on
+from syncless._core.calls.files cimport close_under_waiters, may_use_threads, opened, tried_on
 from syncless._core.calls.filesystems cimport FileSystem, in_pool, of_descriptor, tried
 from syncless._core.cpython.layouts cimport SynclessFileIO, buffered_owner_at, require
 from syncless._core.cpython.replacing cimport initproc, iternextfunc, newfunc, set_init, set_new, set_next
@@ -111,8 +111,12 @@ cdef int cooperative_init(object self, object args, PyObject* named) except -1:
 
 def file_method(original):
     """A method of io.FileIO that may wait where the file system is slow: close, seek, truncate."""
+    cdef bint closes = original.__name__ == "close"
+
     def method(self, *args):
         cdef int fd = (<SynclessFileIO*> <PyObject*> self).fd
+        if closes and fd >= 0 and self.closefd:
+            close_under_waiters(fd)
         return original(self, *args) if fd < 0 else tried_on(fd, original, original, (self, *args), {})
     method.__name__, method.__qualname__ = original.__name__, original.__qualname__
     method.__doc__ = original.__doc__
