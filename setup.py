@@ -85,36 +85,17 @@ NATIVE = {
     "syncless.http.requestheads": [],  # request heads, read and remembered
     "syncless.http.body": [],  # a request body: its framing and its limits
     "syncless.http.loglines": [],  # a line for each response
-    "syncless.http.deadlines": [],  # of connections, a list for each kind
-    "syncless.http.buffers": [],  # memory for bytes: a pool and a budget
     "syncless.http.counters": [],  # answered requests, in shared memory
-    "syncless.http.flusher": [],  # responses sent at the end of a turn
-    "syncless.http.admission": [],  # how many requests run at a time
-    "syncless.http.responseheads": [],  # common parts of response heads
-    "syncless.http.quota": [],  # requests until a worker is replaced
     "syncless.http.listener": [],  # shared by the connections of a listening socket
-    "syncless.http.tls": [],  # plain bytes to ciphertext and back
-    "syncless.http.pace": [],  # how fast a client takes its answer
     "syncless.http.stream": [],  # receiving, sending, closing
     "syncless.http.peer": [],  # the client as a request sees it
-    "syncless.http.greeting": [],  # PROXY header and handshake
-    "syncless.http.linger": [],  # reading away what a client still sends
     "syncless.http.response": [],  # head and body -> bytes
     "syncless.http.exchange": [],  # a request and its response
     "syncless.http.application": [],  # the seam between HTTP and applications
-    "syncless.http.mounted": [],  # several applications by their paths
-    "syncless.http.upgrade": [],  # a connection for another protocol
-    "syncless.http.phases": [],  # of a connection, and which may follow which
-    "syncless.http.refusal": [],  # answers to invalid requests
     "syncless.http.connection": [],  # the life of a connection
-    "syncless.http.room": [],  # which connections are closed for others
     "syncless.http.acceptor": [],  # new connections
-    "syncless.asgi.scope": [],  # head -> scope
-    "syncless.asgi.steps": [],  # the first step of a task
     "syncless.asgi.operations": [],  # receive() and send()
-    "syncless.asgi.bodymessages": [],  # receive() of a request body
     "syncless.asgi.request": [],  # calls the application
-    "syncless.asgi.websocket": [],  # an application that speaks on a WebSocket
     "syncless.asgi.application": [],  # a request for each head
     "syncless.native.handler": [],  # a native function, wherever it comes from
     "syncless.native.threads": [
@@ -142,12 +123,7 @@ NATIVE = {
             )
         ),
     ],  # threads that answer without the interpreter's lock
-    "syncless.native.counting": [],  # their counts, for the metrics
-    "syncless.native.publishing": [],  # bytes that are replaced while handlers read them
-    "syncless.native.shared": [],  # a connection that both have in turn
     "syncless.native.mailbox": [],  # messages of the threads to Python
-    "syncless.wsgi.input": [],  # wsgi.input
-    "syncless.wsgi.request": [],  # calls the application
     "syncless.wsgi.application": [],  # a request for each head
 }
 
@@ -159,9 +135,6 @@ OPTIONAL = {
     "syncless._core.poll.epoll": "EPOLL",
     "syncless._core.poll.kqueue": "KQUEUE",
     "syncless.native.threads": "EPOLL",
-    "syncless.native.counting": "EPOLL",
-    "syncless.native.publishing": "EPOLL",
-    "syncless.native.shared": "EPOLL",
     "syncless.native.mailbox": "EPOLL",
     "syncless._core.nativestack": "ELF",
     "syncless.patches.libraries.parking": "ELF",

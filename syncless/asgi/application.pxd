@@ -1,9 +1,28 @@
+"""From a request head to the scope of an ASGI application. See application.pyx."""
+
 from syncless.asgi.request cimport Request
-from syncless.asgi.scope cimport ScopeMaker
 from syncless.http.application cimport Application
 from syncless.http.exchange cimport Exchange
 from syncless.http.peer cimport Origin
+from syncless.http.requestheads cimport RequestHeads
 from syncless.http.wire cimport head
+
+
+cdef class ScopeMaker:
+    cdef RequestHeads heads             # where copies of scopes are kept
+    cdef dict template                  # the entries that all requests of a listener share
+    cdef dict extensions
+    cdef list names                     # of the known fields, by index
+    cdef char forwarding[256]           # whether only a trusted peer may send the known field
+    cdef object forward                 # None, or called with the variables of a trusted peer's request
+    cdef bytes last_raw_path
+    cdef str last_path
+
+    cdef dict make(self, const Origin* origin, const char* data, head* found)
+    cdef dict begin(self, const Origin* origin)
+    cdef list fields(self, const char* data, head* found, bint trusted)
+    cdef int set_path(self, dict scope, const char* data, head* found) except -1
+    cdef int believe(self, dict scope) except -1
 
 
 cdef class ASGIApplication(Application):

@@ -2,6 +2,15 @@ from collections.abc import Callable
 from typing import Any
 
 from syncless.http.application import Application
+from syncless.http.requestheads import RequestHeads
+
+class ScopeMaker:
+    def __init__(
+        self,
+        template: dict[str, Any],
+        heads: RequestHeads,
+        forward: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None: ...
 
 class ASGIApplication(Application):
     def __init__(

@@ -1,18 +1,158 @@
-"""ASGIApplication: makes a Request with its scope of each request head."""
+"""ASGIApplication: from a scanned request head to a Request with the scope of ASGI's HTTP and WebSocket
+protocols.
 
+Takes the bytes and the offsets that head.c found. Knows nothing of sockets or of what the application does
+with it. Fields whose name has an underscore are left out, as they are for WSGI.
+"""
+
+from urllib.parse import unquote_to_bytes
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Copy
+from libc.stdint cimport int64_t
+from libc.string cimport memcmp
 
-from syncless.asgi.request cimport Request
-from syncless.asgi.scope cimport ScopeMaker
-from syncless.asgi.websocket cimport WebSocketRequest
+from syncless.asgi.request cimport Request, WebSocketRequest
 from syncless.http.application cimport Application
-from syncless.http.exchange cimport Exchange
+from syncless.http.exchange cimport Exchange, Upgrade
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Origin
-from syncless.http.wire cimport head, is_get_request
-from syncless.http.upgrade cimport Upgrade
+from syncless.http.requestheads cimport Memory, RequestHeads, memory_of
+from syncless.http.stream cimport TlsLayer
+from syncless.http.wire cimport HEAD_DROPPED, HEAD_UNKNOWN, head, head_header, is_get_request, name_of
 
+from syncless.asgi.request import _variable, variables_of
+from syncless.asgi.tlsextension import tls_extension
+from syncless.http.trust import FIELDS
 from syncless.http.websocket import has_library
+
+cdef dict METHODS = {
+    name: name.decode() for name in (b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH")}
+cdef bytes SLASH = b"/"
+
+
+cdef class ScopeMaker:
+    """make() gives a fresh scope: a copy of the template with what one request adds."""
+
+    def __init__(self, dict template not None, RequestHeads heads not None, forward=None):
+        cdef int i = 0
+        self.heads = heads
+        self.forward = forward
+        self.template = {
+            **template, "type": "http", "http_version": "1.1", "method": "GET", "path": "/", "raw_path": b"/",
+            "query_string": b"", "headers": None, "client": None}
+        self.extensions = self.template["extensions"]
+        self.names = []
+        while name_of(i) != NULL:
+            name = <bytes> name_of(i)
+            self.names.append(name)
+            self.forwarding[i] = name.decode() in FIELDS
+            i += 1
+        self.last_raw_path, self.last_path = b"/", "/"
+
+    cdef dict make(self, const Origin* origin, const char* data, head* found):
+        """The scope of a head that RequestHeads.scan() found just now: no allocation may come between,
+        because it may run a finaliser that switches to another connection."""
+        cdef int fd = origin.stream.fd
+        cdef Memory* memory = memory_of(self.heads, fd)
+        cdef int64_t claimed = memory.claimed if memory != NULL and memory.size < 0 else 0
+        cdef dict scope
+        if found.header_count < 0:
+            scope = PyDict_Copy(<dict> self.heads.made[memory.index])
+            scope["headers"] = (<list> scope["headers"])[:]
+        else:
+            scope = self.begin(origin)
+            scope["headers"] = self.fields(data, found, origin.trusted)
+            if claimed:
+                self.heads.keep_made(fd, claimed, {**scope, "headers": scope["headers"][:]})
+        scope["extensions"] = PyDict_Copy(self.extensions)
+        if not is_get_request(data, found):
+            method = PyBytes_FromStringAndSize(data + found.method, found.method_size)
+            scope["method"] = METHODS.get(method) or method.decode("latin-1")
+        if found.path_size != 1 or data[found.path] != c"/":
+            self.set_path(scope, data, found)
+        if found.query_size:
+            scope["query_string"] = PyBytes_FromStringAndSize(data + found.query, found.query_size)
+        if found.minor == 0:
+            scope["http_version"] = "1.0"
+        if found.authority_size:
+            host = PyBytes_FromStringAndSize(data + found.authority, found.authority_size)
+            scope["headers"] = [(b"host", host), *(one for one in scope["headers"] if one[0] != b"host")]
+        if origin.stream.layer != NULL:
+            scope["scheme"] = "https"
+            scope["extensions"]["tls"] = tls_extension((<TlsLayer> origin.stream.layer).ssl)
+        if origin.trusted:
+            self.believe(scope)
+        return scope
+
+    cdef dict begin(self, const Origin* origin):
+        """A copy of the template, with the client's address."""
+        cdef dict scope = PyDict_Copy(self.template)
+        if origin.port >= 0:
+            scope["client"] = (<object> origin.address, origin.port)
+        return scope
+
+    cdef int set_path(self, dict scope, const char* data, head* found) except -1:
+        """Decoded once; bytes that are no UTF-8 are replaced; raw_path has them."""
+        cdef bytes raw
+        if (
+            PyBytes_GET_SIZE(self.last_raw_path) == found.path_size
+            and memcmp(PyBytes_AS_STRING(self.last_raw_path), data + found.path, found.path_size) == 0
+        ):
+            scope["raw_path"], scope["path"] = self.last_raw_path, self.last_path
+            return 0
+        raw = PyBytes_FromStringAndSize(data + found.path, found.path_size) if found.path_size else SLASH
+        path = (unquote_to_bytes(raw) if found.escaped else raw).decode("utf-8", "replace")
+        if PyBytes_GET_SIZE(raw) < 256:
+            self.last_raw_path, self.last_path = raw, path
+        scope["raw_path"], scope["path"] = raw, path
+        return 0
+
+    cdef list fields(self, const char* data, head* found, bint trusted):
+        """The header fields, names in lower case; those in which a proxy speaks of its client only if the
+        peer is trusted."""
+        cdef list fields = []
+        cdef head_header* header
+        cdef int i, known
+        for i in range(found.header_count):
+            header = &found.headers[i]
+            known = header.known
+            if known == HEAD_DROPPED or (not trusted and known != HEAD_UNKNOWN and self.forwarding[known]):
+                continue
+            if known != HEAD_UNKNOWN:
+                name = self.names[known]
+            else:
+                name = PyBytes_FromStringAndSize(data + header.name, header.name_size).lower()
+                if not trusted and name.startswith(b"x-forwarded"):
+                    continue
+            fields.append((name, PyBytes_FromStringAndSize(data + header.value, header.value_size)))
+        return fields
+
+    cdef int believe(self, dict scope) except -1:
+        """A trusted proxy names the client that it forwards for."""
+        variables = variables_of(scope)
+        before = dict(variables)
+        self.forward(variables)
+        if variables["REMOTE_ADDR"] != before["REMOTE_ADDR"]:
+            scope["client"] = (variables["REMOTE_ADDR"], 0)
+        if variables["SERVER_PORT"] != before["SERVER_PORT"]:
+            scope["server"] = (scope["server"][0], int(variables["SERVER_PORT"]))
+        if "HTTPS" in variables:
+            scope["scheme"] = "https"
+        elif "HTTPS" in before:
+            scope["scheme"] = "http"
+        host = variables.get("HTTP_HOST")
+        kept = [
+            one for one in scope["headers"]
+            if _variable(one[0]) in variables or not _is_forwarding(one[0])]
+        if host is not None and host != before.get("HTTP_HOST"):
+            kept = [(b"host", host.encode("latin-1")), *(one for one in kept if one[0] != b"host")]
+        scope["headers"] = kept
+        return 0
+
+
+def _is_forwarding(bytes name):
+    return name.startswith(b"x-forwarded") or name in (b"forwarded", b"x-real-ip")
 
 
 cdef class ASGIApplication(Application):

@@ -21,3 +21,6 @@ class Send:
 
 class Receive:
     def __call__(self) -> Receiving: ...
+
+class BodyMessages:
+    def __init__(self, body: Any, peer: Any, buffers: Any, loop: Any) -> None: ...

@@ -3,12 +3,21 @@
 An operation is done when it is awaited, not when it is called, as if these were coroutine functions. If it
 need not wait, awaiting it yields nothing to the loop. It has the methods of a coroutine, so it can be made a
 task of its own.
+
+BodyMessages are those of a request body. Bytes that have come are given at once, as one message, in whatever
+chunks they came. Else a tasklet reads, and the task waits for a future. If receive() is cancelled, that
+tasklet goes on, and the next receive() gets its message.
 """
 
-
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 cimport cython
 
 from syncless.http.exchange cimport Exchange
+from syncless.http.stream cimport is_receivable, receive_more
+
+from syncless._core.tasklet import spawn
+from syncless.http.errors import ClientGone
+
 
 # the iterator of what is done and gives None: it has ended, and nothing can begin it again
 cdef object ENDED = iter(())
@@ -96,3 +105,94 @@ cdef class Receive:
         cdef Receiving operation = Receiving.__new__(Receiving)
         operation.request = self.request
         return operation
+
+
+cdef enum:
+    PIECE = 65536           # bytes that one message has at most
+
+
+cdef class BodyMessages:
+    """BodyMessages(body, peer, buffers, loop): of the asyncio loop in which the task runs."""
+
+    def __init__(self, Body body not None, Peer peer not None, Buffers buffers not None, loop):
+        self.body = body
+        self.peer = peer
+        self.buffers = buffers
+        self.loop = loop
+
+    cdef object hear(self):
+        """The iterator that gives the next message."""
+        cdef bytes piece
+        if self.reader is None and self.message is None and self.failure is None:
+            if self.body.framing.ended:
+                self.complete = True
+                return given({"type": "http.request", "body": b"", "more_body": False})
+            if self.peer.is_gone() and (self.peer.stream == NULL or self.peer.stream.inbox.size == 0):
+                return given({"type": "http.disconnect"})
+            piece = self.piece_now()
+            if piece is not None:
+                self.complete = self.body.framing.ended
+                return given({"type": "http.request", "body": piece, "more_body": not self.complete})
+            self.reader = spawn(self._read)
+        elif self.hearer is not None and not self.hearer.done():
+            raise RuntimeError("another task waits in receive() already")
+        self.hearer = self.loop.create_future()
+        if self.reader is None:
+            self.hand_over()
+        return self.hearer.__await__()
+
+    cdef int end(self) except -1:
+        """The request ends here: the rest of the body is for others. A task that still waits hears of it."""
+        if self.reader is not None:
+            self.reader.kill()
+            self.message = {"type": "http.disconnect"}
+            self.hand_over()
+        self.message = self.failure = self.hearer = None
+        return 0
+
+    cdef bytes piece_now(self):
+        """Bytes that have come; None if it has to wait for them, or might."""
+        cdef bytes piece
+        cdef char* data = NULL
+        cdef Py_ssize_t room, n
+        if self.body.expects_continue or self.body.broken:
+            return None
+        if not self.body.at_hand():
+            if not is_receivable(self.peer.stream) or receive_more(self.peer.stream, self.buffers) <= 0:
+                return None
+            if not self.body.at_hand():
+                return None
+        room = min(self.peer.at_hand(&data), <Py_ssize_t> PIECE)
+        piece = PyBytes_FromStringAndSize(NULL, room)
+        n = self.body.gather(PyBytes_AS_STRING(piece), room)
+        return piece if n == room else piece[:n]
+
+    def _read(self):
+        """In a tasklet of its own: waits for bytes."""
+        cdef bytes whole = PyBytes_FromStringAndSize(NULL, PIECE)
+        cdef Py_ssize_t n
+        try:
+            n = self.body.read_into(PyBytes_AS_STRING(whole), PIECE)
+            n += self.body.gather(PyBytes_AS_STRING(whole) + n, PIECE - n)
+            more = not self.body.framing.ended
+            self.message = {"type": "http.request", "body": whole[:n], "more_body": more}
+        except ClientGone:
+            self.message = {"type": "http.disconnect"}
+        except Exception as error:
+            self.failure = error
+        finally:
+            self.reader = None
+        self.hand_over()
+
+    cdef int hand_over(self) except -1:
+        """Gives the task that waits in receive() what was read for it."""
+        if self.hearer is None or self.hearer.done():
+            return 0
+        message, self.message = self.message, None
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            self.hearer.set_exception(failure)
+        else:
+            self.complete = not message.get("more_body", False)
+            self.hearer.set_result(message)
+        return 0

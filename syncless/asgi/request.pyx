@@ -1,41 +1,114 @@
 """Request: the exchange in which an ASGI application answers.
 
 Calls the application with its scope as a task of the thread's asyncio loop, and makes the task's first step
-at once (steps.pyx). An application that answers in it costs no turn of the loop. Else the request waits, and
+at once. An application that answers in it costs no turn of the loop. Else the request waits, and
 the loop makes the further steps, until the response is complete. The request does not wait for the rest of
 the task (tasks.py). receive() and send() wait by futures, so their cancellation is asyncio's; a wait for the
 client is that of a tasklet (call_in_tasklet).
 
+asyncio makes a task's first step in the loop's next round. A request's coroutine mostly ends in it, so it is
+made in the tasklet of the request: no turn of the loop, and no other callback, comes between.
+
+On a WebSocket (WebSocketRequest) the request's own tasklet reads meanwhile: it takes messages off the
+connection before they are asked for, up to a bound, and wakes the receive() that waits for one. So a message
+costs no tasklet. Sent messages go into the connection's buffer and leave together at the end of the turn;
+when the client is slow, send() waits.
+
 exchange.pyx decides what becomes of the request when the application fails.
 """
 
-from asyncio import current_task
+from asyncio import Task, current_task
+from collections import deque
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.contextvars cimport PyContext_Enter, PyContext_Exit
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
 
 from syncless._core.clock cimport NEVER
+from syncless._core.cpython.compat cimport raised
+from syncless._core.cpython.threadlocal cimport keep_locals, locals_used
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport PARKED, RUNNING, BaseTasklet
 from syncless._core.threadloop cimport get_loop
-from syncless.asgi.bodymessages cimport BodyMessages
-from syncless.asgi.operations cimport Conversation, Receive, Send
-from syncless.asgi.steps cimport begin_task
+from syncless.asgi.operations cimport BodyMessages, Conversation, Receive, Send
 from syncless.asyncio.callbacks cimport Callbacks
+from syncless.asyncio.dispatcher cimport Dispatcher, Handle, Runner, keep_for
 from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
 from syncless.http.wire cimport CHUNKED
 
 from syncless._core.exits import TaskletExit, is_interrupt
+from syncless._core.tasklet import spawn
 from syncless._core.wait.sync import Lock
-from syncless.asgi.extensions import early_hints, file_region, is_event_stream, takes_trailers, trailer_lines
+from syncless.asgi.extensions import (
+    STOPPING, early_hints, file_region, is_event_stream, takes_trailers, trailer_lines,
+)
 from syncless.asgi.operations import given
-from syncless.asgi.scope import variables_of
 from syncless.asyncio.tasklets import call_in_tasklet
-from syncless.http.errors import ClientGone
+from syncless.http.errors import ClientError, ClientGone, NotImplementedHere
 from syncless.http.filepart import blocks
 from syncless.http.notices import visible
+from syncless.http.websocket import STOPS, WebSocket, WebSocketClosed
 from syncless.tools.runningloop import swap_current_task
+
+cdef extern from "Python.h":
+    PyObject* PyObject_Call(PyObject* function, PyObject* args, PyObject* kwargs) noexcept
+
+cdef object new_task = Task
+# Stands for a runner while a task is made: no other one is called for its first step.
+cdef Runner nobody = Runner.__new__(Runner)
+
+
+cdef object begin_task(Dispatcher dispatcher, object coroutine):
+    """The coroutine as a task of the loop, whose first step has been made. The caller has made asyncio's
+    notes (Dispatcher.enter).
+
+    A task factory of the program decides itself when it makes the first step. A loop that is to tell which
+    steps wait, or to wait with them, makes all steps itself.
+    """
+    cdef Handle first = dispatcher.first, last = dispatcher.last, step, later, following
+    cdef Runner runner = dispatcher.runner
+    cdef Py_ssize_t count = dispatcher.count
+    cdef PyObject* returned
+    if dispatcher.task_factory is not None or dispatcher.warns or dispatcher.blocks or dispatcher.debug:
+        return with_locals(dispatcher.loop.create_task(coroutine))
+    dispatcher.first = dispatcher.last = None
+    dispatcher.count = 0
+    dispatcher.runner = nobody
+    try:
+        task = new_task(coroutine, loop=dispatcher.loop)
+    finally:
+        step = dispatcher.first
+        dispatcher.first = first
+        dispatcher.last = last
+        dispatcher.count = count
+        dispatcher.runner = runner
+    later = step.after
+    step.after = None
+    while later is not None:                        # callbacks that finalisers have added meanwhile
+        following = later.after
+        later.after = None
+        dispatcher.append(later)
+        later = following
+    context = step.context
+    PyContext_Enter(context)
+    returned = PyObject_Call(<PyObject*> step.callback, <PyObject*> step.args, NULL)
+    if returned == NULL:
+        raised()                                    # the task keeps it
+    else:
+        Py_DECREF(<object> returned)
+    PyContext_Exit(context)
+    return with_locals(task)
+
+
+cdef object with_locals(object task):
+    """A task that is not done takes the values in threading.local along from the tasklet of its first
+    step."""
+    if get_loop().current.locals.own and locals_used() and not task.done():
+        keep_for(task, keep_locals())
+    return task
+
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
@@ -50,6 +123,45 @@ cdef Unchecked unchecked_answer = <Unchecked> Request.answer
 cdef const char* ANSWERS = "ASGI application"
 cdef object swap_task = swap_current_task
 cdef object task_now = current_task
+
+
+cdef tuple SECURE = ("https", "wss")
+
+
+def _variable(bytes name):
+    text = name.decode("latin-1").upper().replace("-", "_")
+    return text if text in ("CONTENT_TYPE", "CONTENT_LENGTH") else "HTTP_" + text
+
+
+def variables_of(dict scope not None) -> dict:
+    """The request as CGI meta-variables (RFC 3875, 4.1), for the access log and for those who know a request
+    by them."""
+    client = scope["client"] or ("", "")
+    host, port = scope["server"] or ("", None)
+    if port is None:                # a UNIX socket; neither may be empty (RFC 3875, 4.1.14 and 4.1.15)
+        host, port = "localhost", 443 if scope["scheme"] in SECURE else 80
+    path = scope["path"].encode("utf-8", "replace").decode("latin-1")
+    root = scope["root_path"].encode("utf-8", "replace").decode("latin-1")
+    variables = {
+        "REQUEST_METHOD": scope.get("method", "GET"),
+        "SCRIPT_NAME": root,
+        "PATH_INFO": path[len(root):] if root and path.startswith(root) else path,
+        "QUERY_STRING": scope["query_string"].decode("latin-1"),
+        "SERVER_PROTOCOL": "HTTP/" + scope["http_version"],
+        "SERVER_NAME": host,
+        "SERVER_PORT": str(port),
+        "REMOTE_ADDR": client[0],
+        "REMOTE_PORT": str(client[1] or ""),
+    }
+    if scope["scheme"] in SECURE:
+        variables["HTTPS"] = "on"
+    for name, value in scope["headers"]:
+        key = _variable(name)
+        text = value.decode("latin-1")
+        if key in variables:
+            text = f"{variables[key]}{'; ' if key == 'HTTP_COOKIE' else ','}{text}"
+        variables[key] = text
+    return variables
 
 
 cdef class Request(Conversation):
@@ -396,3 +508,232 @@ cdef class Request(Conversation):
             self.check_client()
             self.response.put(self.peer, data, not more)
             self.end_body(more)
+
+
+cdef enum:
+    MOST = 32               # messages that are taken off the connection before they are asked for
+    MOST_BYTES = 65536
+
+ctypedef int (*UncheckedRefuse)(WebSocketRequest request) noexcept      # negative: an exception is set
+cdef UncheckedRefuse unchecked_refuse = <UncheckedRefuse> WebSocketRequest.refuse
+
+cdef const char* SPEAKS = "ASGI application's WebSocket"
+
+
+class _Ended(BaseException):
+    """The application has ended: there is nothing to read for any more."""
+
+
+cdef class WebSocketRequest(Request):
+    """As Request, for one WebSocket."""
+
+    cdef int offer(self, object limits, bint can_speak) except -1:
+        """The scope becomes that of a WebSocket, if there can be one."""
+        cdef dict scope = self.scope
+        self.websocket = WebSocket(self.handler, variables_of(scope), limits, False)
+        try:
+            if not can_speak:
+                raise NotImplementedHere("there are no WebSockets here")
+            self.websocket.check()
+        except ClientError as error:
+            self.refusal = error.with_traceback(None)
+            return 0
+        self.progress = CONNECTING
+        self.inbox = deque()
+        self.ended = _Ended()
+        del scope["method"]
+        scope["type"] = "websocket"
+        scope["scheme"] = "wss" if scope["scheme"] == "https" else "ws"
+        scope["subprotocols"] = self.websocket.subprotocols
+        tls = scope["extensions"].get("tls")
+        extensions = {"websocket.http.response": {}, STOPPING: scope["extensions"][STOPPING]}
+        if tls is not None:
+            extensions["tls"] = tls
+        scope["extensions"] = extensions
+        return 0
+
+    # -- its life --------------------------------------------------------------------------------------------
+
+    cdef int respond(self) noexcept:
+        return Request.respond(self) if self.refusal is None else unchecked_refuse(self)
+
+    cdef int refuse(self) except -1:
+        raise self.refusal
+
+    cdef int wait_for_answer(self) except -1:
+        """Reads messages until the application has ended."""
+        cdef Loop engine = get_loop()
+        self.task.add_done_callback(self._woken)
+        try:
+            while not (self.task.done() or self.response.complete):
+                if self.progress == OPEN and not self.silent and (
+                        len(self.inbox) < MOST and self.held < MOST_BYTES):
+                    self.reads = True
+                    try:
+                        self.keep(self.websocket.receive())
+                    finally:
+                        self.reads = False
+                    continue
+                if self.progress < OPEN:
+                    self.listen_for_end()
+                self.pause(engine, SPEAKS)
+        except BaseException as error:
+            if error is not self.ended:
+                self.task.cancel()
+                raise
+        self.take_back(self.ended)
+        return 0
+
+    def _woken(self, task):
+        if self.reads:
+            self.listener.loop.throw(self, self.ended)
+        else:
+            self.go_on()
+
+    cdef int keep(self, object message) except -1:
+        """A message has come; None: the WebSocket is closed."""
+        if message is None:
+            self.silent = True
+        else:
+            self.inbox.append(message)
+            self.held += len(message)
+        return self.wake_ears()
+
+    cdef int wake_ears(self) except -1:
+        """Those that wait in receive() look again."""
+        ears, self.ears = self.ears, None
+        for future in ears or ():
+            if not future.done():
+                future.set_result(None)
+        return 0
+
+    cdef int client_left(self) except -1:
+        self.told = self.silent = True
+        return self.wake_ears()
+
+    cdef int fail_unfinished(self) except -1:
+        if self.upgraded or self.progress == OVER:
+            return 0
+        if self.left():
+            raise ClientGone("the client has left")
+        raise RuntimeError("the application returned without websocket.accept, websocket.close or a response")
+
+    cdef int tell_stop(self, bint at_last) except -1:
+        if self.progress == OPEN and not self.stops:
+            self.stops = True
+            spawn(self._say_goodbye)
+        return 0
+
+    def _say_goodbye(self):
+        try:
+            self._close(*STOPS)
+        except WebSocketClosed:
+            pass
+
+    # -- receive() -------------------------------------------------------------------------------------------
+
+    cdef object hear(self):
+        if self.progress == CONNECTING:
+            self.progress = OFFERED
+            return given({"type": "websocket.connect"})
+        return self._hear_message()
+
+    def _hear_message(self):
+        while not self.inbox:
+            if self.silent or self.progress == OVER or self.response.complete:
+                self.websocket.answer_close()
+                self.progress = OVER
+                return {
+                    "type": "websocket.disconnect",
+                    "code": self.websocket.close_code or 1006,
+                    "reason": self.websocket.close_reason,
+                }
+            future = self.dispatcher.loop.create_future()
+            if self.ears is None:
+                self.ears = []
+            self.ears.append(future)
+            yield from future
+        message = self.inbox.popleft()
+        self.held -= len(message)
+        if self.waits:
+            self.go_on()                            # there is room for more
+        if isinstance(message, str):
+            return {"type": "websocket.receive", "text": message}
+        return {"type": "websocket.receive", "bytes": message}
+
+    # -- send() ----------------------------------------------------------------------------------------------
+
+    cdef object say(self, object message):
+        if not isinstance(message, dict):
+            raise TypeError(f"a message must be a dict, not {type(message).__name__}")
+        kind = (<dict> message).get("type")
+        if self.peer.is_gone() and self.listener.loop.orphan is not None:
+            return None                             # the child of a fork: the parent speaks
+        if self.progress == OPEN and kind == "websocket.send":
+            return self.say_message(<dict> message)
+        if self.progress <= OPEN and kind == "websocket.close":
+            return self.say_close(<dict> message)
+        if self.progress <= OFFERED and kind == "websocket.accept":
+            self.accept(<dict> message)
+            return None
+        if (self.progress <= OFFERED and kind == "websocket.http.response.start"
+                or self.progress == DENIED and kind == "websocket.http.response.body"):
+            return self.deny(kind, <dict> message)
+        if self.progress == OVER:
+            raise WebSocketClosed("the WebSocket is closed")
+        raise RuntimeError(
+            f"the message {kind!r} cannot be sent here: the WebSocket "
+            f"{('is not accepted', 'is not accepted', 'is open', 'is refused', 'is closed')[self.progress]}")
+
+    cdef int accept(self, dict message) except -1:
+        headers = []
+        for name, value in message.get("headers") or ():
+            if name.lower() == b"sec-websocket-protocol":
+                raise ValueError("websocket.accept: name the subprotocol as 'subprotocol', not in a header")
+            headers.append((name.decode("latin-1"), value.decode("latin-1")))
+        self.websocket.accept(message.get("subprotocol"), headers)
+        self.interruptible = False
+        self.progress = OPEN
+        return self.go_on()
+
+    cdef object say_message(self, dict message):
+        data = message.get("bytes")
+        if data is None:
+            data = message.get("text")
+        if not isinstance(data, (bytes, str)):
+            raise TypeError(f"websocket.send needs 'bytes' or 'text', not {type(data).__name__}")
+        if self.peer.is_gone() or self.websocket.closed:
+            raise WebSocketClosed("the client has left")
+        if self.peer.pending() > OUT_MOST or len(data) > OUT_MOST or self.websocket.sending:
+            return self.later(self.websocket.send, (data,))
+        frame = self.websocket.framed(data)
+        self.peer.append(PyBytes_AS_STRING(frame), PyBytes_GET_SIZE(frame))
+        self.response.body_sent += PyBytes_GET_SIZE(frame)
+        self.peer.send_soon()
+        return None
+
+    cdef object say_close(self, dict message):
+        code = message.get("code") or 1000
+        reason = message.get("reason") or ""
+        if self.progress < OPEN:
+            self.response.set_fields(403, [(b"content-length", b"0")])
+            self.response.keep_alive = False
+            self.response.end(self.peer)
+            self.progress = OVER
+            self.go_on()
+            return None
+        return self.later(self._close, (code, reason))
+
+    def _close(self, code, reason):
+        self.websocket.say_close(code, reason)
+        self.progress = OVER
+        self.wake_ears()
+
+    cdef object deny(self, str kind, dict message):
+        """The denial response."""
+        if kind == "websocket.http.response.start":
+            self.progress = DENIED
+            self.start_response(message)
+            self.response.keep_alive = False
+            return None
+        return self.say_body(message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from syncless.asgi.scope import variables_of
+from syncless.asgi.request import variables_of
 
 Before = Callable[[dict[str, Any]], None]
 After = Callable[[dict[str, Any], "str | None"], None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from syncless.asgi.scope import variables_of
+from syncless.asgi.request import variables_of
 from syncless.http.filepart import FilePart
 from syncless.http.static.mounts import StaticFiles
 

@@ -1,8 +1,12 @@
+"""Accepting connections, and making room for them. See acceptor.pyx."""
+
 from libc.stdint cimport int64_t
 
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.timers cimport Timer
 from syncless.http.listener cimport Listener
+
+cdef bint make_room(Listener listener) except -1
 
 
 cdef class Acceptor(Watcher):

@@ -1,6 +1,9 @@
 from syncless._core.loop import Watcher
 from syncless.http.listener import Listener
 
+def close_connections(listener: Listener, all_of_them: bool) -> int: ...
+def tell_streams(listeners: list[Listener], all_of_them: bool) -> None: ...
+
 class Acceptor(Watcher):
     fd: int
     def __init__(self, listener: Listener, fd: int) -> None: ...

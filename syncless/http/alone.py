@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from syncless.http.acceptor import Acceptor
 from syncless.http.application import Application
 from syncless.http.counters import Counters
-from syncless.http.listener import Listener
-from syncless.http.quota import Quota
+from syncless.http.listener import Listener, Quota
 
 
 class Gate(Protocol):

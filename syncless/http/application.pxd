@@ -1,9 +1,11 @@
+"""The seam between HTTP and applications. See application.pyx."""
+
 from cpython.object cimport PyObject
 
 from syncless._core.loop cimport Loop
 from syncless.http.exchange cimport Exchange
-from syncless.http.requestheads cimport RequestHeads
 from syncless.http.peer cimport Origin
+from syncless.http.requestheads cimport RequestHeads
 from syncless.http.wire cimport head
 
 cdef extern from *:
@@ -34,3 +36,11 @@ cdef inline int give_back(Application application, Exchange request, int fd) exc
         request._exception = None               # its traceback would keep the request's objects alive
         return application.take_back(request, fd)
     return request.forget()
+
+
+cdef class MountedApplications(Application):
+    cdef list prefixes              # bytes without the slash at the end, the longest first
+    cdef list applications          # of the prefixes, then of the pages
+    cdef dict pages                 # path -> index of its application
+
+    cdef int choose(self, const char* data, head* found) except -1

@@ -3,7 +3,18 @@
 A kind of application (WSGI is one) is a subclass. A connection gives it a request head that
 RequestHeads.scan() has found and gets the exchange in which the application answers; the kind decides what it
 makes of the head.
+
+MountedApplications are several applications, of any kinds, each for the paths below a prefix. The path
+decides, as the client means it: percent-encoded characters are decoded first. "/api" is the prefix of /api
+and /api/x, not of /apix; the longest prefix wins. The applications must remember no heads (Application(0)):
+each kind would keep objects that the others cannot use.
 """
+
+from urllib.parse import unquote_to_bytes
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_GET_SIZE
+from libc.string cimport memcmp
 
 from syncless._core.loop cimport Loop
 from syncless.http.exchange cimport Exchange
@@ -38,3 +49,55 @@ cdef class Application:
 
     def close(self) -> None:
         """Lets go of the objects kept for later requests."""
+
+
+cdef class MountedApplications(Application):
+    """MountedApplications(mounts, pages, rest): by prefix, by the whole path, and for all other paths."""
+
+    def __init__(self, mounts, pages, Application rest not None):
+        Application.__init__(self, 0)
+        longest_first = sorted(mounts.items(), key=lambda mount: -len(mount[0]))
+        self.prefixes = [prefix.rstrip("/").encode() for prefix, _ in longest_first]
+        self.applications = [application for _, application in longest_first]
+        self.applications.append(rest)
+        self.pages = {}
+        for path, application in pages.items():
+            self.pages[path.encode()] = len(self.applications)
+            self.applications.append(application)
+
+    cdef Exchange exchange(self, const Origin* origin, const char* data, head* found):
+        cdef int mount = self.choose(data, found)
+        cdef Exchange exchange = (<Application> self.applications[mount]).exchange(origin, data, found)
+        exchange.mount = mount
+        return exchange
+
+    cdef int choose(self, const char* data, head* found) except -1:
+        """Which of the applications."""
+        cdef bytes path = PyBytes_FromStringAndSize(data + found.path, found.path_size)
+        cdef bytes prefix
+        cdef Py_ssize_t size
+        cdef int i
+        if found.escaped:
+            path = unquote_to_bytes(path)
+        if self.pages:
+            page = self.pages.get(path)
+            if page is not None:
+                return page
+        for i in range(PyList_GET_SIZE(self.prefixes)):
+            prefix = self.prefixes[i]
+            size = PyBytes_GET_SIZE(prefix)
+            if (
+                PyBytes_GET_SIZE(path) >= size
+                and memcmp(PyBytes_AS_STRING(path), PyBytes_AS_STRING(prefix), size) == 0
+                and (PyBytes_GET_SIZE(path) == size or PyBytes_AS_STRING(path)[size] == c"/")
+            ):
+                return i
+        return PyList_GET_SIZE(self.prefixes)
+
+    cdef int take_back(self, Exchange exchange, int fd) except -1:
+        return (<Application> self.applications[exchange.mount]).take_back(exchange, fd)
+
+    def close(self) -> None:
+        """Lets go of the objects kept for later requests."""
+        for application in self.applications:
+            application.close()

@@ -1,5 +1,5 @@
 """Certificates: which one a client is shown, and reading them anew while connections go on. The bytes are
-tls.pyx's."""
+stream.pyx's."""
 
 from __future__ import annotations
 

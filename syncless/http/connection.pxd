@@ -1,12 +1,66 @@
-from libc.stdint cimport int64_t, uint8_t
+"""A connection, from its greeting to its lingering close. See connection.pyx."""
+
+from libc.stdint cimport int64_t, uint32_t, uint8_t
 
 from syncless._core.loop cimport Loop, Watcher
-from syncless.http.deadlines cimport DeadlineNode
 from syncless.http.exchange cimport Exchange
-from syncless.http.linger cimport Linger
-from syncless.http.listener cimport Listener
-from syncless.http.phases cimport move_phase
-from syncless.http.stream cimport Stream
+from syncless.http.listener cimport DeadlineNode, Listener
+from syncless.http.stream cimport Buffers, Stream
+
+cdef enum Phase:
+    GREETING        # the bytes before HTTP: see connection.pyx
+    READING         # a request head, or nothing yet
+    QUEUED          # a request waits until fewer run
+    RUNNING         # a request is being answered
+    LINGERING       # refused or closed by us; bytes that the client still sends are thrown away
+    CLOSED
+    PHASES
+
+cdef extern from *:
+    """
+    #ifdef NDEBUG
+    #define SYNCLESS_CHECKED 0
+    #else
+    #define SYNCLESS_CHECKED 1
+    #endif
+    """
+    bint CHECKED "SYNCLESS_CHECKED"
+
+cdef int check_move(uint8_t old, uint8_t new) except -1
+
+cdef inline int move_phase(uint8_t* phase, uint8_t new) except -1:
+    """The only writer of a phase. In a debug build AssertionError where the table says no."""
+    if CHECKED:
+        check_move(phase[0], new)
+    phase[0] = new
+    return 0
+
+
+cdef enum:
+    NOT_TLS = 3             # besides what a handshake can end in
+
+cdef object read_proxy_header(Stream* stream, Buffers buffers, int* outcome)
+cdef int begin_tls(Stream* stream, Buffers buffers, object contexts, bint plain_too) except -2
+
+
+cdef int write_refusal(
+    Listener listener, Stream* stream, str address, int status, str explanation, dict variables
+) except -1
+
+
+cdef enum Discarded:
+    ALL_FOR_NOW         # more makes an event
+    ENOUGH_FOR_NOW      # there may be more, of which no event tells
+    THE_LAST            # the client has closed, or sent more than it may
+
+cdef struct Linger:     # embedded in its owner
+    uint32_t bytes      # thrown away
+    uint8_t heard       # some came since the last look
+    uint8_t looks       # that were taken at it
+
+cdef Discarded discard(Stream* stream, Linger* linger, Py_ssize_t most) noexcept
+cdef bint too_many_linger(Listener listener) noexcept
+cdef bint may_linger(Linger* linger, Listener listener) noexcept
 
 
 cdef class Connection(Watcher):     # there may be many idle ones: flags are bytes, sizes 32 bits
@@ -17,7 +71,7 @@ cdef class Connection(Watcher):     # there may be many idle ones: flags are byt
     cdef Linger linger
     cdef object remote_addr         # str; "" for a UNIX socket
     cdef int remote_port            # -1: the family has none
-    cdef uint8_t phase              # see phases.pxd
+    cdef uint8_t phase              # see connection.pxd
     cdef uint8_t trusted            # its forwarded fields count
     cdef uint8_t expects_proxy_header   # it begins with one
     cdef uint8_t counted            # for Limits.client_connections

@@ -7,41 +7,202 @@
        | malformed, too large, too late    | cannot be kept                | idle for too long
        +--> refused --> LINGERING <--------+                               +--> CLOSED
 
-The transitions are a table in phases.pyx. A connection has a Stream (its bytes), a node among the
-listener's deadlines and, while one is queued or running, an Exchange, which waits for the client by its Peer.
+The transitions are a table; debug builds refuse others, and count those that are made. A connection has a
+Stream (its bytes), a node among the listener's deadlines and, while one is queued or running, an Exchange,
+which waits for the client by its Peer.
 
 Heads are read where they lie: in the receive buffer that all connections share, if they come in one piece.
 The rest (a part of a head, a body, pipelined requests) waits in the stream's inbox, no larger than that. So
-an idle connection is one small object. Responses are sent at the end of the turn: see flusher.pyx.
+an idle connection is one small object. Responses are sent at the end of the turn: see listener.pyx.
+
+Before HTTP comes a PROXY header from a trusted peer, then a TLS handshake, or neither. Whether a TLS port is
+spoken to plainly is told by the first byte, so that a browser that speaks HTTP to it gets an answer that says
+so.
+
+Answers of the server's own to bytes that are no request, or to a request that will not be run, are written
+here; those for a request that has failed are exchange.pyx's, because that one has a Response.
+
+A lingering close: bytes that a client still sends are discarded, so that the client sees the answer. Fact:
+closing a socket with bytes unread, or before bytes that are on their way, resets the connection. Danger: the
+reset destroys the answer in the client's own buffers. A client that sends all of its body before it reads
+never sees it, nor does a proxy (RFC 9112, 9.6). Decision: our half is closed; the rest follows when the
+client closes, falls silent, sends too slowly or has had its time. Price: a connection without a buffer and
+without a tasklet for up to Limits.linger_seconds, and the time to read. So such connections are counted, and
+the first to be closed for others. Guarded by tests/wsgi/test_linger.py.
 """
 
-cimport cython
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_DECREF
+from cpython.ref cimport Py_DECREF, Py_INCREF
+cimport cython
+from libc.stdint cimport int64_t, uint8_t
 
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.poll.poller cimport HANGUP, READ, WRITE
 from syncless._core.scheduler cimport Scheduler
 from syncless.http.application cimport Application, give_back
-from syncless.http.deadlines cimport (
-    HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE, DeadlineNode,
-    next_of,
-)
 from syncless.http.exchange cimport Exchange
-from syncless.http.greeting cimport NOT_TLS, begin_tls, read_proxy_header
-from syncless.http.linger cimport ALL_FOR_NOW, THE_LAST, discard, may_linger, too_many_linger
-from syncless.http.listener cimport Listener
-from syncless.http.peer cimport Origin
-from syncless.http.phases cimport CLOSED, GREETING, LINGERING, QUEUED, READING, RUNNING
-from syncless.http.refusal cimport write_refusal
-from syncless.http.wire cimport head
-from syncless.http.stream cimport (
-    FAILED_TO_SEND, SENT_ALL, STALLED, Input, Stream, borrow_input, close_stream, drop_unsent, free_stream,
-    half_close, has_bytes, has_input, has_unsent, keeps_up, return_input, send_pending, told_readable,
+from syncless.http.listener cimport (
+    HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE, DeadlineNode,
+    Listener, next_of,
 )
-from syncless.http.tls cimport FAILED, READY, WANTS_READ, WANTS_WRITE
+from syncless.http.peer cimport Origin
+from syncless.http.stream cimport (
+    FAILED, FAILED_TO_SEND, READY, SENT_ALL, STALLED, WANTS_READ, WANTS_WRITE, Buffers, Input, Stream,
+    TlsLayer, borrow_input, close_stream, consume_inbox, drop_unsent, first_bytes, free_stream, half_close,
+    has_bytes, has_input, has_unsent, keeps_up, receive_little, receive_raw, return_input, send_pending,
+    told_readable,
+)
+from syncless.http.wire cimport ROUNDS, WASTE, asks_by_head, head, pace_may_linger, refusal_fields
 
-from syncless.http.errors import ClientGone
+from syncless.http.accesslog import REFUSED_BYTES, refused_request
+from syncless.http.errors import REASONS, ClientGone, refusal, status_line
+from syncless.http.proxyheader import parse_proxy_header
+
+NAMES = ("greeting", "reading", "queued", "running", "lingering", "closed")
+
+FOLLOWS = {
+    "greeting": ("reading", "closed"),
+    "reading": ("queued", "running", "lingering", "closed"),
+    "queued": ("running", "reading"),   # its turn has come; or it is refused, or closed
+    "running": ("reading", "closed"),
+    "lingering": ("closed",),
+    "closed": (),
+}
+
+cdef uint8_t allowed[PHASES][PHASES]
+cdef long long taken[PHASES][PHASES]
+
+for _old, _following in FOLLOWS.items():
+    for _new in _following:
+        allowed[<int> NAMES.index(_old)][<int> NAMES.index(_new)] = True
+
+
+cdef int check_move(uint8_t old, uint8_t new) except -1:
+    if old >= PHASES or new >= PHASES or not allowed[old][new]:
+        raise AssertionError(f"a connection cannot go from phase {old} to phase {new}: see connection.pyx")
+    taken[old][new] += 1
+    return 0
+
+
+def is_checked() -> bool:
+    """Whether this build refuses impossible transitions."""
+    return CHECKED
+
+
+def move(str old, str new) -> None:
+    """A move of no connection, checked in every build. AssertionError."""
+    check_move(NAMES.index(old), NAMES.index(new))
+
+
+def times_taken(str old, str new) -> int:
+    """How often connections of this process have gone that way, in a debug build."""
+    return taken[<int> NAMES.index(old)][<int> NAMES.index(new)]
+
+
+cdef enum:
+    HANDSHAKE_RECORD = 0x16     # RFC 8446, 5.1: the first byte of a ClientHello
+
+
+cdef object read_proxy_header(Stream* stream, Buffers buffers, int* outcome):
+    """READY and the header, or None: WANTS_READ while it has not come whole, FAILED if it never will."""
+    cdef Py_ssize_t got
+    outcome[0] = FAILED
+    while True:
+        if stream.inbox.size:
+            try:
+                found = parse_proxy_header(first_bytes(stream, stream.inbox.size))
+            except ValueError:
+                return None
+            if found is not None:
+                consume_inbox(stream, buffers, found.size)
+                outcome[0] = READY
+                return found
+        got = receive_little(stream, buffers)
+        if got <= 0:
+            outcome[0] = WANTS_READ if got < 0 else FAILED
+            return None
+
+
+cdef int begin_tls(Stream* stream, Buffers buffers, object contexts, bint plain_too) except -2:
+    """Goes on with the handshake as far as it can: READY for HTTP, WANTS_READ, WANTS_WRITE, FAILED, or
+    NOT_TLS where it should be. `contexts` gives the SSLContext for a new connection."""
+    cdef TlsLayer layer
+    cdef Py_ssize_t got
+    cdef char* data
+    if stream.layer == NULL:
+        while stream.inbox.size == 0:
+            got = receive_little(stream, buffers)
+            if got <= 0:
+                return WANTS_READ if got < 0 else FAILED
+        if stream.inbox.data[stream.inbox_start] != HANDSHAKE_RECORD:
+            return READY if plain_too else NOT_TLS
+        layer = TlsLayer(contexts())
+        if stream.fd < 0 or stream.layer != NULL:       # Python code ran
+            return FAILED
+        data = stream.inbox.data + stream.inbox_start
+        layer.feed(data, stream.inbox.size - stream.inbox_start)
+        Py_INCREF(layer)
+        stream.layer = <PyObject*> layer
+        consume_inbox(stream, buffers, stream.inbox.size)
+    layer = <TlsLayer> stream.layer
+    return layer.handshake(stream.fd)
+
+
+cdef int write_refusal(
+    Listener listener, Stream* stream, str address, int status, str explanation, dict variables
+) except -1:
+    """Puts it behind what is to be sent, and logs it. `variables`: the request as CGI meta-variables, where
+    there is one."""
+    cdef bytes response
+    cdef bytes received = first_bytes(stream, REFUSED_BYTES)
+    cdef int64_t later = (listener.limits.retry_ns + 500000000) // 1000000000 if status == 503 else -1
+    if listener.counters is not None:
+        listener.counters.count_refused(status)
+    body = refusal(status, explanation).encode()
+    is_head = asks_by_head(received) if variables is None else variables.get("REQUEST_METHOD") == "HEAD"
+    response = (
+        status_line(status).encode() + listener.response_heads.dates()
+        + refusal_fields(len(body), later)
+        + (b"" if is_head else body)
+    )
+    listener.buffers.append(&stream.out, response, len(response))
+    if listener.access_log is not None:
+        if variables is None:
+            variables = refused_request(received, address)
+        listener.access_log.log(
+            variables, f"{status} {REASONS[status]}", len(body), listener.loop.clock.now, None, None)
+    return 0
+
+
+cdef Discarded discard(Stream* stream, Linger* linger, Py_ssize_t most) noexcept:
+    """Throws away what has come. `most`: bytes that may come in all."""
+    cdef char waste[WASTE]
+    cdef Py_ssize_t n
+    cdef int _
+    for _ in range(ROUNDS):
+        n = receive_raw(stream, waste, WASTE)
+        if n < 0:
+            return ALL_FOR_NOW
+        if n == 0 or linger.bytes + n > most:
+            return THE_LAST
+        linger.bytes += n
+        linger.heard = True
+    return ENOUGH_FOR_NOW
+
+
+cdef bint too_many_linger(Listener listener) noexcept:
+    """Whether the one that has lingered for longest must be closed for another one."""
+    return (
+        listener.limits.linger_connections and listener.lingering >= listener.limits.linger_connections
+        and listener.deadlines.first(LINGER_DEADLINE) != NULL)
+
+
+cdef bint may_linger(Linger* linger, Listener listener) noexcept:
+    """Whether it may go on until the next look, after the time of LINGER_DEADLINE."""
+    cdef bint heard = linger.heard
+    linger.looks += 1
+    linger.heard = False
+    return not listener.stopping and pace_may_linger(linger.looks, heard, linger.bytes, &listener.limits)
 
 
 # its cycles with an Exchange end with the request; not being tracked makes it smaller and cheaper

@@ -1,3 +1,5 @@
+"""A request and its response. See exchange.pyx."""
+
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
@@ -10,6 +12,13 @@ from syncless.http.response cimport Response, begin_response
 from syncless.http.wire cimport head, is_head_request
 
 
+cdef class Upgrade:
+    cdef readonly Exchange request
+    cdef object handler         # of the other protocol, once it has begun
+    cdef tuple expected         # exceptions that are no fault of the application then
+    cdef Peer peer(self)
+
+
 cdef class Exchange(Tasklet):
     cdef Listener listener
     cdef Peer peer                  # the connection, while the request is queued or running
@@ -17,7 +26,7 @@ cdef class Exchange(Tasklet):
     cdef Body body                  # of the request
     cdef int64_t head_serial        # of which remembered head it came, or 0
     cdef bint too_large             # the request says that its body is larger than allowed
-    cdef int mount                  # of which of several applications, see mounted.pyx
+    cdef int mount                  # of which of several applications, see application.pyx
     cdef bint upgraded              # the connection speaks another protocol now: nothing is HTTP any more
     cdef object handler             # of that protocol, if the client asks for one
     cdef bint interruptible         # ClientGone is raised in it when the client leaves

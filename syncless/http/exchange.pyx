@@ -4,11 +4,14 @@ An Exchange is the tasklet in which an application answers. The leader calls it 
 never waits costs no switch. It has the Body of the request and the Response. Each kind of
 application (application.pyx) calls its application in its own way: it defines respond(), variables() and
 forget(). An error in mid-stream resets the connection: it must never look like a clean end.
+
+An Upgrade is the bytes of a connection for another protocol than HTTP (RFC 9110, 7.8).
 """
 
 import os
 import re
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t
@@ -27,7 +30,87 @@ from syncless.http.response cimport Response
 from syncless.http.wire cimport CODES
 
 from syncless._core.exits import TaskletExit, is_interrupt
+from syncless._core.tasklet import spawn
 from syncless.http.errors import REASONS, BodyTooLarge, ClientError, ClientGone, RequestTimeout, refusal
+
+cdef enum:
+    PIECE = 4096        # bytes read at a time; it bounds how far a compressed message can expand at once
+
+
+cdef class Upgrade:
+    """Upgrade(request): begin() answers the request with 101; then read() and write() belong to the caller
+    until the request ends."""
+
+    def __init__(self, Exchange request not None):
+        self.request = request
+
+    cdef Peer peer(self):
+        if self.request.peer.is_gone():
+            raise ClientGone("the connection is closed")
+        return self.request.peer
+
+    def begin(self, bytes head not None, handler, tuple expected=()) -> None:
+        """Sends the 101 response, whose bytes are given; from then on the application's HTTP response is
+        ignored. `handler.end(failure)` is called when the application has returned or raised; exceptions of
+        the types `expected` are not logged then."""
+        cdef Peer peer = self.peer()
+        if self.request.response.committed:
+            raise RuntimeError("the response has begun already: the connection cannot be upgraded")
+        self.request.response.committed = self.request.upgraded = peer.upgraded = peer.answered = True
+        self.request.response.keep_alive = False
+        self.request.response.status = "101 Switching Protocols"
+        self.handler = handler
+        self.expected = (ClientGone, TaskletExit, *expected)
+        peer.send_all(PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
+
+    def read(self) -> bytes:
+        """The bytes that have come, waiting for the first one; b"" at the end. BodyTimeout after
+        Limits.ping_seconds without one."""
+        cdef Peer peer = self.peer()
+        cdef char* data
+        cdef Py_ssize_t n = peer.available(&data)
+        if n == 0:
+            return b""
+        n = min(n, <Py_ssize_t> PIECE)
+        piece = PyBytes_FromStringAndSize(data, n)
+        peer.consume(n)
+        return piece
+
+    def receive(self, Py_ssize_t most) -> bytes:
+        """The same, at most `most` bytes; the rest stays with the operating system."""
+        cdef Peer peer = self.peer()
+        cdef bytes piece = PyBytes_FromStringAndSize(NULL, most)
+        cdef Py_ssize_t n = -1
+        while n < 0 and most:
+            n = peer.direct(PyBytes_AS_STRING(piece), most)
+        return piece[:max(n, 0)]
+
+    def write(self, bytes data not None) -> None:
+        """Sends all of it, waiting while the client is slow. ClientGone."""
+        cdef Peer peer = self.peer()
+        self.request.response.body_sent += PyBytes_GET_SIZE(data)
+        peer.send_all(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+    def expects(self, failure) -> bool:
+        """Whether the application may end so: with None, or one of these exceptions."""
+        return failure is None or isinstance(failure, self.expected)
+
+    def tell_stop(self) -> None:
+        """The server stops: the protocol's handler says goodbye, if it can."""
+        say_goodbye = getattr(self.handler, "say_goodbye", None)
+        if say_goodbye is not None:
+            spawn(say_goodbye)
+
+    def end(self, failure) -> None:
+        """The server: the application has returned or raised."""
+        handler, self.handler = self.handler, None
+        handler.end(failure)
+
+    @property
+    def fd(self) -> int:
+        """The connection's descriptor; -1 when it is closed."""
+        return -1 if self.request.peer.is_gone() else self.request.peer.stream.fd
+
 
 # The two parts of a request's own id: its process and its number there.
 cdef str process_id

@@ -1,16 +1,167 @@
+"""What the connections of a listening socket share. How it works is told in listener.pyx."""
+
+from cpython.object cimport PyObject
+cimport cython
+from libc.stdint cimport int64_t, uint8_t
+
+from syncless._core.linked cimport LinkedList, Node
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Runnable
-from syncless.http.admission cimport Admission
-from syncless.http.buffers cimport Buffers
+from syncless._core.timers cimport Timer
 from syncless.http.counters cimport Counters
-from syncless.http.deadlines cimport Deadlines
-from syncless.http.flusher cimport Flusher
 from syncless.http.loglines cimport AccessLog
-from syncless.http.pace cimport Paces
-from syncless.http.quota cimport Quota
 from syncless.http.requestheads cimport RequestHeads
-from syncless.http.responseheads cimport ResponseHeads
-from syncless.http.wire cimport limits
+from syncless.http.stream cimport Buffer, Buffers
+from syncless.http.wire cimport limits, pace
+
+
+cdef class Quota:
+    cdef long long left         # requests
+    cdef object used_up         # called when there are none left
+
+    cdef inline int take(self) except -1:
+        """A request begins."""
+        self.left -= 1
+        if self.left == 0:
+            self.used_up()
+        return 0
+
+
+cdef enum:
+    NO_DEADLINE = 0
+    HEAD_DEADLINE = 1       # a request head, from its first byte to its end
+    IDLE_DEADLINE = 2       # between requests
+    WRITE_DEADLINE = 3      # without progress in sending
+    LINGER_DEADLINE = 4     # until the next look at a refused client that may still send
+    GREETING_DEADLINE = 5   # a PROXY header and a TLS handshake, from the connection's start
+    QUEUE_DEADLINE = 6      # a request that waits for its turn
+    KINDS = 7
+
+cdef struct DeadlineNode:       # embedded in its owner, which stops it before it ends; all zero: not started
+    Node place                  # in the list of its kind, in the order of expiry; first, for next_of()
+    int64_t when                # ns, by the loop's clock
+    uint8_t kind                # NO_DEADLINE: in no list
+
+cdef struct DeadlineList:
+    LinkedList nodes
+    int64_t length              # ns from start to expiry
+
+# told that the owner's deadline has passed, which runs no more; may start and stop any, and let the owner end
+ctypedef int (*expire_t)(Loop loop, object owner, int kind) except -1
+
+cdef class Deadlines:
+    cdef Loop loop
+    cdef expire_t expire
+    cdef DeadlineList lists[KINDS]
+    cdef Timer timer            # set to the earliest deadline, or earlier
+    cdef void allow(self, int kind, int64_t ns) noexcept
+
+    cdef inline DeadlineNode* first(self, int kind) noexcept:
+        """The node that expires next; NULL if there is none."""
+        return <DeadlineNode*> self.lists[kind].nodes.first
+
+    cdef int start(self, DeadlineNode* node, int kind, object owner) except -1
+    cdef void stop(self, DeadlineNode* node) noexcept
+    cdef int64_t began(self, DeadlineNode* node) noexcept
+    cdef Py_ssize_t count(self) noexcept
+    cdef Py_ssize_t count_kind(self, int kind) noexcept
+    cdef int due_by(self, int64_t when) except -1
+    cdef int64_t expire_due(self, int64_t now) noexcept
+    cdef void close(self) noexcept
+
+
+cdef inline DeadlineNode* next_of(DeadlineNode* node) noexcept:
+    """The next one in its list; NULL at the end."""
+    return <DeadlineNode*> node.place.after
+
+
+cdef enum:
+    FLUSH_COUNT = 8             # owners that are flushed without waiting for the end of the turn
+    FLUSH_AFTER = 500000        # ns after which the next one is
+
+# sends what the owner has to send; may add further owners
+ctypedef int (*flush_t)(Loop loop, object owner) except -1
+
+cdef class Flusher(Runnable):
+    cdef Loop loop
+    cdef flush_t flush
+    cdef PyObject* pending[FLUSH_COUNT]     # owned; never full between two calls
+    cdef int count
+    cdef int64_t since                      # when the first of them was added, ns
+    cdef int add(self, object owner) except -1
+    cdef int flush_all(self) except -1
+
+
+cdef class Pace:
+    cdef pace state
+    cdef void look(self, int fd) noexcept
+
+
+cdef class Paces:
+    cdef Loop loop          # for its clock
+    cdef const limits* limits       # of its listener
+    cdef dict by_fd
+    cdef Py_ssize_t count
+    cdef int stalled(self, int fd, Py_ssize_t more) except -1
+    cdef int rested(self, int fd) except -1
+    cdef int sent_more(self, int fd, Py_ssize_t n) except -1
+    cdef int forget(self, int fd) except -1
+    cdef bint too_slow(self, int fd) except -1
+    cdef bint may_wait(self, int fd) except -1
+
+
+@cython.final
+cdef class ResponseHeads:
+    # the Server and Date fields
+    cdef int64_t dated              # seconds since 1970
+    cdef bytes date_block
+    # status lines
+    cdef dict status_lines          # status -> (line, code)
+    cdef object read_status         # the last that status_code() has read
+    cdef bytes status_line          # of it
+    cdef int code                   # of it
+    # the last head
+    cdef object status
+    cdef tuple headers              # None: nothing is remembered
+    cdef bytes head_dates           # the block that it has
+    cdef bytes head                 # with the empty line at its end
+    cdef int64_t length             # its Content-Length, or -1
+    cdef bint closes                # it said Connection: close
+
+    cdef int status_code(self, object status) except -1
+    cdef bytes dates(self)
+    cdef bint is_last(self, object status, list headers) except -1
+    cdef bint is_same(self, int status, list headers) except -1
+    cdef int remember(self, object status, list headers, Buffer* head, int64_t length, bint closes) except -1
+
+
+cdef class Admission:
+    cdef Deadlines deadlines
+    cdef Py_ssize_t most_active         # Limits.requests; 0: any number
+    cdef Py_ssize_t most_queued         # Limits.queued
+    cdef readonly Py_ssize_t active     # requests that run
+    cdef readonly Py_ssize_t queued     # those that wait, in the order of QUEUE_DEADLINE's list
+
+    cdef inline bint begin(self) noexcept:
+        """Whether a request may run now; it counts then."""
+        if self.most_active and self.active >= self.most_active:
+            return False
+        self.active += 1
+        return True
+
+    cdef inline int end(self) except -1:
+        """A request has ended: its turn goes to the one that waits longest."""
+        if self.queued == 0 or not self.hand_over():
+            self.active -= 1
+        return 0
+
+    cdef inline void expire(self) noexcept:
+        """The deadline of one that waited has passed: it will not run."""
+        self.queued -= 1
+
+    cdef bint queue(self, DeadlineNode* node, Runnable owner) except -1
+    cdef int leave(self, DeadlineNode* node) except -1
+    cdef bint hand_over(self) except -1
 
 
 cdef class Listener:

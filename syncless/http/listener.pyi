@@ -1,12 +1,39 @@
 from collections.abc import Callable
 from ssl import SSLContext
-from typing import Protocol
+from typing import Any, Protocol
 
+from syncless._core.loop import Loop
+from syncless._core.scheduler import Runnable
 from syncless.http.application import Application
 from syncless.http.counters import Counters
 from syncless.http.limits import Limits
 from syncless.http.loglines import AccessLog
-from syncless.http.quota import Quota
+
+class Quota:
+    """Quota(requests, used_up): calls ``used_up`` when the last of them begins, and never again."""
+
+    def __init__(self, requests: int, used_up: Callable[[], object]) -> None: ...
+    def take_many(self, requests: int) -> None:
+        """So many have begun elsewhere."""
+
+class Deadlines:
+    def __new__(cls, loop: Loop) -> Deadlines: ...
+
+class Flusher(Runnable):
+    def __new__(cls, loop: Loop) -> Flusher: ...
+
+class Pace: ...
+
+class Paces:
+    def __new__(cls, loop: Loop, limits: dict[str, Any]) -> Paces: ...
+
+class ResponseHeads:
+    def __init__(self, loop: Loop) -> None: ...
+
+class Admission:
+    active: int
+    queued: int
+    def __init__(self, deadlines: Deadlines, requests: int, queued: int) -> None: ...
 
 class _ErrorLog(Protocol):
     def write(self, text: str, /) -> object: ...

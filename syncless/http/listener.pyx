@@ -1,24 +1,450 @@
 """Listener: the options and parts that the connections of one listening socket share. No state is global:
 several servers live in one process.
 
-It has the options of its server and their common parts, each of which has a file of its own: deadlines,
-buffers, flusher, pace, admission, clients, responseheads. Next to read: acceptor.pyx, which makes
-connections, and connection.pyx.
+Its parts know nothing of connections:
+
+    Deadlines       a node in each owner, a list for each kind, one timer for all. Those of a kind have equal
+                    lengths: each list is in the order of expiry, starting one is a relink, and only the first
+                    of each list can be due
+    Flusher         the end of a turn, when everything is sent
+    Paces           how fast a client takes an answer for which the server has to wait
+    ResponseHeads   the common parts of response heads, made once
+    Admission       how many requests run at a time, and which one is next
+    Quota           how many requests the listeners of a server may begin before it is replaced
+
+The responses of one turn of the loop are sent together at its end, at the latest after FLUSH_COUNT responses
+or FLUSH_AFTER ns: the application's code and data stay in the processor's caches, and so do the kernel's. A
+handler that takes longer than that holds up those that were finished before it in the same turn, so before a
+slow application is called everything is sent.
+
+A Pace exists from the first moment at which the kernel takes no more until the answer is sent or the
+connection closed, so a client that keeps up costs nothing. Fact: the kernel tells of room in a socket only
+when a third of its buffer is free, which may be a megabyte. Danger: a client that reads 50 kB each second
+seems to stand still for twenty. Decision: the bytes that wait in the socket are asked for (SIOCOUTQ), every
+few seconds. Price: a system call when a client has made us wait for longer than Limits.write_grace_seconds.
+Where there is none, what the kernel takes counts. Test:
+tests/wsgi/test_client_limits.py::test_slow_client_goes_on_if_it_may
+
+Status lines are kept; the Server and Date fields are made anew each second; and the last head is kept whole.
+So an application whose headers are constants pays for checking and writing them once a second, when the date
+changes. That is by the system's time and at each answer: the loop's clock stands still while an application
+computes, and does not notice when the system's time is set. C's time() is no system call.
+
+    begin() ----------------------------------> runs --------> end()
+       | too many run                            ^
+       +--> queue() --- another one has ended ---+
+                 |    too many wait: it is refused
+                 +--> expire(): it has waited for too long
+                 +--> leave(): its connection is closed
+
+Waiting requests stand in the list of QUEUE_DEADLINE, the longest waiting first, so the queue is no list of
+its own. Each is a Runnable that owns a DeadlineNode: it is pushed when its turn has come, and counts already.
+
+Next to read: acceptor.pyx, which makes connections, and connection.pyx.
 """
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+cimport cython
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+from libc.time cimport time as seconds_now
+
+from syncless._core.clock cimport monotonic_ns
+from syncless._core.linked cimport append, remove
+from syncless._core.loop cimport Loop
+from syncless._core.scheduler cimport Runnable, Scheduler
 from syncless._core.threadloop cimport get_loop
-from syncless.http.admission cimport Admission
-from syncless.http.buffers cimport Buffers
-from syncless.http.deadlines cimport (
-    GREETING_DEADLINE, HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE,
-    Deadlines,
-)
-from syncless.http.flusher cimport Flusher
-from syncless.http.pace cimport Paces
-from syncless.http.responseheads cimport ResponseHeads
+from syncless._core.timers cimport timer_init
+from syncless.http.stream cimport Buffer, Buffers
+from syncless.http.wire cimport dates_at, pace_counts, pace_is_too_slow, pace_look, pace_may_wait
 
 from syncless.http.clients import Clients
+from syncless.http.errors import PHRASES
 from syncless.http.limits import limit_values
+
+
+cdef class Quota:
+    """Quota(requests, used_up): calls ``used_up`` when the last of them begins, and never again."""
+
+    def __init__(self, long long requests, used_up):
+        if requests < 1:
+            raise ValueError(f"a quota is one request at least, not {requests}")
+        self.left = requests
+        self.used_up = used_up
+
+    def take_many(self, long long requests) -> None:
+        """So many have begun elsewhere."""
+        cdef long long before = self.left
+        self.left -= requests
+        if before > 0 and self.left <= 0:
+            self.used_up()
+
+
+cdef void look(void* owner) noexcept:
+    """The timer's callback."""
+    cdef Deadlines deadlines = <Deadlines> owner
+    cdef int64_t next_one = deadlines.expire_due(monotonic_ns())
+    if next_one >= 0:
+        try:
+            deadlines.due_by(next_one)
+        except MemoryError as error:
+            deadlines.loop.report("a connection's deadline", error)
+
+
+@cython.final
+@cython.no_gc_clear      # __dealloc__ needs the loop
+cdef class Deadlines:
+    def __cinit__(self, Loop loop not None):
+        self.loop = loop
+        timer_init(&self.timer, look, <void*> self)
+
+    def __dealloc__(self):
+        if self.timer.index >= 0:
+            self.loop.timers.remove(&self.timer)
+
+    cdef void allow(self, int kind, int64_t ns) noexcept:
+        """How long deadlines of a kind are. Set before the first of them is started."""
+        self.lists[kind].length = ns
+
+    cdef int start(self, DeadlineNode* node, int kind, object owner) except -1:
+        """Starts the time of that kind for the node, in place of the one that runs. `owner`: the object in
+        which the node lies (borrowed)."""
+        if node.kind != NO_DEADLINE:
+            self.stop(node)
+        node.kind = kind
+        node.when = self.loop.clock.now + self.lists[kind].length
+        append(&self.lists[kind].nodes, &node.place, <PyObject*> owner)
+        if self.timer.index < 0 or node.when < self.timer.when:
+            self.due_by(node.when)
+        return 0
+
+    cdef void stop(self, DeadlineNode* node) noexcept:
+        if node.kind != NO_DEADLINE:
+            remove(&self.lists[node.kind].nodes, &node.place)
+            node.kind = NO_DEADLINE
+
+    cdef int64_t began(self, DeadlineNode* node) noexcept:
+        """When the node's deadline was started, ns."""
+        return node.when - self.lists[node.kind].length
+
+    cdef Py_ssize_t count(self) noexcept:
+        """How many nodes are in the lists."""
+        cdef Py_ssize_t nodes = 0
+        cdef int kind
+        for kind in range(KINDS):
+            nodes += self.count_kind(kind)
+        return nodes
+
+    cdef Py_ssize_t count_kind(self, int kind) noexcept:
+        """How many are in that kind's list."""
+        cdef Py_ssize_t nodes = 0
+        cdef DeadlineNode* node = self.first(kind)
+        while node != NULL:
+            nodes += 1
+            node = next_of(node)
+        return nodes
+
+    cdef int due_by(self, int64_t when) except -1:
+        """The timer fires then at the latest."""
+        if self.timer.index < 0 or when < self.timer.when:
+            self.loop.timers.remove(&self.timer)
+            self.loop.timers.add(&self.timer, when)
+        return 0
+
+    cdef int64_t expire_due(self, int64_t now) noexcept:
+        """Stops and expires all that are due. Returns when the next one is, or -1."""
+        cdef DeadlineNode* node
+        cdef int64_t earliest = -1
+        cdef int kind
+        for kind in range(KINDS):
+            while True:
+                node = self.first(kind)
+                if node == NULL or node.when > now:
+                    break
+                owner = <object> node.place.owner         # it may let itself go meanwhile
+                self.stop(node)
+                try:
+                    self.expire(self.loop, owner, kind)
+                except BaseException as error:
+                    self.loop.report("a connection's deadline", error)
+        for kind in range(KINDS):
+            node = self.first(kind)
+            if node != NULL and (earliest < 0 or node.when < earliest):
+                earliest = node.when
+        return earliest
+
+    cdef void close(self) noexcept:
+        """No more expires. It is started by the next start()."""
+        self.loop.timers.remove(&self.timer)
+
+
+@cython.final
+cdef class Flusher(Runnable):
+    """Runs before the loop polls, if anything was added since it last did."""
+
+    def __cinit__(self, Loop loop not None):
+        self.loop = loop
+
+    def __dealloc__(self):
+        while self.count:
+            self.count -= 1
+            Py_DECREF(<object> self.pending[self.count])
+
+    cdef int turn(self, Scheduler loop) except -1:
+        return self.flush_all()
+
+    cdef int add(self, object owner) except -1:
+        """The owner is flushed soon, even if that is done already when the turn ends."""
+        cdef int at = self.count
+        while at:                       # the last is the likeliest: pipelined requests
+            at -= 1
+            if self.pending[at] == <PyObject*> owner:
+                return 0
+        if self.count == 0:
+            self.loop.before_poll(self)
+            self.since = self.loop.clock.now
+        Py_INCREF(owner)
+        self.pending[self.count] = <PyObject*> owner
+        self.count += 1
+        if self.count == FLUSH_COUNT or self.loop.clock.now - self.since > FLUSH_AFTER:
+            self.flush_all()
+        return 0
+
+    cdef int flush_all(self) except -1:
+        """Flushes those that are pending, and those that are added meanwhile."""
+        while self.count:
+            self.count -= 1
+            owner = <object> self.pending[self.count]
+            Py_DECREF(owner)
+            try:
+                self.flush(self.loop, owner)
+            except BaseException as error:
+                self.loop.report("sending a response", error)
+        return 0
+
+
+cdef extern from *:
+    """
+    #include "syncless_config.h"
+    #include <sys/ioctl.h>
+    #if SYNCLESS_SIOCOUTQ
+    #include <linux/sockios.h>
+    #endif
+
+    /* Bytes that the socket holds for a peer that has not acknowledged them. */
+    static int syncless_unsent(int fd) {
+        int bytes = 0;
+    #if SYNCLESS_SIOCOUTQ
+        if (ioctl(fd, SIOCOUTQ, &bytes) < 0)
+            return 0;
+    #endif
+        return bytes;
+    }
+    """
+    int unsent "syncless_unsent" (int fd) nogil
+
+
+cdef class Pace:
+    """Of one client."""
+
+    cdef void look(self, int fd) noexcept:
+        pace_look(&self.state, unsent(fd), monotonic_ns())
+
+
+@cython.final
+cdef class Paces:
+    """Of a listener's clients that are slow to take an answer, by descriptor."""
+
+    def __cinit__(self, Loop loop not None):
+        self.loop = loop
+        self.by_fd = {}
+
+    cdef int stalled(self, int fd, Py_ssize_t more) except -1:
+        """The client takes no more now: a wait begins, or goes on after it has taken `more` bytes."""
+        cdef Pace pace = self.by_fd.get(fd)
+        if pace is None:
+            self.by_fd[fd] = pace = Pace()
+            self.count += 1
+            pace.state.given = unsent(fd)
+            pace.state.progress = self.loop.clock.now
+        else:
+            pace.state.given += more
+        if pace.state.since == 0:
+            pace.state.since = self.loop.clock.now
+        return 0
+
+    cdef int rested(self, int fd) except -1:
+        """The wait is over."""
+        cdef Pace pace = self.by_fd.get(fd)
+        if pace is not None and pace.state.since:
+            pace.state.waited += monotonic_ns() - pace.state.since
+            pace.state.since = 0
+        return 0
+
+    cdef int sent_more(self, int fd, Py_ssize_t n) except -1:
+        cdef Pace pace = self.by_fd.get(fd)
+        if pace is not None:
+            pace.state.given += n
+        return 0
+
+    cdef int forget(self, int fd) except -1:
+        """The answer is sent, or the connection closed."""
+        if self.by_fd.pop(fd, None) is not None:
+            self.count -= 1
+        return 0
+
+    cdef bint too_slow(self, int fd) except -1:
+        """Whether the client has taken too little; asks the kernel where that may be so."""
+        cdef Pace pace = self.by_fd.get(fd)
+        if pace is None or not pace_counts(&pace.state, self.limits, monotonic_ns()):
+            return False
+        pace.look(fd)
+        return pace_is_too_slow(&pace.state, self.limits, monotonic_ns())
+
+    cdef bint may_wait(self, int fd) except -1:
+        """Whether a wait at whose client we look now may go on."""
+        cdef Pace pace = self.by_fd.get(fd)
+        if pace is None:
+            return False
+        pace.look(fd)
+        return pace_may_wait(&pace.state, self.limits, monotonic_ns())
+
+
+cdef enum:
+    STATUS_LINES = 128      # that are kept
+    LARGEST = 2048          # bytes: a larger head is not kept
+
+cdef bytes status_line_of(object status):
+    if isinstance(status, int):
+        status = f"{status} {PHRASES.get(status, 'Unknown')}"
+    try:
+        raw = status.encode("latin-1")
+    except UnicodeEncodeError:
+        return None
+    if len(raw) < 4 or not raw[:3].isdigit() or raw[3:4] != b" " or raw[:1] < b"1":
+        return None
+    if any(c < 32 or c == 127 for c in raw):
+        return None
+    return b"HTTP/1.1 " + raw + b"\r\n"
+
+
+@cython.final
+cdef class ResponseHeads:
+    """ResponseHeads().
+
+    status_code()  the code of a status; its line is in `status_line` then
+    dates()        the Server and Date fields
+    is_last()      whether the head for this status and these headers is the last one: `head`, `length` and
+                   `closes` are theirs then
+    remember()     makes a head the last one
+    """
+
+    def __init__(self):
+        self.dated = -1
+        self.status_lines = {}
+
+    cdef int status_code(self, object status) except -1:
+        """ValueError if the application's status is no status."""
+        if status is self.read_status:
+            return self.code
+        known = self.status_lines.get(status)
+        if known is None:
+            line = status_line_of(status)
+            if line is None:
+                raise ValueError(
+                    f"status must be three digits, a space and a reason in latin-1, not {status!r}")
+            known = line, int(line[9:12])
+            if len(self.status_lines) < STATUS_LINES:
+                self.status_lines[status] = known
+        self.read_status = status
+        self.status_line, self.code = known
+        return self.code
+
+    cdef bytes dates(self):
+        cdef int64_t now = seconds_now(NULL)
+        if now != self.dated:
+            self.dated = now
+            self.date_block = dates_at(now)
+        return self.date_block
+
+    cdef bint is_last(self, object status, list headers) except -1:
+        """By identity: strings and tuples do not change, so neither does their head."""
+        cdef Py_ssize_t i
+        if status is not self.status or self.headers is None or self.dates() is not self.head_dates:
+            return False
+        if PyList_GET_SIZE(headers) != PyTuple_GET_SIZE(self.headers):
+            return False
+        for i in range(PyList_GET_SIZE(headers)):
+            if PyList_GET_ITEM(headers, i) != PyTuple_GET_ITEM(self.headers, i):
+                return False
+        return True
+
+    cdef bint is_same(self, int status, list headers) except -1:
+        """By value: tuples of bytes."""
+        cdef Py_ssize_t i
+        if self.headers is None or not isinstance(self.status, int) or self.status != status:
+            return False
+        if PyList_GET_SIZE(headers) != PyTuple_GET_SIZE(self.headers) or self.dates() is not self.head_dates:
+            return False
+        for i in range(PyList_GET_SIZE(headers)):
+            if <object> PyList_GET_ITEM(headers, i) != <object> PyTuple_GET_ITEM(self.headers, i):
+                return False
+        return True
+
+    cdef int remember(self, object status, list headers, Buffer* head, int64_t length, bint closes) except -1:
+        """`head`: without the empty line at its end, and with the present dates()."""
+        self.headers = None
+        if head.size > LARGEST:
+            return 0
+        self.head = PyBytes_FromStringAndSize(NULL, head.size + 2)
+        memcpy(PyBytes_AS_STRING(self.head), head.data, head.size)
+        memcpy(PyBytes_AS_STRING(self.head) + head.size, b"\r\n", 2)
+        self.length = length
+        self.closes = closes
+        self.status = status
+        self.head_dates = self.date_block
+        self.headers = tuple(headers)
+        return 0
+
+
+cdef class Admission:
+    """Admission(deadlines, requests, queued): the limits of these names."""
+
+    def __init__(self, Deadlines deadlines not None, Py_ssize_t requests, Py_ssize_t queued):
+        self.deadlines = deadlines
+        self.most_active = requests
+        self.most_queued = queued
+
+    cdef bint queue(self, DeadlineNode* node, Runnable owner) except -1:
+        """Whether its owner may wait for its turn."""
+        if self.queued >= self.most_queued:
+            return False
+        self.deadlines.start(node, QUEUE_DEADLINE, owner)
+        self.queued += 1
+        return True
+
+    cdef int leave(self, DeadlineNode* node) except -1:
+        """The owner of a node that was queued will not run. It may have been given a turn already."""
+        if node.kind == QUEUE_DEADLINE:
+            self.deadlines.stop(node)
+            self.queued -= 1
+            return 0
+        return self.end()
+
+    cdef bint hand_over(self) except -1:
+        """Whether another one is there to have the turn."""
+        cdef DeadlineNode* first = self.deadlines.first(QUEUE_DEADLINE)
+        if first == NULL:
+            return False
+        owner = <Runnable> first.place.owner
+        self.queued -= 1
+        self.deadlines.stop(first)
+        self.deadlines.loop.push(owner)
+        return True
 
 
 cdef class Listener:

@@ -39,8 +39,7 @@ from syncless._core.poll.poller cimport READ, WRITE
 from syncless._core.scheduler cimport TIMED_OUT, is_poll_due
 from syncless._core.threadloop cimport get_loop
 from syncless._core.wait.waitqueue cimport someone_waits, wake_all
-from syncless.http.deadlines cimport WRITE_DEADLINE
-from syncless.http.listener cimport Listener
+from syncless.http.listener cimport WRITE_DEADLINE, Listener
 from syncless.http.stream cimport (
     SENT_ALL, STALLED, Stream, consume_inbox, drop_unsent, is_receivable, push_ciphertext, receive,
     receive_more,

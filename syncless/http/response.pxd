@@ -1,8 +1,8 @@
 from libc.stdint cimport int64_t
 
-from syncless.http.buffers cimport Buffer
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Peer
+from syncless.http.stream cimport Buffer
 
 
 

@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from syncless._core.current import sleep
 from syncless._core.wait.sync import Event
+from syncless.http.acceptor import close_connections, tell_streams
 from syncless.http.addresses import Bind, parse_bind, show
 from syncless.http.alone import Alone, Beside, Place
 from syncless.http.application import Application
 from syncless.http.certificates import Files, TLSSettings, make_certificates
 from syncless.http.counters import Counters
 from syncless.http.limits import Limits, limits_of
-from syncless.http.listener import Listener
-from syncless.http.quota import Quota
-from syncless.http.room import close_connections, tell_streams
+from syncless.http.listener import Listener, Quota
 from syncless.http.serverlogs import Logs
 from syncless.http.sockets import Opened, SocketOptions, Sockets, owner_ids
 from syncless.http.trust import DEFAULT_FIELDS, Forwarding, Trust

@@ -1,10 +1,70 @@
+"""The bytes of a connection: memory for them, TLS, and the socket. See stream.pyx."""
+
 from cpython.object cimport PyObject
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint8_t
+from libc.string cimport memcpy
 
 from syncless._core.loop cimport Loop
-from syncless.http.buffers cimport Buffer, Buffers
-from syncless.http.tls cimport TlsLayer
 from syncless.http.wire cimport OUT_HIGH
+
+cdef enum:
+    BUFFER = 8192       # bytes of a pooled block
+
+cdef struct Buffer:     # all zero: empty, and without memory
+    char* data          # a pooled block where room is BUFFER
+    uint32_t size       # bytes used
+    uint32_t room
+
+cdef class Buffers:
+    cdef char* scratch          # RECEIVE bytes; NULL while one borrows it
+    cdef char** pool            # blocks that are free
+    cdef Py_ssize_t free_blocks
+    cdef Py_ssize_t lent        # buffers that have memory
+    cdef int64_t held           # bytes of memory they have
+    cdef int64_t budget         # bytes that they should have at most
+    cdef int64_t received, sent     # bytes that have passed, of all connections, without TLS
+    cdef int reserve(self, Buffer* buffer, size_t size) except -1
+    cdef int hold(self, Buffer* buffer, const char* data, size_t size) except -1
+    cdef void release(self, Buffer* buffer) noexcept
+    cdef int grow(self, Buffer* buffer, size_t room) except -1
+    cdef char* take_block(self) except NULL
+    cdef void give_block(self, char* block) noexcept
+
+    cdef inline int append(self, Buffer* buffer, const char* data, size_t size) except -1:
+        if buffer.room - buffer.size < size:
+            self.reserve(buffer, size)
+        memcpy(buffer.data + buffer.size, data, size)
+        buffer.size += <uint32_t> size
+        return 0
+
+
+cdef enum Shake:        # the result of a handshake, or of another step before HTTP
+    FAILED = -1
+    WANTS_READ = 0
+    WANTS_WRITE = 1
+    READY = 2
+
+
+cdef class TlsLayer:
+    cdef object ssl                 # ssl.SSLObject
+    cdef object incoming            # ssl.MemoryBIO: ciphertext that has come
+    cdef object outgoing            # and that is to go
+    cdef bytes unsent               # ciphertext that the client has not taken yet
+    cdef Py_ssize_t unsent_from
+    cdef bint drained               # the socket was empty when last asked, and no event has come since
+    cdef bint at_work               # in OpenSSL: a finaliser that switched must not come back
+    cdef bint closed                # and the descriptor may be somebody else's by the time that it does
+    cdef bint said_goodbye
+    cdef readonly dict variables    # of the handshake; added to those of each request
+    cdef int feed(self, const char* data, Py_ssize_t size) except -1
+    cdef int handshake(self, int fd) except -2
+    cdef Py_ssize_t receive(self, int fd, char* into, size_t room, bint peer_shutdown) except -2
+    cdef Py_ssize_t send(self, int fd, const char* a, size_t na, const char* b, size_t nb) except -2
+    cdef int push(self, int fd) except -2
+    cdef int goodbye(self, int fd) except -1
+    cdef Py_ssize_t fill(self, int fd, bint peer_shutdown) except -2
+    cdef int describe(self) except -1
+
 
 cdef enum Sending:          # the outcome of sending
     FAILED_TO_SEND = -1     # the client takes nothing more, ever

@@ -6,22 +6,324 @@ behind them. Nothing here waits: a function that cannot go on says so. Knows not
 of tasklets. Where Python code may run (in the TLS layer) the stream may be closed meanwhile, so that is
 looked at afterwards.
 
+A Buffer is a struct in its owner, too, which calls release() before it ends. Most need one block; those come
+from a pool. One that grows beyond has memory of its own. `held` counts all of it, so that the owners can be
+held to `budget`. The receive buffer `scratch` is borrowed by taking it out of its place: a finaliser that
+switches tasklets while it is in use must not lend it twice. Tested by tests/http/test_buffers.py.
+
+A TlsLayer is the standard library's SSLObject over two memory buffers. It takes ciphertext from the socket
+and gives plain bytes, and the other way round. Certificates and their choice by name: certificates.py.
+
 Next to read: connection.pyx, which owns it, and peer.pyx, by which a request waits for it.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from libc.errno cimport EAGAIN, EINTR, errno
+cimport cython
+from libc.errno cimport EAGAIN, EINTR, EPIPE, errno
 from libc.stdint cimport uint32_t
-from libc.string cimport memmove
+from libc.string cimport memcpy, memmove
 from posix.unistd cimport close as close_fd
 
 from syncless._core.calls.portable cimport MSG_NOSIGNAL  # no-cython-lint: C below has it
 from syncless._core.loop cimport Loop
-from syncless.http.buffers cimport Buffer, Buffers
-from syncless.http.tls cimport TlsLayer
 from syncless.http.wire cimport LITTLE, RECEIVE
+
+cdef enum:
+    POOL = 64                   # free blocks kept
+    MOST = 1 << 30              # bytes in one buffer
+
+
+@cython.final
+cdef class Buffers:
+    def __cinit__(self, budget):
+        self.budget = budget
+        self.scratch = <char*> PyMem_Malloc(RECEIVE)
+        self.pool = <char**> PyMem_Malloc(POOL * sizeof(char*))
+        if self.scratch == NULL or self.pool == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        cdef Py_ssize_t i
+        for i in range(self.free_blocks):
+            PyMem_Free(self.pool[i])
+        PyMem_Free(self.pool)
+        PyMem_Free(self.scratch)
+
+    cdef int reserve(self, Buffer* buffer, size_t size) except -1:
+        """Makes room for `size` more bytes. MemoryError leaves the buffer as it was."""
+        if buffer.room - buffer.size >= size:
+            return 0
+        if size > MOST - buffer.size:
+            raise MemoryError("more than a gigabyte in a buffer")
+        if buffer.data == NULL and size <= BUFFER:
+            buffer.data = self.take_block()
+            buffer.room = BUFFER
+            self.lent += 1
+            self.held += BUFFER
+            return 0
+        return self.grow(buffer, max(<size_t> buffer.room * 2, buffer.size + size))
+
+    cdef int grow(self, Buffer* buffer, size_t room) except -1:
+        """Memory of its own for the buffer, of that many bytes."""
+        cdef bint pooled = buffer.room == BUFFER
+        cdef char* grown = <char*> PyMem_Realloc(NULL if pooled else buffer.data, room)
+        if grown == NULL:
+            raise MemoryError
+        if pooled:
+            memcpy(grown, buffer.data, buffer.size)
+            self.give_block(buffer.data)
+        elif buffer.data == NULL:
+            self.lent += 1
+        self.held += <Py_ssize_t> room - buffer.room
+        buffer.data = grown
+        buffer.room = <uint32_t> room
+        return 0
+
+    cdef int hold(self, Buffer* buffer, const char* data, size_t size) except -1:
+        """As append(), with no more room than that takes where it is little: there may be many half-sent
+        heads."""
+        if buffer.data == NULL and size <= LITTLE:
+            self.grow(buffer, size)
+        return self.append(buffer, data, size)
+
+    cdef void release(self, Buffer* buffer) noexcept:
+        """Gives the memory back; the buffer is empty then, and can be used again."""
+        if buffer.data != NULL:
+            self.lent -= 1
+            self.held -= buffer.room
+            if buffer.room == BUFFER:
+                self.give_block(buffer.data)
+            else:
+                PyMem_Free(buffer.data)
+        buffer.data = NULL
+        buffer.size = buffer.room = 0
+
+    cdef char* take_block(self) except NULL:
+        """A block of BUFFER bytes."""
+        cdef char* block
+        if self.free_blocks:
+            self.free_blocks -= 1
+            return self.pool[self.free_blocks]
+        block = <char*> PyMem_Malloc(BUFFER)
+        if block == NULL:
+            raise MemoryError
+        return block
+
+    cdef void give_block(self, char* block) noexcept:
+        if self.free_blocks < POOL:
+            self.pool[self.free_blocks] = block
+            self.free_blocks += 1
+        else:
+            PyMem_Free(block)
+
+
+cdef extern from *:
+    """
+    #include <sys/types.h>
+    #include <sys/socket.h>
+    #define syncless_set_errno(number) (errno = (number))
+    """
+    void errno_is "syncless_set_errno" (int number) nogil
+    int MSG_DONTWAIT
+    ssize_t recv(int fd, void* data, size_t size, int flags) nogil
+    ssize_t send(int fd, const void* data, size_t size, int flags) nogil
+
+cdef extern from "Python.h":
+    int PyBUF_WRITE
+
+cdef enum:
+    RECORD = 16384          # bytes of plain text in a TLS record, at most
+    AT_ONCE = 65536         # encrypted before the client is asked to take them
+
+# imported by the first connection: a server without TLS need not have it
+cdef object ssl = None
+cdef object SSLWantReadError = None
+
+
+cdef class TlsLayer:
+    """One connection's TLS. `context` is an ssl.SSLContext for servers."""
+
+    def __init__(self, context not None):
+        global ssl, SSLWantReadError
+        if ssl is None:
+            import ssl as module
+            ssl, SSLWantReadError = module, module.SSLWantReadError
+        self.incoming = ssl.MemoryBIO()
+        self.outgoing = ssl.MemoryBIO()
+        self.ssl = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
+
+    cdef int feed(self, const char* data, Py_ssize_t size) except -1:
+        """Ciphertext that was received before the layer was there."""
+        self.incoming.write(PyBytes_FromStringAndSize(data, size))
+        return 0
+
+    cdef int handshake(self, int fd) except -2:
+        """Goes on as far as it can: READY, WANTS_READ, WANTS_WRITE, FAILED."""
+        cdef Py_ssize_t n
+        cdef int pushed
+        if self.at_work:
+            return WANTS_READ
+        while True:
+            self.at_work = True
+            try:
+                self.ssl.do_handshake()
+                done = True
+            except SSLWantReadError:
+                done = False
+            # ssl.SSLError is an OSError; the alert that says why is still to be sent
+            except (OSError, ValueError):
+                self.at_work = False
+                self.push(fd)
+                return FAILED
+            self.at_work = False
+            pushed = self.push(fd)
+            if pushed < 0:
+                return FAILED
+            if done:
+                self.describe()
+                return READY
+            if pushed == 0:
+                return WANTS_WRITE
+            n = self.fill(fd, True)
+            if n < 0:
+                return WANTS_READ
+            if n == 0:
+                return FAILED
+
+    cdef int describe(self) except -1:
+        cipher = self.ssl.cipher()
+        self.variables = {
+            "HTTPS": "on",
+            "SSL_PROTOCOL": self.ssl.version() or "",
+            "SSL_CIPHER": cipher[0] if cipher else "",
+        }
+        certificate = self.ssl.getpeercert(True)
+        if certificate is not None:
+            self.variables["SSL_CLIENT_CERT"] = ssl.DER_cert_to_PEM_cert(certificate)
+            verified = self.ssl.getpeercert()
+            self.variables["SSL_CLIENT_VERIFY"] = "SUCCESS" if verified else "GENEROUS"
+            self.variables["SSL_CLIENT_S_DN"] = ",".join(
+                f"{key}={value}" for names in (verified or {}).get("subject", ()) for key, value in names)
+        return 0
+
+    cdef Py_ssize_t fill(self, int fd, bint peer_shutdown) except -2:
+        """Moves ciphertext from the socket to `incoming`: bytes, 0 at the end, -1 when there is none now."""
+        cdef char room[RECORD]
+        cdef ssize_t n
+        if self.closed:
+            return 0
+        if self.drained and not peer_shutdown:
+            return -1
+        while True:
+            n = recv(fd, room, RECORD, MSG_DONTWAIT)
+            if n > 0:
+                self.drained = n < RECORD
+                self.incoming.write(PyBytes_FromStringAndSize(room, n))
+                return n
+            if n == 0:
+                return 0
+            if errno == EAGAIN:
+                self.drained = True
+                return -1
+            if errno != EINTR:
+                return 0
+
+    cdef Py_ssize_t receive(self, int fd, char* into, size_t room, bint peer_shutdown) except -2:
+        """Plain bytes; 0 at the end, orderly or not; -1 when there are none now."""
+        cdef Py_ssize_t n
+        if self.at_work:
+            return -1
+        while True:
+            if self.incoming.pending or self.ssl.pending():
+                self.at_work = True
+                try:
+                    n = self.ssl.read(room, PyMemoryView_FromMemory(into, room, PyBUF_WRITE))
+                    return n
+                except SSLWantReadError:
+                    pass
+                except (OSError, ValueError):       # the client's close_notify, or bytes that are no TLS
+                    return 0
+                finally:
+                    self.at_work = False
+                    if self.outgoing.pending:       # an alert, or the answer to a key update
+                        self.push(fd)
+            n = self.fill(fd, peer_shutdown)
+            if n <= 0:
+                return n
+
+    cdef int push(self, int fd) except -2:
+        """Sends ciphertext: 1 when all of it is gone, 0 when the client has to take some first, -1 when it is
+        gone."""
+        cdef ssize_t n
+        while True:
+            if self.closed:
+                return -1
+            if self.unsent is None:
+                if not self.outgoing.pending:
+                    return 1
+                self.unsent = self.outgoing.read()
+                self.unsent_from = 0
+            n = send(fd, PyBytes_AS_STRING(self.unsent) + self.unsent_from,
+                PyBytes_GET_SIZE(self.unsent) - self.unsent_from,
+                     MSG_DONTWAIT | MSG_NOSIGNAL)
+            if n < 0:
+                if errno == EINTR:
+                    continue
+                return 0 if errno == EAGAIN else -1
+            self.unsent_from += n
+            if self.unsent_from == PyBytes_GET_SIZE(self.unsent):
+                self.unsent = None
+
+    cdef Py_ssize_t send(self, int fd, const char* a, size_t na, const char* b, size_t nb) except -2:
+        """As send(2) of a and then b: how many plain bytes were taken; -1 with errno. Bytes that
+        were taken may still have to be pushed."""
+        cdef size_t n
+        cdef bytes plain                            # a copy: the buffers may be gone when Python code has run
+        cdef int pushed = 0 if self.at_work else self.push(fd)
+        if pushed <= 0:
+            errno_is(EPIPE if pushed < 0 else EAGAIN)
+            return -1
+        if na and nb and na + nb <= RECORD:         # head and body in one record
+            plain = PyBytes_FromStringAndSize(NULL, na + nb)
+            memcpy(PyBytes_AS_STRING(plain), a, na)
+            memcpy(PyBytes_AS_STRING(plain) + na, b, nb)
+        else:
+            if na == 0:
+                a = b
+                na = nb
+            plain = PyBytes_FromStringAndSize(a, na if na < AT_ONCE else AT_ONCE)
+        self.at_work = True
+        try:
+            n = self.ssl.write(plain)
+        except (OSError, ValueError):
+            errno_is(EPIPE)
+            return -1
+        finally:
+            self.at_work = False
+        if self.push(fd) < 0:
+            errno_is(EPIPE)
+            return -1
+        return n
+
+    cdef int goodbye(self, int fd) except -1:
+        """Says that no more will be sent (close_notify), as far as the client takes it without waiting."""
+        if self.said_goodbye or self.at_work:
+            return 0
+        self.said_goodbye = True
+        self.at_work = True
+        try:
+            self.ssl.unwrap()
+        except (OSError, ValueError):               # it would wait for the client's own
+            pass
+        finally:
+            self.at_work = False
+        self.push(fd)
+        return 0
+
 
 cdef extern from *:
     """

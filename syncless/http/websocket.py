@@ -19,8 +19,8 @@ from syncless._core.timeout import Timeout
 from syncless._core.wait.sync import Lock
 from syncless.http.errorlog import ErrorLog
 from syncless.http.errors import BadRequest, BodyTimeout, ClientGone, UpgradeRequired
+from syncless.http.exchange import Upgrade
 from syncless.http.limits import Limits
-from syncless.http.upgrade import Upgrade
 from syncless.http.wire import is_field
 
 STOPS = 1001, "the server stops"

@@ -10,7 +10,7 @@ import os
 
 from syncless.native.functions import functions
 from syncless.native.handler import ABI, Handler, load
-from syncless.native.publishing import publish
+from syncless.native.threads import publish
 
 __all__ = ["ABI", "Handler", "functions", "get_include", "load", "publish"]
 

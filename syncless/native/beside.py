@@ -22,15 +22,12 @@ from syncless.http.application import Application
 from syncless.http.counters import Counters
 from syncless.http.errors import REASONS
 from syncless.http.limits import Limits
-from syncless.http.listener import Listener
-from syncless.http.quota import Quota
+from syncless.http.listener import Listener, Quota
 from syncless.http.trust import remove_forwarded
-from syncless.native.mailbox import Mailbox
-from syncless.native.publishing import reclaim
+from syncless.native.mailbox import Mailbox, Shared
 from syncless.native.records import Ended, request_of
 from syncless.native.routing import parse_routes
-from syncless.native.shared import Shared
-from syncless.native.threads import Threads
+from syncless.native.threads import Threads, reclaim
 
 WATCH_SECONDS = 1.0
 """Between two looks at the threads."""

@@ -37,7 +37,7 @@ void conn_close_when_sent(struct thread *t, struct conn *c) {
         return;
     }
     /* closing with bytes unread would reset the connection, and perhaps destroy the answer; see
-       http/linger.pyx */
+       http/connection.pyx */
     if (limits->linger_connections && first_of(t, LINGER_TIME) &&
         t->counts.lingering * t->server->thread_count >= limits->linger_connections)
         conn_close(t, first_of(t, LINGER_TIME), 0);

@@ -1,7 +1,14 @@
 from collections.abc import Callable
 
+from syncless.http.application import Application
 from syncless.http.listener import Listener
 from syncless.native.threads import Threads
+
+class Shared(Application):
+    """An application and native handlers, which have a connection in turn."""
+
+    def __init__(self, inner: Application, threads: Threads) -> None: ...
+    def close(self) -> None: ...
 
 class Mailbox:
     """Mailbox(threads, notice, fault, record): takes what the threads of native handlers send to Python."""

@@ -2,32 +2,74 @@
 
 A connection comes with the bytes of a request that the application is to answer, and perhaps of more
 requests. It is a Connection like any other from then on, until a request for a native handler comes on it
-(neighbour.pyx).
+(Shared).
+
+Shared is an application and native handlers, which have a connection in turn. The connection of a request for
+a native handler goes back to its thread, with all bytes that have come. A request that a thread has handed
+over is the application's, whatever its route: a handler may have passed it on.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
-from posix.unistd cimport close as os_close
-from posix.unistd cimport read
+from posix.unistd cimport close as os_close, read
 
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.scheduler cimport Scheduler
-from syncless.http.acceptor cimport prepare
-from syncless.http.connection cimport Connection
-from syncless.http.deadlines cimport HEAD_DEADLINE
-from syncless.http.listener cimport Listener
-from syncless.http.phases cimport READING
-from syncless.http.room cimport make_room
+from syncless.http.acceptor cimport make_room, prepare
+from syncless.http.application cimport Application
+from syncless.http.connection cimport READING, Connection
+from syncless.http.exchange cimport Exchange
+from syncless.http.listener cimport HEAD_DEADLINE, Listener
+from syncless.http.peer cimport Origin
+from syncless.http.stream cimport Stream
+from syncless.http.wire cimport head
 from syncless.native.threads cimport (
     CONNECTION_LETTER, FAULT_LETTER, LOG_LETTER, ROOM_LETTER, Threads, address, atomic_fetch_add, letter,
     show,
 )
 
 from syncless._core.threadloop import current_loop
+
+
+cdef class Shared(Application):
+    """Shared(application, threads), of the next socket on which the threads accept."""
+    cdef Application inner
+    cdef Threads threads
+    cdef int listener           # index of that socket
+
+    def __init__(self, Application inner not None, Threads threads not None):
+        self.inner = inner
+        self.threads = threads
+        self.listener = threads.core.listener_count
+        self.heads = inner.heads
+
+    cdef Exchange exchange(self, const Origin* origin, const char* data, head* found):
+        if self.threads.wants(origin.stream.fd, data, found):
+            return None
+        return self.inner.exchange(origin, data, found)
+
+    cdef int take_back(self, Exchange exchange, int fd) except -1:
+        return self.inner.take_back(exchange, fd)
+
+    cdef int pass_on(self, Loop loop, const Origin* origin) except -1:
+        cdef Stream* stream = origin.stream
+        cdef int fd = stream.fd
+        self.heads.forget(fd)                   # as closing would
+        loop.fds.entry(fd).watcher = NULL
+        loop.fds.disarm_after_wait(fd)          # nobody else waits for it
+        self.threads.send(
+            fd % self.threads.core.thread_count, fd, self.listener, <str> origin.address, origin.port,
+            stream.inbox.data + stream.inbox_start, stream.inbox.size - stream.inbox_start)
+        stream.fd = -1                          # a thread closes it
+        return 0
+
+    def close(self) -> None:
+        self.inner.close()
+
 
 cdef extern from "records.h" nogil:
     struct record:

@@ -1,6 +1,13 @@
-from libc.stdint cimport int64_t, uint8_t, uint16_t
+"""The border between Python and the threads. See threads.pyx."""
 
+from libc.stdint cimport int64_t, uint16_t, uint8_t
+
+from syncless.http.counters cimport Counters
 from syncless.http.wire cimport BUCKETS, CODES, head, limits
+
+cdef int64_t total_of(const server* of, int at) noexcept
+cdef int add_new(const server* of, int64_t* collected, Counters counters) except -1
+
 
 cdef extern from "routes.h" nogil:
     struct bytes_view "syncless_bytes":

@@ -1,3 +1,5 @@
+from typing import Any
+
 from syncless.http.counters import Counters
 from syncless.http.limits import Limits
 from syncless.native.routing import Route
@@ -31,3 +33,13 @@ class Threads:
     def busy(self) -> list[tuple[int, float, str | None]]: ...
 
 def calls_address() -> int: ...
+def publish(name: str, data: Any) -> None:
+    """Gives the bytes a name, under which native handlers find them without a lock, in place of those that
+    had it.
+
+    Old bytes are freed when no handler can be reading them any more. None takes the name away. A process can
+    have 256 names.
+    """
+
+def reclaim() -> int:
+    """Frees old bytes that were published; how many readers may still have."""

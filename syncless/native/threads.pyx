@@ -3,25 +3,68 @@
 The threads are C and never take the interpreter's lock; server.h is their manual. This class makes them,
 gives them connections and tells them to stop. mailbox.pyx reads the letters that they send to Python:
 connections, lines for the access log, notices. beside.py fits both into a Server.
+
+Their counts become cells of the server's counters (http/counters.pxd). Bytes that Python code gives to native
+handlers are replaced while these read them: see publish.h.
 """
 
 import errno
 import os
 import resource
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
-from syncless.http.counters cimport BOUNDS, Counters
+from syncless.http.counters cimport BOUNDS, LATENCY, LATENCY_NS, REFUSED, REQUESTS, Counters
 from syncless.http.wire cimport BUCKETS, CODES, head
-from syncless.native.counting cimport add_new, total_of
 from syncless.native.handler cimport Handler
 
 from syncless.http.errors import EXPLANATIONS, refusal, status_line
 from syncless.http.limits import limit_values
+
+cdef enum:
+    COUNTED = 2 * CODES + BUCKETS + 1
+
+
+cdef int CELL_OF[COUNTED]       # where each count is in a row of cells
+cdef int _i
+for _i in range(COUNTED):
+    CELL_OF[_i] = (
+        REQUESTS + _i if _i < CODES else REFUSED + _i - CODES if _i < 2 * CODES
+        else LATENCY_NS if _i == COUNTED - 1 else LATENCY + _i - 2 * CODES)
+
+
+cdef int64_t total_of(const server* of, int at) noexcept:
+    """One of the counts, in the order of CELL_OF, of all threads."""
+    cdef int i
+    cdef int64_t total = 0
+    for i in range(of.thread_count):
+        total += counted(&of.threads[i].counts, at)
+    return total
+
+
+cdef int64_t counted(const counts* of, int at) noexcept:
+    if at < CODES:
+        return of.requests[at]
+    if at < 2 * CODES:
+        return of.refused[at - CODES]
+    return of.latency_ns if at == COUNTED - 1 else of.latency[at - 2 * CODES]
+
+
+cdef int add_new(const server* of, int64_t* collected, Counters counters) except -1:
+    """Adds what they have counted since it was `collected`, in the order of CELL_OF, the last time."""
+    cdef int at
+    cdef int64_t total
+    for at in range(COUNTED):
+        total = total_of(of, at)
+        counters.cells[CELL_OF[at]] += total - collected[at]
+        collected[at] = total
+    return 0
+
 
 cdef extern from "publish.h" nogil:
     int publish_bytes(const char* name, size_t name_size, const char* data, size_t size)
@@ -386,3 +429,29 @@ cdef int reclaim_views() noexcept:
 def calls_address() -> int:
     """Of the table of functions that handlers find in their requests."""
     return <size_t> &CALLS
+
+
+def publish(str name not None, data) -> None:
+    """Gives the bytes a name, under which native handlers find them without a lock, in place of those that
+    had it.
+
+    Old bytes are freed when no handler can be reading them any more. None takes the name away. A process can
+    have 256 names.
+    """
+    cdef bytes key = name.encode()
+    cdef Py_buffer view
+    cdef int outcome
+    if data is None:
+        outcome = publish_view(PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), NULL, 0)
+    else:
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        outcome = publish_view(
+            PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), <const char*> view.buf, view.len)
+        PyBuffer_Release(&view)
+    if outcome < 0:
+        raise MemoryError(f"cannot publish {name!r}: no memory, or more than 256 names")
+
+
+def reclaim() -> int:
+    """Frees old bytes that were published; how many readers may still have."""
+    return reclaim_views()

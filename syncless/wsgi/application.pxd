@@ -1,8 +1,60 @@
+"""From a request head to the call of a WSGI application. See application.pyx."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint64_t
+
 from syncless.http.application cimport Application
+from syncless.http.body cimport Body
+from syncless.http.exchange cimport Exchange
 from syncless.http.peer cimport Origin
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.wire cimport head
-from syncless.wsgi.request cimport Request
+
+
+cdef class _Growing:                # a bytes object that grows as data is appended
+    cdef PyObject* whole            # owned; NULL while it has no room
+    cdef Py_ssize_t size, room      # bytes used and there
+
+    cdef char* space(self, int64_t most) except NULL
+    cdef int add(self, const char* data, Py_ssize_t n) except -1
+    cdef bytes result(self)
+
+
+cdef class Input:
+    cdef Body body                  # its own: a stream that an application keeps stays the one of its request
+
+    cdef bytes take(self, int64_t size)
+    cdef bytes take_line(self, int64_t limit)
+
+
+cdef class StartResponse:
+    cdef Request request            # None: the response has ended
+    cdef Write write
+
+
+cdef class Write:
+    cdef Request request            # None: the response has ended
+
+
+cdef class Request(Exchange):
+    cdef object call                # the application
+    cdef dict environ
+    cdef uint64_t environ_version   # as the application got it
+    cdef Input input
+    cdef StartResponse start
+    cdef object start_response      # the callable that the application gets
+
+    cdef int fill(self, dict environ) except -1
+    cdef bint reusable(self) noexcept
+    cdef int renew_input(self) except -1
+    cdef int renew_start(self) except -1
+    cdef int accept_head(self, object status, object headers, object exc_info) except -1
+    cdef int put(self, object data, bint last) except -1
+    cdef int tell_cut(self) except -1
+    cdef int answer(self) except -1
+    cdef int answer_parts(self, object parts) except -1
+    cdef int answer_in_turn(self, object result) except -1
+    cdef bint send_wrapped_file(self, object wrapper) except -1
 
 
 cdef class WSGIApplication(Application):

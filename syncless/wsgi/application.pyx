@@ -8,27 +8,451 @@ has an underscore, and `Proxy`, which would pass for the proxy settings of CGI p
 A request whose head is the same to the last byte as the connection's last one gets the same environ once
 more, if the application cannot notice: see Request.reusable(). That is asked once, when the last request has
 ended; nothing can reach the environ after that.
+
+A Request is the exchange in which the application answers: it calls the application with its environ, and
+gives the response the head from start_response() and the data from write() and the returned iterable.
+exchange.pyx decides what becomes of the request when the application fails.
+
+wsgi.input is a request body as a stream that Python code reads. It takes a Body and gives bytes objects,
+lines and iteration. It is a binary file for everything that reads one, such as io.TextIOWrapper, but has no
+position. The tasklet parks while the client has not sent enough. After the end every read returns b""
+(wsgi.input_terminated). An error in the body is raised as a ClientError.
 """
 
+import io
 import sys
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Copy, PyDict_GetItem, PyDict_SetItem
+from cpython.list cimport PyList_GET_ITEM
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_XDECREF
+from cpython.tuple cimport PyTuple_GET_ITEM
+cimport cython
 from libc.stdint cimport int64_t, uint64_t
-from libc.string cimport memcmp
+from libc.string cimport memchr, memcmp, memcpy
 
+from syncless._core.cpython.compat cimport dict_version
 from syncless.http.application cimport Application
-from syncless.http.exchange cimport Exchange
+from syncless.http.body cimport DIRECT, Body
+from syncless.http.exchange cimport Exchange, Upgrade
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Origin
 from syncless.http.requestheads cimport Memory, RequestHeads, memory_of
+from syncless.http.stream cimport TlsLayer
 from syncless.http.wire cimport (
     HEAD_DROPPED, HEAD_UNKNOWN, head, head_header, head_limits, is_get_request, name_of,
 )
-from syncless.http.tls cimport TlsLayer
-from syncless.http.upgrade cimport Upgrade
-from syncless.wsgi.request cimport Request
+
+from syncless.http.filepart import FilePart
+from syncless.http.notices import visible
+from syncless.wsgi.filewrapper import FileWrapper
+
+cdef extern from "Python.h":
+    PyObject* new_bytes "PyBytes_FromStringAndSize" (const char* data, Py_ssize_t n) except NULL
+    int _PyBytes_Resize(PyObject** whole, Py_ssize_t n) except -1
+
+
+cdef enum:
+    FIRST = 65536       # bytes reserved at most before any has come
+
+cdef int64_t UNKNOWN = <int64_t> ((<size_t> -1) >> 1)
+
+
+@cython.final
+@cython.no_gc
+cdef class _Growing:
+    """A bytes object that grows by half whenever it is full: in place, and by no more than has come."""
+
+    def __dealloc__(self):
+        Py_XDECREF(self.whole)
+
+    cdef char* space(self, int64_t most) except NULL:
+        """Where the next byte goes, with room for it; `most`: bytes that there will be in the end, if that
+        is known."""
+        cdef int64_t room
+        if self.size == self.room:
+            room = self.room + self.room // 2 if self.room else <int64_t> FIRST
+            if room > most:
+                room = most
+            if self.whole == NULL:
+                self.whole = new_bytes(NULL, <Py_ssize_t> room)
+            else:
+                _PyBytes_Resize(&self.whole, <Py_ssize_t> room)
+            self.room = <Py_ssize_t> room
+        return PyBytes_AS_STRING(<object> self.whole) + self.size
+
+    cdef int add(self, const char* data, Py_ssize_t n) except -1:
+        cdef char* into
+        cdef Py_ssize_t piece
+        while n:
+            into = self.space(UNKNOWN)
+            piece = min(n, self.room - self.size)
+            memcpy(into, data, piece)
+            self.size += piece
+            data += piece
+            n -= piece
+        return 0
+
+    cdef bytes result(self):
+        """The bytes; nothing can be put into it afterwards."""
+        cdef bytes whole
+        if self.whole == NULL:
+            return b""
+        if self.size < self.room:
+            _PyBytes_Resize(&self.whole, self.size)
+        whole = <bytes> self.whole
+        Py_XDECREF(self.whole)
+        self.whole = NULL
+        return whole
+
+
+cdef class Input:
+    """The stream of PEP 3333, with read(), readline(), readlines() and iteration; an io.BufferedIOBase."""
+
+    def __init__(self, Body body not None):
+        self.body = body
+
+    cdef bytes take(self, int64_t size):
+        """That many bytes, fewer at the end of the body; all that are left if it is negative."""
+        cdef Body body = self.body
+        cdef _Growing taken
+        cdef char* data
+        cdef Py_ssize_t n
+        cdef bytes whole
+        if not body.framing.chunked and (size < 0 or size > body.framing.left):
+            size = body.framing.left
+        if size == 0:
+            return b""
+        if 0 < size < DIRECT:
+            n = body.window(&data)
+            if n == 0:
+                return b""
+            if n >= size:                       # as usual: all of it lies ready
+                whole = PyBytes_FromStringAndSize(data, <Py_ssize_t> size)
+                body.advance(<Py_ssize_t> size)
+                return whole
+        if size < 0:
+            size = UNKNOWN
+        taken = _Growing()
+        while taken.size < size:
+            data = taken.space(size)
+            n = body.read_into(data, taken.room - taken.size)
+            if n == 0:
+                break
+            taken.size += n
+        return taken.result()
+
+    cdef bytes take_line(self, int64_t limit):
+        """Up to and including the next newline, at most `limit` bytes unless it is negative."""
+        cdef Body body = self.body
+        cdef _Growing line = None
+        cdef char* data
+        cdef char* newline
+        cdef Py_ssize_t n
+        cdef bint ended = limit == 0
+        cdef bytes whole
+        while not ended:
+            n = body.window(&data)
+            if n == 0:
+                break
+            if limit >= 0 and n >= limit - (0 if line is None else line.size):
+                n = <Py_ssize_t> (limit - (0 if line is None else line.size))
+                ended = True
+            newline = <char*> memchr(data, c"\n", n)
+            if newline != NULL:
+                n = newline - data + 1
+                ended = True
+            if ended and line is None:          # as usual: all of it lies ready
+                whole = PyBytes_FromStringAndSize(data, n)
+                body.advance(n)
+                return whole
+            if line is None:
+                line = _Growing()
+            line.add(data, n)
+            body.advance(n)
+        return b"" if line is None else line.result()
+
+    def read(self, size=-1, /) -> bytes:
+        """read([size]): that many bytes, fewer only at the end of the body; all of it without a size or with
+        a negative one."""
+        return self.take(-1 if size is None else size)
+
+    def readline(self, size=-1, /) -> bytes:
+        """readline([size]): up to and including the next newline, at most `size` bytes; b"" at the end."""
+        return self.take_line(-1 if size is None else size)
+
+    def readlines(self, hint=-1, /) -> list:
+        """readlines([hint]): the lines of the rest of the body; stops after `hint` bytes if given."""
+        cdef int64_t enough = -1 if hint is None or hint <= 0 else hint
+        cdef int64_t got = 0
+        lines = []
+        while enough < 0 or got < enough:
+            line = self.take_line(-1)
+            if not line:
+                break
+            lines.append(line)
+            got += len(line)
+        return lines
+
+    def readinto(self, buffer, /) -> int:
+        """readinto(buffer): fills the buffer, less only at the end of the body; returns the number of
+        bytes."""
+        view = memoryview(buffer).cast("B")
+        data = self.take(len(view))
+        view[:len(data)] = data
+        return len(data)
+
+    def read1(self, size=-1, /) -> bytes:
+        """read1([size]): bytes that have come, at most `size`; waits for the first, and is empty at the end
+        only."""
+        cdef int64_t most = -1 if size is None else size
+        cdef char* data
+        cdef Py_ssize_t n
+        cdef bytes piece
+        if most == 0:
+            return b""
+        n = self.body.window(&data)
+        if 0 < most < n:
+            n = <Py_ssize_t> most
+        piece = PyBytes_FromStringAndSize(data, n) if n else b""
+        self.body.advance(n)
+        return piece
+
+    def readinto1(self, buffer, /) -> int:
+        """readinto1(buffer): as read1(), into the buffer; returns the number of bytes."""
+        view = memoryview(buffer).cast("B")
+        data = self.read1(len(view))
+        view[:len(data)] = data
+        return len(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def isatty(self) -> bool:
+        return False
+
+    @property
+    def closed(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        """Does nothing."""
+
+    def close(self) -> None:
+        """Does nothing: the body belongs to the server."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error) -> None:
+        """Does nothing, as close()."""
+
+    def __iter__(self):
+        return self
+
+    def __next__(self) -> bytes:
+        line = self.take_line(-1)
+        if not line:
+            raise StopIteration
+        return line
+
+
+io.BufferedIOBase.register(Input)
+
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject* o)
+
+ctypedef int (*Unchecked)(Request request) noexcept       # negative: an exception is set
+cdef Unchecked unchecked_answer = <Unchecked> Request.answer
+
+# the very object that is in the template: found without a comparison
+cdef str INPUT = sys.intern("wsgi.input")
+
+
+cdef class StartResponse:
+    """Owner of the start_response() callable."""
+
+    @cython.binding(False)      # a plain C function is called without a tuple for its arguments
+    def start_response(self, status, headers, exc_info=None):
+        """start_response(status, headers, exc_info=None) -> write"""
+        if self.request is None:
+            raise RuntimeError("start_response() was called after the response had ended")
+        self.request.accept_head(status, headers, exc_info)
+        return self.write
+
+
+cdef class Write:
+    """The write() callable: sends a part of the body at once."""
+
+    def __call__(self, data, /):
+        if self.request is None:
+            raise RuntimeError("write() was called after the response had ended")
+        self.request.put(data, False)
+
+
+@cython.final
+cdef class Request(Exchange):
+    """Request(listener, call): `call` is the application."""
+
+    def __init__(self, Listener listener not None, call):
+        Exchange.__init__(self, listener)
+        self.call = call
+        self.renew_input()
+        self.renew_start()
+
+    cdef int renew_start(self) except -1:
+        self.start = StartResponse()
+        self.start.write = Write()
+        self.start_response = self.start.start_response
+        return 0
+
+    cdef int renew_input(self) except -1:
+        self.input = Input(self.new_body())
+        return 0
+
+    # -- its parts -------------------------------------------------------------------------------------------
+
+    cdef int fill(self, dict environ) except -1:
+        """The application gets this environ, and objects that belong to no other request."""
+        self.environ = None
+        if Py_REFCNT(<PyObject*> self.input) > 1:
+            self.renew_input()
+        environ[INPUT] = self.input
+        self.environ = environ
+        self.environ_version = dict_version(environ)
+        return 0
+
+    cdef bint reusable(self) noexcept:
+        """Whether the environ is as the application got it, and nothing refers to it or its input any more:
+        the same request could have it again."""
+        return (
+            Py_REFCNT(<PyObject*> self.environ) == 1 and dict_version(self.environ) == self.environ_version
+            and Py_REFCNT(<PyObject*> self.input) == 2)
+
+    cdef int forget(self) except -1:
+        self.environ = None
+        return 0
+
+    cdef dict variables(self):
+        return self.environ
+
+    cdef str label(self):
+        if self.environ is None:
+            return "request"
+        return visible(f"{self.environ.get('REQUEST_METHOD')} {self.environ.get('PATH_INFO')}")
+
+    # -- its life --------------------------------------------------------------------------------------------
+
+    cdef int respond(self) noexcept:
+        cdef int outcome = unchecked_answer(self)
+        self.start.request = self.start.write.request = None
+        return outcome
+
+    cdef int answer(self) except -1:
+        """Calls the application and sends what it returns."""
+        if Py_REFCNT(<PyObject*> self.start_response) > 1 or Py_REFCNT(<PyObject*> self.start.write) > 1:
+            self.renew_start()                      # the application has kept the last request's
+        self.start.request = self.start.write.request = self
+        result = self.call(self.environ, self.start_response)
+        if ((type(result) is list or type(result) is tuple) and self.response.status is not None
+                and not self.upgraded):
+            # no close(), and the length is known without a question
+            if not self.body.framing.ended and not self.body.drainable(self.listener.limits.drain_bytes):
+                self.response.keep_alive = False    # the head says so
+            if len(result) == 1:
+                only = <object> (PyList_GET_ITEM(result, 0) if type(result) is list
+                    else PyTuple_GET_ITEM(result, 0))
+                if PyBytes_CheckExact(only):
+                    if not self.response.committed:
+                        self.response.commit(self.peer, PyBytes_GET_SIZE(only))
+                    if self.response.put(self.peer, only, True):
+                        self.tell_cut()
+                    return self.response.end(self.peer)
+            return self.answer_parts(result)
+        return self.answer_in_turn(result)
+
+    cdef int answer_in_turn(self, object result) except -1:
+        """Sends what an iterable gives, as it comes; or a file."""
+        try:
+            if self.upgraded:
+                return 0
+            if result is None:
+                raise TypeError("the application returned None; PEP 3333 wants an iterable of bytes")
+            if (type(result) is FileWrapper or type(result) is FilePart) and self.send_wrapped_file(result):
+                return self.response.end(self.peer)
+            for part in result:
+                self.put(part, False)
+            if not self.upgraded:
+                self.response.end(self.peer)
+        finally:
+            close = getattr(result, "close", None)
+            if close is not None:
+                close()
+        return 0
+
+    cdef int answer_parts(self, object parts) except -1:
+        """Sends a list or a tuple."""
+        cdef Py_ssize_t total = 0
+        for part in parts:
+            if not isinstance(part, bytes):
+                raise TypeError(f"the body must be bytes, not {type(part).__name__}")
+            total += PyBytes_GET_SIZE(part)
+        if not self.response.committed:
+            self.response.commit(self.peer, total)
+        for part in parts:
+            self.put(part, True)
+        return self.response.end(self.peer)
+
+    # -- calls of the application ----------------------------------------------------------------------------
+
+    cdef int accept_head(self, object status, object headers, object exc_info) except -1:
+        """The arguments of start_response()."""
+        if self.upgraded:
+            return 0                                # a framework's view has to return something
+        if exc_info is not None:
+            if self.response.committed:
+                raise exc_info[1].with_traceback(exc_info[2])
+        elif self.response.status is not None:
+            raise AssertionError("start_response() was called a second time without exc_info (PEP 3333)")
+        if not isinstance(status, str):
+            raise TypeError(f"status must be a str, not {type(status).__name__}")
+        if not isinstance(headers, list):
+            raise TypeError(f"headers must be a list of (name, value), not {type(headers).__name__}")
+        return self.response.set_head(status, <list> headers)
+
+    cdef int put(self, object data, bint last) except -1:
+        """A part of the body."""
+        if not self.upgraded and self.response.put(self.peer, data, last):
+            self.tell_cut()
+        return 0
+
+    cdef int tell_cut(self) except -1:
+        length = self.response.length
+        self.listener.error_log.warning(
+            f"{self.name}: the body is longer than its Content-Length of {length}; cut off", self)
+        return 0
+
+    cdef bint send_wrapped_file(self, object wrapper) except -1:
+        """The body is a file: by sendfile, if it is one that has a descriptor. Returns whether it was
+        sent."""
+        if self.response.status is None or self.response.committed:
+            return False
+        found = wrapper.region()
+        if found is None:
+            return False
+        fd, offset, size = found
+        self.response.put_file(self.peer, fd, offset, size)
+        return True
+
 
 cdef extern from "Python.h":
     str PyUnicode_DecodeLatin1(const char* s, Py_ssize_t size, const char* errors)
@@ -47,7 +471,6 @@ cdef str SERVER_PORT = "SERVER_PORT"
 cdef str SERVER_PROTOCOL = "SERVER_PROTOCOL"
 cdef str REMOTE_ADDR = "REMOTE_ADDR"
 cdef str REMOTE_PORT = "REMOTE_PORT"
-cdef str INPUT = sys.intern("wsgi.input")
 cdef str HTTP_1_0 = "HTTP/1.0"
 cdef str HTTP_HOST = "HTTP_HOST"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from syncless._core.current import current
-from syncless.wsgi.request import Request
+from syncless.wsgi.application import Request
 
 
 def current_request() -> Request:

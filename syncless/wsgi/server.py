@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import syncless
 from syncless.http import server
-from syncless.http.application import Application
-from syncless.http.mounted import MountedApplications
+from syncless.http.application import Application, MountedApplications
 from syncless.wsgi.application import WSGIApplication
 from syncless.wsgi.client import client_gone
 from syncless.wsgi.filewrapper import FileWrapper

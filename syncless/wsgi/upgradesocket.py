@@ -16,7 +16,7 @@ from typing import Any
 from syncless._core.timeout import Timeout
 from syncless._core.wait.sync import Lock
 from syncless.http.errors import BodyTimeout, ClientGone
-from syncless.http.upgrade import Upgrade
+from syncless.http.exchange import Upgrade
 
 MOST = 65536
 """Bytes that one recv() gives, however many it asks for."""

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from typing import Any
 
 from syncless.http.errorlog import ErrorLog
+from syncless.http.exchange import Upgrade
 from syncless.http.limits import Limits
-from syncless.http.upgrade import Upgrade
 from syncless.http.websocket import WebSocket, has_library
 from syncless.wsgi.upgradesocket import UpgradeSocket
 

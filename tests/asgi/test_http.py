@@ -12,7 +12,7 @@ from collections import OrderedDict
 import pytest
 
 import syncless
-from syncless.asgi.scope import variables_of
+from syncless.asgi.request import variables_of
 from syncless.asyncio import in_tasklet
 from tests.waiting import eventually
 from tests.wsgi.conftest import Client

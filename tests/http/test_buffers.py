@@ -2,7 +2,7 @@
 
 import pytest
 
-from syncless.http.buffers import Buffers
+from syncless.http.stream import Buffers
 
 BLOCK = 8192
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from syncless.http import phases
+from syncless.http import connection as phases
 from syncless.http.connection import Connection
 
 

@@ -7,11 +7,10 @@ from libc.stdint cimport int64_t
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Runnable, Scheduler
 from syncless._core.threadloop cimport get_loop
-from syncless.http.admission cimport Admission
-from syncless.http.buffers cimport Buffer, Buffers
-from syncless.http.deadlines cimport QUEUE_DEADLINE, DeadlineNode, Deadlines, next_of
-from syncless.http.flusher cimport Flusher
-from syncless.http.responseheads cimport ResponseHeads
+from syncless.http.listener cimport (
+    QUEUE_DEADLINE, Admission, DeadlineNode, Deadlines, Flusher, ResponseHeads, next_of,
+)
+from syncless.http.stream cimport Buffer, Buffers
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 import syncless
-from syncless.http import phases
+from syncless.http import connection as phases
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.virtual_time

@@ -1,4 +1,4 @@
-"""Being called before each bytecode. See counting.pyx."""
+"""Being called before each bytecode. See threads.pyx."""
 
 from cpython.object cimport PyObject
 

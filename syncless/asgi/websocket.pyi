@@ -1,3 +1,0 @@
-from syncless.asgi.request import Request
-
-class WebSocketRequest(Request): ...

@@ -1,4 +1,0 @@
-from syncless._core.loop import Loop
-
-class ResponseHeads:
-    def __init__(self, loop: Loop) -> None: ...

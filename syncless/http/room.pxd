@@ -1,3 +1,0 @@
-from syncless.http.listener cimport Listener
-
-cdef bint make_room(Listener listener) except -1
