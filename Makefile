@@ -18,7 +18,7 @@ $(BIN)/python:
 	$(INSTALL) --upgrade pip
 
 $(VENV)/.built: $(BIN)/python setup.py pyproject.toml $(NATIVE)
-	@echo "building syncless for $$($(BIN)/python -V): all of it takes about 240 s, divided by $$(nproc 2>/dev/null || echo '?') processors"
+	@echo "building syncless for $$($(BIN)/python -V): all of it takes about 150 s, divided by $$(nproc 2>/dev/null || echo '?') processors"
 	$(INSTALL) --group build
 	$(BIN)/python setup.py --quiet build_ext --inplace
 	$(INSTALL) --no-build-isolation --editable .
