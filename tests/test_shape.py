@@ -65,8 +65,6 @@ LAYERS = {
     },
     "syncless": {"syncless._core", "syncless.tools"},
 }
-WITH_EARLIER_STUBS = {"syncless.http", "syncless.asgi", "syncless.native", "syncless.wsgi"}
-"""Their stubs that nothing imports are to go as well."""
 PRODUCTS = {name: name for name in ("celery", "django", "eventlet", "gevent", "gunicorn")}
 PRODUCTS["gunicorn_requests"] = "gunicorn"
 """Files of syncless.contrib, and what must be installed for them."""
@@ -347,8 +345,7 @@ def test_native_module_has_a_stub_if_python_imports_it():
         needed |= found
         look += [path for each in found if (path := ROOT / (each.replace(".", "/") + ".pyi")).exists()]
     assert needed - set(STUBS) == set(), "these need a stub"
-    unneeded = {module for module in set(STUBS) - needed if layer_of(module) not in WITH_EARLIER_STUBS}
-    assert unneeded == set(), "no Python file and no stub imports these"
+    assert set(STUBS) - needed == set(), "no Python file and no stub imports these"
 
 
 @pytest.mark.parametrize("module", STUBS)
