@@ -59,7 +59,7 @@ def translated(extensions, build_dir, **options):
     return extensions
 
 def setup(ext_modules, **options):
-    some = [each for number, each in enumerate(ext_modules) if number % 20 == 0 or portable(each.name)]
+    some = [each for number, each in enumerate(ext_modules) if number % 12 == 0 or portable(each.name)]
     original(ext_modules=some, **options)
 
 portable = lambda name: "select" in name or "epoll" in name
@@ -67,7 +67,7 @@ original, setuptools.setup = setuptools.setup, setup
 Cython.Build.cythonize = translated
 runpy.run_path("setup.py", run_name="__main__")
 """
-"""Builds one module in twenty, and some of those that a portable build leaves out. Cython has translated
+"""Builds one module in twelve, and some of those that a portable build leaves out. Cython has translated
 them, and would look for seconds at what each depends on."""
 
 
