@@ -10,10 +10,8 @@ from urllib.parse import quote
 from syncless.asgi import extensions
 from syncless.asgi.application import ASGIApplication
 from syncless.asgi.lifespan import Lifespan
-from syncless.asgi.requesthooks import Hooked
-from syncless.asgi.roottask import RootTask
-from syncless.asgi.static import BesideFiles
-from syncless.asgi.tasks import Tasks
+from syncless.asgi.middleware import HooksMiddleware, StaticFilesMiddleware
+from syncless.asgi.tasks import RootTask, Tasks
 from syncless.asyncio.backgroundloop import await_, background_loop
 from syncless.asyncio.eventloop import running_loop
 from syncless.http.application import Application
@@ -95,11 +93,11 @@ class Host:
 
     def with_hooks(self, before: Hook | None, after: Hook | None) -> Host:
         """The same with hooks around each request."""
-        return Host(Hooked(self.call, before, after), self.lifespan)
+        return Host(HooksMiddleware(self.call, before, after), self.lifespan)
 
     def application_at(self, address: Any, server: Server, prefix: str, most: int) -> Application:
         """The Application for a socket with this address, below this prefix; remembers up to `most` heads."""
-        call = self.call if server.static is None else BesideFiles(self.call, server.static)
+        call = self.call if server.static is None else StaticFilesMiddleware(self.call, server.static)
         template = {
             "asgi": VERSIONS,
             "scheme": "http",

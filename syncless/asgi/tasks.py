@@ -1,11 +1,14 @@
-"""Tasks of requests that have been answered: background work that goes on."""
+"""Tasks of requests that have been answered: background work that goes on. And one for libraries that bind
+their threads to a task."""
 
 from __future__ import annotations
 
 import asyncio
+from asyncio.base_events import _run_until_complete_cb  # type: ignore[attr-defined]
 from typing import Any
 
 from syncless._core.wait.sync import Event
+from syncless.asyncio.eventloop import EventLoop
 from syncless.http.errorlog import ErrorLog
 from syncless.http.errors import ClientGone
 
@@ -45,3 +48,27 @@ class Tasks:
     def cancel(self) -> None:
         for task in list(self._tasks):
             task.cancel()
+
+
+class RootTask:
+    """A task for libraries that look for the one that run_until_complete() runs: a background loop has none.
+    Lasts from its making until end().
+
+    anyio binds its worker threads to that task, and they end with it. Without one it looks at the callbacks
+    of all tasks for each call in a thread, and then binds the thread to the task of the request, so that no
+    thread is used twice.
+    """
+
+    def __init__(self, loop: EventLoop):
+        self._ended = loop.create_future()
+        self._task = loop.create_task(self._run())
+        self._task.set_name("syncless server")
+        self._task.add_done_callback(_run_until_complete_cb)  # by it such a task is known
+
+    async def _run(self) -> None:
+        await self._ended
+
+    async def end(self) -> None:
+        self._task.remove_done_callback(_run_until_complete_cb)  # it would stop the loop
+        self._ended.set_result(None)
+        await self._task

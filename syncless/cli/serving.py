@@ -24,7 +24,7 @@ from syncless.http.program.blocking import patch_process
 from syncless.http.program.hooks import Hooks
 from syncless.http.program.loading import enter
 from syncless.http.program.privileges import Privileges
-from syncless.http.program.titles import set_title
+from syncless.http.program.process import set_title
 from syncless.http.status.options import StatusOptions
 from syncless.wsgi import (
     ApplicationFailed,

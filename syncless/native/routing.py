@@ -13,13 +13,27 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from syncless.native.handler import Handler
-from syncless.native.naming import handler_named
+from syncless.http.program.loading import is_module
+from syncless.http.program.loading import load as load_object
+from syncless.native.handler import Handler, load
 
 ROUTE = re.compile(r"(?:([!#$%&'*+.^_`|~0-9A-Za-z-]+) +)?(/[^ ?#]*)")
 PARAMETER = re.compile(r"\{([A-Za-z_]\w*)(\.\.\.)?\}")
 MOST_SEGMENTS = 16
 MOST_PARAMETERS = 8
+
+
+def handler_named(name: str) -> Handler:
+    """The handler of a name: "package.module:attribute", or "path/to/library.so:function". ValueError if the
+    name is incomplete, TypeError if it names something else, and the errors of both kinds of loading."""
+    place, colon, function = name.rpartition(":")
+    if not colon or not place or not function:
+        raise ValueError(
+            f"incomplete name {name!r} of a native handler: write module:handler or library.so:function"
+        )
+    if place.endswith(".so") and not is_module(place):
+        return load(place, function)
+    return Handler(load_object(name), function)
 
 
 class Route(NamedTuple):

@@ -13,10 +13,8 @@ from syncless.wsgi.application import WSGIApplication
 from syncless.wsgi.client import client_gone
 from syncless.wsgi.filewrapper import FileWrapper
 from syncless.wsgi.kinds import Declared, as_served
+from syncless.wsgi.middleware import HooksMiddleware, StaticFilesMiddleware, page
 from syncless.wsgi.mounts import Beneath, Mounts
-from syncless.wsgi.pages import page
-from syncless.wsgi.requesthooks import Hooked
-from syncless.wsgi.static import BesideFiles
 from syncless.wsgi.websocket import websocket_offer
 
 if TYPE_CHECKING:
@@ -76,7 +74,7 @@ class Server(server.Server):
             return Mounts(each)
         if hasattr(application, "with_hooks"):
             return application.with_hooks(before, after)
-        return Hooked(application, before, after)
+        return HooksMiddleware(application, before, after)
 
     @staticmethod
     def page(answer: Callable[[str], tuple[bytes, str]]) -> Any:
@@ -110,7 +108,7 @@ class Server(server.Server):
         if prefix:
             call = Beneath(call, prefix)
         if self.static is not None:
-            call = BesideFiles(call, self.static)
+            call = StaticFilesMiddleware(call, self.static)
         if self.compression is not None:
             call = importlib.import_module("syncless.wsgi.compress").Compressed(call, self.compression)
         return WSGIApplication(

@@ -3,7 +3,7 @@
 import io
 
 from syncless.http.program.hooks import Hooks
-from syncless.wsgi.requesthooks import Hooked
+from syncless.wsgi.middleware import HooksMiddleware
 
 
 def test_hook_after_a_request_is_called_when_its_response_has_been_given(start):
@@ -17,7 +17,9 @@ def test_hook_after_a_request_is_called_when_its_response_has_been_given(start):
         finally:
             order.append("closed")
 
-    client = start.client(start(Hooked(streaming, None, lambda environ, status: order.append(status))))
+    client = start.client(
+        start(HooksMiddleware(streaming, None, lambda environ, status: order.append(status)))
+    )
     assert client.get()[2] == b"onetwo" and order == ["closed", "200 OK"]
 
 
@@ -29,7 +31,7 @@ def test_files_are_sent_as_without_hooks(start, tmp_path):
         start_response("200 OK", [("Content-Length", "100000")])
         return environ["wsgi.file_wrapper"](open(tmp_path / "file", "rb"))
 
-    client = start.client(start(Hooked(app, None, lambda environ, status: order.append(status))))
+    client = start.client(start(HooksMiddleware(app, None, lambda environ, status: order.append(status))))
     assert client.get()[2] == b"x" * 100_000 and order == ["200 OK"]
 
 
@@ -42,7 +44,9 @@ def test_lists_keep_their_length_and_errors_their_status(start):
             raise ValueError
         return [b"one", b"two"]
 
-    hooked = Hooked(app, lambda environ: calls.append("before"), lambda environ, status: calls.append(status))
+    hooked = HooksMiddleware(
+        app, lambda environ: calls.append("before"), lambda environ, status: calls.append(status)
+    )
     client = start.client(start(hooked, error_log=io.StringIO()))
     status, headers, body = client.get()
     assert (status, headers["content-length"], body) == (200, "6", b"onetwo")

@@ -28,12 +28,12 @@ from syncless.http.program.blocking import Patch, patch_process
 from syncless.http.program.failures import Failures
 from syncless.http.program.forking import fork
 from syncless.http.program.preparing import Preparation, nothing_yet
+from syncless.http.program.process import ServiceManager
 from syncless.http.program.reporting import OfMaster
 from syncless.http.program.running import LAST_CALL, delay_notice
 from syncless.http.program.sharing import SharedSockets
 from syncless.http.program.signals import Terminal, refusing_upgrades
 from syncless.http.program.slot import BEAT, LAPSE, Slot, Worker
-from syncless.http.program.systemd import ServiceManager
 from syncless.http.program.worker import Work
 from syncless.http.server import Server
 from syncless.http.status.options import StatusOptions

@@ -17,8 +17,8 @@ from syncless.console import listen_if_asked
 from syncless.http.errorlog import warn
 from syncless.http.notices import tell
 from syncless.http.program.banner import announce
+from syncless.http.program.process import ServiceManager
 from syncless.http.program.signals import Terminal, refusing_upgrades
-from syncless.http.program.systemd import ServiceManager
 from syncless.tools.waiting import Waitable
 
 LAST_CALL = 0.1

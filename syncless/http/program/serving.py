@@ -13,9 +13,9 @@ from syncless.http.program.blocking import Patch, StallWarning, patch_process, w
 from syncless.http.program.hooks import Hook, Hooks
 from syncless.http.program.loading import enter, refuse_while_importing
 from syncless.http.program.master import Master
-from syncless.http.program.pidfile import PidFile
 from syncless.http.program.preparing import Preparation
 from syncless.http.program.privileges import Privileges
+from syncless.http.program.process import PidFile
 from syncless.http.program.reporting import OfProcess, shown
 from syncless.http.server import Server
 from syncless.http.status.options import StatusOptions

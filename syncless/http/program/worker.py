@@ -28,9 +28,9 @@ from syncless.http.program.blocking import Patch, StallWarning, patch_process, w
 from syncless.http.program.hooks import HookFailed
 from syncless.http.program.loading import ApplicationFailed, ApplicationNotFound
 from syncless.http.program.preparing import Preparation
+from syncless.http.program.process import set_title
 from syncless.http.program.reporting import Reporting
 from syncless.http.program.slot import BEAT, CANNOT_START, LONGEST_REASON, READY, REPLACE_ME
-from syncless.http.program.titles import set_title
 from syncless.http.server import Server
 from syncless.http.status.usage import memory
 

@@ -1,17 +1,55 @@
-"""A WSGI application with functions that are called before and after each request (see program/hooks.py)."""
+"""WSGI applications that stand between the server and another one, or in its place: static files
+(http/static/mounts.py), pages of the server's own, hooks before and after each request (program/hooks.py).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from syncless.wsgi.filewrapper import FileWrapper
+
+if TYPE_CHECKING:
+    from syncless.http.static.mounts import StaticFiles
+
+
+class StaticFilesMiddleware:
+    """Answers requests for static files, and calls the application for all others."""
+
+    def __init__(self, application: Any, files: StaticFiles):
+        self.application = application
+        self.files = files
+        self.prefixes = files.prefixes
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if environ["PATH_INFO"].startswith(self.prefixes):
+            answer = self.files.answer(environ)
+            if answer is not None:
+                start_response(answer.status, answer.headers)
+                return answer.body
+        return self.application(environ, start_response)  # type: ignore[no-any-return]
+
+
+def page(answer: Callable[[str], tuple[bytes, str]]) -> Any:
+    """Answers each GET with what ``answer`` gives for its Accept field: a body and a type."""
+
+    def call(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            start_response("405 Method Not Allowed", [("Allow", "GET, HEAD"), ("Content-Length", "0")])
+            return []
+        body, content_type = answer(str(environ.get("HTTP_ACCEPT", "")))
+        headers = [("Content-Type", content_type), ("Content-Length", str(len(body)))]
+        start_response("200 OK", [*headers, ("Cache-Control", "no-store")])
+        return [body]
+
+    return call
+
 
 Before = Callable[[dict[str, Any]], None]
 After = Callable[[dict[str, Any], "str | None"], None]
 
 
-class Hooked:
+class HooksMiddleware:
     """Calls ``before(environ)``, the application, and ``after(environ, status)`` when its response is
     given."""
 

@@ -1,7 +1,10 @@
-"""An ASGI application beside which files are served (see http/static/mounts.py)."""
+"""ASGI applications that stand between the server and another one: static files (http/static/mounts.py),
+hooks before and after each request (program/hooks.py).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from syncless.asgi.request import variables_of
@@ -9,7 +12,7 @@ from syncless.http.filepart import FilePart
 from syncless.http.static.mounts import StaticFiles
 
 
-class BesideFiles:
+class StaticFilesMiddleware:
     """Answers requests for static files, and calls the application for all others."""
 
     def __init__(self, application: Any, files: StaticFiles):
@@ -41,3 +44,40 @@ class BesideFiles:
             if close is not None:
                 close()
         await send({"type": "http.response.body"})
+
+
+Before = Callable[[dict[str, Any]], None]
+After = Callable[[dict[str, Any], "str | None"], None]
+
+
+class HooksMiddleware:
+    """Calls ``before(variables)``, the application, and ``after(variables, status)`` when it has ended. The
+    request's variables are those of CGI, with its scope as "asgi.scope"."""
+
+    def __init__(self, application: Any, before: Before | None, after: After | None):
+        self.application = application
+        self.before = before
+        self.after = after
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await self.application(scope, receive, send)
+            return
+        variables = variables_of(scope) | {"asgi.scope": scope}
+        status: str | None = None
+
+        async def note(message: dict[str, Any]) -> None:
+            nonlocal status
+            if message.get("type") in ("http.response.start", "websocket.http.response.start"):
+                status = str(message.get("status"))
+            elif message.get("type") == "websocket.accept":
+                status = "101"
+            await send(message)
+
+        if self.before is not None:
+            self.before(variables)
+        try:
+            await self.application(scope, receive, note)
+        finally:
+            if self.after is not None:
+                self.after(variables, status)
