@@ -8,7 +8,7 @@ ast asyncio concurrent ctypes dataclasses difflib dis email html http.client htt
 multiprocessing platform shutil ssl subprocess tempfile tokenize traceback unittest urllib.request
 syncless.asgi.host syncless.asyncio syncless.cli syncless.console syncless.contrib syncless.debug
 syncless.http.compression syncless.http.program.master syncless.http.program.running
-syncless.http.static.mounts syncless.http.status syncless.io.dns syncless.native syncless.patches
+syncless.http.static.files syncless.http.status syncless.io.dns syncless.native syncless.patches
 syncless.stackless
 """.split()
 """Modules that `import syncless.wsgi` must not import, nor any module below them."""

@@ -1,4 +1,4 @@
-"""ASGI applications that stand between the server and another one: static files (http/static/mounts.py),
+"""ASGI applications that stand between the server and another one: static files (http/static/files.py),
 hooks before and after each request (program/hooks.py).
 """
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from syncless.asgi.request import variables_of
 from syncless.http.filepart import FilePart
-from syncless.http.static.mounts import StaticFiles
+from syncless.http.static.files import StaticFiles
 
 
 class StaticFilesMiddleware:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from syncless.http.addresses import Bind
     from syncless.http.certificates import Files
     from syncless.http.limits import Limits
-    from syncless.http.static.mounts import Paths
+    from syncless.http.static.files import Paths
 
 
 class LimitOptions(TypedDict, total=False):

@@ -18,10 +18,10 @@ from syncless._core.current import sleep
 from syncless._core.wait.sync import Event
 from syncless.http.acceptor import close_connections, tell_streams
 from syncless.http.addresses import Bind, parse_bind, show
-from syncless.http.alone import Alone, Beside, Place
 from syncless.http.application import Application
 from syncless.http.certificates import Files, TLSSettings, make_certificates
 from syncless.http.counters import Counters
+from syncless.http.handlerthreads import HandlerThreads, NoHandlerThreads, ServedSocket
 from syncless.http.limits import Limits, limits_of
 from syncless.http.listener import Listener, Quota
 from syncless.http.serverlogs import Logs
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from syncless.http.compression import Compression
     from syncless.http.options import LimitOptions
     from syncless.http.program.hooks import Hook
-    from syncless.http.static.mounts import Paths, StaticFiles
+    from syncless.http.static.files import Paths, StaticFiles
 
 Self = TypeVar("Self", bound="Server")
 
@@ -104,7 +104,7 @@ class Server:
             self.compression = compression.Compression(compress, compress_minimum)
         self.static: StaticFiles | None = None
         if static:
-            self.static = import_module("syncless.http.static.mounts").StaticFiles(static, static_max_age)
+            self.static = import_module("syncless.http.static.files").StaticFiles(static, static_max_age)
         self.multiprocess = multiprocess
         peers = [trusted] if isinstance(trusted, str) else list(trusted)
         self.trusted = Trust(peers) if peers else None
@@ -126,12 +126,14 @@ class Server:
         )
         self.sockets = Sockets(wanted, options, self.certificates is not None)
         self.logs = Logs(access_log, access_log_format, error_log, error_log_format)
-        self.beside: Beside = self.threads_of(native, native_threads, self.limits) if native else Alone()
+        self.handler_threads: HandlerThreads = (
+            self.threads_of(native, native_threads, self.limits) if native else NoHandlerThreads()
+        )
         self.counters: Counters | None = None
         """Where its requests are counted, if anybody wants to know; set before it starts."""
         self.pages: dict[str, Any] = {}
         """Applications by their path, for paths that are not the application's; set before it starts."""
-        self._places: list[Place] = []
+        self._served: list[ServedSocket] = []
         self._stopping: list[Listener] = []
         """Listeners that accept no more and have connections still."""
         self._stopped = Event()
@@ -167,14 +169,14 @@ class Server:
         raise NotImplementedError
 
     @staticmethod
-    def threads_of(native: Mapping[str, Any], threads: int, limits: Limits) -> Beside:
-        return Alone()
+    def threads_of(native: Mapping[str, Any], threads: int, limits: Limits) -> HandlerThreads:
+        return NoHandlerThreads()
 
     # -- starting -----------------------------------------------------------------------------------------
 
     def start(self: Self, bound: Callable[[], None] | None = None) -> Self:
         """Binds, calls ``bound``, and begins to accept. OSError with the address in it."""
-        if self._places or self._stopping:
+        if self._served or self._stopping:
             raise RuntimeError("this server has been started already")
         watch_hubs()
         self.told_to_stop = Event()  # applications find it
@@ -187,13 +189,14 @@ class Server:
             self.begin_application()
             for sock, tls in opened:
                 listener = self._listener(sock, tls)
-                self._places.append(Place(sock, tls, listener, self.beside.gate(self, listener, sock, tls)))
-            self.beside.start()
+                control = self.handler_threads.control(self, listener, sock, tls)
+                self._served.append(ServedSocket(sock, tls, listener, control))
+            self.handler_threads.start()
         except BaseException:
-            self.beside.close()
-            for place in self._places:
-                place.close()
-            self._places = []
+            self.handler_threads.close()
+            for served in self._served:
+                served.close()
+            self._served = []
             self.sockets.begin_no_more(opened)
             self.sockets.close(opened)
             self.logs.close()
@@ -205,7 +208,7 @@ class Server:
 
     def _listener(self, sock: socket, tls: bool) -> Listener:
         listener = Listener(
-            self.beside.share(self, self.application_at(sock.getsockname()), tls),
+            self.handler_threads.share(self, self.application_at(sock.getsockname()), tls),
             self.limits,
             self.logs.access,
             self.logs.errors,
@@ -234,7 +237,7 @@ class Server:
         """The addresses in use, in the order of `bind`; ephemeral ports as the system chose them."""
         return [
             os.fsdecode(sock.getsockname()) if sock.family == AF_UNIX else sock.getsockname()[:2]
-            for sock, *_ in self._places
+            for sock, *_ in self._served
         ]
 
     @property
@@ -254,21 +257,23 @@ class Server:
     @property
     def urls(self) -> list[str]:
         """All addresses in use as text."""
-        return [show(address, place.tls) for address, place in zip(self.addresses, self._places, strict=True)]
+        return [
+            show(address, served.tls) for address, served in zip(self.addresses, self._served, strict=True)
+        ]
 
     @property
     def listeners(self) -> list[Listener]:
         """The listeners that serve now, one for each socket."""
-        return self._stopping or [place.listener for place in self._places]
+        return self._stopping or [served.listener for served in self._served]
 
     @property
     def requests(self) -> int:
         """Requests begun since the start."""
-        return self.beside.requests + sum(listener.requests for listener in self.listeners)
+        return self.handler_threads.requests + sum(listener.requests for listener in self.listeners)
 
     def census(self) -> dict[str, int]:
         """Counts of what the server owns now: connections, running requests, deadlines, buffers."""
-        total = self.beside.census()
+        total = self.handler_threads.census()
         for listener in self.listeners:
             for key, value in listener.census().items():
                 total[key] = total.get(key, 0) + value
@@ -279,23 +284,23 @@ class Server:
         connection: the client sends again what it has pipelined behind."""
 
         def used_up() -> None:
-            for stop in (self.beside.stop, *(listener.stop for listener in self.listeners)):
+            for stop in (self.handler_threads.stop, *(listener.stop for listener in self.listeners)):
                 stop()
             reached()
 
         quota = Quota(most, used_up)
-        self.beside.limit_requests(quota)
+        self.handler_threads.limit_requests(quota)
         for listener in self.listeners:
             listener.quota = quota
 
     def pause_accepting(self) -> None:
         """Leaves new connections to other processes that have the same sockets."""
-        for place in self._places:
-            place.acceptor.pause()
+        for served in self._served:
+            served.acceptor.pause()
 
     def resume_accepting(self) -> None:
-        for place in self._places:
-            place.acceptor.resume()
+        for served in self._served:
+            served.acceptor.resume()
 
     # -- stopping -----------------------------------------------------------------------------------------
 
@@ -307,32 +312,32 @@ class Server:
 
     def stop_after(self, last_call: float, grace: float | None = None) -> None:
         """As stop(), but accepts connections that are on their way for `last_call` seconds."""
-        if not self._places:
+        if not self._served:
             return
         if self._process != os.getpid():
             self._leave_to_parent()
             return
         seconds = self.limits.stop_seconds if grace is None else grace
         self.told_to_stop.set()
-        places, self._places = self._places, []
-        self._stopping = [place.listener for place in places]
+        stopped, self._served = self._served, []
+        self._stopping = [served.listener for served in stopped]
         for listener in self._stopping:
             listener.stop()
-        self.beside.stop()
-        opened: Opened = [(place.sock, place.tls) for place in places]
+        self.handler_threads.stop()
+        opened: Opened = [(served.sock, served.tls) for served in stopped]
         self.sockets.begin_no_more(opened)
         if last_call:
             sleep(last_call)
-        for place in places:
-            place.acceptor.accept_rest()
-            place.acceptor.close()
+        for served in stopped:
+            served.acceptor.accept_rest()
+            served.acceptor.close()
         self.sockets.close(opened)
         try:
             self._wait_closed(seconds, False)
             self._wait_closed(2.0, True)
             self.end_application(0.0 if self._hurried else seconds)
         finally:
-            self.beside.close()
+            self.handler_threads.close()
             for listener in self._stopping:
                 listener.close()
             self._stopping = []
@@ -345,11 +350,11 @@ class Server:
 
     def _leave_to_parent(self) -> None:
         """In a child after fork: listening sockets, their files and the logs are the parent's."""
-        for place in self._places:
-            place.close()
-            place.sock.close()
-        self.beside.leave_to_parent()
-        self._places = []
+        for served in self._served:
+            served.close()
+            served.sock.close()
+        self.handler_threads.leave_to_parent()
+        self._served = []
         self.logs.leave_to_parent()
         self._stopped.set()
 
@@ -359,12 +364,14 @@ class Server:
             if interrupt or waited >= min(seconds, self.limits.stop_idle_seconds):
                 for listener in self._stopping:
                     close_connections(listener, interrupt)
-                self.beside.close_connections(interrupt)
+                self.handler_threads.close_connections(interrupt)
             notice = min(seconds / 2, self.limits.stop_notice_seconds)
             if waited >= notice and not interrupted:
                 tell_streams(self._stopping, waited >= seconds - notice)
             interrupt = False  # a request is interrupted once
-            left = self.beside.connections or any(listener.connections for listener in self._stopping)
+            left = self.handler_threads.connections or any(
+                listener.connections for listener in self._stopping
+            )
             if not left or waited >= seconds or (self._hurried and not interrupted):
                 return
             sleep(pause)

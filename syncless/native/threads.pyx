@@ -2,7 +2,7 @@
 
 The threads are C and never take the interpreter's lock; server.h is their manual. This class makes them,
 gives them connections and tells them to stop. mailbox.pyx reads the letters that they send to Python:
-connections, lines for the access log, notices. beside.py fits both into a Server.
+connections, lines for the access log, notices. handlerthreads.py fits both into a Server.
 
 Their counts become cells of the server's counters (http/counters.pxd). Bytes that Python code gives to native
 handlers are replaced while these read them: see publish.h.

@@ -1,5 +1,5 @@
 """WSGI applications that stand between the server and another one, or in its place: static files
-(http/static/mounts.py), pages of the server's own, hooks before and after each request (program/hooks.py).
+(http/static/files.py), pages of the server's own, hooks before and after each request (program/hooks.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from syncless.wsgi.filewrapper import FileWrapper
 
 if TYPE_CHECKING:
-    from syncless.http.static.mounts import StaticFiles
+    from syncless.http.static.files import StaticFiles
 
 
 class StaticFilesMiddleware:

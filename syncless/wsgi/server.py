@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from syncless.http.options import ServerOptions
     from syncless.http.program.blocking import Patch
     from syncless.http.program.hooks import Hook
-    from syncless.native.beside import NativeHandlers
+    from syncless.native.handlerthreads import NativeHandlers
 
 
 class Server(server.Server):
@@ -83,10 +83,10 @@ class Server(server.Server):
     @staticmethod
     def threads_of(native: Mapping[str, Any], threads: int, limits: Limits) -> NativeHandlers:
         try:
-            beside = importlib.import_module("syncless.native.beside")  # most servers have none
+            module = importlib.import_module("syncless.native.handlerthreads")  # most servers have none
         except ModuleNotFoundError:  # setup.py builds it where the system has epoll
             raise RuntimeError("native handlers need epoll, and this syncless was built without it") from None
-        handlers: NativeHandlers = beside.NativeHandlers(native, threads, limits)
+        handlers: NativeHandlers = module.NativeHandlers(native, threads, limits)
         return handlers
 
     def application_at(self, address: Any) -> Application:

@@ -15,7 +15,7 @@ import pytest
 import syncless
 from syncless.http.counters import CELLS, Counters, totals
 from syncless.http.limits import Limits
-from syncless.native import beside
+from syncless.native import handlerthreads
 from syncless.native.mailbox import Mailbox
 from syncless.native.routing import parse_routes
 from syncless.native.threads import Threads
@@ -108,14 +108,14 @@ def test_request_whose_body_is_bad_is_counted_by_its_status(served):
     client = served.client(server)
     client.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n")
     assert client.response()[0] == 413
-    server.beside.count(Counters(cells))
+    server.handler_threads.count(Counters(cells))
     counted = totals(memoryview(cells).cast("q"))
     assert (counted["requests"], counted["refused"]) == ({413: 1}, {})
 
 
 def test_lines_that_python_does_not_take_in_time_are_dropped_and_counted(served, monkeypatch):
     """While this test holds the loop, nothing takes them: 8 MiB of them are kept."""
-    monkeypatch.setattr(beside, "WATCH_SECONDS", 0.05)
+    monkeypatch.setattr(handlerthreads, "WATCH_SECONDS", 0.05)
     log, errors = io.StringIO(), io.StringIO()
     server = served(ROUTES, access_log=log, error_log=errors, access_log_format="%>s")
     request = b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 8200 + b"\r\n\r\n"
@@ -142,32 +142,32 @@ def test_requests_are_counted_by_status_and_time(served):
     refused.send(b"BAD\r\n\r\n")
     refused.response()
     for _ in range(2):  # an addition is not made twice
-        server.beside.count(counters)
+        server.handler_threads.count(counters)
     row = memoryview(cells).cast("q")
     assert totals(row)["requests"] == {200: 2, 500: 1}
     assert totals(row)["refused"] == {400: 1}
-    figures = server.beside.figures()
+    figures = server.handler_threads.figures()
     assert figures["accepted"] == 2 and figures["sent_bytes"] > 500
 
 
 def test_stuck_thread_is_named_once(served, handlers, monkeypatch):
-    monkeypatch.setattr(beside, "WATCH_SECONDS", 0.05)
+    monkeypatch.setattr(handlerthreads, "WATCH_SECONDS", 0.05)
     reader, writer = os.pipe()
     errors = io.StringIO()
     server = served({"/block": handlers("block", context=reader)}, error_log=errors)
     client = served.client(server)
     client.send(b"GET /block HTTP/1.1\r\nHost: a\r\n\r\n")
     assert eventually(lambda: "'/block'" in errors.getvalue())
-    ((seconds, words),) = server.beside.stuck(0)
+    ((seconds, words),) = server.handler_threads.stuck(0)
     assert seconds >= 1 and "in the handler of '/block'" in words
     looks = seconds
-    while looks < seconds + 10 * beside.WATCH_SECONDS:
-        ((looks, _),) = server.beside.stuck(0)
+    while looks < seconds + 10 * handlerthreads.WATCH_SECONDS:
+        ((looks, _),) = server.handler_threads.stuck(0)
         syncless.sleep(0.01)
     assert errors.getvalue().count("'/block'") == 1
     os.write(writer, b"x")
     assert client.response()[2] == b"went on"
-    assert server.beside.stuck(0) == []
+    assert server.handler_threads.stuck(0) == []
     os.close(reader)
     os.close(writer)
 
@@ -203,7 +203,7 @@ def test_python_accepts_while_all_threads_are_stuck(served, handlers):
     for _ in range(2):
         stuck = served.client(server)
         stuck.send(b"GET /block HTTP/1.1\r\nHost: a\r\n\r\n")
-        assert eventually(lambda: server.beside.stuck(0.01))
+        assert eventually(lambda: server.handler_threads.stuck(0.01))
         clients = [served.client(server) for _ in range(10)]
         for client in clients:
             assert client.get("/py")[0] == 200
@@ -225,7 +225,7 @@ def test_connections_go_past_a_stuck_thread(served, handlers, path):
     server = served({**ROUTES, "/block": handlers("block", context=reader)})
     stuck = served.client(server)
     stuck.send(b"GET /block HTTP/1.1\r\nHost: a\r\n\r\n")
-    assert eventually(lambda: server.beside.stuck(0.1))
+    assert eventually(lambda: server.handler_threads.stuck(0.1))
     clients = [served.client(server) for _ in range(10)]
     for client in clients:
         assert client.get(path)[0] == 200  # after it has been the application's, it goes back to a thread
@@ -241,7 +241,7 @@ def test_stop_answers_what_has_come(served):
     busy = served.client(server)
     assert busy.get("/")[0] == 200
     stopping = syncless.spawn(server.stop)
-    assert eventually(lambda: not server._places)
+    assert eventually(lambda: not server._served)
     busy.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
     assert busy.response()[1]["connection"] == "close"
     assert busy.at_end()
@@ -257,13 +257,13 @@ def test_stop_closes_idle_connections(served):
 
 
 def test_stop_leaves_a_thread_behind_that_does_not_end(served, handlers, monkeypatch):
-    monkeypatch.setattr(beside, "END_SECONDS", 0.2)
+    monkeypatch.setattr(handlerthreads, "END_SECONDS", 0.2)
     reader, writer = os.pipe()
     errors = io.StringIO()
     server = served({"/block": handlers("block", context=reader)}, error_log=errors, stop_seconds=0.1)
     client = served.client(server)
     client.send(b"GET /block HTTP/1.1\r\nHost: a\r\n\r\n")
-    assert eventually(lambda: server.beside.stuck(0))
+    assert eventually(lambda: server.handler_threads.stuck(0))
     server.stop(0)
     assert "has not ended" in errors.getvalue() and "'/block'" in errors.getvalue()
     os.write(writer, b"x")  # it ends now, and meets a server that is kept for it
@@ -377,13 +377,13 @@ def test_connection_on_its_way_to_python_is_counted(served):
     server = served(ROUTES, native_threads=1)
     with socket.create_connection(server.address) as client:
         client.sendall(b"GET /py HTTP/1.1\r\nHost: a\r\n\r\n")
-        threads, ends = server.beside._threads, time.monotonic() + 60
+        threads, ends = server.handler_threads._threads, time.monotonic() + 60
         while not threads.handed_over or threads.connections:
             assert time.monotonic() < ends
             time.sleep(0.001)  # stops the server's loop, too: it does not take the connection yet
-        assert server.beside.connections == 1
+        assert server.handler_threads.connections == 1
         assert eventually(lambda: server.census()["connections"] == 1)
-        assert server.beside.connections == 0
+        assert server.handler_threads.connections == 0
 
 
 def test_connection_that_python_closed_leaves_its_place_at_once(served):
@@ -485,7 +485,7 @@ def test_server_whose_threads_do_not_start_is_as_before(served, handlers, monkey
     server = Server(python, port=0, native={"/": handlers("hello")}, native_threads=2)
     kept = []
     with monkeypatch.context() as patched:
-        patched.setattr(beside, "Threads", type("Failing", (Threads,), {"start": fail}))
+        patched.setattr(handlerthreads, "Threads", type("Failing", (Threads,), {"start": fail}))
         for _ in range(3):
             with pytest.raises(OSError, match="cannot start a thread"):
                 server.start()

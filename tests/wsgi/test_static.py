@@ -14,8 +14,8 @@ import pytest
 import syncless
 from syncless._core.calls import filesystems
 from syncless._core.calls.files import walk_parts
+from syncless.http.static.files import LONGEST, StaticFiles
 from syncless.http.static.mediatypes import media_type
-from syncless.http.static.mounts import LONGEST, StaticFiles
 from syncless.http.static.ranges import MOST
 from syncless.wsgi import Server
 from tests.kernel import needs_openat2
@@ -419,7 +419,7 @@ def test_long_paths_are_not_remembered(site):
     files = StaticFiles({"/static": site})
     for path in ("/static/small.txt", "/static/" + "x" * LONGEST):
         files.answer({"REQUEST_METHOD": "GET", "SCRIPT_NAME": "", "PATH_INFO": path})
-    assert files._place.cache_info().currsize == 1
+    assert files._remembered.cache_info().currsize == 1
 
 
 def test_unreadable_file_is_forbidden(start, site, monkeypatch):

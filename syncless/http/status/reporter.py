@@ -29,7 +29,7 @@ from syncless.http.counters import Counters
 from syncless.http.exchange import Exchange
 from syncless.http.listener import Listener
 from syncless.http.server import Server
-from syncless.http.status.places import place_of, place_of_task
+from syncless.http.status.frames import place_of, place_of_task
 from syncless.http.status.scoreboard import Row, write
 from syncless.http.status.usage import memory, open_files
 
@@ -130,8 +130,8 @@ class Reporter:
     def write_figures(self) -> None:
         """Brings the row up to date, but for what the native code writes there."""
         with self._lock:
-            self._server.beside.count(self._counters)
-            figures = self._server.beside.figures()
+            self._server.handler_threads.count(self._counters)
+            figures = self._server.handler_threads.figures()
             self._listeners.update(dict.fromkeys(self._server.listeners))
             for listener in self._listeners:
                 for name, number in listener.figures().items():
@@ -157,7 +157,7 @@ class Reporter:
                 waits = tasklet.waiting_for or tasklet.status
                 others[waits] = others.get(waits, 0) + 1
         shown = [told for one in requests if (told := self._request(one, parked)) is not None]
-        shown += self._server.beside.in_flight()
+        shown += self._server.handler_threads.in_flight()
         shown.sort(key=lambda told: -float(told["seconds"]))
         return {
             "held_seconds": self._loop.held_for(),
@@ -171,7 +171,7 @@ class Reporter:
         """Threads of native handlers that stand still now, as stalls."""
         return [
             {"at": time.time() - seconds, "seconds": seconds, "stack": words, "over": False}
-            for seconds, words in self._server.beside.stuck(STALL_SECONDS)
+            for seconds, words in self._server.handler_threads.stuck(STALL_SECONDS)
         ]
 
     def _request(self, exchange: Exchange, parked: dict[Any, Tasklet[Any]]) -> dict[str, Any] | None:

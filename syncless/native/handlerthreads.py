@@ -17,10 +17,10 @@ from syncless._core.current import sleep, wait_readable
 from syncless._core.tasklet import Tasklet, spawn
 from syncless.http.acceptor import Acceptor
 from syncless.http.accesslog import REFUSED_BYTES, refused_request
-from syncless.http.alone import Gate
 from syncless.http.application import Application
 from syncless.http.counters import Counters
 from syncless.http.errors import REASONS
+from syncless.http.handlerthreads import AcceptControl
 from syncless.http.limits import Limits
 from syncless.http.listener import Listener, Quota
 from syncless.http.trust import remove_forwarded
@@ -75,7 +75,7 @@ class NativeHandlers:
             self._charged = self._dropped = 0
         return Shared(application, self._threads)
 
-    def gate(self, server: Any, listener: Listener, sock: socket, tls: bool) -> Gate:
+    def control(self, server: Any, listener: Listener, sock: socket, tls: bool) -> AcceptControl:
         """The threads accept on the socket, unless it speaks TLS."""
         if tls or self._threads is None:
             return Acceptor(listener, sock.fileno())

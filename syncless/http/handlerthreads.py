@@ -1,5 +1,4 @@
-"""A place where a server listens. Threads beside a server, and the default: none. native/beside.py is the
-other kind."""
+"""Threads that answer some of a server's requests, and the default: none. See native/handlerthreads.py."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from syncless.http.counters import Counters
 from syncless.http.listener import Listener, Quota
 
 
-class Gate(Protocol):
+class AcceptControl(Protocol):
     """Lets the connections of one listening socket in."""
 
     def pause(self) -> None: ...
@@ -21,13 +20,13 @@ class Gate(Protocol):
     def close(self) -> None: ...
 
 
-class Place(NamedTuple):
+class ServedSocket(NamedTuple):
     """A socket on which a server listens, and what serves there."""
 
     sock: socket
     tls: bool
     listener: Listener
-    acceptor: Gate
+    acceptor: AcceptControl
 
     def close(self) -> None:
         """All but the socket."""
@@ -35,7 +34,7 @@ class Place(NamedTuple):
         self.listener.close()
 
 
-class Beside(Protocol):
+class HandlerThreads(Protocol):
     """Threads that answer some of a server's requests, from its start to its stop."""
 
     @property
@@ -43,7 +42,7 @@ class Beside(Protocol):
     @property
     def requests(self) -> int: ...
     def share(self, server: Any, application: Application, tls: bool) -> Application: ...
-    def gate(self, server: Any, listener: Listener, sock: socket, tls: bool) -> Gate: ...
+    def control(self, server: Any, listener: Listener, sock: socket, tls: bool) -> AcceptControl: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...
     def limit_requests(self, quota: Quota) -> None: ...
@@ -57,7 +56,7 @@ class Beside(Protocol):
     def in_flight(self) -> list[dict[str, Any]]: ...
 
 
-class Alone:
+class NoHandlerThreads:
     """Nothing is beside the server."""
 
     connections = 0
@@ -66,7 +65,7 @@ class Alone:
     def share(self, server: Any, application: Application, tls: bool) -> Application:
         return application
 
-    def gate(self, server: Any, listener: Listener, sock: socket, tls: bool) -> Gate:
+    def control(self, server: Any, listener: Listener, sock: socket, tls: bool) -> AcceptControl:
         return Acceptor(listener, sock.fileno())
 
     def start(self) -> None: ...

@@ -24,14 +24,14 @@ from syncless.http.static.mediatypes import media_type
 Paths = Mapping[str, "str | os.PathLike[str]"]
 
 REMEMBERED = 4096
-"""Files whose response heads are kept, and paths whose place is."""
+"""Files whose response heads are kept, and paths whose candidates are."""
 LONGEST = 512
 """Characters of a path and an Accept-Encoding field that are remembered: clients choose them."""
 SUFFIXES = {"br": ".br", "zstd": ".zst", "gzip": ".gz"}
 """Content coding -> the end of the name of a file that has it."""
 
 
-class Place(NamedTuple):
+class Candidates(NamedTuple):
     """Where the file of a request may lie."""
 
     prefix: str
@@ -62,7 +62,7 @@ class StaticFiles:
         self._directories = sorted(found.items(), key=lambda pair: -len(pair[0]))
         self._cache_control = f"max-age={max_age:.0f}"
         self._known: dict[tuple[bytes, Directory, str], Known] = {}
-        self._place = lru_cache(REMEMBERED)(self._place_of)
+        self._remembered = lru_cache(REMEMBERED)(self._candidates)
         self.prefixes = tuple(prefix for prefix, _ in self._directories)
         """The paths of requests that may be for files begin with one of these."""
 
@@ -70,25 +70,25 @@ class StaticFiles:
         """The answer to a request; None if it is not for a file. OSError if the file cannot be read."""
         path, field = variables["PATH_INFO"], variables.get("HTTP_ACCEPT_ENCODING", "")
         remembered = len(path) + len(field) <= LONGEST
-        place = self._place(path, field) if remembered else self._place_of(path, field)
-        if place is None:
+        candidates = self._remembered(path, field) if remembered else self._candidates(path, field)
+        if candidates is None:
             return None
         if variables["REQUEST_METHOD"] not in ("GET", "HEAD"):
             # below "/" the application has all that is no file
-            return plain("405 Method Not Allowed", ("Allow", "GET, HEAD")) if place.prefix else None
+            return plain("405 Method Not Allowed", ("Allow", "GET, HEAD")) if candidates.prefix else None
         found = None
-        if place.names:
+        if candidates.names:
             try:
-                found = self._found(place, variables)
+                found = self._found(candidates, variables)
             except OSError as error:
                 if error.errno in (errno.EACCES, errno.EPERM):
                     return plain("403 Forbidden")
                 if error.errno in (errno.EMFILE, errno.ENFILE):
                     return plain("503 Service Unavailable", ("Retry-After", "1"))
                 raise
-        return found or (plain("404 Not Found") if place.prefix else None)
+        return found or (plain("404 Not Found") if candidates.prefix else None)
 
-    def _place_of(self, path: str, accept_encoding: str) -> Place | None:
+    def _candidates(self, path: str, accept_encoding: str) -> Candidates | None:
         mount = next((pair for pair in self._directories if _is_below(path, pair[0])), None)
         if mount is None:
             return None
@@ -97,26 +97,26 @@ class StaticFiles:
         if path.endswith("/"):
             name += "index.html"
         if not is_safe(name):
-            return Place(prefix, directory, (), (), "")
+            return Candidates(prefix, directory, (), (), "")
         kind = media_type(name)
         codings = (*(accepted(accept_encoding) if name and gains(kind) else ()), "")
         names = tuple((name + SUFFIXES.get(coding, "")).encode("latin-1") for coding in codings)
-        return Place(prefix, directory, names if name else (b".",), codings, kind)
+        return Candidates(prefix, directory, names if name else (b".",), codings, kind)
 
-    def _found(self, place: Place, variables: Mapping[str, str]) -> Answer | None:
-        file = place.directory.open(place.names, SMALL if wants_all(variables) else 0)
+    def _found(self, candidates: Candidates, variables: Mapping[str, str]) -> Answer | None:
+        file = candidates.directory.open(candidates.names, SMALL if wants_all(variables) else 0)
         if file is None:
             return None
         if stat.S_ISDIR(file.mode):
             file.close()
-            return _to_directory(place, variables)
-        coding = place.codings[file.which]
-        key = place.names[file.which], place.directory, coding
+            return _to_directory(candidates, variables)
+        coding = candidates.codings[file.which]
+        key = candidates.names[file.which], candidates.directory, coding
         known = self._known.get(key)
         if known is None or known.modified != file.modified or known.size != file.size:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            known = self._known[key] = describe(file, place.kind, coding, self._cache_control)
+            known = self._known[key] = describe(file, candidates.kind, coding, self._cache_control)
         return answer_with(file, known, variables)
 
 
@@ -124,11 +124,11 @@ def _is_below(path: str, prefix: str) -> bool:
     return path.startswith(prefix) and path[len(prefix) : len(prefix) + 1] in ("/", "")
 
 
-def _to_directory(place: Place, variables: Mapping[str, str]) -> Answer | None:
+def _to_directory(candidates: Candidates, variables: Mapping[str, str]) -> Answer | None:
     """The slash that is missing in the path, if there is something behind it."""
     index: OpenFile | None = None
     if not variables["PATH_INFO"].endswith("/"):
-        index = place.directory.open((place.names[-1] + b"/index.html",))
+        index = candidates.directory.open((candidates.names[-1] + b"/index.html",))
     if index is None:
         return None
     index.close()
