@@ -37,7 +37,7 @@ fi
 not_workers=(--ignore tests/wsgi/test_workers.py --ignore tests/wsgi/test_reload.py --ignore tests/wsgi/test_recycling.py)
 not_workers+=(--ignore tests/asgi/test_workers.py --ignore tests/asgi/test_program.py)
 # of the native handlers' tests those that neither compile handlers of other languages nor signal processes
-handlers=(tests/handlers/test_native_{server,steps,faults,operating,wire}.py)
+handlers=(tests/native/test_native_{server,steps,faults,operating,wire}.py)
 "$python" -m tests -m "" tests/core tests/tools tests/asyncio tests/io tests/stackless tests/http tests/asgi tests/wsgi \
     tests/patches/test_elfreader.py tests/patches/test_kdf.py tests/patches/test_native.py \
     "${handlers[@]}" "${not_workers[@]}" "$@"

@@ -25,7 +25,7 @@ from typing import Any
 
 import syncless
 from syncless.io import socket
-from tests.handlers.conftest import HERE, compiled
+from tests.native.conftest import HERE, compiled
 from tests.proxied import start_server
 from tests.waiting import eventually
 

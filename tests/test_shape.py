@@ -518,3 +518,18 @@ def test_tests_look_at_the_result_of_eventually():
         and getattr(node.value.func, "id", None) == "eventually"
     ]
     assert not dropped
+
+
+OTHER_ROOMS = {
+    "status": "syncless/http/status, from outside",
+    "deploy": "the recipes of docs/howto/deploy, and proxies in front",
+    "examples": "examples/",
+    "typing": "programs that mypy reads, for test_typing.py",
+    "elsewhere": "headers that hide what only Linux has",
+}
+
+
+def test_tests_have_the_rooms_of_the_package():
+    rooms = {path.name.removeprefix("_") for path in PACKAGE.iterdir() if path.is_dir()} - {"_pycache__"}
+    of_tests = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir()} - {"__pycache__"}
+    assert of_tests <= rooms | set(OTHER_ROOMS)

@@ -10,7 +10,7 @@
 /* Fact: the child of a fork may have a copy of the descriptor, and then closing ours takes nothing out of
    the epoll set. Danger: a later event points to a struct that is freed. Decision: it is taken out first.
    Price: a system call for each connection that had to wait. Guarded by
-   tests/handlers/test_native_operating.py. */
+   tests/native/test_native_operating.py. */
 void conn_close(struct thread *t, struct conn *c, int reset) {
     struct epoll_event event;
     int fd = c->fd;

@@ -297,7 +297,7 @@ class NativeGate:
     Fact: the kernel wakes the first of those that wait for a socket exclusively (EPOLLEXCLUSIVE). A thread in
     a handler does not wait. Decision: an epoll of Python's own stands last there, and anew after each event,
     so Python hears of a connection only if no thread waits. Guarded by
-    tests/handlers/test_native_operating.py::test_python_accepts_while_all_threads_are_stuck.
+    tests/native/test_native_operating.py::test_python_accepts_while_all_threads_are_stuck.
     """
 
     def __init__(self, handlers: NativeHandlers, listener: Listener, fd: int):

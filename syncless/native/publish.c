@@ -1,4 +1,4 @@
-/* See publish.h. Tested under ThreadSanitizer by tests/handlers/threads.c. */
+/* See publish.h. Tested under ThreadSanitizer by tests/native/threads.c. */
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -7,7 +7,7 @@ import pytest
 import syncless
 from syncless import Event, current_loop, sleep, spawn
 from syncless._core.loop import check, checked
-from tests.native import built
+from tests.units import built
 
 PROMISES = {
     "live": "live tasklets are counted",

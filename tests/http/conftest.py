@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from tests.native import built
+from tests.units import built
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pytest
 
 from syncless.io import socket
 from tests.fuzz import WORDS
-from tests.handlers.test_native_wire import ROUTES, is_for_python
+from tests.native.test_native_wire import ROUTES, is_for_python
 from tests.wsgi.test_wire import CASES, echo, raw
 
 ROUNDS = int(os.environ.get("SYNCLESS_AGREEMENT", "60"))

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import syncless
-from tests.handlers.conftest import build_in_place
+from tests.native.conftest import build_in_place
 from tests.waiting import eventually
 
 ROOT = pathlib.Path(__file__).parent.parent.parent

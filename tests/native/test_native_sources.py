@@ -10,7 +10,7 @@ import sysconfig
 import pytest
 
 from syncless import native
-from tests.handlers.conftest import build_in_place, compiled
+from tests.native.conftest import build_in_place, compiled
 from tests.preload import without_preload
 
 NAME = b"syncless.native.handler"

@@ -20,7 +20,7 @@ from syncless.native.mailbox import Mailbox
 from syncless.native.routing import parse_routes
 from syncless.native.threads import Threads
 from syncless.wsgi import Server
-from tests.handlers.conftest import python
+from tests.native.conftest import python
 from tests.waiting import eventually
 
 ROUTES = {"/": "hello", "/echo": "echo", "/fails": "fails", "/pass": "pass"}

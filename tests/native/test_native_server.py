@@ -15,7 +15,7 @@ import pytest
 import syncless
 from syncless import native
 from syncless.wsgi import Server
-from tests.handlers.conftest import python
+from tests.native.conftest import python
 from tests.virtualtime import set_system_time
 from tests.waiting import eventually
 from tests.wsgi.conftest import Client
