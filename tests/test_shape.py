@@ -522,7 +522,7 @@ def test_tests_look_at_the_result_of_eventually():
 
 OTHER_ROOMS = {
     "status": "syncless/http/status, from outside",
-    "deploy": "the recipes of docs/howto/deploy, and proxies in front",
+    "deploy": "deploy/: recipes, and proxies in front",
     "examples": "examples/",
     "typing": "programs that mypy reads, for test_typing.py",
     "elsewhere": "headers that hide what only Linux has",
