@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.patches.programs import needs
+
 
 def run_python(program, **options):
     told = (
@@ -254,7 +256,7 @@ print(seen[-1])
 
 @pytest.mark.parametrize("library", ["trio", "uvloop"])
 def test_loops_of_others_run_in_threads(library):
-    pytest.importorskip(library, reason=f"runs {library} in a thread: pip install {library}")
+    needs(library, "runs it in a thread")
     assert (
         run_python(f"""
 from syncless.patches import patch_all
