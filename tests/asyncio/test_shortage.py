@@ -5,6 +5,7 @@ import gc
 import os
 import resource
 import socket
+import sys
 
 import pytest
 
@@ -88,7 +89,20 @@ async def uses_thread(port):
     await asyncio.to_thread(os.getpid)
 
 
-@pytest.mark.parametrize("call", [connects, listens, starts_child, sends_datagrams, looks_up, uses_thread])
+leaves_pipes = pytest.mark.skipif(sys.version_info < (3, 11), reason="Popen of 3.10 leaves its pipes open")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        connects,
+        listens,
+        pytest.param(starts_child, marks=leaves_pipes),
+        sends_datagrams,
+        looks_up,
+        uses_thread,
+    ],
+)
 def test_call_without_descriptors_leaves_none_behind(call):
     async def main(port):
         await call(port)
