@@ -17,6 +17,7 @@ import pathlib
 import runpy
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 
@@ -278,15 +279,14 @@ class Build(build_ext):
             self.build_lib = f"build/inplace.{self.plat_name}-{sys.implementation.cache_tag}"
             self.build_temp = f"{self.build_lib}.objects"
         super().run()
+        if self.inplace:
+            self.remove_others()
 
     def build_extensions(self):
         for header, remedy in HEADERS.items():
             if not self.compiles(f"#include <{header}>"):
                 sys.exit(f"syncless cannot be built: the compiler does not find {header}. Install {remedy}.")
         has = {facility: self.has(facility) for facility in FACILITIES}
-        for each in self.extensions:
-            if not has.get(OPTIONAL.get(each.name), True):
-                pathlib.Path(self.get_ext_fullpath(each.name)).unlink(missing_ok=True)  # of another build
         self.extensions[:] = [each for each in self.extensions if has.get(OPTIONAL.get(each.name), True)]
         text = "".join(f"#define SYNCLESS_{facility} {int(found)}\n" for facility, found in has.items())
         text += f"/* {kind}{' portable' if portable else ''}, {' '.join(flags)} */\n"
@@ -308,6 +308,13 @@ class Build(build_ext):
         self.announce_work()
         super().build_extensions()
         os.utime(config, (began, began))
+
+    def remove_others(self):
+        """Modules in the tree for which there is no source any more, or that this build leaves out."""
+        ours = {pathlib.Path(self.get_ext_fullpath(each.name)).resolve() for each in self.extensions}
+        for path in pathlib.Path("syncless").rglob(f"*{sysconfig.get_config_var('EXT_SUFFIX')}"):
+            if path.resolve() not in ours:
+                path.unlink()
 
     def is_up_to_date(self, config) -> bool:
         """Told by the time of the last build; Cython takes seconds to find out what depends on what."""

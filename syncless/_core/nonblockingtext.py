@@ -1,5 +1,5 @@
-"""Outlet: text for a stream whose reader may stand still (a full pipe, a stopped terminal). Writing to it
-never waits.
+"""NonblockingText: text for a stream whose reader may stand still (a full pipe, a stopped terminal). Writing
+to it never waits.
 
 Takes text, and gives it to the descriptor below a text file at once, as long as that takes it: so nothing is
 lost by a crash, and the order of lines is kept. When the descriptor takes no more, an OS thread goes on, and
@@ -43,7 +43,7 @@ LAST_SECONDS = 2.0
 SLOW_SECONDS = 0.02
 """A write to a file that has taken longer leaves the next ones to the thread."""
 
-_outlets: weakref.WeakSet[Outlet] = weakref.WeakSet()
+_open_texts: weakref.WeakSet[NonblockingText] = weakref.WeakSet()
 
 
 def is_plain(stream: Any) -> bool:
@@ -56,7 +56,7 @@ def is_plain(stream: Any) -> bool:
     )  # stderr has no buffer
 
 
-class Outlet:
+class NonblockingText:
     """A text stream (write, writelines, flush) above a plain one, as is_plain() has it.
 
     The caller of write() or the thread holds the token while it writes to the descriptor. Others put their
@@ -78,7 +78,7 @@ class Outlet:
         self._may_block = False
         with contextlib.suppress(OSError, ValueError):
             self._look()  # now: errors are written when descriptors have run out
-        _outlets.add(self)
+        _open_texts.add(self)
 
     # -- a text stream -----------------------------------------------------------------------------
 
@@ -261,7 +261,7 @@ def _ready(fd: int, milliseconds: int) -> bool:
     return bool(poll.poll(milliseconds))
 
 
-_standard: dict[str, Outlet] = {}
+_standard: dict[str, NonblockingText] = {}
 
 
 def standard(name: str) -> Any:
@@ -270,22 +270,22 @@ def standard(name: str) -> Any:
     stream = getattr(sys, name)
     if not is_plain(stream):
         return stream
-    outlet = _standard.get(name)
-    if outlet is None or outlet.stream is not stream:
-        outlet = _standard[name] = Outlet(stream)
-    return outlet
+    text = _standard.get(name)
+    if text is None or text.stream is not stream:
+        text = _standard[name] = NonblockingText(stream)
+    return text
 
 
 def drain(seconds: float = LAST_SECONDS) -> None:
-    """Waits for the last lines of all outlets, for at most `seconds`."""
+    """Waits for the last lines of all of them, for at most `seconds`."""
     ends = time.monotonic() + seconds
-    for outlet in list(_outlets):
-        outlet.drain(ends - time.monotonic())
+    for text in list(_open_texts):
+        text.drain(ends - time.monotonic())
 
 
 def _after_fork_in_child() -> None:
-    for outlet in _outlets:  # the parent writes the waiting text; its thread did not come along
-        outlet._forget()
+    for text in _open_texts:  # the parent writes the waiting text; its thread did not come along
+        text._forget()
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 
 from syncless._core.current import current, sleep
 from syncless._core.loop import checked
-from syncless._core.nonblockingtext import LAST_SECONDS, Outlet, is_plain, standard
+from syncless._core.nonblockingtext import LAST_SECONDS, NonblockingText, is_plain, standard
 from syncless.http.logfile import LogFile
 from syncless.http.notices import visible
 
@@ -60,11 +60,11 @@ class ErrorLog:
         self.stream: Any = to
         if isinstance(to, (str, os.PathLike)):
             self._file = LogFile(to)
-            self.stream = Outlet(self._file.stream)
+            self.stream = NonblockingText(self._file.stream)
         elif to is None:
             self.stream = standard("stderr") or _Nowhere()
         elif is_plain(to):
-            self.stream = Outlet(to)
+            self.stream = NonblockingText(to)
         self._begun = ""
         self._told: set[str] = set()
 
@@ -126,7 +126,7 @@ class ErrorLog:
     def close(self, *, hold: bool = False) -> None:
         """Waits for the last lines, for LAST_SECONDS at most, and closes the file that it has opened.
         ``hold``: holds up the thread meanwhile, because there is no loop."""
-        if isinstance(self.stream, Outlet):
+        if isinstance(self.stream, NonblockingText):
             ends = time.monotonic() + LAST_SECONDS
             while not hold and self.stream.pending and time.monotonic() < ends:
                 sleep(0.005)

@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import sysconfig
 
 import pytest
 
@@ -129,6 +130,15 @@ def test_build_makes_the_module_whose_source_has_changed(build, tmp_path):
     for folder, suffix in (("", ".pyx"), ("build/cython", ".c")):  # the second is what Cython would do
         (tmp_path / "tree" / folder / "syncless/_core/poll/epoll").with_suffix(suffix).touch()
     assert build()[1] == 1 and build()[1] == 0
+
+
+def test_build_removes_modules_that_have_no_source_any_more(build, tmp_path):
+    left = tmp_path / "tree" / "syncless" / f"gone{sysconfig.get_config_var('EXT_SUFFIX')}"
+    other = left.with_name("gone.cpython-39-x86_64-linux-gnu.so")  # of another Python
+    for path in (left, other):
+        path.touch()
+    assert build()[1] > 1
+    assert not left.exists() and other.exists()
 
 
 def test_build_goes_on_where_an_interrupted_one_stopped(build):

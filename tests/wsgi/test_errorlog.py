@@ -139,7 +139,7 @@ def plain(fd):
 def test_outlet_keeps_the_order_of_what_the_stream_holds_back():
     reading, writing = os.pipe()
     with plain(writing) as stream, open(reading) as reader:
-        out = nonblockingtext.Outlet(stream)
+        out = nonblockingtext.NonblockingText(stream)
         stream.write("one ")
         out.writelines(["two ", "three\n"])
         assert reader.readline() == "one two three\n"
@@ -149,7 +149,7 @@ def test_outlet_keeps_the_order_of_what_the_stream_holds_back():
 def test_outlet_does_not_touch_the_flags_of_the_file_that_others_share():
     reading, writing = os.pipe()
     with plain(writing) as stream, open(reading):
-        out = nonblockingtext.Outlet(stream)
+        out = nonblockingtext.NonblockingText(stream)
         out.write("x")
         assert os.get_blocking(writing)
         out.close()
@@ -161,7 +161,7 @@ def test_outlet_of_a_full_pipe_or_socket_goes_on_when_it_is_read(blocks, monkeyp
         monkeypatch.setattr(os, "open", lambda *args: (_ for _ in ()).throw(PermissionError()))
     reading, writing = os.pipe()
     with plain(writing) as stream, open(reading) as reader:
-        out = nonblockingtext.Outlet(stream)
+        out = nonblockingtext.NonblockingText(stream)
         lines = [f"{number} {'y' * 1000}\n" for number in range(500)]
         out.writelines(lines)
         assert out.pending
@@ -175,7 +175,7 @@ def test_outlet_of_a_full_pipe_or_socket_goes_on_when_it_is_read(blocks, monkeyp
 
 def test_outlet_follows_its_descriptor_and_leaves_numbers_of_others_alone(tmp_path):
     with open(tmp_path / "log", "w") as stream:
-        out = nonblockingtext.Outlet(stream)
+        out = nonblockingtext.NonblockingText(stream)
         out.write("first\n")
         with open(tmp_path / "other", "w") as other:
             os.dup2(other.fileno(), stream.fileno())  # as a daemon does
@@ -224,7 +224,7 @@ def test_outlet_writes_when_no_descriptor_is_left(monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(os, "open", refuse)
             patch.setattr(os, "dup", refuse)
-            out = nonblockingtext.Outlet(stream)
+            out = nonblockingtext.NonblockingText(stream)
             out.write("one\n")
             assert reader.readline() == "one\n" and out._fd == writing
             assert eventually(lambda: not out.pending)
