@@ -5,8 +5,6 @@ Takes the bytes and the offsets that head.c found. Knows nothing of sockets or o
 with it. Fields whose name has an underscore are left out, as they are for WSGI.
 """
 
-from urllib.parse import unquote_to_bytes
-
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Copy
 from libc.stdint cimport int64_t
@@ -19,7 +17,9 @@ from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Origin
 from syncless.http.requestheads cimport Memory, RequestHeads, memory_of
 from syncless.http.stream cimport TlsLayer
-from syncless.http.wire cimport HEAD_DROPPED, HEAD_UNKNOWN, head, head_header, is_get_request, name_of
+from syncless.http.wire cimport (
+    HEAD_DROPPED, HEAD_UNKNOWN, decode_path, head, head_header, is_get_request, name_of,
+)
 
 from syncless.asgi.request import _variable, variables_of
 from syncless.asgi.tlsextension import tls_extension
@@ -102,7 +102,7 @@ cdef class ScopeMaker:
             scope["raw_path"], scope["path"] = self.last_raw_path, self.last_path
             return 0
         raw = PyBytes_FromStringAndSize(data + found.path, found.path_size) if found.path_size else SLASH
-        path = (unquote_to_bytes(raw) if found.escaped else raw).decode("utf-8", "replace")
+        path = (decode_path(raw, PyBytes_GET_SIZE(raw)) if found.escaped else raw).decode("utf-8", "replace")
         if PyBytes_GET_SIZE(raw) < 256:
             self.last_raw_path, self.last_path = raw, path
         scope["raw_path"], scope["path"] = raw, path

@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 from syncless._core.calls.threads import run_in_thread
 from syncless._core.tasklet import Tasklet, spawn
@@ -19,6 +18,7 @@ from syncless._core.timeout import Timeout
 from syncless.http.errorlog import warn
 from syncless.http.logfile import LogFile
 from syncless.http.loglines import AccessLog
+from syncless.http.wire import decoded
 
 FLUSH_SECONDS = 0.5
 """For which a line is held back at most, unless it goes to a terminal."""
@@ -181,7 +181,7 @@ def refused_request(data: bytes, remote_addr: str) -> dict[str, Any]:
     return {
         "REMOTE_ADDR": remote_addr,
         "REQUEST_METHOD": found[1].decode("latin-1"),
-        "PATH_INFO": unquote_to_bytes(found[2]).decode("latin-1"),
+        "PATH_INFO": decoded(found[2]).decode("latin-1"),
         "QUERY_STRING": (found[3] or b"").decode("latin-1"),
         "SERVER_PROTOCOL": found[4].decode("latin-1"),
     }

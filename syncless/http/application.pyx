@@ -10,8 +10,6 @@ and /api/x, not of /apix; the longest prefix wins. The applications must remembe
 each kind would keep objects that the others cannot use.
 """
 
-from urllib.parse import unquote_to_bytes
-
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_SIZE
 from libc.string cimport memcmp
@@ -20,7 +18,7 @@ from syncless._core.loop cimport Loop
 from syncless.http.exchange cimport Exchange
 from syncless.http.peer cimport Origin
 from syncless.http.requestheads cimport RequestHeads
-from syncless.http.wire cimport head
+from syncless.http.wire cimport decode_path, head
 
 
 cdef class Application:
@@ -78,7 +76,7 @@ cdef class MountedApplications(Application):
         cdef Py_ssize_t size
         cdef int i
         if found.escaped:
-            path = unquote_to_bytes(path)
+            path = decode_path(data + found.path, found.path_size)
         if self.pages:
             page = self.pages.get(path)
             if page is not None:

@@ -89,6 +89,7 @@ cdef long scan_body_line(framing* of, const limits* by, const char* data, size_t
 cdef int known_name(const char* name, size_t size) noexcept nogil
 cdef bint is_token(const char* name, size_t size) noexcept nogil
 cdef bint is_value(const char* value, size_t size) noexcept nogil
+cdef bytes decode_path(const char* path, size_t size)
 cpdef bint asks_by_head(bytes data)
 cdef const char* name_of(int known) noexcept nogil
 cdef size_t put_framing(char* into, int64_t length, bint chunked, bint minor, bint closes) noexcept nogil

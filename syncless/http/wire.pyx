@@ -1,11 +1,13 @@
 """The rules of HTTP/1.1 for Cython and Python. Their manuals are the headers in wire/."""
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t
 
 cdef extern from "head.h" nogil:
     long head_scan(const char* data, size_t size, const head_limits* limits, head* result)
     long head_scan_line(const char* data, size_t size, const head_limits* limits, head* result)
     long head_scan_fields(const char* data, size_t size, long line, const head_limits* limits, head* result)
+    size_t head_decode_path(const char* path, size_t size, char* into)
     int head_asks_by_head(const char* data, size_t size)
     int head_known(const char* name, size_t size)
     int head_is_token(const char* name, size_t size)
@@ -79,6 +81,17 @@ def http_date(double when) -> str:
     """The time (seconds since 1970) in the form of RFC 9110, 5.6.7."""
     cdef char text[REPLY_DATE]
     return text[:reply_date(text, <int64_t> when)].decode()
+
+
+cdef bytes decode_path(const char* path, size_t size):
+    """The percent-encoded bytes of a path, decoded once."""
+    cdef bytes decoded = PyBytes_FromStringAndSize(NULL, size)
+    return decoded[:head_decode_path(path, size, PyBytes_AS_STRING(decoded))]
+
+
+def decoded(bytes path not None) -> bytes:
+    """The percent-encoded path, decoded once (RFC 3986, 2.1)."""
+    return decode_path(path, len(path))
 
 
 cpdef bint asks_by_head(bytes data):

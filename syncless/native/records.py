@@ -4,7 +4,8 @@ log."""
 from __future__ import annotations
 
 from typing import Any, NamedTuple
-from urllib.parse import unquote_to_bytes
+
+from syncless.http.wire import decoded
 
 PLAIN = ("CONTENT_TYPE", "CONTENT_LENGTH")
 
@@ -30,7 +31,7 @@ def request_of(data: bytes, address: str, port: int) -> dict[str, Any]:
         "REMOTE_PORT": str(port),
         "REQUEST_METHOD": method,
         "SCRIPT_NAME": "",
-        "PATH_INFO": unquote_to_bytes(path.encode("latin-1")).decode("latin-1"),
+        "PATH_INFO": decoded(path.encode("latin-1")).decode("latin-1"),
         "QUERY_STRING": query,
         "SERVER_PROTOCOL": protocol,
         "wsgi.url_scheme": "http",

@@ -119,26 +119,6 @@ int routes_find(const struct routes *routes, const char *method, size_t method_s
     return 0;
 }
 
-static int digit(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10
-         : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-static size_t decode_path(const char *path, size_t size, char *into) {
-    size_t i, n = 0;
-    for (i = 0; i < size; i++) {
-        int high, low;
-        if (path[i] == '%' && i + 2 < size && (high = digit(path[i + 1])) >= 0 &&
-            (low = digit(path[i + 2])) >= 0) {
-            into[n++] = (char)(high * 16 + low);
-            i += 2;
-        } else {
-            into[n++] = path[i];
-        }
-    }
-    return n;
-}
-
 int routes_find_head(const struct routes *routes, const char *data, const struct head *head, char *decoded,
                      syncless_bytes *path, struct match *match) {
     path->data = data + head->path;
@@ -147,7 +127,7 @@ int routes_find_head(const struct routes *routes, const char *data, const struct
         path->data = "/";
         path->size = 1;
     } else if (head->escaped) {
-        path->size = decode_path(path->data, path->size, decoded);
+        path->size = head_decode_path(path->data, path->size, decoded);
         path->data = decoded;
     }
     return !head->websocket &&

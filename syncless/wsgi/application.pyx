@@ -25,7 +25,6 @@ import sys
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Copy, PyDict_GetItem, PyDict_SetItem
 from cpython.list cimport PyList_GET_ITEM
-from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
 from cpython.tuple cimport PyTuple_GET_ITEM
@@ -42,7 +41,7 @@ from syncless.http.peer cimport Origin
 from syncless.http.requestheads cimport Memory, RequestHeads, memory_of
 from syncless.http.stream cimport TlsLayer
 from syncless.http.wire cimport (
-    HEAD_DROPPED, HEAD_UNKNOWN, head, head_header, head_limits, is_get_request, name_of,
+    HEAD_DROPPED, HEAD_UNKNOWN, decode_path, head, head_header, head_limits, is_get_request, name_of,
 )
 
 from syncless.http.filepart import FilePart
@@ -558,15 +557,6 @@ cdef inline bint same(object text, const char* data, Py_ssize_t size) noexcept:
         and memcmp(PyUnicode_DATA(text), data, size) == 0)
 
 
-cdef inline int hex_digit(char c) noexcept:
-    if c'0' <= c <= c'9':
-        return c - c'0'
-    c |= 0x20
-    if c'a' <= c <= c'f':
-        return c - c'a' + 10
-    return -1
-
-
 cdef class EnvironMaker:
     """make() gives a fresh environ: a copy of the template with what one request adds."""
 
@@ -603,31 +593,12 @@ cdef class EnvironMaker:
         self.last_query = self.last_uri = ""
 
     cdef str path(self, const char* raw, Py_ssize_t size, bint escaped):
-        cdef char* decoded
-        cdef Py_ssize_t i = 0, n = 0
-        cdef int high, low
         if same(self.last_path_raw, raw, size):
             return self.last_path
         if not escaped:
             path = PyUnicode_DecodeLatin1(raw, size, NULL) if size else "/"
         else:
-            decoded = <char*> PyMem_Malloc(size)
-            if decoded == NULL:
-                raise MemoryError
-            while i < size:
-                if raw[i] == c'%' and i + 2 < size:
-                    high = hex_digit(raw[i + 1])
-                    low = hex_digit(raw[i + 2])
-                    if high >= 0 and low >= 0:
-                        decoded[n] = <char> (high * 16 + low)
-                        n += 1
-                        i += 3
-                        continue
-                decoded[n] = raw[i]
-                n += 1
-                i += 1
-            path = PyUnicode_DecodeLatin1(decoded, n, NULL)
-            PyMem_Free(decoded)
+            path = decode_path(raw, size).decode("latin-1")
         if size < 256:
             self.last_path_raw = PyUnicode_DecodeLatin1(raw, size, NULL)
             self.last_path = path

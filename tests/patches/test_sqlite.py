@@ -30,13 +30,13 @@ WRITERS = """
     threads = [threading.Thread(target=write, args=(number,)) for number in range(1, 61)]
     for thread in threads: thread.start()
     entering = databases.known_of(first).database.entering
-    assert eventually(lambda: entering._served.value == 0)
+    assert eventually(lambda: entering._places.value == 0)
     assert reader.execute("SELECT count(*) FROM t").fetchall() == [(0,)]
     first.execute("INSERT INTO t VALUES (0)")
     first.commit()
     for thread in threads: thread.join()
     assert reader.execute("SELECT count(*), sum(n) FROM t").fetchall() == [(122, 0)]
-    assert entering._served.value == databases.ENTERING
+    assert entering._places.value == databases.ENTERING
     first.close(); reader.close()
 """
 

@@ -3,6 +3,8 @@ alike."""
 
 import json
 import pathlib
+import random
+import urllib.parse
 
 import pytest
 
@@ -92,6 +94,13 @@ def test_the_scanner_says_the_same_of_every_prefix(case):
             assert not decided
     if case["outcome"] == 200:
         assert isinstance(final, tuple)
+
+
+def test_paths_are_decoded_as_by_urllib():
+    choose = random.Random(1)
+    for _ in range(2000):
+        path = bytes(choose.choice(b"%%%2fF41gz/\xe9+\0") for _ in range(choose.randrange(12)))
+        assert wire.decoded(path) == urllib.parse.unquote_to_bytes(path)
 
 
 @pytest.mark.parametrize(("request_", "limits", "status"), BEYOND_LIMITS)

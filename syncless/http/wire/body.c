@@ -33,12 +33,6 @@ static const char *chunk_extensions(const char *p, const char *end) {
     return end;
 }
 
-/* The value of a hexadecimal digit, or -1. */
-static int hex_digit(char byte) {
-    int c = head_lower[(unsigned char)byte];
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 long head_chunk_line(const char *data, size_t size, size_t limit, int64_t *chunk) {
     const char *p = data, *end = data + size, *start = data;
     int64_t n = 0;

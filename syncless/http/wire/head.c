@@ -265,3 +265,18 @@ long head_scan(const char *data, size_t size, const struct head_limits *limits, 
     long line = head_scan_line(data, size, limits, head);
     return line <= 0 ? line : head_scan_fields(data, size, line, limits, head);
 }
+
+size_t head_decode_path(const char *path, size_t size, char *into) {
+    size_t i, n = 0;
+    for (i = 0; i < size; i++) {
+        int high, low;
+        if (path[i] == '%' && i + 2 < size && (high = hex_digit(path[i + 1])) >= 0 &&
+            (low = hex_digit(path[i + 2])) >= 0) {
+            into[n++] = (char)(high * 16 + low);
+            i += 2;
+        } else {
+            into[n++] = path[i];
+        }
+    }
+    return n;
+}

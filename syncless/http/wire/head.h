@@ -64,6 +64,10 @@ long head_scan_line(const char *data, size_t size, const struct head_limits *lim
 long head_scan_fields(const char *data, size_t size, long line, const struct head_limits *limits,
                       struct head *head);
 
+/* Decodes percent-encoded bytes (RFC 3986, 2.1); a percent sign without two digits stands for itself. `into`
+   has room for `size` bytes, and may be `path`. Returns how many there are. */
+size_t head_decode_path(const char *path, size_t size, char *into);
+
 /* Whether the bytes, which may be malformed or incomplete, ask by HEAD: no answer to them has a body. */
 int head_asks_by_head(const char *data, size_t size);
 

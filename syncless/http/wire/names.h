@@ -43,6 +43,12 @@ static inline int same_name(const char *a, const char *lower_b, size_t size) {
     return 1;
 }
 
+/* The value of a hexadecimal digit, or -1. */
+static inline int hex_digit(char byte) {
+    int c = head_lower[(unsigned char)byte];
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
 /* The first byte that may not stand in a field value: a control other than tab. */
 static inline const char *skip_value(const char *p, const char *end) {
 #ifdef SYNCLESS_SSE2
