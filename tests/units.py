@@ -9,17 +9,18 @@ import sysconfig
 
 import pytest
 
+import syncless.http
+
 ROOT = pathlib.Path(__file__).parent.parent
+WIRE = pathlib.Path(syncless.http.__file__).parent / "wire"
 
 SETUP = """
 import os, sys
 import greenlet
-import syncless.http
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 source = sys.argv.pop()
-headers = [os.path.dirname(greenlet.__file__), os.path.join(os.path.dirname(syncless.http.__file__), "wire")]
-module = Extension(source.removesuffix(".pyx"), [source], include_dirs=headers)
+module = Extension(source.removesuffix(".pyx"), [source], include_dirs=[os.path.dirname(greenlet.__file__)])
 setup(ext_modules=cythonize([module], language_level=3, build_dir="."))
 """
 
@@ -31,7 +32,15 @@ def built(source, folder):
     (folder / source.name).write_bytes(source.read_bytes())
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "LD_PRELOAD": "", "CFLAGS": "-O0 -g0"}
     done = subprocess.run(
-        [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", source.name],
+        [
+            sys.executable,
+            "setup.py",
+            "--quiet",
+            "build_ext",
+            "--inplace",
+            f"--include-dirs={WIRE}",
+            source.name,
+        ],
         cwd=folder,
         env=environment,
         capture_output=True,
