@@ -5,7 +5,7 @@ A thread without a loop blocks as it always did, so locks go on working between 
 release wakes the first waiter, which tries again, because an OS thread may have been faster.
 
 Fact: the types are immutable from Python, and modules hold locks that were made before anything is patched.
-Decision: the type's own dictionary is changed (cpython/typeslots.pyx), so that every lock, old or new, is
+Decision: the type's own dictionary is changed (cpython/replacing.pyx), so that every lock, old or new, is
 cooperative; and owners are told apart by tasklet where the interpreter tells them apart by thread.
 
 None of these objects has room for a wait queue, so the queue of an object exists while tasklets wait for it.
