@@ -266,6 +266,7 @@ cdef object opened(object original, tuple args, dict kwargs, object path, object
             opening.abandon()
             raise
         return in_fifos(original, args, kwargs) if made is IS_A_FIFO else made
+    take_turns()
     started = monotonic_ns()
     if look_at(path, fd, &kind) == 0 and kind.fifo:
         return in_fifos(original, args, kwargs)
