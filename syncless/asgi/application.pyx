@@ -1,4 +1,4 @@
-"""ASGIApplication: from a scanned request head to a Request with the scope of ASGI's HTTP and WebSocket
+"""ASGIApplication: from a scanned request head to a ASGIExchange with the scope of ASGI's HTTP and WebSocket
 protocols.
 
 Takes the bytes and the offsets that head.c found. Knows nothing of sockets or of what the application does
@@ -10,7 +10,7 @@ from cpython.dict cimport PyDict_Copy
 from libc.stdint cimport int64_t
 from libc.string cimport memcmp
 
-from syncless.asgi.request cimport Request, WebSocketRequest
+from syncless.asgi.exchange cimport ASGIExchange, ScopeRequest, WebSocketExchange
 from syncless.http.application cimport Application
 from syncless.http.exchange cimport Exchange, Upgrade
 from syncless.http.listener cimport Listener
@@ -21,9 +21,8 @@ from syncless.http.wire cimport (
     HEAD_DROPPED, HEAD_UNKNOWN, decode_path, head, head_header, is_get_request, name_of,
 )
 
-from syncless.asgi.request import _variable, variables_of
 from syncless.asgi.tlsextension import tls_extension
-from syncless.http.trust import FIELDS
+from syncless.http.trust import is_forwarding
 from syncless.http.websocket import has_library
 
 cdef dict METHODS = {
@@ -46,7 +45,8 @@ cdef class ScopeMaker:
         while name_of(i) != NULL:
             name = <bytes> name_of(i)
             self.names.append(name)
-            self.forwarding[i] = name.decode() in FIELDS
+            if is_forwarding(name.decode()):
+                self.forwarding[i] = 1 if forward is not None and forward.keeps(name.decode()) else 2
             i += 1
         self.last_raw_path, self.last_path = b"/", "/"
 
@@ -80,9 +80,10 @@ cdef class ScopeMaker:
             scope["headers"] = [(b"host", host), *(one for one in scope["headers"] if one[0] != b"host")]
         if origin.stream.layer != NULL:
             scope["scheme"] = "https"
-            scope["extensions"]["tls"] = tls_extension((<TlsLayer> origin.stream.layer).ssl)
+            scope["extensions"]["tls"] = PyDict_Copy(
+                <dict> (<TlsLayer> origin.stream.layer).described_by(tls_extension))
         if origin.trusted:
-            self.believe(scope)
+            self.forward(ScopeRequest(scope))
         return scope
 
     cdef dict begin(self, const Origin* origin):
@@ -117,42 +118,17 @@ cdef class ScopeMaker:
         for i in range(found.header_count):
             header = &found.headers[i]
             known = header.known
-            if known == HEAD_DROPPED or (not trusted and known != HEAD_UNKNOWN and self.forwarding[known]):
+            if known == HEAD_DROPPED or (known != HEAD_UNKNOWN and self.forwarding[known] > trusted):
                 continue
             if known != HEAD_UNKNOWN:
                 name = self.names[known]
             else:
                 name = PyBytes_FromStringAndSize(data + header.name, header.name_size).lower()
-                if not trusted and name.startswith(b"x-forwarded"):
+                text = name.decode("latin-1")
+                if is_forwarding(text) and not (trusted and self.forward.keeps(text)):
                     continue
             fields.append((name, PyBytes_FromStringAndSize(data + header.value, header.value_size)))
         return fields
-
-    cdef int believe(self, dict scope) except -1:
-        """A trusted proxy names the client that it forwards for."""
-        variables = variables_of(scope)
-        before = dict(variables)
-        self.forward(variables)
-        if variables["REMOTE_ADDR"] != before["REMOTE_ADDR"]:
-            scope["client"] = (variables["REMOTE_ADDR"], 0)
-        if variables["SERVER_PORT"] != before["SERVER_PORT"]:
-            scope["server"] = (scope["server"][0], int(variables["SERVER_PORT"]))
-        if "HTTPS" in variables:
-            scope["scheme"] = "https"
-        elif "HTTPS" in before:
-            scope["scheme"] = "http"
-        host = variables.get("HTTP_HOST")
-        kept = [
-            one for one in scope["headers"]
-            if _variable(one[0]) in variables or not _is_forwarding(one[0])]
-        if host is not None and host != before.get("HTTP_HOST"):
-            kept = [(b"host", host.encode("latin-1")), *(one for one in kept if one[0] != b"host")]
-        scope["headers"] = kept
-        return 0
-
-
-def _is_forwarding(bytes name):
-    return name.startswith(b"x-forwarded") or name in (b"forwarded", b"x-real-ip")
 
 
 cdef class ASGIApplication(Application):
@@ -171,7 +147,7 @@ cdef class ASGIApplication(Application):
 
     cdef Exchange exchange(self, const Origin* origin, const char* data, head* found):
         cdef dict scope = self.scopes.make(origin, data, found)
-        cdef Request request
+        cdef ASGIExchange request
         if self.state is not None:
             scope["state"] = PyDict_Copy(<dict> self.state)
         if found.websocket and found.minor and is_get_request(data, found):
@@ -179,14 +155,14 @@ cdef class ASGIApplication(Application):
         request = self.spare
         self.spare = None
         if request is None:
-            request = Request(<Listener> origin.listener, self.call, self.tasks, self.loop)
+            request = ASGIExchange(<Listener> origin.listener, self.call, self.tasks, self.loop)
         request.fill(scope)
         request.begin(origin, data, found)
         return request
 
     cdef Exchange websocket(self, dict scope, const Origin* origin, const char* data, head* found):
         """The client asks for a WebSocket."""
-        cdef WebSocketRequest request = WebSocketRequest(
+        cdef WebSocketExchange request = WebSocketExchange(
             <Listener> origin.listener, self.call, self.tasks, self.loop)
         request.fill(scope)
         request.begin(origin, data, found)
@@ -197,7 +173,7 @@ cdef class ASGIApplication(Application):
         return request
 
     cdef int take_back(self, Exchange exchange, int fd) except -1:
-        self.spare = <Request> exchange
+        self.spare = <ASGIExchange> exchange
         return self.spare.forget()
 
     def close(self) -> None:
