@@ -14,8 +14,8 @@ import pytest
 import syncless
 from syncless.asgi.request import variables_of
 from syncless.asyncio import in_tasklet
+from tests.plugin import Client
 from tests.waiting import eventually
-from tests.wsgi.conftest import Client
 
 pytestmark = pytest.mark.virtual_time
 

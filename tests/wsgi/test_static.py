@@ -19,8 +19,8 @@ from syncless.http.static.mediatypes import media_type
 from syncless.http.static.ranges import MOST
 from syncless.wsgi import Server
 from tests.kernel import needs_openat2
+from tests.plugin import Client
 from tests.waiting import eventually
-from tests.wsgi.conftest import Client
 
 LARGE = bytes(range(256)) * 2000
 """More than is read into memory."""
