@@ -14,8 +14,8 @@ import pytest
 import syncless
 from syncless.asgi.exchange import ScopeRequest
 from syncless.asyncio import in_tasklet
+from tests.plugin import Client
 from tests.waiting import eventually
-from tests.wsgi.conftest import Client
 
 pytestmark = pytest.mark.virtual_time
 

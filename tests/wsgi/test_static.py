@@ -20,8 +20,8 @@ from syncless.http.static.ranges import MOST
 from syncless.wsgi import Server
 from syncless.wsgi.application import EnvironRequest
 from tests.kernel import needs_openat2
+from tests.plugin import Client
 from tests.waiting import eventually
-from tests.wsgi.conftest import Client
 
 LARGE = bytes(range(256)) * 2000
 """More than is read into memory."""
