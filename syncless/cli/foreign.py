@@ -65,6 +65,12 @@ HOST, PORT, PROXIES = "--host", "--port", "--forwarded-allow-ips"
 TOGETHER = {HOST: "127.0.0.1", PORT: "8000", PROXIES: "127.0.0.1,::1"}
 """Options of which one of ours is made, and the values that uvicorn has without them."""
 TRUST, TRUST_NOT = "--proxy-headers", "--no-proxy-headers"
+PROXY = "--proxy-protocol"
+MODES = {
+    **dict.fromkeys(("auto", "v1", "v2", "true", "1"), (PROXY,)),
+    **dict.fromkeys(("off", "false", "none", "0"), ()),
+}
+"""What gunicorn takes as a value of it -> ours, which takes none and understands both versions."""
 
 LEAVE_OUT = "leave it out"
 HTTP2 = "leave it out: there is no HTTP/2 yet; nginx or HAProxy in front of it speaks it"
@@ -197,6 +203,12 @@ def translated(arguments: Sequence[str]) -> list[str]:
             raise Foreign(f"there is no {name}; {INSTEAD[name]}")
         if name in (TRUST, TRUST_NOT):
             trust = name == TRUST
+            continue
+        if name == PROXY and (equals or (rest and rest[0].lower() in MODES)):
+            mode = value if equals else rest.pop(0)
+            if mode.lower() not in MODES:
+                raise Foreign(f"{PROXY} takes auto, v1, v2, off or nothing, not {mode!r}")
+            ours += MODES[mode.lower()]
             continue
         if name not in ACCEPTED and name not in TOGETHER:
             ours.append(name + equals + value)
