@@ -411,7 +411,7 @@ cdef class Request(Conversation):
                 self.say_bytes(early_hints(message))
                 self.peer.send_soon()
             return None
-        raise RuntimeError(f"there is no message {kind!r} that an application can send here")
+        raise RuntimeError(f"an application cannot send the message {kind!r} here")
 
     cdef int start_response(self, dict message) except -1:
         if self.stage != NOT_STARTED:
@@ -533,7 +533,7 @@ cdef class WebSocketRequest(Request):
         self.websocket = WebSocket(self.handler, variables_of(scope), limits, False)
         try:
             if not can_speak:
-                raise NotImplementedHere("there are no WebSockets here")
+                raise NotImplementedHere("WebSockets are not supported here")
             self.websocket.check()
         except ClientError as error:
             self.refusal = error.with_traceback(None)

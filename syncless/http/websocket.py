@@ -138,7 +138,7 @@ class WebSocket:
         """The fields and extensions with which accept() answers the handshake; BadRequest or UpgradeRequired
         if it is wrong."""
         if self._variables.get("HTTP_SEC_WEBSOCKET_VERSION") != "13":
-            raise UpgradeRequired("only version 13 of the WebSocket protocol is spoken here (RFC 6455, 4.4)")
+            raise UpgradeRequired("only version 13 of the WebSocket protocol is supported (RFC 6455, 4.4)")
         if self._variables.get("REQUEST_METHOD") != "GET":
             raise BadRequest("a WebSocket handshake must be a GET request (RFC 6455, 4.1)")
         self._library = importlib.import_module("syncless.http.websocketframes")
