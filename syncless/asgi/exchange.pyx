@@ -454,7 +454,7 @@ cdef class ASGIExchange(Conversation):
                 self.say_bytes(early_hints(message))
                 self.peer.send_soon()
             return None
-        raise RuntimeError(f"there is no message {kind!r} that an application can send here")
+        raise RuntimeError(f"an application cannot send the message {kind!r} here")
 
     cdef int start_response(self, dict message) except -1:
         if self.stage != NOT_STARTED:
@@ -576,7 +576,7 @@ cdef class WebSocketExchange(ASGIExchange):
         self.websocket = WebSocket(self.handler, ScopeRequest(scope), limits, False)
         try:
             if not can_speak:
-                raise NotImplementedHere("there are no WebSockets here")
+                raise NotImplementedHere("WebSockets are not supported here")
             self.websocket.check()
         except ClientError as error:
             self.refusal = error.with_traceback(None)

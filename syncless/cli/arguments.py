@@ -45,7 +45,7 @@ def _addresses(group: Group) -> None:
         metavar="ADDRESS",
         help="host:port, [ipv6]:port, :port (all addresses), unix:/path, unix:@abstract or fd:number, "
         "preceded by http:// or https:// if you need both; with port 0 the system chooses one; may be "
-        "repeated (default: the sockets that systemd hands over, else 127.0.0.1:8000)",
+        "repeated (default: the sockets that systemd passes, else 127.0.0.1:8000)",
     )
     group.add_argument(
         "--fd", type=int, action="append", metavar="N", help="also serve on this inherited listening socket"
@@ -185,7 +185,7 @@ def _logs(group: Group) -> None:
     group.add_argument(
         "--log-level",
         choices=[*NAMED],
-        help="write no less severe entries to the error log (default: all), and from warning on no addresses",
+        help="least severe entries of the error log (default: all); from warning on, print no addresses",
     )
     group.add_argument("-q", "--quiet", action="store_true", help="do not print the addresses")
 
@@ -194,13 +194,13 @@ def _operating(group: Group) -> None:
     group.add_argument(
         "--status",
         metavar="ADDRESS",
-        help="serve a status page, JSON and health checks on this address of this machine: :port, "
+        help="serve a status page, JSON and health checks at this local address: :port, "
         "127.0.0.1:port or unix:/path",
     )
     group.add_argument(
         "--status-public",
         action="store_true",
-        help="allow any address for them, not only those of this machine",
+        help="allow addresses of --status and --metrics that other machines can reach",
     )
     group.add_argument(
         "--metrics",
@@ -314,7 +314,7 @@ GROUPS = {
 }
 EPILOG = """environment:
   SYNCLESS_NAME=VALUE sets an option, SYNCLESS_LIMIT_NAME=VALUE a limit.
-  PORT and WEB_CONCURRENCY count where nothing else says --bind and --workers.
+  PORT and WEB_CONCURRENCY apply if nothing else sets --bind and --workers.
   SYNCLESS_LOOP=epoll, kqueue, poll or select chooses how the loop waits.
 
 example:
@@ -379,7 +379,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if options.reload:
         if options.preload:
             parser.error(
-                "--reload and --preload exclude each other: "
+                "--reload cannot be combined with --preload: "
                 "a module imported before the workers start cannot be reloaded"
             )
         if importlib.util.find_spec("watchfiles") is None:

@@ -91,8 +91,8 @@ def options_of(path: str) -> list[str]:
 
 
 def _written(option: str, value: Any) -> list[str]:
-    if value is True or option == "--proxy-protocol":
-        return [option] if value != "off" else []
+    if value is True:
+        return [option]
     if option == "--umask" and isinstance(value, int):
         return [option, f"{value:o}"]
     if option == "--bind" and isinstance(value, str):

@@ -46,12 +46,12 @@ WITHOUT_EFFECT = {
     "header_map": "header fields with an underscore never reach the application",
     "forwarder_headers": "header fields with an underscore never reach the application; "
     "set the variable SCRIPT_NAME in the environment of gunicorn",
-    "protocol": "clients and proxies must speak HTTP/1.1; in nginx write proxy_pass for uwsgi_pass",
+    "protocol": "let clients and proxies speak HTTP/1.1; in nginx write proxy_pass for uwsgi_pass",
     "http_protocols": "HTTP/1.1 is spoken; let the proxy in front speak HTTP/2 to browsers",
     "http2_cleartext": "HTTP/1.1 is spoken; let the proxy in front speak HTTP/2 to browsers",
-    "permit_obsolete_folding": "such requests get 400, as RFC 9112 wants",
-    "strip_header_spaces": "such requests get 400, as RFC 9112 wants",
-    "permit_unconventional_http_method": "a method is any token, as RFC 9110 wants",
+    "permit_obsolete_folding": "such requests get 400, as RFC 9112 requires",
+    "strip_header_spaces": "such requests get 400, as RFC 9112 requires",
+    "permit_unconventional_http_method": "a method is any token, as in RFC 9110",
     "permit_unconventional_http_version": "HTTP/1.0 and HTTP/1.1 are spoken",
     "casefold_http_method": "methods reach the application as they were sent",
     "root_path": "set the variable SCRIPT_NAME in the environment of gunicorn",
@@ -158,7 +158,7 @@ class Worker(base.Worker):
         """The master has not heard from this worker for `timeout` seconds. An exception would wait for the
         loop, which stands still, so the process ends here."""
         stack = "".join(traceback.format_stack(frame))
-        self.log.critical("The loop of this worker has stood still. It is here:\n%s", stack.rstrip())
+        self.log.critical("The loop of this worker has been blocked, here:\n%s", stack.rstrip())
         try:
             self.cfg.worker_abort(self)
             self.cfg.worker_exit(self, self)

@@ -119,7 +119,7 @@ def _atom(argument: str | None, letter: str) -> tuple[str, Any]:
     elif letter == "T" and argument in ("s", "ms", "us"):
         return "duration", {"s": 1000000000, "ms": 1000000, "us": 1000}[argument]
     raise ValueError(
-        f"%{'' if argument is None else '{' + argument + '}'}{letter} is no atom of an access log; there are "
+        f"%{'' if argument is None else '{' + argument + '}'}{letter} is not an atom; choose from "
         f"{' '.join('%' + known for known in PLAIN)} %P and "
         "%{Name}i, %{Name}o, %{NAME}e, %{format}t, %{ms}T"
     )

@@ -261,7 +261,7 @@ def _advice(error: OSError, address: Any) -> str:
     taken = "another program listens there, choose another port (0 lets the system choose)"
     if isinstance(address, str):
         taken = (
-            "another program listens there" if _is_socket(address) else "there is a file that is no socket"
+            "another program listens there" if _is_socket(address) else "there is a file that is not a socket"
         )
     return {
         errno.EADDRINUSE: f"; {taken}",

@@ -155,7 +155,9 @@ class Forwarding:
         self.fields = tuple(field.lower() for field in fields)
         for field in self.fields:
             if field not in FIELDS:
-                raise ValueError(f"{field!r} is no field that a proxy sets; choose from {', '.join(FIELDS)}")
+                raise ValueError(
+                    f"{field!r} is not a field that a proxy sets; choose from {', '.join(FIELDS)}"
+                )
         if "forwarded" in self.fields and len(self.fields) > 1:
             raise ValueError("trust Forwarded or the X- fields, not both: they could contradict each other")
 

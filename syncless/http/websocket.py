@@ -136,7 +136,7 @@ class WebSocket:
         """The fields and extensions with which accept() answers the handshake; BadRequest or UpgradeRequired
         if it is wrong."""
         if self._request.field("sec-websocket-version") != "13":
-            raise UpgradeRequired("only version 13 of the WebSocket protocol is spoken here (RFC 6455, 4.4)")
+            raise UpgradeRequired("only version 13 of the WebSocket protocol is supported (RFC 6455, 4.4)")
         if self._request.method != "GET":
             raise BadRequest("a WebSocket handshake must be a GET request (RFC 6455, 4.1)")
         self._library = importlib.import_module("syncless.http.websocketframes")

@@ -141,7 +141,9 @@ class Frames:
         try:
             return self.frame(CLOSE, close_data(code, reason))
         except ProtocolError as error:
-            raise ValueError(f"{code} is no close code that can be sent (RFC 6455, 7.4): {error}") from None
+            raise ValueError(
+                f"{code} is not a close code that can be sent (RFC 6455, 7.4): {error}"
+            ) from None
 
 
 def close_data(code: int, reason: str) -> bytes:

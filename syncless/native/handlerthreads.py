@@ -71,7 +71,7 @@ class NativeHandlers:
         if tls:
             return application
         if server.proxy_protocol:
-            raise ValueError("native handlers and proxy_protocol exclude each other")
+            raise ValueError("native handlers cannot be combined with proxy_protocol")
         if self._threads is None:
             logs = server.logs.access is not None
             threads = Threads(self.routes, self.thread_count, self.limits, logs=logs)
@@ -264,7 +264,7 @@ class NativeHandlers:
     def _notice(self, error: int) -> None:
         self._server.logs.errors.warning(
             f"native handlers cannot accept connections: {os.strerror(error)}; closing idle ones. "
-            "Raise the limit (ulimit -n) or set Limits.connections"
+            "Raise ulimit -n, or set the limit `connections`"
         )
 
     def _fault(self, sentence: str) -> None:

@@ -449,7 +449,7 @@ cdef class WSGIExchange(Exchange):
             if self.upgraded:
                 return 0
             if result is None:
-                raise TypeError("the application returned None; PEP 3333 wants an iterable of bytes")
+                raise TypeError("the application returned None; PEP 3333 requires an iterable of bytes")
             if (type(result) is FileWrapper or type(result) is FilePart) and self.send_wrapped_file(result):
                 return self.response.end(self.peer)
             for part in result:

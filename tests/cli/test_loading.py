@@ -105,7 +105,7 @@ def refused(folder, *arguments, status=2):
         ("--pid-file none/pid", "{folder}/none/pid: No such file or directory", 1),
         (
             "--bind unix:hello.py",
-            "cannot listen on unix:hello.py: Address already in use; there is a file that is no socket",
+            "cannot listen on unix:hello.py: Address already in use; there is a file that is not a socket",
             1,
         ),
     ],

@@ -187,7 +187,7 @@ def test_the_forwarded_field():
 def test_invalid_trusted_peers_are_refused():
     with pytest.raises(ValueError, match="cannot be trusted"):
         Server(tell, trusted="example.org")
-    with pytest.raises(ValueError, match="no field that a proxy"):
+    with pytest.raises(ValueError, match="not a field that a proxy"):
         Server(tell, trusted="*", trusted_fields=["x-client"])
     with pytest.raises(ValueError, match="not both"):
         Server(tell, trusted="*", trusted_fields=["forwarded", "x-forwarded-for"])

@@ -27,7 +27,7 @@ connection by a round trip."""
 
 
 def delay_notice(seconds: float) -> str:
-    return f"syncless stops in {seconds:g} s; once more: now"
+    return f"syncless stops in {seconds:g} s; a second signal stops it now"
 
 
 class Serving(Protocol):
@@ -144,7 +144,7 @@ def _obeying(
         try:
             action()
         except (OSError, ValueError) as error:
-            warn(f"cannot open the {what} again, the old ones stay: {error}")
+            warn(f"cannot reopen the {what}; the old ones stay open: {error}")
 
     def reopen(number: int, frame: FrameType | None) -> None:
         open_anew("log files", server.reopen_logs)

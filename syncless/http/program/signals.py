@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from syncless.http.errorlog import warn
 
 UPGRADE = (
-    "SIGUSR2 does nothing here. SIGHUP loads new code of the application (with workers). For a new syncless, "
-    "start it anew; with a systemd socket or --reuse-port no connection is refused meanwhile."
+    "SIGUSR2 does nothing here. SIGHUP loads new code of the application (with workers). To run a new "
+    "version of syncless, restart the server; with a systemd socket or --reuse-port no connection is refused."
 )
 
 
