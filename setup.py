@@ -112,14 +112,12 @@ NATIVE = {
                 "handlers",
                 "routes",
                 "deadlines",
-                "letters",
-                "records",
-                "faults",
+                "messages",
                 "publish",
             )
         ),
     ],  # threads that answer without the interpreter's lock
-    "syncless.native.mailbox": [],  # messages of the threads to Python
+    "syncless.native.inbox": [],  # messages of the threads to Python
     "syncless.wsgi.application": [],  # a request for each head
 }
 
@@ -131,7 +129,7 @@ OPTIONAL = {
     "syncless._core.poll.epoll": "EPOLL",
     "syncless._core.poll.kqueue": "KQUEUE",
     "syncless.native.threads": "EPOLL",
-    "syncless.native.mailbox": "EPOLL",
+    "syncless.native.inbox": "EPOLL",
     "syncless._core.nativestack": "ELF",
     "syncless.patches.libraries.parking": "ELF",
 }

@@ -55,7 +55,7 @@ from syncless._core.timers cimport TimerHeap, timer_init
 
 from syncless._core.cpython import chunkcache
 from syncless._core.exits import TaskletExit
-from syncless._core.uncaught import tell_uncaught
+from syncless._core.exits import tell_uncaught
 
 cdef enum:
     FIRST_CAPACITY = 256

@@ -39,7 +39,7 @@ from syncless._core.scheduler cimport (
 )
 
 from syncless._core.exits import TaskletExit
-from syncless._core.uncaught import tell_uncaught
+from syncless._core.exits import tell_uncaught
 
 cdef enum:
     LAST_TURNS = 64         # that tasklets get to end in

@@ -9,8 +9,7 @@ from typing import Any
 
 import syncless
 from syncless.cli.config import TABLES, ConfigError, Options, from_platform, reason_of, show
-from syncless.cli.foreign import Foreign, translated
-from syncless.cli.gunicornfile import options_of
+from syncless.cli.foreign import Foreign, options_of, translated
 from syncless.cli.help import HelpAll, Parser, limit_rows
 from syncless.http.addresses import parse_bind
 from syncless.http.options import OPTIONS, Option
