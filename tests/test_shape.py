@@ -151,10 +151,6 @@ def test_cimports_make_no_circle():
 
 LATE = re.compile(r"""(?:import_module|__import__)\(f?["'](syncless[\w.{}]*)["']""")
 LATE_IMPORTS = {
-    "asyncio must be imported before it": {
-        ("asyncio/uncancel.py", "syncless._core.cpython.taskmarks"),
-        ("patches/anyio.py", "syncless._core.cpython.taskmarks"),
-    },
     "most programs do not need it, and it imports much": {
         ("http/websocket.py", "syncless.http.websocketframes"),
         ("http/server.py", "syncless.http.compression"),

@@ -46,7 +46,8 @@ LIES = {
             def register(self, fd, events):
                 pass
         select.poll = Lie
-        import syncless.patches.types.pollobjects
+        from syncless._core.cpython.layouts import checked
+        checked("poll objects")
     """,
     "poll objects": """
         import select
@@ -55,7 +56,8 @@ LIES = {
             def register(self, fd, events):
                 pass
         select.poll = Lie
-        import syncless.patches.types.pollobjects
+        from syncless._core.cpython.layouts import checked
+        checked("poll objects")
     """,
     "buffered files": """
         import _io
@@ -75,7 +77,8 @@ LIES = {
             def cancel(self):
                 pass
         _asyncio.Task = Lie
-        import syncless._core.cpython.taskmarks
+        from syncless._core.cpython.layouts import checked
+        checked("tasks of asyncio")
     """,
 }
 

@@ -28,7 +28,7 @@ from syncless._core.scheduler cimport (
 )
 from syncless._core.threadloop cimport has_loop, peek_loop
 
-from syncless._core.uncaught import tell_uncaught
+from syncless._core.exits import tell_uncaught
 
 cdef extern from "hooks.h" nogil:
     int PARK_WOKEN, PARK_OVER, PARK_BROKEN, PARK_REFUSED, PARK_UNWATCHED, HOOK_ENDS
