@@ -3,7 +3,7 @@
 from syncless.asgi.exchange cimport ASGIExchange
 from syncless.http.application cimport Application
 from syncless.http.exchange cimport Exchange
-from syncless.http.peer cimport Origin
+from syncless.http.peer cimport Incoming
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.wire cimport head
 
@@ -18,10 +18,10 @@ cdef class ScopeMaker:
     cdef bytes last_raw_path
     cdef str last_path
 
-    cdef dict make(self, const Origin* origin, const char* data, head* found)
-    cdef dict begin(self, const Origin* origin)
-    cdef list fields(self, const char* data, head* found, bint trusted)
-    cdef int set_path(self, dict scope, const char* data, head* found) except -1
+    cdef dict make(self, const Incoming* incoming)
+    cdef dict begin(self, const Incoming* incoming)
+    cdef list fields(self, const char* data, const head* found, bint trusted)
+    cdef int set_path(self, dict scope, const char* data, const head* found) except -1
 
 
 cdef class ASGIApplication(Application):
@@ -34,4 +34,4 @@ cdef class ASGIApplication(Application):
     cdef object websockets          # whether the library for them is installed; None: not known yet
     cdef ASGIExchange spare              # the last request that has ended, to be used again
 
-    cdef Exchange websocket(self, dict scope, const Origin* origin, const char* data, head* found)
+    cdef Exchange websocket(self, dict scope, const Incoming* incoming)

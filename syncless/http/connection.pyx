@@ -45,7 +45,7 @@ from syncless.http.listener cimport (
     HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE, DeadlineNode,
     Listener, next_of,
 )
-from syncless.http.peer cimport Origin
+from syncless.http.peer cimport Incoming
 from syncless.http.request cimport METHOD, REFUSED_BYTES, HeadRequest, Request
 from syncless.http.stream cimport (
     FAILED, FAILED_TO_SEND, READY, SENT_ALL, STALLED, WANTS_READ, WANTS_WRITE, Buffers, Input, Stream,
@@ -340,12 +340,12 @@ cdef class Connection(Watcher):
     cdef bint read_request(self, Loop loop) except -1:
         """Whether a request is there, its head whole; else the client sends more, is refused or has left."""
         cdef Listener listener = self.listener
-        cdef Origin origin = Origin(
+        cdef head found
+        cdef Incoming incoming = Incoming(
             <PyObject*> listener, <PyObject*> self, &self.stream, <PyObject*> self.remote_addr,
-            self.remote_port, self.trusted)
+            self.remote_port, self.trusted, NULL, &found)
         cdef Exchange exchange = None
         cdef Input input
-        cdef head found
         cdef Py_ssize_t got = 0
         cdef long size, used = 0                # bytes of the head; negative: the status of a refusal
         input.size = 0
@@ -358,7 +358,8 @@ cdef class Connection(Watcher):
                     input.data, input.size, &listener.limits.head, self.stream.fd, self.kept, &found)
                 if used > 0:
                     size, used = used, -500     # if that raises
-                    exchange = (<Application> listener.application).exchange(&origin, input.data, &found)
+                    incoming.data = input.data
+                    exchange = (<Application> listener.application).exchange(&incoming)
                     used = size
             finally:
                 return_input(&self.stream, listener.buffers, &input, used if exchange is not None else 0)
@@ -375,7 +376,7 @@ cdef class Connection(Watcher):
             self.flush(loop)                    # comes back here when that is sent
         elif used > 0:
             try:
-                (<Application> listener.application).pass_on(loop, &origin)
+                (<Application> listener.application).pass_on(loop, &incoming)
             finally:
                 self.close(loop, False)
         elif got == 0:

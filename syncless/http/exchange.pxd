@@ -7,7 +7,7 @@ from syncless._core.loop cimport Loop
 from syncless._core.tasklet cimport Tasklet, begin_anew, renew_context
 from syncless.http.body cimport Body
 from syncless.http.listener cimport Listener
-from syncless.http.peer cimport Origin, Peer
+from syncless.http.peer cimport Incoming, Peer
 from syncless.http.request cimport Request
 from syncless.http.response cimport Response, begin_response
 from syncless.http.wire cimport head, is_head_request
@@ -39,12 +39,13 @@ cdef class Exchange(Tasklet):
     cdef int respond(self) noexcept
     cdef int forget(self) except -1
 
-    cdef inline int begin(self, const Origin* origin, const char* data, head* found) except -1:
-        """It becomes the exchange for the head at `data`, in an object that may have been another before."""
+    cdef inline int begin(self, const Incoming* incoming) except -1:
+        """It becomes the exchange for the request, in an object that may have been another before."""
+        cdef const head* found = incoming.found
         begin_anew(self)
         renew_context(self)
-        self.peer.begin(origin)
-        begin_response(self.response, is_head_request(data, found), found.minor == 0, found.keep_alive)
+        self.peer.begin(incoming)
+        begin_response(self.response, is_head_request(incoming.data, found), found.minor == 0, found.keep_alive)
         self.body.begin(self.peer, found.content_length, found.chunked, found.expect_continue)
         self.too_large = found.content_length > self.listener.limits.body_bytes
         self.upgraded = self.interruptible = False

@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t, uint64_t
 from syncless.http.application cimport Application
 from syncless.http.body cimport Body
 from syncless.http.exchange cimport Exchange
-from syncless.http.peer cimport Origin
+from syncless.http.peer cimport Incoming
 from syncless.http.request cimport Request
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.wire cimport head
@@ -70,7 +70,7 @@ cdef class WSGIApplication(Application):
     cdef bint portless              # the socket has no port
     cdef WSGIExchange spare         # the last one that has ended, to be used again
 
-    cdef WSGIExchange fill(self, WSGIExchange exchange, const Origin* origin, const char* data, head* found)
+    cdef WSGIExchange fill(self, WSGIExchange exchange, const Incoming* incoming)
 
 
 cdef class EnvironMaker:
@@ -83,8 +83,7 @@ cdef class EnvironMaker:
     cdef str last_path
     cdef str last_query, last_uri
 
-    cdef dict make(self, const char* data, head* found, int fd, object remote_addr, int remote_port,
-        bint trusted)
-    cdef dict fields(self, const char* data, head* found, bint trusted)
-    cdef str uri(self, const char* data, head* found)
+    cdef dict make(self, const Incoming* incoming, int fd)
+    cdef dict fields(self, const char* data, const head* found, bint trusted)
+    cdef str uri(self, const char* data, const head* found)
     cdef str path(self, const char* raw, Py_ssize_t size, bint escaped)

@@ -37,7 +37,7 @@ from syncless.http.application cimport Application
 from syncless.http.body cimport DIRECT, Body
 from syncless.http.exchange cimport Exchange, Upgrade
 from syncless.http.listener cimport Listener
-from syncless.http.peer cimport Origin
+from syncless.http.peer cimport Incoming
 from syncless.http.request cimport (
     CLIENT, CLIENT_PORT, HOST, IDENT, LOCAL_NAME, LOCAL_PORT, METHOD, PARTS, PATH, QUERY, ROOT_PATH, SCHEME,
     UNREAD_LINE, USER, VERSION, Part, Request,
@@ -572,36 +572,35 @@ cdef class WSGIApplication(Application):
         self.websocket = websocket
         self.pages = pages
 
-    cdef Exchange exchange(self, const Origin* origin, const char* data, head* found):
-        cdef Memory* memory = memory_of(self.heads, origin.stream.fd)
+    cdef Exchange exchange(self, const Incoming* incoming):
+        cdef Memory* memory = memory_of(self.heads, incoming.stream.fd)
         cdef WSGIExchange exchange = None
         if memory != NULL:
             exchange = <WSGIExchange> self.heads.spares[memory.index]
             if exchange is not None:
                 self.heads.spares[memory.index] = None
         if exchange is None or exchange.head_serial != self.heads.scanned:
-            exchange = self.fill(exchange, origin, data, found)
-        exchange.begin(origin, data, found)
-        if found.websocket and found.minor and self.websocket is not None:
+            exchange = self.fill(exchange, incoming)
+        exchange.begin(incoming)
+        if incoming.found.websocket and incoming.found.minor and self.websocket is not None:
             exchange.handler = Upgrade(exchange)
             self.websocket(exchange.handler, exchange.request.values)
         return exchange
 
-    cdef WSGIExchange fill(self, WSGIExchange exchange, const Origin* origin, const char* data, head* found):
+    cdef WSGIExchange fill(self, WSGIExchange exchange, const Incoming* incoming):
         """An exchange, this one if there is one, with an environ of its own."""
         cdef int64_t serial = self.heads.scanned
-        cdef dict environ = self.environs.make(
-            data, found, origin.stream.fd, <object> origin.address, origin.port, origin.trusted)
+        cdef dict environ = self.environs.make(incoming, incoming.stream.fd)
         if exchange is None:
             exchange = self.spare
             self.spare = None
         if exchange is None:
-            exchange = WSGIExchange(<Listener> origin.listener, self.call)
-        if origin.stream.layer != NULL:
-            environ.update((<TlsLayer> origin.stream.layer).described_by(_tls_variables))
-        if origin.trusted:
+            exchange = WSGIExchange(<Listener> incoming.listener, self.call)
+        if incoming.stream.layer != NULL:
+            environ.update((<TlsLayer> incoming.stream.layer).described_by(_tls_variables))
+        if incoming.trusted:
             self.forward(EnvironRequest(environ))
-        if origin.stream.layer != NULL or origin.trusted:
+        if incoming.stream.layer != NULL or incoming.trusted:
             environ["wsgi.url_scheme"] = "https" if "HTTPS" in environ else "http"
             if self.portless and "HTTPS" in environ and environ[SERVER_PORT] == "80":
                 environ[SERVER_PORT] = "443"
@@ -674,7 +673,7 @@ cdef class EnvironMaker:
             self.last_path = path
         return path
 
-    cdef str uri(self, const char* data, head* found):
+    cdef str uri(self, const char* data, const head* found):
         """The path and the query as they came; of an absolute target, too, whose path may be missing."""
         cdef const char* raw = data + found.path
         cdef Py_ssize_t size = found.target + found.target_size - found.path
@@ -682,19 +681,20 @@ cdef class EnvironMaker:
             self.last_uri = PyUnicode_DecodeLatin1(raw, size, NULL)
         return self.last_uri if found.path_size else "/" + self.last_uri
 
-    cdef dict make(self, const char* data, head* found, int fd, object remote_addr, int remote_port,
-            bint trusted):
+    cdef dict make(self, const Incoming* incoming, int fd):
         """The environ, without its wsgi.input, of a head that RequestHeads.scan() found just now: no
         allocation may come between, because it may run a finaliser that switches to another connection."""
+        cdef const char* data = incoming.data
+        cdef const head* found = incoming.found
         cdef Memory* memory = memory_of(self.heads, fd)
         cdef int64_t claimed = memory.claimed if memory != NULL and memory.size < 0 else 0
         cdef dict environ
         if found.header_count < 0:
             environ = PyDict_Copy(<dict> self.heads.made[memory.index])
         else:
-            environ = self.fields(data, found, trusted)
-            environ[REMOTE_ADDR] = remote_addr
-            environ[REMOTE_PORT] = str(remote_port) if remote_port >= 0 else ""
+            environ = self.fields(data, found, incoming.trusted)
+            environ[REMOTE_ADDR] = <object> incoming.address
+            environ[REMOTE_PORT] = str(incoming.port) if incoming.port >= 0 else ""
             if claimed:
                 self.heads.keep_made(fd, claimed, PyDict_Copy(environ))
         if not is_get_request(data, found):
@@ -714,12 +714,12 @@ cdef class EnvironMaker:
             environ[HTTP_HOST] = PyUnicode_DecodeLatin1(data + found.authority, found.authority_size, NULL)
         return environ
 
-    cdef dict fields(self, const char* data, head* found, bint trusted):
+    cdef dict fields(self, const char* data, const head* found, bint trusted):
         """A copy of the template with the header fields; those in which a proxy speaks of its client only if
         the peer is trusted."""
         cdef dict environ = PyDict_Copy(self.template)
         cdef uint64_t seen[2]
-        cdef head_header* header
+        cdef const head_header* header
         cdef const char* value
         cdef int i, known
         cdef PyObject* before
@@ -761,7 +761,9 @@ cdef class EnvironMaker:
 def environ_of(dict template not None, bytes request not None) -> dict:
     """The environ of a request head, for tests."""
     cdef RequestHeads heads = RequestHeads()
+    cdef str address = "127.0.0.1"
     cdef head found
+    cdef Incoming incoming = Incoming(NULL, NULL, NULL, <PyObject*> address, 1, False, request, &found)
     cdef head_limits limits
     cdef long n
     limits.line = 8190
@@ -770,4 +772,4 @@ def environ_of(dict template not None, bytes request not None) -> dict:
     n = heads.scan(request, len(request), &limits, 0, False, &found)
     if n <= 0:
         raise ValueError(f"no complete request head: {n}")
-    return EnvironMaker(template, heads).make(request, &found, 0, "127.0.0.1", 1, False)
+    return EnvironMaker(template, heads).make(&incoming, 0)
