@@ -136,7 +136,8 @@ class Reader:
 
     def environment(self, settings):
         path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
-        return os.environ | {"PYTHONPATH": str(ROOT), "PATH": path} | settings
+        buffered = {"PYTHONUNBUFFERED": ""}  # or lines of two threads may be torn, as without us
+        return os.environ | {"PYTHONPATH": str(ROOT), "PATH": path} | buffered | settings
 
     def start(self, words, settings, output):
         return subprocess.Popen(
