@@ -64,7 +64,7 @@ NATIVE = {
     "syncless.patches.libraries.parking": [
         f"syncless/patches/libraries/{name}.c"
         for name in (
-            *("waiting", "descriptors", "transfers", "connecting"),
+            *("waiting", "transfers", "connecting"),
             *("polling", "pauses", "names", "loading", "elfreader"),
         )
     ],  # functions in the place of libc's waiting calls in C libraries, and where they are put

@@ -46,8 +46,7 @@ LIES = {
             def register(self, fd, events):
                 pass
         select.poll = Lie
-        from syncless._core.cpython.layouts import checked
-        checked("poll objects")
+        import syncless._core.cpython.layouts as layouts; layouts.checked("poll objects")
     """,
     "poll objects": """
         import select
@@ -56,8 +55,7 @@ LIES = {
             def register(self, fd, events):
                 pass
         select.poll = Lie
-        from syncless._core.cpython.layouts import checked
-        checked("poll objects")
+        import syncless._core.cpython.layouts as layouts; layouts.checked("poll objects")
     """,
     "buffered files": """
         import _io
@@ -77,8 +75,7 @@ LIES = {
             def cancel(self):
                 pass
         _asyncio.Task = Lie
-        from syncless._core.cpython.layouts import checked
-        checked("tasks of asyncio")
+        import syncless._core.cpython.layouts as layouts; layouts.checked("tasks of asyncio")
     """,
 }
 
