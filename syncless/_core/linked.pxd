@@ -28,6 +28,21 @@ cdef inline void append(LinkedList* row, Node* node, PyObject* owner) noexcept:
     row.last = node
 
 
+cdef inline void insert_behind(LinkedList* row, Node* before, Node* node, PyObject* owner) noexcept:
+    """`before`: NULL to be the first."""
+    node.owner = owner
+    node.before = before
+    node.after = row.first if before == NULL else before.after
+    if before != NULL:
+        before.after = node
+    else:
+        row.first = node
+    if node.after != NULL:
+        node.after.before = node
+    else:
+        row.last = node
+
+
 cdef inline void remove(LinkedList* row, Node* node) noexcept:
     assert node.owner != NULL, "a node that is in no list cannot be removed"
     if node.before != NULL:

@@ -140,6 +140,7 @@ cdef class ASGIApplication(Application):
         self, call, dict template not None, int most=0, *, tasks, loop, limits, dict state=None, forward=None,
     ):
         Application.__init__(self, most)
+        self.stays = True                           # on the event loop of the application
         self.call = call
         self.tasks = tasks
         self.loop = loop

@@ -18,7 +18,7 @@ from posix.unistd cimport close as close_fd
 
 from syncless._core.calls.portable cimport accept_connection  # no-cython-lint: the C below calls it
 from syncless._core.clock cimport monotonic_ns
-from syncless._core.loop cimport Loop, Watcher
+from syncless._core.loop cimport FdEntry, Loop, Watcher
 from syncless._core.poll.now cimport is_ready
 from syncless._core.poll.poller cimport READ
 from syncless._core.scheduler cimport Scheduler
@@ -240,7 +240,7 @@ cdef class Acceptor(Watcher):
         if self.closed or self.paused:
             return 0
         for _ in range(ACCEPT_BATCH):
-            full = limit and listener.connections >= limit
+            full = limit and listener.all_connections() >= limit
             if full and is_ready(self.fd, READ) and not make_room(listener):
                 listener.starved = True
                 return 0  # the rest waits in the backlog; a connection that closes or falls idle pushes us
@@ -322,6 +322,14 @@ cdef class Acceptor(Watcher):
     def pause(self) -> None:
         """Leaves new connections to the other processes that have the socket."""
         self.paused = True
+
+    def rest(self) -> None:
+        """As pause(), and not even told of them. From any thread, by the rule of takeover.pyx."""
+        cdef FdEntry* entry = self.loop.fds.entry(self.fd)
+        self.paused = True
+        if entry.armed:
+            self.loop.poller.disarm(self.fd)
+            entry.armed = 0
 
     def resume(self) -> None:
         """Accepts again what has come."""

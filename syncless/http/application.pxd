@@ -20,6 +20,7 @@ cdef extern from "Python.h":
 
 cdef class Application:
     cdef readonly RequestHeads heads    # of the connections that it answers
+    cdef readonly bint stays            # its requests must run in the thread in which it was made
 
     cdef Exchange exchange(self, const Incoming* incoming)
     cdef int take_back(self, Exchange exchange, int fd) except -1

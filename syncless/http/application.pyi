@@ -4,6 +4,7 @@ from syncless.http.requestheads import RequestHeads
 
 class Application:
     heads: RequestHeads
+    stays: bool
     def __init__(self, most: int = 0) -> None: ...
     def close(self) -> None: ...
 

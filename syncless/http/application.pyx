@@ -58,6 +58,7 @@ cdef class MountedApplications(Application):
         self.prefixes = [prefix.rstrip("/").encode() for prefix, _ in longest_first]
         self.applications = [application for _, application in longest_first]
         self.applications.append(rest)
+        self.stays = any(application.stays for application in self.applications)
         self.pages = {}
         for path, application in pages.items():
             self.pages[path.encode()] = len(self.applications)

@@ -381,7 +381,7 @@ cdef class Connection(Watcher):
                 self.close(loop, False)
         elif got == 0:
             self.close_when_sent(loop)
-        elif listener.buffers.held > listener.buffers.budget:
+        elif listener.all_held() > listener.buffers.budget:
             shed_slow_heads(listener)
         return False
 
@@ -557,7 +557,7 @@ cdef class Connection(Watcher):
 cdef int shed_slow_heads(Listener listener) except -1:
     """Too much is buffered: cuts off the connections that have taken the longest for a request's head."""
     cdef DeadlineNode* node = listener.deadlines.first(HEAD_DEADLINE)
-    while node != NULL and listener.buffers.held > listener.buffers.budget:
+    while node != NULL and listener.all_held() > listener.buffers.budget:
         connection, node = <Connection> node.place.owner, next_of(node)
         if connection.stream.inbox.size:
             connection.close(listener.loop, False)

@@ -142,6 +142,9 @@ class Limits:
     timeout)."""
     worker_boot_seconds: float = 60.0
     """Seconds that a worker may take to import its application before it is killed."""
+    held_seconds: float = 0.02
+    """Seconds for which the application may hold a thread until one that stands by (`standby_threads`) serves
+    in its place."""
     stop_delay_seconds: float = 0.0
     """Seconds that a server goes on serving after it is told to stop, while it says that it is not ready
     (/readyz), so that load balancers send their clients elsewhere first (Kubernetes: a preStop hook that

@@ -17,7 +17,7 @@ from syncless.http.wire cimport limits, pace
 
 cdef class Quota:
     cdef long long left         # requests
-    cdef object used_up         # called when there are none left
+    cdef public object used_up  # called when there are none left
 
     cdef inline int take(self) except -1:
         """A request begins."""
@@ -61,6 +61,7 @@ cdef class Deadlines:
         return <DeadlineNode*> self.lists[kind].nodes.first
 
     cdef int start(self, DeadlineNode* node, int kind, object owner) except -1
+    cdef int go_on(self, DeadlineNode* node, int kind, int64_t when, object owner) except -1
     cdef void stop(self, DeadlineNode* node) noexcept
     cdef int64_t began(self, DeadlineNode* node) noexcept
     cdef Py_ssize_t count(self) noexcept
@@ -139,12 +140,13 @@ cdef class Admission:
     cdef Deadlines deadlines
     cdef Py_ssize_t most_active         # Limits.requests; 0: any number
     cdef Py_ssize_t most_queued         # Limits.queued
+    cdef list siblings                  # None, or the listeners with which it is one account
     cdef readonly Py_ssize_t active     # requests that run
     cdef readonly Py_ssize_t queued     # those that wait, in the order of QUEUE_DEADLINE's list
 
     cdef inline bint begin(self) noexcept:
         """Whether a request may run now; it counts then."""
-        if self.most_active and self.active >= self.most_active:
+        if self.most_active and self.is_full():
             return False
         self.active += 1
         return True
@@ -159,6 +161,8 @@ cdef class Admission:
         """The deadline of one that waited has passed: it will not run."""
         self.queued -= 1
 
+    cdef bint is_full(self) noexcept
+    cdef int offer(self) except -1
     cdef bint queue(self, DeadlineNode* node, Runnable owner) except -1
     cdef int leave(self, DeadlineNode* node) except -1
     cdef bint hand_over(self) except -1
@@ -188,6 +192,7 @@ cdef class Listener:
     cdef ResponseHeads response_heads   # the parts that they share
     cdef Paces paces                    # of clients that are slow to take a response
     # how many there are
+    cdef list siblings                  # None, or all listeners of its socket, in several threads
     cdef readonly Py_ssize_t connections
     cdef readonly long long requests    # since the start
     cdef readonly long long accepted    # connections since the start
@@ -196,5 +201,7 @@ cdef class Listener:
     cdef Runnable acceptor              # while connections are accepted
     cdef bint starved                   # a connection waits in the backlog because there are too many
 
+    cdef Py_ssize_t all_connections(self) noexcept
+    cdef int64_t all_held(self) noexcept
     cdef int offer_room(self) except -1
     cdef int let_go(self, int fd, str client) except -1

@@ -54,7 +54,7 @@ from libc.string cimport memcpy
 from libc.time cimport time as seconds_now
 
 from syncless._core.clock cimport monotonic_ns
-from syncless._core.linked cimport append, remove
+from syncless._core.linked cimport LinkedList, append, insert_behind, remove
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport Runnable, Scheduler
 from syncless._core.threadloop cimport get_loop
@@ -121,6 +121,17 @@ cdef class Deadlines:
         if self.timer.index < 0 or node.when < self.timer.when:
             self.due_by(node.when)
         return 0
+
+    cdef int go_on(self, DeadlineNode* node, int kind, int64_t when, object owner) except -1:
+        """As start(), for a time that another Deadlines has begun, and that ends as it would have there."""
+        cdef LinkedList* nodes = &self.lists[kind].nodes
+        cdef DeadlineNode* before = <DeadlineNode*> nodes.last
+        node.kind = kind
+        node.when = when
+        while before != NULL and before.when > when:
+            before = <DeadlineNode*> before.place.before
+        insert_behind(nodes, &before.place if before != NULL else NULL, &node.place, <PyObject*> owner)
+        return self.due_by(when)
 
     cdef void stop(self, DeadlineNode* node) noexcept:
         if node.kind != NO_DEADLINE:
@@ -419,6 +430,23 @@ cdef class Admission:
         self.most_active = requests
         self.most_queued = queued
 
+    cdef bint is_full(self) noexcept:
+        """Whether as many run as may."""
+        cdef Py_ssize_t active = self.active
+        cdef Admission other
+        if self.siblings is not None:
+            active = 0
+            for other in self.siblings:
+                active += other.active
+        return active >= self.most_active
+
+    cdef int offer(self) except -1:
+        """Requests may have ended elsewhere: those that wait have their turn."""
+        while self.queued and not self.is_full():
+            self.active += 1
+            self.hand_over()
+        return 0
+
     cdef bint queue(self, DeadlineNode* node, Runnable owner) except -1:
         """Whether its owner may wait for its turn."""
         if self.queued >= self.most_queued:
@@ -487,6 +515,26 @@ cdef class Listener:
         """Ends what would keep the listener alive."""
         self.deadlines.close()
         self.application.close()
+
+    cdef Py_ssize_t all_connections(self) noexcept:
+        """Those of its socket, in all threads."""
+        cdef Py_ssize_t connections = 0
+        cdef Listener other
+        if self.siblings is None:
+            return self.connections
+        for other in self.siblings:
+            connections += other.connections
+        return connections
+
+    cdef int64_t all_held(self) noexcept:
+        """Bytes in the buffers of these."""
+        cdef int64_t held = 0
+        cdef Listener other
+        if self.siblings is None:
+            return self.buffers.held
+        for other in self.siblings:
+            held += other.buffers.held
+        return held
 
     cdef int offer_room(self) except -1:
         """A connection has become idle: if others wait in the backlog because there are too many, it can be

@@ -140,6 +140,8 @@ OPTIONS = {  # heading -> options
             "a native handler, module:handler or library.so:function, that answers a route such as /path "
             "or 'GET /users/{id}' without the interpreter's lock; may be repeated"),
         Option("native_threads", 0, "N", read=int, text="threads of native handlers (default: cores)"),
+        Option("standby_threads", 0, "N", word="--standby", read=int, text=
+            "threads that take over while the application holds the one that serves (default 0)"),
         Option("chdir", None, "DIR", PROGRAM, text=
             "change to the directory before importing the application; a reload follows symbolic links "
             "anew"),
@@ -318,6 +320,7 @@ class LimitOptions(TypedDict, total=False):
     worker_memory_bytes: int
     worker_stuck_seconds: float
     worker_boot_seconds: float
+    held_seconds: float
     stop_delay_seconds: float
     stop_seconds: float
     stop_notice_seconds: float
@@ -357,3 +360,4 @@ class ServerOptions(LimitOptions, total=False):
     multiprocess: bool
     native: Mapping[str, Any] | None
     native_threads: int
+    standby_threads: int

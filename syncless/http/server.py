@@ -85,6 +85,7 @@ class Server:
         multiprocess: bool = False,
         native: Mapping[str, Any] | None = None,
         native_threads: int = 0,
+        standby_threads: int = 0,
         **overrides: Unpack[LimitOptions],
     ):
         self.application = self.adapt(application)
@@ -127,6 +128,11 @@ class Server:
         self.handler_threads: HandlerThreads = (
             self.threads_of(native, native_threads, self.limits) if native else NoHandlerThreads()
         )
+        if standby_threads:
+            if native:
+                raise ValueError("standby_threads cannot be combined with native handlers, which hold no loop")
+            standby = import_module("syncless.http.standby")
+            self.handler_threads = standby.StandBy(standby_threads, self.limits.held_seconds)
         self.counters: Counters | None = None
         """Where its requests are counted, if anybody wants to know; set before it starts."""
         self.pages: dict[str, Any] = {}
@@ -205,8 +211,14 @@ class Server:
         return self
 
     def _listener(self, sock: socket, tls: bool) -> Listener:
+        return self.listener_for(
+            self.handler_threads.share(self, self.application_at(sock.getsockname()), tls), tls
+        )
+
+    def listener_for(self, application: Application, tls: bool) -> Listener:
+        """A listener in this thread's loop, for a socket whose requests the application answers."""
         listener = Listener(
-            self.handler_threads.share(self, self.application_at(sock.getsockname()), tls),
+            application,
             self.limits,
             self.logs.access,
             self.logs.errors,
@@ -366,6 +378,7 @@ class Server:
             notice = min(seconds / 2, self.limits.stop_notice_seconds)
             if waited >= notice and not interrupted:
                 tell_streams(self._stopping, waited >= seconds - notice)
+                self.handler_threads.tell_streams(waited >= seconds - notice)
             interrupt = False  # a request is interrupted once
             left = self.handler_threads.connections or any(
                 listener.connections for listener in self._stopping

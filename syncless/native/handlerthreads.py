@@ -135,6 +135,9 @@ class NativeHandlers:
         if self._threads is not None:
             self._threads.close_connections(all_of_them)
 
+    def tell_streams(self, at_last: bool) -> None:
+        """Handlers in steps are not told."""
+
     def close(self) -> None:
         """Ends the threads. One that is in a handler still is left behind."""
         threads, self._threads = self._threads, None

@@ -226,6 +226,11 @@ def serve(
       "library.so:function". `native_threads`: number of these threads (0: one for
       each core).
 
+    Threads that stand by (see docs/howto/slow.md):
+
+    - `standby_threads`: number of threads that wait until the application has held the one that serves for
+      `held_seconds`, and then serve in its place (0).
+
     Limits:
 
     - `limits`: a `Limits`. Single limits may also be given by name (`head_seconds=10`).

@@ -1,0 +1,404 @@
+"""Threads that stand by: while one thread of a server is held by its application, another one serves on.
+
+Each has a loop, and a listener for each of the server's sockets. One of them is active: it accepts, and has
+the connections. Watch (takeover.pyx) sees that it has been held for `held_seconds` and wakes the next one,
+which becomes the active one, and takes the connections that are between two requests. Requests that run on the
+held thread stay there. When they have ended their connections follow, if nobody is held then.
+
+The server starts and stops in its own thread, the first of them, to which all come home before it stops.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import sys
+from collections import deque
+from collections.abc import Callable
+from socket import socket
+from types import FrameType
+from typing import Any
+
+from syncless._core.calls.threads import start_thread
+from syncless._core.current import sleep, wait_readable
+from syncless._core.loop import Loop
+from syncless._core.tasklet import spawn
+from syncless._core.threadloop import current_loop
+from syncless._core.timeout import Timeout
+from syncless._core.wait.sync import Event
+from syncless.http.acceptor import Acceptor, close_connections, tell_streams
+from syncless.http.application import Application
+from syncless.http.counters import Counters
+from syncless.http.handlerthreads import AcceptControl
+from syncless.http.listener import Listener, Quota
+from syncless.http.takeover import Watch, join, offer, take
+
+MOST = 15
+"""Threads that may stand by: the Watch has room for 16 in all."""
+SWEEP_SECONDS = 0.01, 0.25
+"""Between two looks of the active thread for connections whose requests have ended on others: at first, and
+at last."""
+START_SECONDS = 10.0
+END_SECONDS = 2.0
+"""For which a stop waits for threads that are held."""
+PLACES = 100
+"""Places that held a loop of which the error log tells, once each."""
+
+
+class Side:
+    """One of the threads: its loop, and its part of each of the server's sockets."""
+
+    def __init__(self, number: int):
+        self.number = number
+        self.loop: Loop | None = None
+        self.thread = 0
+        self.listeners: list[Listener] = []
+        self.acceptors: list[Acceptor] = []
+        self.ended = False
+        self._calls: deque[Callable[[], object]] = deque()
+        self._ours, self._theirs = os.pipe()
+        os.set_blocking(self._ours, False)
+        os.set_blocking(self._theirs, False)
+
+    @property
+    def line(self) -> int:
+        """A byte that is written there wakes it."""
+        return self._theirs
+
+    @property
+    def connections(self) -> int:
+        return sum(listener.connections for listener in self.listeners)
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Calls it in this thread, as soon as that is not held."""
+        self._calls.append(function)
+        self.wake()
+
+    def wake(self) -> None:
+        try:
+            os.write(self._theirs, b"x")
+        except BlockingIOError:
+            pass  # it has enough to read
+
+    def listen(self, look: Callable[[Side], None]) -> None:
+        """Obeys in its own thread until it has ended."""
+        while not self.ended:
+            wait_readable(self._ours)
+            try:
+                os.read(self._ours, 4096)
+            except BlockingIOError:
+                continue
+            while self._calls:
+                self._calls.popleft()()
+            if not self.ended:
+                look(self)
+
+    def close(self) -> None:
+        os.close(self._ours)
+        os.close(self._theirs)
+
+
+class StandBy:
+    """StandBy(threads, held): of one server, from its start to its stop. ``held``: seconds."""
+
+    def __init__(self, threads: int, held: float):
+        if not 0 < threads <= MOST:
+            raise ValueError(f"standby_threads must be between 0 and {MOST}, not {threads}")
+        self.threads = threads
+        self.held = held
+        self.takeovers = 0
+        """Since the start."""
+        self.held_seconds = 0.0
+        """For which the threads had been held until they were relieved, together."""
+        self._sides: list[Side] = []
+
+    # -- starting and stopping ----------------------------------------------------------------------------
+
+    def share(self, server: Any, application: Application, tls: bool) -> Application:
+        if application.stays:
+            raise ValueError(
+                "standby_threads work for WSGI applications only: an ASGI application stays on its event loop"
+            )
+        patches = sys.modules.get("syncless.patches")
+        if patches is None or not patches.is_patched("thread"):
+            raise ValueError(
+                "standby_threads need the patch, which makes locks and threading.local work in several "
+                "threads: give serve(..., patch=True), or use the command `syncless`"
+            )
+        if not self._sides:
+            self._server = server
+            self._active = home = Side(0)
+            self._sides = [home]
+            self._sockets: list[tuple[socket, bool]] = []
+            self._coming_home = False
+            self._told: set[str] = set()
+            self._quota: Quota | None = None
+            home.loop = current_loop()
+            home.thread = _thread.get_ident()
+        return application
+
+    def control(self, server: Any, listener: Listener, sock: socket, tls: bool) -> AcceptControl:
+        home = self._sides[0]
+        home.listeners.append(listener)
+        home.acceptors.append(Acceptor(listener, sock.fileno()))
+        self._sockets.append((sock, tls))
+        return StandByControl(self, len(home.acceptors) - 1)
+
+    def start(self) -> None:
+        home = self._sides[0]
+        started, self._failure = Event(), None
+        self._watch = Watch(self.held)
+        for number in range(1, self.threads + 1):
+            side = Side(number)
+            self._sides.append(side)
+            start_thread(lambda side=side: self._serve(side, started))  # type: ignore[misc]
+        with Timeout(START_SECONDS, False):
+            while any(side.loop is None for side in self._sides) and self._failure is None:
+                started.wait()
+                started.clear()
+        if self._failure is not None:
+            raise self._failure
+        for side in self._sides:
+            assert side.loop is not None
+            self._watch.add(side.loop, side.listeners, side.line)
+        self._over = Event()
+        start_thread(self._look_on)
+        listening = spawn(home.listen, self._look)
+        listening.name = "connections of threads that are held"
+
+    def _serve(self, side: Side, started: Event) -> None:
+        """In the thread."""
+        side.thread = _thread.get_ident()
+        loop = current_loop()
+        try:
+            for (sock, tls), first in zip(self._sockets, self._sides[0].listeners, strict=True):
+                listener = self._server.listener_for(self._server.application_at(sock.getsockname()), tls)
+                join(first, listener)
+                side.listeners.append(listener)
+                acceptor = Acceptor(listener, sock.fileno())
+                acceptor.rest()
+                side.acceptors.append(acceptor)
+        except BaseException as error:
+            self._failure = error
+            started.set()
+            return
+        side.loop = loop
+        started.set()
+        side.listen(self._look)
+        for acceptor in side.acceptors:
+            acceptor.close()
+        for listener in side.listeners:
+            listener.close()
+        side.loop = None
+
+    def _look_on(self) -> None:
+        self._watch.run()
+        self._over.set()
+
+    def stop(self) -> None:
+        """From now on every response closes its connection; the first thread has all the others."""
+        self._coming_home = True
+        for side in self._others():
+            for listener in side.listeners:
+                listener.stop()
+        self._come_home()
+
+    def _come_home(self) -> None:
+        home = self._sides[0]
+        if self._active is not home:
+            self._active, self._watch.active = home, 0
+            for acceptor in self._others_acceptors():
+                acceptor.rest()
+            for acceptor in home.acceptors:
+                acceptor.resume()
+        for side in self._others():
+            self._take(side, home)
+
+    def close(self) -> None:
+        """Ends the threads. One that is held still is left behind."""
+        if not self._sides:
+            return
+        self._watch.end()
+        for side in self._sides:
+            side.ended = True
+            side.wake()
+        waited, pause = 0.0, 0.001
+        while any(side.loop is not None for side in self._others()) and waited < END_SECONDS:
+            sleep(pause)
+            waited += pause
+            pause = min(pause * 2, 0.05)
+        self._over.wait()
+        for side in self._others():
+            if side.loop is not None:
+                self._server.logs.errors.warning(
+                    f"a thread that stands by has not ended: it is in {self._place(side)}"
+                )
+        for side in self._sides:
+            if side.loop is None or side.number == 0:
+                side.close()
+        self._sides = []
+
+    def leave_to_parent(self) -> None:
+        self._sides = []
+
+    # -- taking over ----------------------------------------------------------------------------------------
+
+    def _look(self, side: Side) -> None:
+        """Something may be for this side to do, in whose thread this is."""
+        if self._coming_home:
+            return
+        active = self._active
+        if side is active:
+            for other in self._sides:
+                if other is not side and other.connections:
+                    self._take(other, side)
+            return
+        assert active.loop is not None
+        seconds = active.loop.held_for()
+        if seconds < self.held or not self._take(active, side):
+            return
+        self._active, self._watch.active = side, side.number
+        for acceptor in active.acceptors:
+            acceptor.rest()
+        for acceptor in side.acceptors:
+            acceptor.resume()
+        self.takeovers += 1
+        self.held_seconds += seconds
+        self._tell(active, seconds)
+        sweeping = spawn(self._sweep, side)
+        sweeping.name = "connections of threads that were held"
+
+    def _take(self, source: Side, target: Side) -> bool:
+        """Whether it could be done."""
+        return all(
+            take(one, other) >= 0 for one, other in zip(source.listeners, target.listeners, strict=True)
+        )
+
+    def _sweep(self, side: Side) -> None:
+        """Takes the connections whose requests have ended on other sides, as long as there are any."""
+        pause, last = SWEEP_SECONDS
+        while side is self._active and any(other.connections for other in self._sides if other is not side):
+            sleep(pause)
+            pause = min(pause * 1.5, last)
+            if side is not self._active or self._coming_home:
+                return
+            for other in self._sides:
+                if other is not side and other.connections:
+                    self._take(other, side)
+            for listener in side.listeners:
+                offer(listener)
+
+    def _tell(self, side: Side, seconds: float) -> None:
+        place = self._place(side)
+        if place not in self._told and len(self._told) < PLACES:
+            self._told.add(place)
+            self._server.logs.errors.warning(
+                f"a thread was held for {seconds * 1000:.0f} ms by {place}; another one serves in its place. If "
+                "it computes, use run_in_thread() or more workers. Later takeovers from this place are counted, "
+                "not logged"
+            )
+
+    @staticmethod
+    def _place(side: Side) -> str:
+        """The innermost line that it runs."""
+        frame: FrameType | None = sys._current_frames().get(side.thread)
+        if frame is None:
+            return "unknown code"
+        code = frame.f_code
+        return f"{code.co_filename}:{frame.f_lineno} in {code.co_name}"
+
+    # -- in all threads --------------------------------------------------------------------------------------
+
+    def _others(self) -> list[Side]:
+        """All but the first."""
+        return self._sides[1:]
+
+    def _others_acceptors(self) -> list[Acceptor]:
+        return [acceptor for side in self._others() for acceptor in side.acceptors]
+
+    def accepting(self, number: int, action: Callable[[Acceptor], None]) -> None:
+        """Does something to the acceptor of the active side for a socket, in its thread."""
+        side = self._active
+        if side.number == 0:
+            action(side.acceptors[number])
+        else:
+            side.call(lambda: action(side.acceptors[number]))
+
+    @property
+    def connections(self) -> int:
+        """Those on other threads than the server's own."""
+        return sum(side.connections for side in self._others())
+
+    @property
+    def requests(self) -> int:
+        return sum(listener.requests for side in self._others() for listener in side.listeners)
+
+    def limit_requests(self, quota: Quota) -> None:
+        used_up = quota.used_up
+        quota.used_up = lambda: self._at_home(used_up)
+        for side in self._others():
+            for listener in side.listeners:
+                listener.quota = quota
+
+    def _at_home(self, function: Callable[[], object]) -> None:
+        home = self._sides[0]
+        if _thread.get_ident() == home.thread:
+            function()
+        else:
+            home.call(function)
+
+    def close_connections(self, all_of_them: bool) -> None:
+        for side in self._others():
+            self._take(side, self._sides[0])
+            if all_of_them:
+                for listener in side.listeners:
+                    side.call(lambda listener=listener: close_connections(listener, True))  # type: ignore[misc]
+
+    def tell_streams(self, at_last: bool) -> None:
+        for side in self._others():
+            side.call(lambda side=side: tell_streams(side.listeners, at_last))  # type: ignore[misc]
+
+    def census(self) -> dict[str, int]:
+        total: dict[str, int] = {}
+        for side in self._others():
+            for listener in side.listeners:
+                for key, value in listener.census().items():
+                    total[key] = total.get(key, 0) + value
+        return total
+
+    def figures(self) -> dict[str, int]:
+        """As those of a Listener."""
+        total: dict[str, int] = {}
+        for side in self._others():
+            for listener in side.listeners:
+                for key, value in listener.figures().items():
+                    total[key] = total.get(key, 0) + value
+        return total
+
+    def count(self, counters: Counters) -> None: ...
+
+    def stuck(self, seconds: float) -> list[tuple[float, str]]:
+        return []
+
+    def in_flight(self) -> list[dict[str, Any]]:
+        return []
+
+
+class StandByControl:
+    """Lets the connections of one socket in, by the thread that is active."""
+
+    def __init__(self, standby: StandBy, number: int):
+        self._standby = standby
+        self._number = number
+
+    def pause(self) -> None:
+        self._standby.accepting(self._number, Acceptor.pause)
+
+    def resume(self) -> None:
+        self._standby.accepting(self._number, Acceptor.resume)
+
+    def accept_rest(self) -> None:
+        self._standby.accepting(self._number, Acceptor.accept_rest)
+
+    def close(self) -> None:
+        self._standby.accepting(self._number, Acceptor.close)
