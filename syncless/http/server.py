@@ -125,12 +125,12 @@ class Server:
         )
         self.sockets = Sockets(wanted, options, self.certificates is not None)
         self.logs = Logs(access_log, access_log_format, error_log, error_log_format)
+        if native and standby_threads:
+            raise ValueError("standby_threads cannot be combined with native handlers, which hold no loop")
         self.handler_threads: HandlerThreads = (
             self.threads_of(native, native_threads, self.limits) if native else NoHandlerThreads()
         )
         if standby_threads:
-            if native:
-                raise ValueError("standby_threads cannot be combined with native handlers, which hold no loop")
             standby = import_module("syncless.http.standby")
             self.handler_threads = standby.StandBy(standby_threads, self.limits.held_seconds)
         self.counters: Counters | None = None

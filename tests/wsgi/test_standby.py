@@ -1,0 +1,347 @@
+"""Threads that stand by: while one is held in C or in Python, the others' requests are answered by the next."""
+
+import asyncio
+import errno
+import os
+import random
+import signal
+import ssl
+import threading
+
+import pytest
+
+from syncless.io import socket
+from syncless.wsgi import Server
+from tests.plugin import Client
+from tests.programs import run_unchecked
+from tests.waiting import eventually
+
+APP = """
+import ctypes, mmap, os, _thread
+
+libc = ctypes.CDLL(None)
+with open("flags", "r+b") as file:
+    flags = mmap.mmap(file.fileno(), 0)
+
+class Holds:
+    def __del__(self):
+        libc.close(libc.creat(b"begun0", 0o600))
+        libc.close(libc.open(b"gate0", 0))
+
+def app(environ, start_response):
+    kind, _, number = environ["PATH_INFO"][1:].partition("/")
+    if kind == "hold":                  # in C, without the interpreter's lock, until the gate is written to
+        open("begun" + number, "w").close()
+        gate = -1
+        while gate < 0:                 # a signal ends the call
+            gate = libc.open(b"gate" + number.encode(), 0)
+        libc.close(gate)
+    elif kind == "spin":                # in Python
+        open("begun" + number, "w").close()
+        while not flags[int(number)]:
+            pass
+    elif kind == "leave":               # what holds the loop lives until the request is forgotten
+        environ["holds"] = Holds()
+    body = environ["wsgi.input"].read()
+    start_response("200 OK", [("X-Thread", str(_thread.get_native_id()))])
+    return [environ["PATH_INFO"].encode() + b" " + body]
+"""
+
+
+class Held:
+    """A program whose application can be held, and released."""
+
+    def __init__(self, program, folder, *options, threads=1):
+        self.folder = folder
+        (folder / "flags").write_bytes(bytes(4096))
+        for number in range(4):
+            os.mkfifo(folder / f"gate{number}")
+        self.program = program("--standby", str(threads), *options, code=APP)
+        self.clients = []
+
+    def client(self):
+        self.clients.append(Client(("127.0.0.1", self.program.port)))
+        return self.clients[-1]
+
+    def begin(self, client, kind="hold", number=0):
+        """The application is held by a request of this client."""
+        begun = self.folder / f"begun{number}"
+        begun.unlink(missing_ok=True)
+        client.send(f"GET /{kind}/{number} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        assert eventually(begun.exists)
+
+    def open_gate(self, number=0):
+        try:
+            os.close(os.open(self.folder / f"gate{number}", os.O_WRONLY | os.O_NONBLOCK))
+        except OSError as error:
+            assert error.errno == errno.ENXIO
+            return False
+        return True
+
+    def release(self, number=0, kind="hold"):
+        if kind == "hold":
+            assert eventually(lambda: self.open_gate(number))
+        else:
+            with open(self.folder / "flags", "r+b") as flags:
+                flags.seek(number)
+                flags.write(b"x")
+
+    def close(self):
+        for client in self.clients:
+            client.close()
+
+
+@pytest.fixture
+def held(program, tmp_path):
+    made = []
+
+    def make(*options, **more):
+        made.append(Held(program, tmp_path, *options, **more))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def thread_of(client, path="/a"):
+    status, headers, body = client.get(path)
+    assert status == 200 and body == f"{path} ".encode()
+    return headers["x-thread"]
+
+
+@pytest.mark.parametrize("kind", ["hold", "spin"])
+def test_others_are_answered_while_a_request_holds_its_thread(held, kind):
+    server = held()
+    first, kept = server.client(), server.client()
+    before = thread_of(kept)
+    server.begin(first, kind)
+    relieved = thread_of(kept)
+    assert relieved != before
+    assert thread_of(server.client()) == relieved  # a new connection
+    assert thread_of(kept) == relieved
+    server.release(kind=kind)
+    status, headers, body = first.response()
+    assert (status, headers["x-thread"], body) == (200, before, f"/{kind}/0 ".encode())
+    assert thread_of(first) in (before, relieved)
+    assert eventually(lambda: thread_of(first) == relieved)  # it follows
+    assert "a thread was held for" in server.program.said() and "app.py:" in server.program.said()
+
+
+def test_each_thread_can_relieve_the_other(held):
+    server = held()
+    kept = server.client()
+    seen = [thread_of(kept)]
+    for _ in range(6):
+        holding = server.client()
+        server.begin(holding)
+        seen.append(thread_of(kept))
+        server.release()
+        assert holding.response()[0] == 200
+    assert len(set(seen)) == 2 and all(one != other for one, other in zip(seen, seen[1:], strict=False))
+    assert server.program.said().count("a thread was held") == 1  # each place once
+
+
+def test_as_many_holds_as_threads_stand_by_are_covered(held):
+    server = held(threads=2)
+    kept = server.client()
+    holding = [server.client() for _ in range(3)]
+    threads = [thread_of(kept)]
+    for number in range(2):
+        server.begin(holding[number], number=number)
+        threads.append(thread_of(kept))
+    assert len(set(threads)) == 3
+    server.begin(holding[2], number=2)
+    kept.send(b"GET /b HTTP/1.1\r\nHost: a\r\n\r\n")
+    server.release(0)  # the first that is free serves
+    status, headers, _ = kept.response()
+    assert status == 200 and headers["x-thread"] == threads[0]
+    for number in (1, 2):
+        server.release(number)
+    assert [client.response()[0] for client in holding] == [200] * 3
+
+
+def test_bytes_that_had_come_go_along(held):
+    """Half a head, a head behind a body, and many requests in a row."""
+    server = held()
+    holding, half, posting, many = (server.client() for _ in range(4))
+    before = thread_of(half)
+    half.send(b"GET /half HTT")
+    posting.send(b"POST /posted HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab")
+    server.begin(holding)
+    many.send(b"".join(b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n" % number for number in range(100)))
+    half.send(b"P/1.1\r\nHost: a\r\n\r\n")
+    status, headers, body = half.response()
+    assert status == 200 and headers["x-thread"] != before and body == b"/half "
+    assert [many.response()[2] for _ in range(100)] == [b"/%d " % number for number in range(100)]
+    server.release()
+    posting.send(b"cde")
+    assert holding.response()[0] == 200 and posting.response()[2] == b"/posted abcde"
+
+
+def test_encrypted_connections_go_along(held, authority, tmp_path):
+    certfile, keyfile = authority.files("localhost")
+    server = held("--certfile", certfile, "--keyfile", keyfile)
+
+    def client():
+        made = server.client()
+        made.sock = authority.client_context().wrap_socket(made.sock, server_hostname="localhost")
+        return made
+
+    kept, holding = client(), client()
+    before = thread_of(kept)
+    server.begin(holding)
+    assert thread_of(kept) != before and thread_of(client()) != before
+    server.release()
+    assert holding.response()[0] == 200
+
+
+def test_a_thread_that_is_held_by_a_finaliser_of_the_server_is_not_relieved(held):
+    """No application's tasklet runs then, so the tables of the loop may not be whole: the others wait, and
+    none is lost."""
+    server = held()
+    holding, kept = server.client(), server.client()
+    before = thread_of(kept)
+    server.begin(holding, "leave")
+    kept.send(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+    server.release()
+    assert {client.response()[1]["x-thread"] for client in (holding, kept)} == {before}
+
+
+def test_the_limit_of_connections_is_one_account(held):
+    server = held("--limit", "connections=3")
+    holding, *idle = (server.client() for _ in range(3))
+    for client in (holding, *idle):
+        thread_of(client)
+    server.begin(holding)
+    assert thread_of(idle[1]) == thread_of(idle[1])
+    assert thread_of(server.client())
+    assert idle[0].at_end()  # the oldest that was idle made room
+    server.release()
+    assert holding.response()[0] == 200
+
+
+def test_the_limit_of_requests_is_one_account(held):
+    server = held("--limit", "requests=1")
+    holding, kept = server.client(), server.client()
+    before = thread_of(kept)
+    server.begin(holding)
+    kept.send(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert eventually(lambda: "a thread was held" in server.program.said())
+    server.release()
+    assert holding.response()[0] == kept.response()[0] == 200
+    assert before
+
+
+@pytest.mark.parametrize("relieved", [False, True])
+def test_a_server_stops_in_order(held, relieved):
+    server = held()
+    holding, kept = server.client(), server.client()
+    thread_of(kept)
+    server.begin(holding)
+    if relieved:
+        thread_of(kept)
+    server.program.process.send_signal(signal.SIGTERM)
+    server.release()
+    status, headers, _ = holding.response()
+    assert status == 200
+    assert server.program.process.wait(60) == 0
+    assert "has not ended" not in server.program.said()
+
+
+def test_a_stop_interrupts_requests_of_all_threads(held):
+    server = held("--limit", "stop_seconds=0.1")
+    holding, kept, waiting = (server.client() for _ in range(3))
+    before = thread_of(kept)
+    server.begin(holding)
+    assert thread_of(kept) != before
+    waiting.send(b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")  # on the second thread
+    thread_of(kept)
+    server.release()
+    assert holding.response()[0] == 200
+    server.program.process.send_signal(signal.SIGTERM)
+    assert waiting.response()[0] == 503
+    assert server.program.process.wait(60) == 0
+
+
+def test_lines_of_the_access_log_come_from_all_threads(held, tmp_path):
+    server = held("--access-log", str(tmp_path / "log"), "--access-log-format", "%U")
+    holding, kept = server.client(), server.client()
+    server.begin(holding)
+    for number in range(20):
+        thread_of(kept, f"/{number}")
+    server.release()
+    assert holding.response()[0] == 200
+    server.program.end()
+    lines = (tmp_path / "log").read_text().split()
+    assert sorted(lines) == sorted([*(f"/{number}" for number in range(20)), "/hold/0"])
+
+
+def test_workers_have_threads_that_stand_by(held):
+    server = held("--workers", "1")
+    holding, kept = server.client(), server.client()
+    before = thread_of(kept)
+    server.begin(holding)
+    assert thread_of(kept) != before
+    server.release()
+    assert holding.response()[0] == 200
+
+
+def test_takeovers_lose_no_request_and_answer_none_twice(held):
+    """Many clients that send whole requests, halves of them and several at once, while threads are held again
+    and again; each answer names its request."""
+    server = held(threads=2)
+    kept = server.client()
+    failures = []
+    stop = threading.Event()
+
+    def speak(number):
+        chance, client, asked = random.Random(number), Client(("127.0.0.1", server.program.port)), 0
+        while not stop.is_set():
+            paths = [f"/{number}.{asked + i}" for i in range(chance.choice((1, 1, 1, 3)))]
+            asked += len(paths)
+            data = b"".join(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode() for path in paths)
+            cut = chance.choice((0, chance.randrange(len(data))))
+            client.send(data[:cut])
+            client.send(data[cut:])
+            for path in paths:
+                found = client.response()
+                if found is None or found[0] != 200 or found[2] != f"{path} ".encode():
+                    failures.append((path, found))
+                    return
+        client.close()
+
+    threads = [threading.Thread(target=speak, args=(number,)) for number in range(10)]
+    for thread in threads:
+        thread.start()
+    seen = set()
+    for round in range(30):
+        holding = server.client()
+        server.begin(holding, number=round % 2)
+        seen.add(thread_of(kept))
+        server.release(round % 2)
+        assert holding.response()[0] == 200
+    stop.set()
+    for thread in threads:
+        thread.join(60)
+    assert not failures and not any(thread.is_alive() for thread in threads)
+    assert len(seen) > 1
+
+
+def test_unpatched_programs_are_refused():
+    program = "from syncless.wsgi import serve; serve(lambda environ, start: [], port=0, standby_threads=1)"
+    done = run_unchecked(program)
+    assert done.returncode and "standby_threads need the patch" in done.stderr
+
+
+def test_asgi_applications_are_refused(program, tmp_path):
+    code = "async def app(scope, receive, send): pass"
+    server = program("--standby", "1", code=code, serves=False)
+    assert server.process.wait(60) and "stays on its event loop" in server.said()
+
+
+def test_it_does_not_go_with_native_handlers():
+    with pytest.raises(ValueError, match="cannot be combined with native handlers"):
+        Server(print, standby_threads=1, native={"/": print})
+    with pytest.raises(ValueError, match="between 0 and 15"):
+        Server(print, standby_threads=16)
