@@ -14,7 +14,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -22,8 +21,8 @@ import urllib.request
 
 import pytest
 
-from syncless.cli.arguments import make_parser
 from syncless.cli.config import Options
+from tests.programs import free_port
 from tests.test_docs import DOCS, PAGES, ROOT, names_of, write_certificates
 from tests.waiting import eventually
 
@@ -86,7 +85,7 @@ class Reader:
         """The text with ports, paths and users that this process may use."""
 
         def port(match):
-            return match[1] + self.ports.setdefault(match[2], free_port())
+            return match[1] + self.ports.setdefault(match[2], str(free_port()))
 
         text = re.sub(r"(port=|--port |:)(443|80\d*|9100)\b", port, text)
         text = re.sub(r"(?<![\w/.])/(run|srv|var/log)/", rf"{self.root}/\1/", text)
@@ -205,7 +204,7 @@ class Reader:
         """A block of our configuration: each option exists and has a value of its kind."""
         path = self.root / "checked.toml"
         path.write_text(text)
-        Options(make_parser()).from_file(str(path))
+        Options().from_file(str(path))
 
     def check_nginx(self, text):
         if shutil.which("nginx"):
@@ -229,12 +228,6 @@ def answers(url):
     except urllib.error.URLError:  # it listens soon
         return False
     return True
-
-
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return str(sock.getsockname()[1])
 
 
 FOLLOWED = [

@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from syncless.cli.arguments import make_parser
 from syncless.cli.config import ConfigError, Options
 from syncless.cli.help import Parser, is_colourful
 from syncless.http.addresses import Bind, parse_bind
@@ -74,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _configured(file: str | None) -> str:
     """The address that a server started here would have. NoStatus, ConfigError, OSError."""
-    known = Options(make_parser())
+    known = Options()
     found, name = known.from_file(file or os.environ.get("SYNCLESS_CONFIG"))
     found |= known.from_variables(os.environ)
     if not found.get("status"):

@@ -29,6 +29,7 @@ from syncless.contrib.gunicorn_requests import Closed, Counted, Mounted, Observe
 from syncless.http.addresses import Bind
 from syncless.http.limits import Limits
 from syncless.http.program.running import LAST_CALL
+from syncless.http.request import Request
 from syncless.http.trust import Trust
 from syncless.patches import patch_all
 from syncless.wsgi import Server, as_wsgi
@@ -246,20 +247,18 @@ def tls_context(config: Config) -> ssl.SSLContext:
 
 
 class SecureScheme:
-    """Called with the environ of each request: a peer among `forwarded_allow_ips` says by one of
+    """Called with each request: a peer among `forwarded_allow_ips` says by one of
     `secure_scheme_headers` whether its client speaks HTTPS. If two of them differ, it does not."""
 
     def __init__(self, config: Config):
         self._trust = Trust([*config.forwarded_allow_ips, "unix"])
-        self._secure = {
-            f"HTTP_{name.upper().replace('-', '_')}": value
-            for name, value in config.secure_scheme_headers.items()
-        }
+        self._secure = {name.lower(): value for name, value in config.secure_scheme_headers.items()}
 
-    def __call__(self, environ: dict[str, Any]) -> None:
-        said = [environ[key] == value for key, value in self._secure.items() if key in environ]
-        if said and self._trust(environ["REMOTE_ADDR"]):
-            if all(said):
-                environ["HTTPS"] = "on"
-            else:
-                environ.pop("HTTPS", None)
+    def keeps(self, name: str) -> bool:
+        return True
+
+    def __call__(self, request: Request) -> None:
+        fields = [(request.field(name), value) for name, value in self._secure.items()]
+        said = [field == value for field, value in fields if field is not None]
+        if said and self._trust(request.client):
+            request.scheme = "https" if all(said) else "http"

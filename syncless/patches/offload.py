@@ -14,8 +14,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from syncless.patches.imports import when_imported
-from syncless.patches.registry import Patcher
+from syncless.patches.registry import Patcher, when_imported
 from syncless.tools.offloading import Offload
 
 THREADS = 32

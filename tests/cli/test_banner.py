@@ -3,7 +3,6 @@
 import platform
 import re
 import subprocess
-import sys
 import urllib.request
 
 import pytest
@@ -13,6 +12,7 @@ from syncless._core.threadloop import current_loop
 from syncless.http.program.banner import loop_name, patched_areas
 from tests.cli.terminal import Terminal
 from tests.cli.test_loading import HELLO, command, environment
+from tests.programs import run_unchecked
 from tests.waiting import eventually
 
 LAST = "stops at once.\n"
@@ -114,5 +114,5 @@ def test_few_areas_are_named():
         "from syncless.patches import patch_time, patch_socket; patch_time(); patch_socket()\n"
         "from syncless.http.program.banner import patched_areas; print(patched_areas(None))"
     )
-    done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True)
+    done = run_unchecked(program, env=environment())
     assert done.stdout == "time, socket\n", done

@@ -3,15 +3,16 @@
 import dataclasses
 import re
 import subprocess
-import sys
 
 import pytest
 
-from syncless.cli.arguments import GROUPS, make_parser
+from syncless.cli.arguments import make_parser
 from syncless.cli.help import explained, measure
+from syncless.http.options import OPTIONS
 from syncless.wsgi import Limits
 from tests.cli.terminal import ESCAPE, Terminal
 from tests.cli.test_loading import command, environment
+from tests.programs import run_unchecked
 
 
 def piped(option="--help-all", **more):
@@ -33,7 +34,7 @@ def on_terminal(option="--help-all", **more):
 def test_options_stand_in_groups_with_an_example_at_the_end():
     text = piped(COLUMNS="80")
     headings = re.findall(r"^(\w[\w ]+):$", text, re.MULTILINE)
-    assert headings == [*GROUPS, "environment", "example"]
+    assert headings == [*OPTIONS, "environment", "example"]
     assert text.rstrip().splitlines()[-1].startswith("  syncless myproject.web:app --bind ")
     options = {name for action in make_parser()._actions for name in action.option_strings}
     shown = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", text))
@@ -76,7 +77,5 @@ def test_limits_are_shown_where_their_source_is_missing(tmp_path):
         "import inspect; inspect.getsource = lambda it: (_ for _ in ()).throw(OSError())\n"
         "import sys; from syncless.cli import main; sys.exit(main(['--help-all']))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, timeout=60
-    )
+    done = run_unchecked(program, env=environment())
     assert done.returncode == 0 and "head_seconds (30 s)" in done.stdout

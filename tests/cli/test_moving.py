@@ -4,14 +4,13 @@ import contextlib
 import dataclasses
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
 from syncless.cli.arguments import make_parser, parse
 from syncless.cli.foreign import INSTEAD
 from syncless.wsgi import Limits
+from tests.programs import run_unchecked
 
 PAGE = (pathlib.Path(__file__).parent.parent.parent / "docs" / "moving" / "gunicorn.md").read_text()
 ROWS = [
@@ -93,9 +92,7 @@ def test_all_options_of_others_are_in_the_table(peer, parameters):
     program = (
         f"from {module} import {name} as main; print(*(name for one in main.params for name in one.opts))"
     )
-    known = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    ).stdout.split()
+    known = run_unchecked(program, check=True).stdout.split()
     assert {name for name in known if name.startswith("--")} <= named(peer)
 
 

@@ -6,8 +6,6 @@ import math
 import os
 import re
 import socket
-import subprocess
-import sys
 import time
 
 import pytest
@@ -16,11 +14,12 @@ import syncless
 from syncless.http.counters import CELLS, Counters, totals
 from syncless.http.limits import Limits
 from syncless.native import handlerthreads
-from syncless.native.mailbox import Mailbox
+from syncless.native.inbox import Inbox
 from syncless.native.routing import parse_routes
 from syncless.native.threads import Threads
 from syncless.wsgi import Server
 from tests.native.conftest import python
+from tests.programs import run_unchecked
 from tests.waiting import eventually
 
 ROUTES = {"/": "hello", "/echo": "echo", "/fails": "fails", "/pass": "pass"}
@@ -302,7 +301,7 @@ def test_listening_that_fails_is_told_and_tried_again(handlers, tmp_path):
     errors = []
     threads = Threads(parse_routes({"/": handlers("hello")}), 1, Limits())
     threads.listen(number)
-    mailbox = Mailbox(threads, errors.append, errors.append, errors.append)
+    inbox = Inbox(threads, errors.append, errors.append, errors.append)
     threads.start()
     assert eventually(lambda: errors == [errno.EPERM])
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -313,7 +312,7 @@ def test_listening_that_fails_is_told_and_tried_again(handlers, tmp_path):
             assert client.recv(1000).endswith(b"Hello, World!")
         threads.end()
         assert eventually(lambda: threads.ended) and threads.join()
-    mailbox.close()
+    inbox.close()
     os.close(number)
     assert errors == [errno.EPERM]
 
@@ -516,7 +515,7 @@ def test_child_of_a_fork_leaves_connections_to_the_parent(library, tmp_path):
     server.stop()
     print("ended", flush=True)
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = run_unchecked(program)
     assert done.stdout.splitlines() == ["b'Hello, World!'", "7 b'Hello, World!'", "ended"], done.stderr
 
 
@@ -582,7 +581,7 @@ def test_child_of_a_fork_holds_no_connection_of_a_native_thread(library):
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     server.stop()
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = run_unchecked(program)
     assert done.stdout.splitlines() == ["b''"] * 5 + ["7"], done.stderr
 
 

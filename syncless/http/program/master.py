@@ -25,16 +25,13 @@ from syncless.http.limits import Limits
 from syncless.http.notices import tell
 from syncless.http.program.banner import announce
 from syncless.http.program.blocking import Patch, patch_process
-from syncless.http.program.failures import Failures
-from syncless.http.program.forking import fork
 from syncless.http.program.preparing import Preparation, nothing_yet
 from syncless.http.program.process import ServiceManager
 from syncless.http.program.reporting import OfMaster
-from syncless.http.program.running import LAST_CALL, delay_notice
+from syncless.http.program.running import LAST_CALL, Terminal, delay_notice, refusing_upgrades
 from syncless.http.program.sharing import SharedSockets
-from syncless.http.program.signals import Terminal, refusing_upgrades
-from syncless.http.program.slot import BEAT, LAPSE, Slot, Worker
-from syncless.http.program.worker import Work
+from syncless.http.program.slot import BEAT, LAPSE, Failures, Slot, Worker
+from syncless.http.program.worker import Work, fork
 from syncless.http.server import Server
 from syncless.http.status.options import StatusOptions
 
