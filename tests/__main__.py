@@ -1,7 +1,7 @@
 """Runs tests: ``python -m tests [ARGUMENTS OF PYTEST]``, which is what `make test` does. Three steps:
 
-1. The tests that are not marked `slow`, where pytest-xdist is installed in three processes for two processors:
-   the tests wait for two fifths of their time.
+1. The tests that are not marked `slow`; where pytest-xdist is installed, in three processes for two
+   processors, because tests wait for two fifths of their time.
 2. Those marked `realtime`, which measure real time: in order, while nothing else runs.
 3. Each test that failed, again, alone and in a fresh process, up to twice. A test that passes then is flaky:
    the run goes on, and the summary names the test and its log. With more than five failures the run has
