@@ -37,9 +37,7 @@ NATIVE = {
     "syncless._core.poll.epoll": [],
     "syncless._core.poll.kqueue": [],
     "syncless._core.timers": [],  # a heap of deadlines
-    "syncless._core.cpython.taskmarks": [],  # the mark of a cancelled task
     "syncless._core.cpython.threadlocal": [],  # threading.local per tasklet
-    "syncless._core.injected": [],  # functions of other layers that the engine calls
     "syncless._core.scheduler": [],  # park and wake
     "syncless._core.loop": [],  # events, time, signals
     "syncless._core.threadloop": [],  # which loop a thread has
@@ -62,13 +60,11 @@ NATIVE = {
     "syncless.patches.types.locks": [],  # Lock and RLock, cooperative in place
     "syncless.patches.types.conditions": [],  # Condition, Event, Queue: the ways that are taken often
     "syncless._core.cpython.replacing": [],  # members of types, and built-in functions in the place of others
-    "syncless.patches.types.pollobjects": [],  # the descriptors of a select.poll()
-    "syncless.patches.types.signalfds": [],  # descriptors that tell of blocked signals
     "syncless._core.nativestack": [],  # which C functions a thread is in
     "syncless.patches.libraries.parking": [
         f"syncless/patches/libraries/{name}.c"
         for name in (
-            *("waiting", "descriptors", "transfers", "connecting"),
+            *("waiting", "transfers", "connecting"),
             *("polling", "pauses", "names", "loading", "elfreader"),
         )
     ],  # functions in the place of libc's waiting calls in C libraries, and where they are put
@@ -77,7 +73,6 @@ NATIVE = {
     "syncless.stackless._state": [],  # the state of a tasklet, its flags and its context
     "syncless.stackless._tasklet": [],
     "syncless.stackless._channel": [],
-    "syncless.stackless._schedule": [],
     "syncless.asyncio.dispatcher": [],  # callbacks are called, each where it may park
     "syncless.asyncio.callbacks": [],  # call_soon() and its kin
     "syncless.asyncio.halves": [],  # a socket is read and written for a protocol
@@ -91,12 +86,13 @@ NATIVE = {
     "syncless.http.stream": [],  # receiving, sending, closing
     "syncless.http.peer": [],  # the client as a request sees it
     "syncless.http.response": [],  # head and body -> bytes
+    "syncless.http.request": [],  # a request as everything but its application sees it
     "syncless.http.exchange": [],  # a request and its response
     "syncless.http.application": [],  # the seam between HTTP and applications
     "syncless.http.connection": [],  # the life of a connection
     "syncless.http.acceptor": [],  # new connections
     "syncless.asgi.operations": [],  # receive() and send()
-    "syncless.asgi.request": [],  # calls the application
+    "syncless.asgi.exchange": [],  # calls the application
     "syncless.asgi.application": [],  # a request for each head
     "syncless.native.handler": [],  # a native function, wherever it comes from
     "syncless.native.threads": [
@@ -117,14 +113,12 @@ NATIVE = {
                 "handlers",
                 "routes",
                 "deadlines",
-                "letters",
-                "records",
-                "faults",
+                "messages",
                 "publish",
             )
         ),
     ],  # threads that answer without the interpreter's lock
-    "syncless.native.mailbox": [],  # messages of the threads to Python
+    "syncless.native.inbox": [],  # messages of the threads to Python
     "syncless.wsgi.application": [],  # a request for each head
 }
 
@@ -136,7 +130,7 @@ OPTIONAL = {
     "syncless._core.poll.epoll": "EPOLL",
     "syncless._core.poll.kqueue": "KQUEUE",
     "syncless.native.threads": "EPOLL",
-    "syncless.native.mailbox": "EPOLL",
+    "syncless.native.inbox": "EPOLL",
     "syncless._core.nativestack": "ELF",
     "syncless.patches.libraries.parking": "ELF",
 }
@@ -193,7 +187,7 @@ RARELY_RUN = {
         *("_core.poll.poller", "_core.poll.kqueue", "_core.wait.deadlocks", "_core.wait.select"),
         *("_core.calls.files", "_core.calls.filesystems", "_core.calls.fileio", "_core.calls.descriptors"),
         *("_core.calls.messages", "patches.types.fileobjects", "patches.types.tlscalls"),
-        *("patches.types.pollobjects", "patches.types.signalfds", "patches.libraries.parking"),
+        "patches.libraries.parking",
     )
 }
 

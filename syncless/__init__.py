@@ -9,11 +9,10 @@ from queue import Empty, Full
 
 from syncless._core.calls.threads import run_in_thread
 from syncless._core.current import current, park, sleep, tasklets, wait_readable, wait_writable, wake
-from syncless._core.exits import TaskletExit, TaskletKilled
+from syncless._core.exits import TaskletExit, TaskletKilled, set_error_handler
 from syncless._core.tasklet import Tasklet, local, spawn, spawn_in
 from syncless._core.threadloop import current_loop
 from syncless._core.timeout import Timeout, deadline
-from syncless._core.uncaught import set_error_handler
 from syncless._core.wait.queues import Channel, JoinableQueue, LifoQueue, PriorityQueue, Queue
 from syncless._core.wait.select import after, putting, readable, select, sending, writable
 from syncless._core.wait.sync import Event, Lock, Semaphore

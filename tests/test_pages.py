@@ -21,7 +21,6 @@ import urllib.request
 
 import pytest
 
-from syncless.cli.arguments import make_parser
 from syncless.cli.config import Options
 from tests.programs import free_port
 from tests.test_docs import DOCS, PAGES, ROOT, names_of, write_certificates
@@ -137,7 +136,8 @@ class Reader:
 
     def environment(self, settings):
         path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
-        return os.environ | {"PYTHONPATH": str(ROOT), "PATH": path} | settings
+        buffered = {"PYTHONUNBUFFERED": ""}  # or lines of two threads may be torn, as without us
+        return os.environ | {"PYTHONPATH": str(ROOT), "PATH": path} | buffered | settings
 
     def start(self, words, settings, output):
         return subprocess.Popen(
@@ -204,7 +204,7 @@ class Reader:
         """A block of our configuration: each option exists and has a value of its kind."""
         path = self.root / "checked.toml"
         path.write_text(text)
-        Options(make_parser()).from_file(str(path))
+        Options().from_file(str(path))
 
     def check_nginx(self, text):
         if shutil.which("nginx"):

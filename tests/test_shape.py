@@ -151,10 +151,6 @@ def test_cimports_make_no_circle():
 
 LATE = re.compile(r"""(?:import_module|__import__)\(f?["'](syncless[\w.{}]*)["']""")
 LATE_IMPORTS = {
-    "asyncio must be imported before it": {
-        ("asyncio/uncancel.py", "syncless._core.cpython.taskmarks"),
-        ("patches/anyio.py", "syncless._core.cpython.taskmarks"),
-    },
     "most programs do not need it, and it imports much": {
         ("http/websocket.py", "syncless.http.websocketframes"),
         ("http/server.py", "syncless.http.compression"),
@@ -220,6 +216,30 @@ def test_http_speaks_no_wsgi(path):
     """Other kinds of application stand beside WSGI: only the package syncless.wsgi knows it."""
     text = re.sub(r"tests/[\w/.]+", "", path.read_text())  # the places of tests
     assert WSGI_WORDS.findall(text) == []
+
+
+CGI = re.compile(
+    r"\b(HTTPS|HTTP_[A-Z_]+|REMOTE_[A-Z]+|REQUEST_METHOD|SCRIPT_NAME|PATH_INFO|QUERY_STRING"
+    r"|SERVER_(NAME|PORT|PROTOCOL))\b"
+)
+CGI_ROOMS = {
+    "wsgi": "the environ",
+    "contrib": "gunicorn's environ",
+    "cli": "help that tells of it",
+    "http/request.pyx": "variables() of hooks and of the access log",
+    "http/accesslog.py": "the documentation of its atoms",
+}
+
+
+def test_a_request_is_told_by_the_names_of_cgi_where_they_are_the_interface():
+    """Everything else asks a Request (http/request.pyx)."""
+    for path in PACKAGE.rglob("*"):
+        place = str(path.relative_to(PACKAGE))
+        if path.suffix in (".py", ".pyx", ".pxd", ".pyi", ".c", ".h") and not any(
+            place.startswith(room) for room in CGI_ROOMS
+        ):
+            quoted = re.findall(r"[\"']([A-Z_]+)[\"']", path.read_text())
+            assert [word for word in quoted if CGI.fullmatch(word)] == [], place
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))

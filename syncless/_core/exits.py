@@ -1,6 +1,13 @@
-"""The exceptions of a tasklet that is killed, and of a program that is interrupted."""
+"""The exceptions of a tasklet that is killed, and of a program that is interrupted; those that no code has
+caught, which end a tasklet or leave a callback, and of which somebody is told.
+"""
 
+import sys
 from _signal import SIGINT, default_int_handler, getsignal  # type: ignore[import-not-found]
+from collections.abc import Callable
+from typing import Any
+
+from syncless._core import nonblockingtext
 
 
 class TaskletExit(SystemExit):
@@ -15,3 +22,33 @@ def is_interrupt(error: BaseException) -> bool:
     """Whether it may be Ctrl-C's: a KeyboardInterrupt while the interpreter's own handler, which raises it
     anywhere, is the one of SIGINT. Where another one is, only the program's code raises it."""
     return isinstance(error, KeyboardInterrupt) and getsignal(SIGINT) is default_int_handler
+
+
+_ErrorHandler = Callable[[Any, BaseException], object]
+_handler: _ErrorHandler | None = None
+
+
+def set_error_handler(handler: _ErrorHandler | None) -> _ErrorHandler | None:
+    """`handler(where, exception)` is told of each exception that ended a tasklet; None prints it to stderr.
+    Returns the last one."""
+    global _handler
+    previous, _handler = _handler, handler
+    return previous
+
+
+def tell_uncaught(where: object, error: BaseException) -> None:
+    """`where` is a tasklet, a callback, or words."""
+    try:
+        if _handler is not None:
+            _handler(where, error)
+        elif sys.stderr is not None:
+            import traceback  # which few programs need
+
+            stream = nonblockingtext.standard("stderr")
+            stream.write(
+                f"Exception in {where if isinstance(where, str) else repr(where)}:\n"
+                + "".join(traceback.format_exception(error))
+            )
+            stream.flush()
+    except BaseException:
+        pass  # stderr is gone or full: there is nobody left to tell

@@ -289,3 +289,11 @@ ctypedef int (*PassTurn)(Scheduler self, BaseTasklet tasklet) noexcept
 ctypedef int (*Park)(Scheduler self, const char* why, object on, int64_t deadline) noexcept
 cdef PassTurn unchecked_pass_turn
 cdef Park unchecked_park
+
+
+# set by modules that are imported later: see scheduler.pyx
+cdef object new_main            # called with a new Loop
+cdef object main_type
+cdef object new_tasklet
+cdef object look_up
+cdef dict case_makers

@@ -1,6 +1,9 @@
+import socket
+from collections.abc import Callable
 from typing import Any
 
 from syncless._core.tasklet import Tasklet
+from syncless._core.wait.select import Case
 
 class Thrown: ...
 class Carriers: ...
@@ -27,3 +30,6 @@ class Scheduler:
     main: Tasklet[Any]
     parked_count: int
     def tasklets(self) -> list[Tasklet[Any]]: ...
+
+def set_lookup(function: Callable[[socket.socket, Any], Any]) -> None: ...
+def set_case_maker(kind: type, maker: Callable[..., Case]) -> None: ...

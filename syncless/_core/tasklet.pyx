@@ -2,7 +2,7 @@
 loop.pyx.
 
 Also how tasklets come to be (spawn() and spawn_in(), and the main tasklet of each thread; the kinds that are
-made are in injected.pyx, because Stackless has its own), and `local`, values of a tasklet's own. current.pyx
+made are in scheduler.pyx, because Stackless has its own), and `local`, values of a tasklet's own. current.pyx
 has the actions of a running one. Next to read: timeout.pyx.
 """
 
@@ -16,7 +16,7 @@ from cpython.ref cimport Py_DECREF
 from cython cimport final
 from libc.stdint cimport int64_t
 
-from syncless._core cimport injected
+from syncless._core cimport scheduler
 from syncless._core.callbacks cimport drop_callback, with_callback
 from syncless._core.clock cimport deadline_after, monotonic_ns
 from syncless._core.cpython.compat cimport raised
@@ -388,7 +388,7 @@ def spawn(function, *args, **kwargs) -> Tasklet:
 
     It starts when the current tasklet waits or ends.
     """
-    return injected.new_tasklet(function, *args, **kwargs)
+    return scheduler.new_tasklet(function, *args, **kwargs)
 
 
 def spawn_in(where, function, *args, **kwargs) -> Tasklet:
@@ -437,11 +437,11 @@ cdef int become_main(Loop loop, Tasklet main) except -1:
 
 
 def _new_main(Loop loop):
-    become_main(loop, <Tasklet> injected.main_type.__new__(injected.main_type))
+    become_main(loop, <Tasklet> scheduler.main_type.__new__(scheduler.main_type))
 
 
-injected.main_type = injected.new_tasklet = Tasklet
-injected.new_main = _new_main
+scheduler.main_type = scheduler.new_tasklet = Tasklet
+scheduler.new_main = _new_main
 
 
 cdef extern from "Python.h":

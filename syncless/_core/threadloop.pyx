@@ -29,7 +29,7 @@ from weakref import WeakValueDictionary
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 
-from syncless._core cimport injected
+from syncless._core cimport scheduler
 from syncless._core.clock cimport monotonic_ns
 from syncless._core.cpython.compat cimport Py_IsFinalizing, in_main_interpreter
 from syncless._core.linked cimport Node
@@ -39,7 +39,7 @@ from syncless._core.scheduler cimport (
 )
 
 from syncless._core.exits import TaskletExit
-from syncless._core.uncaught import tell_uncaught
+from syncless._core.exits import tell_uncaught
 
 cdef enum:
     LAST_TURNS = 64         # that tasklets get to end in
@@ -236,7 +236,7 @@ cdef Loop get_loop():
         return <Loop> syncless_tls_loop
     loop = Loop()
     loop.start()
-    injected.new_main(loop)
+    scheduler.new_main(loop)
     owner = _LoopOwner()
     owner.loop = loop
     (<dict> PyThreadState_GetDict())["syncless"] = owner

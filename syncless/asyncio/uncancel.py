@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import sys
 from asyncio import Task
-from importlib import import_module
 from typing import Any
 
-from syncless._core.cpython.layouts import UnknownLayout
+from syncless._core.cpython.layouts import UnknownLayout, checked
 from syncless._core.cpython.replacing import set_in_type
 from syncless.asyncio.callbacks import Callbacks
 
 
 def _mend() -> None:
     try:
-        drop_cancellation = import_module("syncless._core.cpython.taskmarks").drop_cancellation
+        drop_cancellation = checked("tasks of asyncio")
     except UnknownLayout:
         return  # such tasks keep their own
     original: Any = Task.uncancel  # type: ignore[attr-defined, unused-ignore]

@@ -1,4 +1,4 @@
-"""The options of the serving command, as argparse knows them; serving.py says what each becomes."""
+"""The options of the serving command (http/options.py), as argparse knows them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import importlib.util
 import os
 from typing import Any
 
-from syncless.cli.applicationarguments import about_application
-from syncless.cli.argumenttypes import certificate, hook, is_address, limit, octal, static
-from syncless.cli.config import COMMAND_ONLY, TABLES, ConfigError, Options, from_platform, reason_of, show
-from syncless.cli.foreign import Foreign, translated
-from syncless.cli.gunicornfile import options_of
-from syncless.cli.help import Parser, limit_rows
-from syncless.http.errorlog import FORMATS, NAMED
+import syncless
+from syncless.cli.config import TABLES, ConfigError, Options, from_platform, reason_of, show
+from syncless.cli.foreign import Foreign, options_of, translated
+from syncless.cli.help import HelpAll, Parser, limit_rows
+from syncless.http.addresses import parse_bind
+from syncless.http.options import OPTIONS, Option
 from syncless.patches import AREAS, OFF
 
 Group = argparse._ArgumentGroup
@@ -22,7 +21,7 @@ Group = argparse._ArgumentGroup
 def make_parser() -> Parser:
     parser = Parser(
         prog="syncless",
-        argument_default=argparse.SUPPRESS,  # config.py has the defaults, and the other sources of options
+        argument_default=argparse.SUPPRESS,  # there are other sources of options, see config.py
         add_help=False,
         usage="syncless [serve] [option ...] application\n"
         "       syncless run program.py [argument ...]\n"
@@ -32,230 +31,43 @@ def make_parser() -> Parser:
         "or a BaseHTTPRequestHandler class.",
         epilog=EPILOG,
     )
-    for title, add in GROUPS.items():
-        add(parser.add_argument_group(title))
+    for title, options in OPTIONS.items():
+        group = parser.add_argument_group(title)
+        for option in options:
+            _add(group, option)
+        if title in FURTHER:
+            FURTHER[title](group)
     return parser
 
 
-def _addresses(group: Group) -> None:
+def _add(group: Group, option: Option) -> None:
+    word = option.word or f"--{option.name.replace('_', '-')}"
+    words = [option.short, word] if option.short else [word]
+    if option.default is False:
+        group.add_argument(*words, action="store_true", help=option.text)
+        return
+
+    def read(text: str) -> Any:
+        try:
+            return option.read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    more: dict[str, Any] = {"dest": option.name} if word.startswith("-") else {"nargs": "?"}
+    if isinstance(option.default, (tuple, dict)):
+        more["action"] = "append"
+    if option.bare is not None:
+        more |= {"nargs": "?", "const": option.bare}
+    kind = option.read if option.read in (str, int) else read
     group.add_argument(
-        "-b",
-        "--bind",
-        action="append",
-        metavar="ADDRESS",
-        help="host:port, [ipv6]:port, :port (all addresses), unix:/path, unix:@abstract or fd:number, "
-        "preceded by http:// or https:// if you need both; with port 0 the system chooses one; may be "
-        "repeated (default: the sockets that systemd hands over, else 127.0.0.1:8000)",
-    )
-    group.add_argument(
-        "--fd", type=int, action="append", metavar="N", help="also serve on this inherited listening socket"
-    )
-    group.add_argument(
-        "--unix-mode", type=octal, metavar="MODE", help="permissions of UNIX sockets, octal (default 660)"
-    )
-    group.add_argument("--unix-owner", metavar="USER:GROUP", help="owner of UNIX sockets")
-    group.add_argument("--ipv6-only", action="store_true", help="[::] does not accept IPv4 connections")
-    group.add_argument(
-        "--reuse-port",
-        action="store_true",
-        help="let several processes listen on the same port (SO_REUSEPORT)",
-    )
-    group.add_argument(
-        "--no-defer-accept", action="store_true", help="accept connections before their first request arrives"
+        *words, type=kind, choices=option.choices, metavar=option.value or None, help=option.text, **more
     )
 
 
-def _tls(group: Group) -> None:
-    group.add_argument(
-        "--certfile",
-        metavar="FILE",
-        help="serve HTTPS with this PEM certificate chain (and private key, without --keyfile)",
-    )
-    group.add_argument("--keyfile", metavar="FILE", help="private key of the certificate")
-    group.add_argument(
-        "--key-password-file",
-        metavar="FILE",
-        help="file whose first line is the password of the private keys",
-    )
-    group.add_argument(
-        "--certificate",
-        dest="certificates",
-        type=certificate,
-        action="append",
-        metavar="NAME=CERT[,KEY]",
-        help="another certificate for clients that ask for NAME; may be repeated",
-    )
-    group.add_argument(
-        "--client-ca",
-        metavar="FILE",
-        help="require client certificates signed by one of these PEM authorities",
-    )
-    group.add_argument(
-        "--ciphers",
-        metavar="LIST",
-        help="cipher suites of TLS 1.2 in OpenSSL's notation (default: Mozilla's intermediate list)",
-    )
-    group.add_argument(
-        "--tls-minimum", metavar="VERSION", help="oldest version of TLS, 1.2 or 1.3 (default 1.2)"
-    )
-    group.add_argument("--plain-http", action="store_true", help="also answer plain HTTP on the HTTPS port")
-
-
-def _static(group: Group) -> None:
-    group.add_argument(
-        "--static",
-        type=static,
-        action="append",
-        metavar="/PREFIX=DIR",
-        help="answer requests below this path with files of this directory; may be repeated",
-    )
-    group.add_argument(
-        "--static-max-age",
-        type=int,
-        metavar="SECONDS",
-        help="time that caches may use such a file without asking again (default 0)",
-    )
-
-
-def _compression(group: Group) -> None:
-    group.add_argument(
-        "--compress",
-        metavar="TYPES",
-        nargs="?",
-        const="",
-        help="compress responses with gzip, and with br and zstd where their libraries are installed; TYPES "
-        "are media types, such as text/html,text/css (default: all that gain from it)",
-    )
-    group.add_argument(
-        "--compress-minimum",
-        type=int,
-        metavar="BYTES",
-        help="do not compress smaller bodies (default 1000)",
-    )
-
-
-def _proxies(group: Group) -> None:
-    group.add_argument(
-        "--trusted",
-        action="append",
-        metavar="PEER",
-        help="believe what this proxy says of its clients: address, network, unix or *; may be repeated",
-    )
-    group.add_argument(
-        "--trusted-field",
-        dest="trusted_fields",
-        action="append",
-        metavar="NAME",
-        help="header field that the proxy sets; name all of them (default x-forwarded-for)",
-    )
-    group.add_argument(
-        "--proxy-protocol",
-        action="store_true",
-        help="trusted peers begin each connection with a PROXY header (version 1 or 2)",
-    )
-
-
-def _logs(group: Group) -> None:
-    group.add_argument(
-        "--access-log",
-        metavar="FILE",
-        nargs="?",
-        const="-",
-        help="log each request in Apache's combined format; to stdout if FILE is - or missing",
-    )
-    group.add_argument(
-        "--no-access-log",
-        action="store_true",
-        help="no access log, whatever the configuration file says",
-    )
-    group.add_argument(
-        "--access-log-format", metavar="FORMAT", help="combined (default), common, json or Apache's atoms"
-    )
-    group.add_argument(
-        "--error-log",
-        metavar="FILE",
-        help="write errors to this file instead of stderr (SIGUSR1 reopens log files)",
-    )
-    group.add_argument(
-        "--error-log-format",
-        metavar="FORMAT",
-        choices=FORMATS,
-        help="text (default) or json, one object per line",
-    )
-    group.add_argument(
-        "--log-level",
-        choices=[*NAMED],
-        help="write no less severe entries to the error log (default: all), and from warning on no addresses",
-    )
-    group.add_argument("-q", "--quiet", action="store_true", help="do not print the addresses")
-
-
-def _operating(group: Group) -> None:
-    group.add_argument(
-        "--status",
-        metavar="ADDRESS",
-        help="serve a status page, JSON and health checks on this address of this machine: :port, "
-        "127.0.0.1:port or unix:/path",
-    )
-    group.add_argument(
-        "--status-public",
-        action="store_true",
-        help="allow any address for them, not only those of this machine",
-    )
-    group.add_argument(
-        "--metrics",
-        nargs="?",
-        const="",
-        metavar="WHERE",
-        help="serve metrics for Prometheus: at /metrics of the status address, on another address, or "
-        "at this /path of the main addresses (needs syncless[metrics])",
-    )
-
-
-def _processes(group: Group) -> None:
-    group.add_argument(
-        "-w",
-        "--workers",
-        type=int,
-        metavar="N",
-        help="number of worker processes (default 0: serve from this process)",
-    )
-    group.add_argument(
-        "--preload", action="store_true", help="import the application once, before the workers start"
-    )
-    group.add_argument(
-        "--reload",
-        action="store_true",
-        help="start new workers when a Python or TOML file below the working directory changes",
-    )
-    group.add_argument(
-        "--reload-path",
-        action="append",
-        metavar="PATH",
-        help="also reload when any file below this path changes; may be repeated",
-    )
-    group.add_argument(
-        "-u",
-        "--user",
-        metavar="USER",
-        help="switch to this user once sockets and files are open (needs root)",
-    )
-    group.add_argument(
-        "-g", "--group", metavar="GROUP", help="switch to this group, too (default: the user's)"
-    )
-    group.add_argument(
-        "-m", "--umask", type=octal, metavar="MASK", help="umask of the process, octal, for example 027"
-    )
-    group.add_argument(
-        "--hook",
-        dest="hooks",
-        type=hook,
-        action="append",
-        metavar="NAME=MODULE:FUNCTION",
-        help="a function to call; NAME is on_start, post_fork, pre_request, post_request, "
-        "pre_stop or worker_exit",
-    )
-    group.add_argument("--pid-file", metavar="FILE", help="write the process ID to this file")
+def _help(group: Group) -> None:
+    group.add_argument("--version", action="version", version=f"syncless {syncless.__version__}")
+    group.add_argument("-h", "--help", action="help", help="show the common options and exit")
+    group.add_argument("--help-all", action=HelpAll, nargs=0, help="show all options and limits, and exit")
 
 
 PATCHED_ON_REQUEST = {
@@ -266,11 +78,6 @@ PATCHED_ON_REQUEST = {
 
 
 def _patch(group: Group) -> None:
-    group.add_argument(
-        "--no-patch",
-        action="store_true",
-        help="do not patch the standard library: a call that waits holds up all requests",
-    )
     on = [area for area in AREAS if area not in OFF]
     group._group_actions.append(
         argparse.Action(["--no-patch-AREA"], "area", nargs=0, help=f"do not patch one area: {', '.join(on)}")
@@ -287,34 +94,14 @@ def _patch(group: Group) -> None:
 
 
 def _limits(group: Group) -> None:
-    group.add_argument(
-        "-l",
-        "--limit",
-        dest="limits",
-        type=limit,
-        action="append",
-        metavar="NAME=VALUE",
-        help="set a limit, in bytes or seconds; may be repeated. --help-all shows all, with their defaults",
-    )
     group._group_actions += limit_rows()  # rows of the help, and no options
 
 
-GROUPS = {
-    "application": about_application,
-    "addresses": _addresses,
-    "TLS": _tls,
-    "static files": _static,
-    "compression": _compression,
-    "proxies": _proxies,
-    "logs": _logs,
-    "operating": _operating,
-    "processes": _processes,
-    "patch of the standard library": _patch,
-    "limits": _limits,
-}
+FURTHER = {"application": _help, "patch of the standard library": _patch, "limits": _limits}
+"""Heading -> what else it has."""
 EPILOG = """environment:
   SYNCLESS_NAME=VALUE sets an option, SYNCLESS_LIMIT_NAME=VALUE a limit.
-  PORT and WEB_CONCURRENCY count where nothing else says --bind and --workers.
+  PORT and WEB_CONCURRENCY apply if nothing else sets --bind and --workers.
   SYNCLESS_LOOP=epoll, kqueue, poll or select chooses how the loop waits.
 
 example:
@@ -326,7 +113,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     """All options: from the command line, the environment and the file, or their defaults. If one is wrong,
     it prints a message and raises SystemExit."""
     parser = make_parser()
-    known = Options(parser)
+    known = Options()
     try:
         given = vars(parser.parse_args(translated(arguments)))
     except Foreign as error:
@@ -352,7 +139,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         else:
             file, name = known.from_file(path)
         layers = [
-            (known.defaults() | {"patch": True, "logging": None}, "default"),
+            (known.defaults(), "default"),
             (from_platform(os.environ), "PORT or WEB_CONCURRENCY"),
             (file, name),
             (known.from_variables(os.environ), "environment"),
@@ -371,7 +158,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
             sources[dest] = source
     options = argparse.Namespace(**{"check": False, "print_config": False, **values})
     if options.print_config:
-        shown = {dest: value for dest, value in values.items() if dest not in COMMAND_ONLY}
+        shown = {dest: value for dest, value in values.items() if dest in known.defaults()}
         print(show(shown, sources), end="")
         raise SystemExit(0)
     if options.application is None and not options.mounts:
@@ -379,7 +166,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if options.reload:
         if options.preload:
             parser.error(
-                "--reload and --preload exclude each other: "
+                "--reload cannot be combined with --preload: "
                 "a module imported before the workers start cannot be reloaded"
             )
         if importlib.util.find_spec("watchfiles") is None:
@@ -391,3 +178,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
             parser.error(f"--factory needs the function's name: {options.application}:create_app")
         options.application += "()"
     return options
+
+
+def is_address(text: str) -> bool:
+    try:
+        parse_bind(text)
+    except ValueError:
+        return False
+    return True

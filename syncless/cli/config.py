@@ -2,12 +2,11 @@
 
 The source nearest to the user wins: the command line, then ``SYNCLESS_*`` variables, then the file, then
 ``PORT`` and ``WEB_CONCURRENCY``, which a platform sets for every program, then the defaults. Keys are the
-names of the options, see arguments.py.
+names of the options, see http/options.py.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
 import difflib
@@ -24,6 +23,7 @@ else:
     import tomli as tomllib
 
 from syncless.http.notices import complain
+from syncless.http.options import ALL, ONCE, Option
 from syncless.patches import AREAS
 from syncless.wsgi import Limits
 
@@ -67,13 +67,10 @@ OF_A_SERVICE = re.compile(
 has variables with our prefix."""
 IN_FILES_ONLY = ("limits", "certificates", "hooks", "logging")
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
-COMMAND_ONLY = {"help", "version", "config", "check", "print_config", "no_patch", "no_access_log"}
-
-TABLES = (
-    {name: name for name in ("limits", "certificates", "hooks", "static", "native")}
-    | {"mounts": "mount"}
-    | {"areas": "patch"}
-)
+TABLES = {option.name: option.name for option in ALL if option.default == {}} | {
+    "mounts": "mount",
+    "areas": "patch",
+}
 """Option with several items -> the table of a file that has them."""
 
 Values = dict[str, Any]
@@ -89,14 +86,16 @@ class ConfigError(ValueError):
 
 
 class Options:
-    """The options that files and variables may set, as the parser of the command line knows them."""
+    """The options that files and variables may set."""
 
-    def __init__(self, parser: argparse.ArgumentParser):
-        self._actions = {action.dest: action for action in parser._actions if action.dest not in COMMAND_ONLY}
-        self.names = [*(TABLES.get(dest, dest) for dest in self._actions), "logging"]
+    def __init__(self) -> None:
+        self._known = {option.name: option for option in ALL if option.where != ONCE}
+        self.names = [*(TABLES.get(name, name) for name in self._known), "patch", "logging"]
 
     def defaults(self) -> Values:
-        return {dest: default_of(action) for dest, action in self._actions.items()}
+        values = {name: option.default for name, option in self._known.items()}
+        lists = {name: [*value] for name, value in values.items() if isinstance(value, (tuple, dict))}
+        return {**values, **lists, "areas": [], "patch": True, "logging": None}
 
     # -- a file --
 
@@ -130,7 +129,7 @@ class Options:
                 raise ConfigError(f"{where}: unknown option {key!r}{nearest(name, self.names)}")
             try:
                 values.update(self._convert(name, value))
-            except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
+            except (TypeError, ValueError) as error:
                 raise ConfigError(f"{where}: {key}: {error}") from None
         return values
 
@@ -159,12 +158,12 @@ class Options:
             return {"compress": "" if _is(bool, value) else None}
         if name == "access_log" and isinstance(value, bool):
             return {"access_log": "-" if value else None}
-        action = self._actions[name]
-        if isinstance(default_of(action), bool):
+        option = self._known[name]
+        if option.default is False:
             return {name: _is(bool, value)}
-        if isinstance(default_of(action), list):
-            return {name: [_scalar(action, one) for one in (value if isinstance(value, list) else [value])]}
-        return {name: _scalar(action, value)}
+        if isinstance(option.default, tuple):
+            return {name: [_scalar(option, one) for one in (value if isinstance(value, list) else [value])]}
+        return {name: _scalar(option, value)}
 
     # -- the environment --
 
@@ -191,21 +190,22 @@ class Options:
                     limits |= _limits({name.removeprefix("limit_"): _number(text)})
                 else:
                     values.update(self._convert(name, self._parsed(name, text)))
-            except (argparse.ArgumentTypeError, TypeError, ValueError) as error:
+            except (TypeError, ValueError) as error:
                 raise ConfigError(f"{variable}: {error}") from None
         if limits:
             values["limits"] = list(limits.items())
         return values
 
     def _parsed(self, name: str, text: str) -> Any:
-        default = True if name == "patch" else default_of(self._actions[name])
-        if isinstance(default, bool) or (name in ("access_log", "compress") and text.lower() in TRUE + FALSE):
+        option = Option("patch", False) if name == "patch" else self._known[name]
+        switch = name in ("access_log", "compress") and text.lower() in TRUE + FALSE
+        if option.default is False or switch:
             if text.lower() not in TRUE + FALSE:
                 raise ValueError(f"write true or false, not {text!r}")
             return text.lower() in TRUE
-        if isinstance(default, list):
+        if isinstance(option.default, (tuple, dict)):
             return [part.strip() for part in text.split(",")]
-        return _number(text) if self._actions[name].type is int else text
+        return _number(text) if option.read is int else text
 
 
 @contextlib.contextmanager
@@ -248,24 +248,6 @@ def from_platform(environ: Mapping[str, str]) -> Values:
     return values
 
 
-def default_of(action: argparse.Action) -> Any:
-    """The value of an option that is not set: False for a flag, [] for an option that may be repeated."""
-    if action.nargs == 0 and not isinstance(action, argparse._AppendConstAction):
-        return False
-    if isinstance(action, (argparse._AppendAction, argparse._AppendConstAction)):
-        return []
-    return {
-        "interface": "auto",
-        "lifespan": "auto",
-        "native_threads": 0,
-        "workers": 0,
-        "static_max_age": 0,
-        "compress_minimum": 1000,
-        "access_log_format": "combined",
-        "error_log_format": "text",
-    }.get(action.dest)
-
-
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name."""
     found = difflib.get_close_matches(name, list(known), 1, 0.5)
@@ -301,15 +283,15 @@ def _is(kind: type, value: Any) -> Any:
     return value
 
 
-def _scalar(action: argparse.Action, value: Any) -> Any:
-    if action.type is int:
+def _scalar(option: Option, value: Any) -> Any:
+    if option.read is int:
         return _is(int, int(value) if isinstance(value, str) and value.isdecimal() else value)
-    if action.dest in ("user", "group") and isinstance(value, int):
+    if option.name in ("user", "group") and isinstance(value, int):
         value = str(value)
     text = _is(str, value)
-    if action.choices and text not in action.choices:
-        raise ValueError(f"write {' or '.join(action.choices)}, not {text!r}")
-    return action.type(text) if callable(action.type) else text
+    if option.choices and text not in option.choices:
+        raise ValueError(f"write {' or '.join(option.choices)}, not {text!r}")
+    return option.read(text)
 
 
 def _leaves(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

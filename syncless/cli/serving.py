@@ -20,6 +20,7 @@ from syncless.cli.reloading import until_it_starts, watched
 from syncless.http.addresses import systemd_fds
 from syncless.http.errorlog import configure, write_from
 from syncless.http.notices import flush
+from syncless.http.options import ALL, CALLS_ONLY, PROGRAM, SERVER
 from syncless.http.program.blocking import patch_process
 from syncless.http.program.hooks import Hooks
 from syncless.http.program.loading import enter
@@ -64,9 +65,8 @@ def serve_command(arguments: list[str]) -> int:
             configure(options.logging)
             Hooks(dict(options.hooks)).load_all()
             Privileges.of(options.user, options.group)
-            StatusOptions.of(
-                options.status, options.metrics or options.metrics is not None, options.status_public
-            )
+            program = arguments_of(options, PROGRAM)
+            StatusOptions.of(program["status"], program["metrics"], program["status_public"])
             print(f"syncless: {name} can be served")
             return 0
     except (ApplicationFailed, ApplicationNotFound, HookFailed, TypeError, ValueError) as error:
@@ -79,23 +79,7 @@ def serve_command(arguments: list[str]) -> int:
         gc.freeze()  # so that no worker's collector copies pages with the interpreter's objects and ours
     set_title("master" if options.workers else "", name)
     run = functools.partial(
-        serve,
-        application,
-        workers=options.workers,
-        preload=options.preload,
-        patch=options.patch,
-        chdir=chdir,
-        pid_file=options.pid_file,
-        quiet=options.quiet,
-        logging=options.logging,
-        hooks=dict(options.hooks),
-        user=options.user,
-        group=options.group,
-        umask=options.umask,
-        status=options.status,
-        status_public=options.status_public,
-        metrics=options.metrics or options.metrics is not None,
-        **settings,
+        serve, application, **{**arguments_of(options, PROGRAM), "chdir": chdir}, **settings
     )
     try:
         if options.reload:
@@ -147,38 +131,24 @@ def _refuse(application: str, error: Exception) -> int:
 def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     """The arguments of a `Server` for these options. TypeError, ValueError."""
     binds = [*options.bind, *(f"fd:{fd}" for fd in options.fd)] or [f"fd:{fd}" for fd in systemd_fds()]
-    settings = {
+    return {
+        **arguments_of(options, SERVER),
         "bind": binds or ["127.0.0.1:8000"],
-        "unix_mode": options.unix_mode,
-        "unix_owner": options.unix_owner,
-        "ipv6_only": options.ipv6_only,
-        "certfile": options.certfile,
-        "keyfile": options.keyfile,
-        "certificates": dict(options.certificates) or None,
-        "client_ca": options.client_ca,
-        "ciphers": options.ciphers,
-        "tls_minimum": options.tls_minimum or "1.2",
         "key_password": _first_line(options.key_password_file) if options.key_password_file else None,
-        "plain_http": options.plain_http,
-        "trusted": options.trusted,
-        "proxy_protocol": options.proxy_protocol,
-        "access_log": True if options.access_log == "-" else options.access_log,
-        "access_log_format": options.access_log_format,
-        "error_log": options.error_log,
-        "error_log_format": options.error_log_format,
         "limits": Limits(**dict(options.limits)),
-        "static": dict(options.static),
-        "static_max_age": options.static_max_age,
-        "compress": False if options.compress is None else options.compress or True,
-        "compress_minimum": options.compress_minimum,
         "defer_accept": not options.no_defer_accept,
-        "reuse_port": options.reuse_port,
-        "native": dict(options.native) or None,
-        "native_threads": options.native_threads,
     }
-    if options.trusted_fields:
-        settings["trusted_fields"] = options.trusted_fields
-    return settings
+
+
+def arguments_of(options: argparse.Namespace, where: str) -> dict[str, Any]:
+    """The options that are arguments there, as its caller writes them."""
+    arguments = {}
+    for option in (*ALL, *CALLS_ONLY):
+        if option.where == where and option.name in options:
+            value = getattr(options, option.name)
+            value = dict(value) if option.default == {} else value
+            arguments[option.name] = True if value is not None and value == option.bare else value
+    return arguments
 
 
 def _first_line(path: str) -> str:

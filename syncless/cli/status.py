@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from syncless.cli.arguments import make_parser
 from syncless.cli.config import ConfigError, Options
 from syncless.cli.help import Parser, is_colourful
 from syncless.http.addresses import Bind, parse_bind
@@ -61,12 +60,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="syncless status",
         description="Shows what a server is doing that was started with --status ADDRESS.",
-        epilog="Without ADDRESS it is that of SYNCLESS_STATUS, or of the configuration file.",
+        epilog="The default ADDRESS is that of SYNCLESS_STATUS, or of the configuration file.",
     )
     parser.add_argument(
         "address", nargs="?", help=":port, 127.0.0.1:port, http://127.0.0.1:port/ or unix:/path"
     )
-    parser.add_argument("-w", "--watch", action="store_true", help="show it anew each second, until Ctrl-C")
+    parser.add_argument("-w", "--watch", action="store_true", help="refresh it every second, until Ctrl-C")
     parser.add_argument("--json", action="store_true", help="print it as JSON")
     parser.add_argument("--config", metavar="FILE", help="the server's configuration file")
     return parser
@@ -74,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _configured(file: str | None) -> str:
     """The address that a server started here would have. NoStatus, ConfigError, OSError."""
-    known = Options(make_parser())
+    known = Options()
     found, name = known.from_file(file or os.environ.get("SYNCLESS_CONFIG"))
     found |= known.from_variables(os.environ)
     if not found.get("status"):
@@ -95,13 +94,15 @@ def ask(text: str, bind: Bind) -> str:
         response = connection.getresponse()
         body = response.read().decode()
         if response.status != 200 or '"syncless"' not in body:
-            raise NoStatus(f"at {text} is no syncless status (HTTP {response.status}); is it another server?")
+            raise NoStatus(
+                f"{text} is not a syncless status address (HTTP {response.status}); is it another server?"
+            )
     except (ConnectionRefusedError, FileNotFoundError):
         raise NoStatus(f"no server listens at {text}; start one with --status {text}") from None
     except TimeoutError:
         raise NoStatus(f"the server at {text} has not answered for {SECONDS:g} s") from None
     except http.client.HTTPException as error:
-        raise NoStatus(f"at {text} is no HTTP server: {error!r}") from None
+        raise NoStatus(f"{text} is not an HTTP server: {error!r}") from None
     except OSError as error:
         raise NoStatus(f"cannot ask {text}: {error.strerror or error}") from None
     finally:

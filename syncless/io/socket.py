@@ -15,7 +15,7 @@ from typing import Any
 
 from syncless._core.calls import descriptors, messages, sockets
 from syncless._core.calls.files import is_slow
-from syncless._core.injected import set_lookup
+from syncless._core.scheduler import set_lookup
 from syncless.io.dns import (
     getaddrinfo,
     getfqdn,

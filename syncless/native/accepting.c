@@ -13,12 +13,12 @@
 #define STUCK_NS 50000000LL             /* in one turn, after which others get its connections */
 
 static void tell_error(struct thread *t, int error) {
-    struct letter *letter = t->now < t->complain_at ? NULL : letter_new(NOTICE_LETTER, 0);
-    if (!letter)
+    struct message *message = t->now < t->complain_at ? NULL : message_new(NOTICE_MESSAGE, 0);
+    if (!message)
         return;
     t->complain_at = t->now + COMPLAIN_NS;
-    letter->fd = error;
-    send_letter(&t->server->python, letter);
+    message->fd = error;
+    send_message(&t->server->python, message);
 }
 
 static void forget_listeners(struct thread *t) {
@@ -76,9 +76,9 @@ struct thread *thread_for(struct server *server, int index) {
 }
 
 /* The connection counts as the thread's at once, so that no other thread sends it more than its share. */
-void send_connection(struct thread *to, struct letter *letter) {
+void send_connection(struct thread *to, struct message *message) {
     atomic_fetch_add(&to->counts.connections, 1);
-    send_letter(&to->letters, letter);
+    send_message(&to->inbox, message);
 }
 
 /* The kernel wakes whichever thread it likes, mostly the same: a connection goes where the fewest are.
@@ -87,7 +87,7 @@ static int give_away(struct thread *t, int fd, const struct address *address) {
     struct server *server = t->server;
     struct thread *fewest = t;
     int64_t mine = t->counts.connections, least = mine;
-    struct letter *letter;
+    struct message *message;
     int i;
     for (i = 0; i < server->thread_count; i++) {
         int64_t count = atomic_load_explicit(&server->threads[i]->counts.connections, memory_order_relaxed);
@@ -98,23 +98,23 @@ static int give_away(struct thread *t, int fd, const struct address *address) {
     }
     if (mine - least <= mine / 16)
         return 0;
-    letter = letter_new(CONNECTION_LETTER, 0);
-    if (!letter)
+    message = message_new(CONNECTION_MESSAGE, 0);
+    if (!message)
         return 0;
-    letter->fd = fd;
-    letter->address = *address;
-    send_connection(fewest, letter);
+    message->fd = fd;
+    message->address = *address;
+    send_connection(fewest, message);
     return 1;
 }
 
 /* Asks Python to close an idle connection of its own. It wakes us when it has. */
 static void want_room(struct thread *t) {
-    struct letter *letter;
+    struct message *message;
     if (atomic_exchange(&t->server->room_wanted, 1))
         return;
-    letter = letter_new(ROOM_LETTER, 0);
-    if (letter)
-        send_letter(&t->server->python, letter);
+    message = message_new(EVICT_MESSAGE, 0);
+    if (message)
+        send_message(&t->server->python, message);
     else
         atomic_store(&t->server->room_wanted, 0);
 }

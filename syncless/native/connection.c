@@ -2,7 +2,7 @@
 
        READING ---- a refusal, or the last answer, is sent ----> LINGERING ----> CLOSED
           |
-          +---- a request for Python ----> handed over; comes back as a letter (thread.c)
+          +---- a request for Python ----> handed over; comes back as a message (thread.c)
 
    It has a deadline at any moment. Requests are answered where their bytes lie: in the thread's receive
    buffer if they come in one piece, else in `in`. An idle connection is one struct and an entry in the
@@ -306,18 +306,18 @@ void conn_release(struct thread *t, struct conn *c) {
 
 /* The connection is Python's from now on, with the bytes that it has not answered. */
 void conn_hand_over(struct thread *t, struct conn *c, const char *data, size_t size) {
-    struct letter *letter = letter_new(CONNECTION_LETTER, size);
+    struct message *message = message_new(CONNECTION_MESSAGE, size);
     struct epoll_event event;
-    if (!letter) {
+    if (!message) {
         conn_close(t, c, 1);
         return;
     }
-    letter->fd = c->fd;
-    letter->address = c->address;
-    memcpy(letter->data, data, size);
+    message->fd = c->fd;
+    message->address = c->address;
+    memcpy(message->data, data, size);
     if (c->armed)
         epoll_ctl(t->epoll, EPOLL_CTL_DEL, c->fd, &event);
     bump(&t->counts.handed, 1);
     conn_release(t, c);
-    send_letter(&t->server->python, letter);
+    send_message(&t->server->python, message);
 }

@@ -3,7 +3,7 @@
    One thread has one epoll, and each of its connections lives in it alone, so nothing on the way of a
    request takes a lock: counts are each thread's own, the routes never change, and what passes between
    threads goes through queues without locks. Nothing here knows Python. threads.pyx is the border: it makes
-   a server, takes the letters that threads send to Python, and gives connections back.
+   a server, takes the messages that threads send to Python, and gives connections back.
 
        thread.c        a thread: its turn, what others send to it
        accepting.c     its new connections
@@ -18,9 +18,7 @@
        handlers.c      the functions that a handler calls
        routes.c        which handler answers
        deadlines.c     lists of connections by the start of their times
-       letters.c       queues between threads; see letters.h
-       records.c       what the access log is told
-       faults.c        what the error log is told: handlers that fail
+       messages.c      queues between threads; what the logs are told
        publish.c       bytes that Python code replaces while handlers read them */
 
 #ifndef SYNCLESS_SERVER_H
@@ -34,11 +32,52 @@
 
 #include "syncless/native.h"
 #include "body.h"
-#include "letters.h"
 #include "memory.h"
 #include "pace.h"
 #include "reply.h"
 #include "routes.h"
+
+/* Messages that threads send one another, and queues of them: any thread may send, one takes. */
+
+struct address {                /* of a client */
+    uint8_t bytes[16];          /* IPv4: the first four */
+    uint16_t port;
+    uint8_t family;             /* AF_INET, AF_INET6, or anything else for none */
+    uint8_t listener;           /* index of the socket that it was accepted on */
+};
+
+/* A connection, a block of the access log, a notice, a line for the error log, or the wish that Python closes
+   an idle connection for a client that waits. */
+enum { CONNECTION_MESSAGE, LOG_MESSAGE, NOTICE_MESSAGE, FAULT_MESSAGE, EVICT_MESSAGE };
+
+struct message {
+    struct message *next;
+    int kind;
+    int fd;                     /* of a connection; the error of a notice */
+    struct address address;
+    size_t size;
+    char data[];
+};
+
+struct inbox {
+    _Atomic(struct message *) first;
+    int event;                  /* eventfd that tells of the first one */
+};
+
+/* A record of the access log as it passes from a thread to Python; the bytes of the head follow it. */
+struct record {
+    uint32_t size;              /* of the head that follows */
+    uint16_t status;
+    uint8_t refused, closes;
+    struct address address;
+    int64_t body, ns;           /* bytes; since the request began */
+};
+
+/* NULL where there is no memory. */
+struct message *message_new(int kind, size_t size);
+void send_message(struct inbox *to, struct message *message);
+struct message *take_messages(struct inbox *from);
+void drop_messages(struct inbox *from);
 
 enum { BODY_MOST = 1 << 20 };   /* bytes of a body, framing included; larger ones are Python's */
 
@@ -169,7 +208,7 @@ struct thread {
     struct head head;           /* of the request whose turn it is */
     struct match match;
     int memories;               /* heads that are remembered */
-    struct letters letters;
+    struct inbox inbox;
     struct reader *reader;      /* publish.c */
     struct last_head last;
     struct block records;       /* of the access log */
@@ -209,7 +248,7 @@ struct server {
     int listener_count;
     struct thread **threads;
     int thread_count;
-    struct letters python;
+    struct inbox python;
     _Atomic int64_t log_held;           /* bytes of the access log that Python has not taken yet */
     int logs;                           /* there is an access log */
     int64_t bounds[BUCKETS];               /* of the buckets of the latency; see http/counters.pyx */
@@ -219,8 +258,8 @@ struct server {
     _Atomic int sweeps;                 /* idle connections are closed, once for each number */
     _Atomic int abort;                  /* all connections are closed */
     _Atomic int quit;
-    _Atomic int room_wanted;            /* a ROOM_LETTER is on its way */
-    _Atomic int64_t connections;        /* those of the threads, Python's, and letters with one: see
+    _Atomic int room_wanted;            /* an EVICT_MESSAGE is on its way */
+    _Atomic int64_t connections;        /* those of the threads, Python's, and messages with one: see
                                            Limits.connections, without which nobody takes Python's off */
     owned_t *owned;                     /* by descriptor: whether a thread has it */
     int owned_size;
@@ -245,7 +284,7 @@ void own(struct server *server, int fd, int is_ours);
 void listen_to(struct thread *t, int on);
 int accept_some(struct thread *t, int index);
 struct thread *thread_for(struct server *server, int index);
-void send_connection(struct thread *to, struct letter *letter);
+void send_connection(struct thread *to, struct message *message);
 
 /* connection.c */
 struct conn *conn_open(struct thread *t, int fd, const struct address *address);
@@ -302,9 +341,6 @@ static inline int reads_body(const struct conn *c) {
     return c->steps && c->steps->wants == SYNCLESS_READ && !c->steps->body.ended;
 }
 
-/* faults.c */
-void tell_fault(struct thread *t, const struct route *route, const char *words);
-
 /* answer.c */
 int is_head(const struct call *call);
 /* FAILED where there is no memory. `length` < 0: none is told. */
@@ -338,9 +374,12 @@ struct conn *next_of(struct thread *t, struct conn *c, int time);
 int64_t expire(struct thread *t);
 int64_t time_length(struct server *server, int time);
 
-/* records.c */
+/* messages.c: the logs */
 void record(struct thread *t, struct conn *c, int status, int refused, int64_t body, int64_t ns,
             int closes, const char *data, size_t size);
 void send_records(struct thread *t);
+/* Sends records that have been held back for long enough. ns until the next ones are, or -1. */
+int64_t records_wait(struct thread *t);
+void tell_fault(struct thread *t, const struct route *route, const char *words);
 
 #endif

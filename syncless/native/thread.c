@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "publish.h"
-#include "records.h"
 #include "server.h"
 
 enum { EVENTS = 256 };
@@ -28,13 +27,13 @@ void own(struct server *server, int fd, int is_ours) {
         atomic_store_explicit(&server->owned[fd], is_ours, memory_order_relaxed);
 }
 
-/* -- letters from other threads ------------------------------------------------------------------------- */
+/* -- messages from other threads ------------------------------------------------------------------------- */
 
-static void take_back(struct thread *t, struct letter *letter) {
-    struct conn *c = conn_open(t, letter->fd, &letter->address);
-    if (c && letter->size) {
+static void take_back(struct thread *t, struct message *message) {
+    struct conn *c = conn_open(t, message->fd, &message->address);
+    if (c && message->size) {
         c->sent_before = 1;
-        if (conn_hold(t, c, letter->data, letter->size)) {
+        if (conn_hold(t, c, message->data, message->size)) {
             conn_close(t, c, 1);
             return;
         }
@@ -43,12 +42,12 @@ static void take_back(struct thread *t, struct letter *letter) {
         conn_live(t, c);
 }
 
-static void read_letters(struct thread *t) {
-    struct letter *letter = take_letters(&t->letters), *next;
-    for (; letter; letter = next) {
-        next = letter->next;
-        take_back(t, letter);
-        free(letter);
+static void read_messages(struct thread *t) {
+    struct message *message = take_messages(&t->inbox), *next;
+    for (; message; message = next) {
+        next = message->next;
+        take_back(t, message);
+        free(message);
     }
 }
 
@@ -142,11 +141,11 @@ void thread_turn(struct thread *t, int64_t timeout) {
     for (i = 0; i < n; i++) {
         if (events[i].data.u64 & 1) {
             accept_some(t, (int)(events[i].data.u64 >> 1));
-        } else if (events[i].data.ptr == &t->letters) {
+        } else if (events[i].data.ptr == &t->inbox) {
             uint64_t count;
-            while (read(t->letters.event, &count, sizeof count) < 0 && errno == EINTR)
+            while (read(t->inbox.event, &count, sizeof count) < 0 && errno == EINTR)
                 ;
-            read_letters(t);
+            read_messages(t);
             obey(t);
             if (t->retry_at)
                 t->retry_at = t->now;           /* perhaps there is room */
@@ -207,16 +206,16 @@ struct thread *thread_new(struct server *server, int index) {
     t->index = index;
     t->now = clock_ns();
     t->epoll = epoll_create1(EPOLL_CLOEXEC);
-    t->letters.event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    t->inbox.event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     t->scratch = malloc(RECEIVE);
     t->reader = reader_new();
     t->call.thread = t;
     t->call.request.calls = t->call.response.calls = &CALLS;
     for (i = 0; i < PAUSE_TIME; i++)
         t->lists[i].next = t->lists[i].previous = &t->lists[i];
-    event.data.ptr = &t->letters;
-    if (t->epoll < 0 || t->letters.event < 0 || !t->scratch || !t->reader ||
-        epoll_ctl(t->epoll, EPOLL_CTL_ADD, t->letters.event, &event) < 0) {
+    event.data.ptr = &t->inbox;
+    if (t->epoll < 0 || t->inbox.event < 0 || !t->scratch || !t->reader ||
+        epoll_ctl(t->epoll, EPOLL_CTL_ADD, t->inbox.event, &event) < 0) {
         thread_free(t);
         return NULL;
     }
@@ -241,14 +240,14 @@ int thread_start(struct thread *t) {
 
 /* It has ended, or has never begun. */
 void thread_free(struct thread *t) {
-    drop_letters(&t->letters);
+    drop_messages(&t->inbox);
     free_dead(t);
     run_ready(t);
     reader_free(t->reader);
     if (t->epoll >= 0)
         close(t->epoll);
-    if (t->letters.event >= 0)
-        close(t->letters.event);
+    if (t->inbox.event >= 0)
+        close(t->inbox.event);
     free(t->scratch);
     free(t->pauses);
     free(t->arena.base);

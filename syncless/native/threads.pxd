@@ -43,11 +43,11 @@ cdef extern from "<stdatomic.h>" nogil:
 cdef extern from "server.h" nogil:
     ctypedef uint8_t owned_t
     enum:
-        CONNECTION_LETTER
-        LOG_LETTER
-        NOTICE_LETTER
-        FAULT_LETTER
-        ROOM_LETTER
+        CONNECTION_MESSAGE
+        LOG_MESSAGE
+        NOTICE_MESSAGE
+        FAULT_MESSAGE
+        EVICT_MESSAGE
     struct text:
         const char* data
         size_t size
@@ -55,13 +55,13 @@ cdef extern from "server.h" nogil:
         uint8_t bytes[16]
         uint16_t port
         uint8_t family, listener
-    struct letter:
-        letter* next
+    struct message:
+        message* next
         int kind, fd
         address address
         size_t size
         char data[1]
-    struct letters:
+    struct inbox:
         int event
     struct counts:
         int64_t requests[CODES]
@@ -71,7 +71,7 @@ cdef extern from "server.h" nogil:
     struct thread:
         int index
         int64_t now
-        letters letters
+        inbox inbox
         counts counts
         const route* busy_with
         int ended, deaf
@@ -85,7 +85,7 @@ cdef extern from "server.h" nogil:
         int listener_count
         thread** threads
         int thread_count
-        letters python
+        inbox python
         int64_t log_held
         int64_t bounds[BUCKETS]
         int logs, counts_time, stopping, deaf, sweeps, abort, quit, room_wanted
@@ -99,10 +99,10 @@ cdef extern from "server.h" nogil:
     void thread_turn(thread* t, int64_t timeout)
     void thread_free(thread* t)
     thread* thread_for(server* server, int index)
-    void send_connection(thread* to, letter* letter)
-    letter* take_letters(letters* source)
-    void drop_letters(letters* source)
-    letter* letter_new(int kind, size_t size)
+    void send_connection(thread* to, message* message)
+    message* take_messages(inbox* source)
+    void drop_messages(inbox* source)
+    message* message_new(int kind, size_t size)
     size_t show_address(const address* address, char* text, size_t room)
 
 
@@ -117,7 +117,7 @@ cdef class Threads:
     cdef int send(
         self, int index, int fd, int listener, str text, int port, const char* data, size_t size) except -1
     cdef int wake_all(self) except -1
-    cdef letter* take_letters(self) noexcept
+    cdef message* take_messages(self) noexcept
     cdef int set_routes(self, list wanted) except -1
     cdef int set_text(self, text* to, str words) except -1
     cdef const char* keep(self, str words, size_t* size) except NULL

@@ -1,7 +1,7 @@
 """Threads: the border between Python and the threads that answer native handlers' requests.
 
 The threads are C and never take the interpreter's lock; server.h is their manual. This class makes them,
-gives them connections and tells them to stop. mailbox.pyx reads the letters that they send to Python:
+gives them connections and tells them to stop. inbox.pyx reads the messages that they send to Python:
 connections, lines for the access log, notices. handlerthreads.py fits both into a Server.
 
 Their counts become cells of the server's counters (http/counters.pxd). Bytes that Python code gives to native
@@ -130,7 +130,7 @@ cdef class Threads:
         cdef int i
         for i in range(self.core.thread_count):
             thread_free(self.core.threads[i])
-        drop_letters(&self.core.python)
+        drop_messages(&self.core.python)
         if self.core.python.event >= 0:
             os_close(self.core.python.event)
         routes_free(self.core.routes)
@@ -205,7 +205,7 @@ cdef class Threads:
         """A connection for one of the threads, this one unless it is stuck; `listener`: index of the socket
         that it was accepted on."""
         cdef bytes shown = text.encode()
-        cdef letter* made = letter_new(CONNECTION_LETTER, size)
+        cdef message* made = message_new(CONNECTION_MESSAGE, size)
         if made == NULL:
             raise MemoryError
         made.fd = fd
@@ -225,9 +225,9 @@ cdef class Threads:
         """A connection for one of the threads; for tests."""
         self.send(index, fd, 0, "", -1, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
-    cdef letter* take_letters(self) noexcept:
-        """The letters that they have sent to Python."""
-        return take_letters(&self.core.python)
+    cdef message* take_messages(self) noexcept:
+        """The messages that they have sent to Python."""
+        return take_messages(&self.core.python)
 
     # -- running ---------------------------------------------------------------------------------------------
 
@@ -264,7 +264,7 @@ cdef class Threads:
         cdef uint64_t one = 1
         cdef int i
         for i in range(self.core.thread_count):
-            write(self.core.threads[i].letters.event, &one, sizeof(one))
+            write(self.core.threads[i].inbox.event, &one, sizeof(one))
         return 0
 
     def stop(self) -> None:
@@ -326,9 +326,9 @@ cdef class Threads:
             if self.core.owned[fd] == 1:
                 self.core.owned[fd] = 0
                 os_close(fd)
-        drop_letters(&self.core.python)
+        drop_messages(&self.core.python)
         for i in range(self.core.thread_count):
-            drop_letters(&self.core.threads[i].letters)
+            drop_messages(&self.core.threads[i].inbox)
         if self.started:
             Py_INCREF(self)
         self.started = 0

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
+from syncless._core.cpython.layouts import checked
 from syncless._core.tasklet import spawn
 from syncless.patches.registry import Patcher
 
@@ -67,7 +67,7 @@ def _worker(backend: Any) -> Callable[..., None]:
 def _drop_cancellations(patcher: Patcher, scope_type: Any) -> None:
     """In Python 3.10, which has no uncancel(): a scope that is cancelled while its block waits in a call that
     blocks leaves no CancelledError for an await after it, see asyncio/uncancel.py."""
-    drop_cancellation = import_module("syncless._core.cpython.taskmarks").drop_cancellation
+    drop_cancellation = checked("tasks of asyncio")
     original = scope_type.__exit__
 
     def __exit__(self: Any, *exc_info: Any) -> Any:

@@ -16,8 +16,7 @@ from typing import Any
 from syncless._core.calls.files import may_use_threads
 from syncless._core.calls.threads import ThreadPool
 from syncless._core.current import give_way
-from syncless.patches.imports import when_imported
-from syncless.patches.registry import Patcher
+from syncless.patches.registry import Patcher, when_imported
 
 ABOVE = 1 << 20
 """Bytes. Smaller data is processed at once."""

@@ -11,8 +11,7 @@ import importlib
 from typing import Any
 
 from syncless.patches import grpc, psycopg2
-from syncless.patches.imports import when_imported
-from syncless.patches.registry import Patcher
+from syncless.patches.registry import Patcher, when_imported
 
 
 def _psycopg(patcher: Patcher, waiting: Any) -> None:

@@ -31,8 +31,7 @@ from syncless._core.calls.files import (
     is_file,
 )
 from syncless._core.current import sleep, wait_readable, wait_writable
-from syncless.patches.imports import when_imported
-from syncless.patches.registry import Patcher
+from syncless.patches.registry import Patcher, when_imported
 from syncless.patches.types import fileobjects
 
 DESCRIPTORS: dict[str, Callable[..., Any]] = {

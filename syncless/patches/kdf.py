@@ -18,8 +18,7 @@ from typing import Any
 
 from syncless._core.calls.files import may_use_threads
 from syncless._core.calls.threads import ThreadPool
-from syncless.patches.imports import when_imported
-from syncless.patches.registry import Patcher
+from syncless.patches.registry import Patcher, when_imported
 
 PBKDF2_ITERATIONS = 500
 """Like the next two: a call that takes less than about a quarter of a millisecond is not worth a thread."""

@@ -16,8 +16,7 @@ from typing import Any
 from syncless._core.calls import descriptors
 from syncless._core.current import current, give_way, sleep
 from syncless._core.threadloop import current_loop
-from syncless.patches.imports import when_imported
-from syncless.patches.registry import Patcher, instances_of
+from syncless.patches.registry import Patcher, instances_of, when_imported
 from syncless.patches.types.locks import get_ident
 from syncless.tools.imports import loaded
 

@@ -18,10 +18,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from syncless._core.cpython.layouts import checked
 from syncless._core.current import give_way, wait_readable
 from syncless._core.wait import select as engine
 from syncless.patches.registry import Patcher
-from syncless.patches.types.pollobjects import watched_by
 
 LONGEST = 2_000_000
 """Seconds. The interpreter accepts any timeout up to this."""
@@ -30,6 +30,7 @@ LONGEST_POLL = 1000 * LONGEST
 INTERVAL = 0.02
 """Seconds. Without epoll, the time between two looks for events that the loop does not know."""
 
+watched_by = checked("poll objects")
 _select: Any = select.select
 _epoll = getattr(select, "epoll", None)
 _epoll_poll: Any = _epoll.poll if _epoll else None

@@ -13,11 +13,12 @@ import sys
 import threading
 from _thread import get_ident  # the interpreter's own, whatever is put in its place later
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from syncless._core.cpython.replacing import set_in_type, stand_in
+from syncless.tools.imports import when_executed
 
 T = TypeVar("T")
 _ABSENT: Any = object()
@@ -255,3 +256,21 @@ def instances_of(kind: type[T]) -> list[T]:
     for each in classes:
         classes.extend(each.__subclasses__())
     return [found for found in gc.get_referrers(*classes) if type(found) in classes]
+
+
+def when_imported(
+    patcher: Patcher,
+    name: str,
+    change: Callable[[Patcher, Any], None],
+    around: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> None:
+    """Calls change(patcher, module) now, or when the module is first imported. It is executed inside
+    `around`."""
+
+    def change_now(module: Any) -> None:
+        change(patcher, module)
+        patcher.rebind_now()
+
+    take_back = when_executed(name, change_now, around)
+    if take_back is not None:
+        patcher.at_undo(take_back)

@@ -33,14 +33,13 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from syncless._core.calls.descriptors import pending_descriptor
 from syncless._core.current import current, give_way
 from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.select import readable, select
 from syncless._core.wait.sync import Event
-from syncless.patches.imports import when_imported
-from syncless.patches.registry import Patcher
-from syncless.patches.types.signalfds import pending_descriptor
+from syncless.patches.registry import Patcher, when_imported
 from syncless.tools.results import AsyncResult
 
 PAUSE = 0.005

@@ -21,8 +21,7 @@ from syncless._core.calls.files import may_use_threads
 from syncless._core.calls.threads import ThreadPool
 from syncless._core.current import wait_readable
 from syncless._core.wait.sync import Lock
-from syncless.patches.imports import when_imported
-from syncless.patches.registry import Patcher
+from syncless.patches.registry import Patcher, when_imported
 
 STDIN, STDOUT = 0, 1
 

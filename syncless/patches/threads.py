@@ -25,8 +25,7 @@ from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
 from syncless.patches import anyio
-from syncless.patches.imports import when_imported
-from syncless.patches.registry import Patcher, instances_of
+from syncless.patches.registry import Patcher, instances_of, when_imported
 from syncless.patches.types import conditions, locks
 from syncless.patches.types.locks import watch_threads
 

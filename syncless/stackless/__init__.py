@@ -14,7 +14,7 @@ from typing import Any
 
 from syncless._core.exits import TaskletExit
 from syncless.stackless._channel import channel, get_channel_callback, set_channel_callback
-from syncless.stackless._schedule import (
+from syncless.stackless._tasklet import (
     atomic,
     enable_softswitch,
     get_thread_info,
@@ -29,8 +29,8 @@ from syncless.stackless._schedule import (
     schedule,
     schedule_remove,
     switch_trap,
+    tasklet,
 )
-from syncless.stackless._tasklet import tasklet
 from syncless.stackless._thread import bomb, get_schedule_callback, set_error_handler, set_schedule_callback
 
 vars(builtins)["TaskletExit"] = TaskletExit  # as in Stackless, whose programs name it without an import

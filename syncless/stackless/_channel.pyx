@@ -15,7 +15,7 @@ from syncless.stackless._arguments cimport at_most, required
 from syncless.stackless._tasklet cimport tasklet
 from syncless.stackless._thread cimport IN_CHANNEL, Thread, bomb, exception_of, here, leave as give_way, pause
 
-from syncless._core.injected import set_case_maker
+from syncless._core.scheduler import set_case_maker
 
 cdef object channel_callback = None
 cdef object ABSENT = object()

@@ -16,7 +16,7 @@ which is for all tasklets.
 
 from threading import active_count
 
-from syncless._core cimport injected
+from syncless._core cimport scheduler
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport (
     NEW, PARKED, READY, BaseTasklet, Observer, Scheduler, failed, item_at, keep_pending, pass_turn, place_of,
@@ -58,11 +58,11 @@ cdef Thread found():
 cdef bint has_own_main(Loop loop) except -1:
     """Whether the main tasklet is one of Stackless. A main tasklet that is older than this package gives its
     place to such a one while it runs, because others may refer to it otherwise."""
-    if isinstance(loop.main, injected.main_type):
+    if isinstance(loop.main, scheduler.main_type):
         return True
     if loop.current is not loop.main:
         return False
-    become_main(loop, <Tasklet> injected.main_type.__new__(injected.main_type))
+    become_main(loop, <Tasklet> scheduler.main_type.__new__(scheduler.main_type))
     return True
 
 

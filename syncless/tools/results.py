@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from syncless._core.exits import TaskletExit, TaskletKilled
-from syncless._core.injected import set_case_maker
+from syncless._core.scheduler import set_case_maker
 from syncless._core.tasklet import Tasklet
 from syncless._core.wait.select import EventCase
 from syncless._core.wait.sync import Event

@@ -11,9 +11,9 @@ from syncless.http.errors import (
     UpgradeRequired,
 )
 from syncless.http.limits import Limits
-from syncless.http.program.failures import WorkersFailed
 from syncless.http.program.hooks import HookFailed
 from syncless.http.program.loading import ApplicationFailed, ApplicationNotFound
+from syncless.http.program.slot import WorkersFailed
 from syncless.http.websocket import WebSocket, WebSocketClosed
 from syncless.wsgi.adapt import as_wsgi
 from syncless.wsgi.client import client_gone, current_request, while_client_stays

@@ -6,8 +6,9 @@ import subprocess
 
 import pytest
 
-from syncless.cli.arguments import GROUPS, make_parser
+from syncless.cli.arguments import make_parser
 from syncless.cli.help import explained, measure
+from syncless.http.options import OPTIONS
 from syncless.wsgi import Limits
 from tests.cli.terminal import ESCAPE, Terminal
 from tests.cli.test_loading import command, environment
@@ -33,7 +34,7 @@ def on_terminal(option="--help-all", **more):
 def test_options_stand_in_groups_with_an_example_at_the_end():
     text = piped(COLUMNS="80")
     headings = re.findall(r"^(\w[\w ]+):$", text, re.MULTILINE)
-    assert headings == [*GROUPS, "environment", "example"]
+    assert headings == [*OPTIONS, "environment", "example"]
     assert text.rstrip().splitlines()[-1].startswith("  syncless myproject.web:app --bind ")
     options = {name for action in make_parser()._actions for name in action.option_strings}
     shown = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", text))

@@ -82,7 +82,7 @@ def test_no_address_is_told(tmp_path):
 def test_another_server_is_told_from_a_status(seen):
     running = seen()
     done = status(f"127.0.0.1:{running.port}")
-    assert done.returncode == 1 and "is no syncless status" in done.stderr
+    assert done.returncode == 1 and "is not a syncless status address" in done.stderr
 
 
 def test_wrong_address_is_told():

@@ -31,6 +31,19 @@ def test_build_refuses_by_a_sentence(fact, sentence):
     assert done.returncode == 1 and sentence in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+def test_make_refuses_an_old_python(tmp_path):
+    python = tmp_path / "python3"
+    python.write_text(
+        f"#!{sys.executable}\nimport sys\nsys.version_info = (3, 9)\nexec(sys.argv[2])\nprint('goes on')\n"
+    )
+    python.chmod(0o755)
+    command = ["make", f"PYTHON={python}", f"VENV={tmp_path}/venv", f"{tmp_path}/venv/bin/python"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "syncless needs Python 3.10 or newer" in done.stderr
+    assert "goes on" not in done.stdout
+
+
 COMPILER = """#!/bin/sh
 # It finds all headers but {missing}, and compiles everything into empty files.
 for argument; do

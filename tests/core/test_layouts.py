@@ -46,7 +46,7 @@ LIES = {
             def register(self, fd, events):
                 pass
         select.poll = Lie
-        import syncless.patches.types.pollobjects
+        import syncless._core.cpython.layouts as layouts; layouts.checked("poll objects")
     """,
     "poll objects": """
         import select
@@ -55,7 +55,7 @@ LIES = {
             def register(self, fd, events):
                 pass
         select.poll = Lie
-        import syncless.patches.types.pollobjects
+        import syncless._core.cpython.layouts as layouts; layouts.checked("poll objects")
     """,
     "buffered files": """
         import _io
@@ -75,7 +75,7 @@ LIES = {
             def cancel(self):
                 pass
         _asyncio.Task = Lie
-        import syncless._core.cpython.taskmarks
+        import syncless._core.cpython.layouts as layouts; layouts.checked("tasks of asyncio")
     """,
 }
 

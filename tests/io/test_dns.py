@@ -11,7 +11,7 @@ import pytest
 
 import syncless
 from syncless.io import dns
-from syncless.io.dns import local, order, system, wire
+from syncless.io.dns import order, system, wire
 from syncless.io.dns.resolver import Resolver
 
 pytest.importorskip("dns", reason="dnspython is not installed")
@@ -245,13 +245,13 @@ def test_the_hosts_line_of_nsswitch():
         "tryagain": "return",
     }
     assert [source.name for source in parse("")] == ["files", "dns"]
-    assert local.is_known_here("mdns4", "printer.local.") and not local.is_known_here(
+    assert system.is_known_here("mdns4", "printer.local.") and not system.is_known_here(
         "mdns4_minimal", "example.com"
     )
-    assert local.is_known_here("myhostname", "a.localhost") and not local.is_known_here(
+    assert system.is_known_here("myhostname", "a.localhost") and not system.is_known_here(
         "myhostname", "example.com"
     )
-    assert local.is_known_here("nis", "example.com")
+    assert system.is_known_here("nis", "example.com")
 
 
 def test_resolv_conf(monkeypatch):

@@ -14,7 +14,7 @@ import syncless
 from syncless.http.counters import CELLS, Counters, totals
 from syncless.http.limits import Limits
 from syncless.native import handlerthreads
-from syncless.native.mailbox import Mailbox
+from syncless.native.inbox import Inbox
 from syncless.native.routing import parse_routes
 from syncless.native.threads import Threads
 from syncless.wsgi import Server
@@ -301,7 +301,7 @@ def test_listening_that_fails_is_told_and_tried_again(handlers, tmp_path):
     errors = []
     threads = Threads(parse_routes({"/": handlers("hello")}), 1, Limits())
     threads.listen(number)
-    mailbox = Mailbox(threads, errors.append, errors.append, errors.append)
+    inbox = Inbox(threads, errors.append, errors.append, errors.append)
     threads.start()
     assert eventually(lambda: errors == [errno.EPERM])
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -312,7 +312,7 @@ def test_listening_that_fails_is_told_and_tried_again(handlers, tmp_path):
             assert client.recv(1000).endswith(b"Hello, World!")
         threads.end()
         assert eventually(lambda: threads.ended) and threads.join()
-    mailbox.close()
+    inbox.close()
     os.close(number)
     assert errors == [errno.EPERM]
 

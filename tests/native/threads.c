@@ -189,27 +189,27 @@ static void *python(void *argument) {
     (void)argument;
     while (!over) {
         struct pollfd wait = {server.python.event, POLLIN, 0};
-        struct letter *letter, *next;
+        struct message *message, *next;
         uint64_t count;
         poll(&wait, 1, 10);
         if (read(server.python.event, &count, sizeof count) < 0 && errno != EAGAIN)
             abort();
-        for (letter = take_letters(&server.python); letter; letter = next) {
-            next = letter->next;
-            if (letter->kind == LOG_LETTER)
-                atomic_fetch_sub(&server.log_held, (int64_t)letter->size);
-            if (letter->kind == CONNECTION_LETTER) {
+        for (message = take_messages(&server.python); message; message = next) {
+            next = message->next;
+            if (message->kind == LOG_MESSAGE)
+                atomic_fetch_sub(&server.log_held, (int64_t)message->size);
+            if (message->kind == CONNECTION_MESSAGE) {
                 if (++turn % 2) {
-                    struct letter *back = letter_new(CONNECTION_LETTER, 0);
-                    back->fd = letter->fd;
-                    back->address = letter->address;
+                    struct message *back = message_new(CONNECTION_MESSAGE, 0);
+                    back->fd = message->fd;
+                    back->address = message->address;
                     send_connection(server.threads[turn / 2 % THREADS], back);
                 } else {
-                    close(letter->fd);
+                    close(message->fd);
                     atomic_fetch_sub(&server.connections, 1);
                 }
             }
-            free(letter);
+            free(message);
         }
     }
     return NULL;
@@ -249,7 +249,7 @@ int main(int argc, char **argv) {
     atomic_store(&server.quit, 1);
     for (i = 0; i < THREADS; i++) {
         uint64_t one = 1;
-        if (write(server.threads[i]->letters.event, &one, sizeof one) < 0)
+        if (write(server.threads[i]->inbox.event, &one, sizeof one) < 0)
             return 2;
     }
     for (i = 0; i < THREADS; i++) {

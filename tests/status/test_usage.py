@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from syncless.http.status import usage
+from syncless.http.status import reporter
 
 
 @pytest.mark.parametrize(("platform", "unit"), [("darwin", 1), ("freebsd14", 1024)])
@@ -17,17 +17,17 @@ def test_memory_is_in_bytes(monkeypatch, platform, unit):
     def no_proc(*_):
         raise FileNotFoundError
 
-    monkeypatch.setattr(usage, "open", no_proc, raising=False)
+    monkeypatch.setattr(reporter, "open", no_proc, raising=False)
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setattr(resource, "getrusage", lambda _: SimpleNamespace(ru_maxrss=5000))
-    assert usage.memory() == 5000 * unit
+    assert reporter.memory() == 5000 * unit
 
 
 def test_open_files_are_counted():
-    before = usage.open_files()
+    before = reporter.open_files()
     fds = os.pipe()
     try:
-        assert usage.open_files() == before + 2
+        assert reporter.open_files() == before + 2
     finally:
         for fd in fds:
             os.close(fd)
@@ -35,7 +35,7 @@ def test_open_files_are_counted():
 
 @pytest.mark.skipif(not os.path.exists("/dev/fd"), reason="/dev/fd lists the descriptors, as on macOS")
 def test_open_files_are_counted_without_proc(monkeypatch):
-    before, listed = usage.open_files(), os.listdir
+    before, listed = reporter.open_files(), os.listdir
 
     def no_proc(*_):
         raise FileNotFoundError
@@ -44,5 +44,5 @@ def test_open_files_are_counted_without_proc(monkeypatch):
     there = SimpleNamespace(
         stat=no_proc, listdir=lambda path: listed(path) if path == "/dev/fd" else no_proc()
     )
-    monkeypatch.setattr(usage, "os", there)
-    assert abs(usage.open_files() - before) <= 1
+    monkeypatch.setattr(reporter, "os", there)
+    assert abs(reporter.open_files() - before) <= 1

@@ -19,6 +19,7 @@ from posix.types cimport off_t
 
 from syncless._core.calls.filesystems cimport Kind, Trial, fresh_ns, in_pool, look, never, of_device
 from syncless._core.calls.nonblocking cimport never_blocks, set_errno
+from syncless._core.calls.portable cimport sigaddset, sigemptyset, signal_descriptor, sigset_t
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.current cimport may_park, take_turns, take_turns_on, wait_foreign_fd
 from syncless._core.poll.now cimport has_failed, is_ready
@@ -333,3 +334,13 @@ def sendfile(int out_fd, int in_fd, offset, Py_ssize_t count) -> int:
         if offset is None and sent:
             lseek(in_fd, begin + sent, SEEK_SET)
     return sent
+
+
+def pending_descriptor(numbers) -> int:
+    """A new descriptor that is readable while one of these signals is pending; -1 if none can be had. The
+    signals stay pending."""
+    cdef sigset_t signals
+    sigemptyset(&signals)
+    for number in numbers:
+        sigaddset(&signals, number)
+    return signal_descriptor(&signals)

@@ -30,7 +30,6 @@ from libc.stdint cimport int64_t
 
 from syncless._core.clock cimport monotonic_ns
 
-from syncless._core.calls.mountpoints import mount_of
 from syncless._core.calls.threads import Share
 
 cdef extern from *:
@@ -419,3 +418,44 @@ def bring_in(int fd, int64_t offset, int64_t count) -> None:
     """Reads that part, for a thread. Errors are left to the next reader."""
     with nogil:
         syncless_bring_in(fd, offset, count)
+
+
+cdef int64_t MOUNTS_NS = 1000000000
+# the interpreter's own, whatever is put in their place later
+cdef object _open = os.open, _read = os.read, _close = os.close
+
+
+cdef list points = []                   # the longest first
+cdef int64_t points_at = -MOUNTS_NS
+
+
+cdef list mount_points():
+    """They are read at most once in MOUNTS_NS. The kernel tells them without asking their file systems."""
+    global points, points_at
+    if monotonic_ns() - points_at > MOUNTS_NS:
+        points_at = monotonic_ns()
+        try:
+            fd = _open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            points = []
+            return []
+        pieces = []
+        while piece := _read(fd, 65536):
+            pieces.append(piece)
+        _close(fd)
+        found = [line.split()[4] for line in b"".join(pieces).splitlines()]
+        found.sort(key=len, reverse=True)
+        points = [os.fsdecode(point.replace(b"\\040", b" ")) for point in found]
+    return points
+
+
+cdef str mount_of(directory):
+    """The mount point in which a directory seems to lie; links may lead elsewhere. "" if that is unknown."""
+    try:
+        path = os.path.abspath(directory)
+    except (OSError, ValueError):
+        return ""
+    for point in mount_points():
+        if path.startswith(point) and (len(path) == len(point) or path[len(point)] == "/" or point == "/"):
+            return point
+    return ""

@@ -18,7 +18,7 @@ from libc.errno cimport EAGAIN
 from libc.stdint cimport int64_t
 from libc.string cimport memchr, memcpy, memset, strcmp, strlen, strspn
 
-from syncless._core cimport injected
+from syncless._core cimport scheduler
 from syncless._core.calls.portable cimport MSG_FASTOPEN, MSG_NOSIGNAL
 from syncless._core.calls.sockets cimport (
     NO_WAIT, UNKNOWN, await_ready, begin, goes_on, peer_name, send_rest, sends_all, sockaddr_storage, socket,
@@ -157,7 +157,7 @@ cdef int raise_unless_it_must_wait(bint never_waits) except -1:
 
 
 cdef inline object resolved(socket self, object address):
-    return injected.look_up(self, address) if names_host(self, address) else address
+    return scheduler.look_up(self, address) if names_host(self, address) else address
 
 
 cdef object run(socket self, int bit, int flags, object method, tuple args):

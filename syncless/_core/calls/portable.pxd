@@ -10,8 +10,12 @@ cdef extern from *:
     #include <sys/types.h>
     #include <sys/socket.h>
     #include <unistd.h>
+    #include <signal.h>
     #if SYNCLESS_SENDFILE
     #include <sys/sendfile.h>
+    #endif
+    #if SYNCLESS_SIGNALFD
+    #include <sys/signalfd.h>
     #endif
 
     #ifndef SYNCLESS_SYSTEM
@@ -47,8 +51,24 @@ cdef extern from *:
         return -1;
     #endif
     }
+
+    /* A descriptor that is readable while one of these signals is pending. */
+    static inline int syncless_signal_descriptor(const sigset_t *signals) {
+    #if SYNCLESS_SIGNALFD
+        return signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    #else
+        (void) signals;
+        errno = ENOSYS;
+        return -1;
+    #endif
+    }
     #endif
     """
+    ctypedef struct sigset_t:
+        pass
+    int sigemptyset(sigset_t* signals)
+    int sigaddset(sigset_t* signals, int number)
+    int signal_descriptor "syncless_signal_descriptor" (const sigset_t* signals)
     int MSG_NOSIGNAL, MSG_FASTOPEN
     int accept_connection "syncless_accept_connection" (int listener, void* address, unsigned int* length,
                                                         bint blocks) noexcept nogil

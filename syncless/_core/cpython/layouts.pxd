@@ -99,8 +99,6 @@ cdef int require(str kind) except -1
 # where a buffered file notes the thread that holds its lock; after require()
 cdef Py_ssize_t buffered_owner_at
 # where a task of asyncio has its bit "cancel() was called and has not been raised"; after require()
-cdef Py_ssize_t must_cancel_at
-cdef unsigned char must_cancel_bit
 
 
 cdef extern from *:

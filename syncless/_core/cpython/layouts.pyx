@@ -184,6 +184,25 @@ def _probe_tasks():
     return None
 
 
+def watched_by(poll) -> dict:
+    """Descriptor -> events, of a select.poll(). Python does not show the dict that has them."""
+    return <dict?> (<SynclessPoll*> <PyObject*> poll).watched
+
+
+def drop_cancellation(task) -> None:
+    """The task does not raise CancelledError any more for the calls of cancel() that it has not noticed; see
+    asyncio/uncancel.py. A task that is no asyncio.Task is left alone."""
+    import _asyncio                     # here: asyncio must be imported before it
+    if isinstance(task, _asyncio.Task):
+        (<unsigned char*> <PyObject*> task)[must_cancel_at] &= ~must_cancel_bit
+
+
+def checked(str kind):
+    """The function above for objects of that kind. UnknownLayout."""
+    require(kind)
+    return {"poll objects": watched_by, "tasks of asyncio": drop_cancellation}[kind]
+
+
 cdef dict PROBES = {
     "socket objects": _probe_sockets,
     "io.FileIO objects": _probe_files,

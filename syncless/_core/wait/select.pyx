@@ -14,7 +14,7 @@ differently.
 from libc.stdint cimport int64_t, uint64_t
 from posix.unistd cimport getpid
 
-from syncless._core cimport injected
+from syncless._core cimport scheduler
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.loop cimport FdEntry, Loop
 from syncless._core.poll.now cimport is_ready
@@ -288,9 +288,9 @@ cdef Case case_of(object source):
         return TaskletCase(source)
     if isinstance(source, Semaphore):
         return SemaphoreCase(source)
-    for kind in injected.case_makers:
+    for kind in scheduler.case_makers:
         if isinstance(source, kind):
-            return injected.case_makers[kind](source)
+            return scheduler.case_makers[kind](source)
     if isinstance(source, int) or hasattr(source, "fileno"):
         return readable(source)
     raise TypeError(
@@ -333,9 +333,9 @@ def putting(Queue queue not None, item) -> Case:
 def sending(channel, value) -> Case:
     """For select(): sends the value on the channel when there is a receiver."""
     if not isinstance(channel, Channel):
-        for kind in injected.case_makers:
+        for kind in scheduler.case_makers:
             if isinstance(channel, kind):
-                return injected.case_makers[kind](channel, value)
+                return scheduler.case_makers[kind](channel, value)
         raise TypeError(f"sending() needs a channel, not {type(channel).__name__}")
     case = SendCase(channel)
     case.item = value

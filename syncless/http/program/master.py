@@ -25,16 +25,13 @@ from syncless.http.limits import Limits
 from syncless.http.notices import tell
 from syncless.http.program.banner import announce
 from syncless.http.program.blocking import Patch, patch_process
-from syncless.http.program.failures import Failures
-from syncless.http.program.forking import fork
 from syncless.http.program.preparing import Preparation, nothing_yet
 from syncless.http.program.process import ServiceManager
 from syncless.http.program.reporting import OfMaster
-from syncless.http.program.running import LAST_CALL, delay_notice
+from syncless.http.program.running import LAST_CALL, Terminal, delay_notice, refusing_upgrades
 from syncless.http.program.sharing import SharedSockets
-from syncless.http.program.signals import Terminal, refusing_upgrades
-from syncless.http.program.slot import BEAT, LAPSE, Slot, Worker
-from syncless.http.program.worker import Work
+from syncless.http.program.slot import BEAT, LAPSE, Failures, Slot, Worker
+from syncless.http.program.worker import Work, fork
 from syncless.http.server import Server
 from syncless.http.status.options import StatusOptions
 
@@ -222,7 +219,7 @@ class Master:
             process_log().reopen()
             self.preparation.make_files(self.logs)
         except OSError as error:
-            warn(f"cannot open the log files again, the old ones stay: {error}")
+            warn(f"cannot reopen the log files; the old ones stay open: {error}")
 
     def _obey(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
@@ -298,7 +295,7 @@ class Master:
                 self.failures.failed(slot, f"a worker cannot be started: {error}")
         worker, longest = slot.current, self.limits.worker_stuck_seconds
         if worker and not worker.killed_at and self.looked_at - worker.last_beat() > longest:
-            warn(f"the loop of worker {worker.pid} has stood still for {longest:g} s; this is where:")
+            warn(f"the loop of worker {worker.pid} has been blocked for {longest:g} s, here:")
             worker.signal(signal.SIGABRT)  # faulthandler writes the stack
             worker.killed_at = now + 2
 

@@ -18,7 +18,6 @@ from syncless.http.errorlog import warn
 from syncless.http.notices import tell
 from syncless.http.program.banner import announce
 from syncless.http.program.process import ServiceManager
-from syncless.http.program.signals import Terminal, refusing_upgrades
 from syncless.tools.waiting import Waitable
 
 LAST_CALL = 0.1
@@ -27,7 +26,7 @@ connection by a round trip."""
 
 
 def delay_notice(seconds: float) -> str:
-    return f"syncless stops in {seconds:g} s; once more: now"
+    return f"syncless stops in {seconds:g} s; a second signal stops it now"
 
 
 class Serving(Protocol):
@@ -144,7 +143,7 @@ def _obeying(
         try:
             action()
         except (OSError, ValueError) as error:
-            warn(f"cannot open the {what} again, the old ones stay: {error}")
+            warn(f"cannot reopen the {what}; the old ones stay open: {error}")
 
     def reopen(number: int, frame: FrameType | None) -> None:
         open_anew("log files", server.reopen_logs)
@@ -173,3 +172,42 @@ def _obeying(
     finally:
         for number, old in previous.items():
             signal.signal(number, old)
+
+
+UPGRADE = (
+    "SIGUSR2 does nothing here. SIGHUP loads new code of the application (with workers). To run a new "
+    "version of syncless, restart the server; with a systemd socket or --reuse-port no connection is refused."
+)
+
+
+class Terminal:
+    """The terminal from which the server was started, if there is one."""
+
+    def __init__(self) -> None:
+        ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # by nohup
+        self._had = not ignored and _is_there()
+
+    def is_gone(self) -> bool:
+        """Asked at SIGHUP: whether it is the end of the terminal, which ends the server, or a reload."""
+        return self._had and not _is_there()
+
+
+def _is_there() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def refusing_upgrades() -> Iterator[None]:
+    """In the main thread. SIGUSR2 would end the process; a handler of the application's stays."""
+    if signal.getsignal(signal.SIGUSR2) != signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGUSR2, lambda number, frame: warn(UPGRADE))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR2, signal.SIG_DFL)

@@ -13,7 +13,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from socket import socket
 from typing import Any
@@ -23,7 +23,9 @@ from syncless._core.tasklet import spawn
 from syncless._core.threadloop import end_after_parent, end_within
 from syncless._core.wait.sync import Event
 from syncless.http.addresses import Bind
+from syncless.http.errorlog import process_log
 from syncless.http.limits import Limits
+from syncless.http.notices import flush
 from syncless.http.program.blocking import Patch, StallWarning, patch_process, warn_of_blocking_modules
 from syncless.http.program.hooks import HookFailed
 from syncless.http.program.loading import ApplicationFailed, ApplicationNotFound
@@ -32,7 +34,7 @@ from syncless.http.program.process import set_title
 from syncless.http.program.reporting import Reporting
 from syncless.http.program.slot import BEAT, CANNOT_START, LONGEST_REASON, READY, REPLACE_ME
 from syncless.http.server import Server
-from syncless.http.status.usage import memory
+from syncless.http.status.reporter import memory
 
 ASIDE = 2.0
 """Seconds for which a worker that has had its number of requests leaves new connections to others. If no
@@ -177,3 +179,46 @@ def most_requests(limits: Limits) -> int:
         if limits.worker_requests
         else 0
     )
+
+
+CRASHED = 70
+"""Exit status after an exception that is our own fault (EX_SOFTWARE of sysexits.h)."""
+
+
+def fork(work: Callable[[int], int], signals: Iterable[int], descriptors: Iterable[int]) -> tuple[int, int]:
+    """A child that does the work and exits with what it returns; its number, and our end of a pipe. `work` is
+    given the other end. The child has neither our handlers of the signals nor the descriptors. OSError."""
+    flush()  # or the child would write it, too
+    ours, theirs = os.pipe()
+    # a signal that reached the child before it has left our handlers behind would be lost
+    unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    pid = -1
+    try:
+        pid = os.fork()
+    finally:
+        if pid:  # here, or there is no child
+            signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+            os.close(theirs)
+        if pid < 0:
+            os.close(ours)
+    if pid:
+        return pid, ours
+    code = CRASHED
+    try:
+        for fd in (ours, *descriptors):
+            os.close(fd)
+        _leave_behind(signals, unblocked)
+        code = work(theirs)
+    except BaseException as error:
+        process_log().error("a process has failed:", error)
+    finally:
+        flush()
+        os._exit(code)
+
+
+def _leave_behind(signals: Iterable[int], unblocked: Iterable[int]) -> None:
+    """Drops the parent's exit functions and signal handlers. Signals since the fork are delivered now."""
+    atexit._clear()
+    for number in signals:
+        signal.signal(number, signal.SIG_IGN if number == signal.SIGINT else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)

@@ -14,12 +14,14 @@ import _socket
 import _thread
 import contextlib
 import json
+import mmap
 import os
 import struct
 import sys
 import time
 import traceback
-from types import FrameType
+from collections.abc import Iterator
+from types import CoroutineType, FrameType, GeneratorType
 from typing import Any
 
 from syncless._core.calls.sidethread import SideThread, wait_readable
@@ -29,9 +31,7 @@ from syncless.http.counters import Counters
 from syncless.http.exchange import Exchange
 from syncless.http.listener import Listener
 from syncless.http.server import Server
-from syncless.http.status.frames import place_of, place_of_task
 from syncless.http.status.scoreboard import Row, write
-from syncless.http.status.usage import memory, open_files
 
 TICK = 0.1
 """Seconds between two looks at the loop."""
@@ -197,3 +197,81 @@ class Reporter:
     def _frame(self, tasklet: Tasklet[Any]) -> FrameType | None:
         running = tasklet.status == "running"
         return sys._current_frames().get(self._thread) if running else tasklet.frame
+
+
+def memory() -> int:
+    """Bytes of memory that this process has in use (resident set)."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        import resource  # the most that it has ever had is the best that others than Linux tell
+
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most * 1024
+
+
+def open_files() -> int:
+    """Open descriptors of this process; 0 where the system does not tell."""
+    try:
+        return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))  # size: Linux 6.2
+    except OSError:
+        return len(os.listdir("/dev/fd")) if sys.platform == "darwin" else 0
+
+
+MOST_FRAMES = 200
+
+_HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+_LIBRARIES = os.path.dirname(os.__file__)
+
+
+def place_of(frame: FrameType | None) -> str | None:
+    """The innermost line of the application among this frame and its callers, else of a library."""
+    return _told(_callers(frame))
+
+
+def place_of_task(task: Any) -> tuple[str | None, str | None]:
+    """The library's coroutine that the task awaits, and the line of the application that does so."""
+    frames: list[FrameType] = []
+    awaited = None
+    coroutine = task.get_coro()
+    while len(frames) < MOST_FRAMES:
+        if type(coroutine) is CoroutineType:
+            frame, inner = coroutine.cr_frame, coroutine.cr_await
+        elif type(coroutine) is GeneratorType:
+            frame, inner = coroutine.gi_frame, coroutine.gi_yieldfrom
+        else:
+            break
+        if frame is None:
+            break
+        frames.append(frame)
+        awaited = coroutine.__qualname__ if _is_library(frame.f_code.co_filename) else None
+        coroutine = inner
+    return awaited, _told(reversed(frames))
+
+
+def _callers(frame: FrameType | None) -> Iterator[FrameType]:
+    for _ in range(MOST_FRAMES):
+        if frame is None:
+            return
+        yield frame
+        frame = frame.f_back
+
+
+def _told(frames: Iterator[FrameType]) -> str | None:
+    """Of these frames, the innermost first, the first one that is the application's, else any library's."""
+    best: FrameType | None = None
+    for frame in frames:
+        file = frame.f_code.co_filename
+        if not file.startswith((_HERE, "<frozen")):
+            best = best or frame
+            if not _is_library(file):
+                best = frame
+                break
+    if best is None:
+        return None
+    return f"{best.f_code.co_filename}:{best.f_lineno} in {best.f_code.co_name}"
+
+
+def _is_library(file: str) -> bool:
+    return "site-packages" in file or file.startswith(_LIBRARIES)

@@ -20,10 +20,9 @@ from typing import Any, Literal, TypeVar
 from syncless._core.calls.messages import is_numeric
 from syncless._core.calls.threads import run_in_thread
 from syncless.io.dns import wire
-from syncless.io.dns.local import families_here, is_known_here
 from syncless.io.dns.order import ordered
 from syncless.io.dns.resolver import Resolver, error
-from syncless.io.dns.system import Host
+from syncless.io.dns.system import Host, families_here, is_known_here
 from syncless.io.dns.wire import AAAA, PTR, A
 
 # The C library's own functions, even if the patch replaces them later.

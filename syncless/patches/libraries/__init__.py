@@ -1,7 +1,7 @@
 """C libraries made cooperative: their calls of libc that wait park the tasklet.
 
 The entries for those calls in the libraries' global offset tables are rewritten, in the libraries that a
-program names and in no others. tools/knownlibraries.py says which can be named, hooks.h what happens in a
+program names and in no others. tools/knownlibraries.py says which can be named, interpose.h what happens in a
 call.
 """
 

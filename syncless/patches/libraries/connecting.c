@@ -1,10 +1,11 @@
-/* Hooks of connect and accept. */
+/* Interposers of connect and accept. */
 
-#include "transfers.h"
+#include "interpose.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/un.h>
 
 enum { FIRST_PAUSE_NS = 1000000, LONGEST_PAUSE_NS = 20000000 };
@@ -38,10 +39,10 @@ static int outcome_of_connect(int fd, int broken) {
     return error ? -1 : 0;
 }
 
-static int hooked_connect(int fd, const struct sockaddr *address, socklen_t length) {
-    transfer wait = {.fd = fd, .bits = HOOK_WRITE, .option = SO_SNDTIMEO};
+static int interposed_connect(int fd, const struct sockaddr *address, socklen_t length) {
+    transfer wait = {.fd = fd, .bits = INTERPOSE_WRITE, .option = SO_SNDTIMEO};
     int64_t pause = FIRST_PAUSE_NS;
-    int flags = hook_has_loop() ? fcntl(fd, F_GETFL) : -1;
+    int flags = interpose_has_loop() ? fcntl(fd, F_GETFL) : -1;
     if (flags < 0 || flags & O_NONBLOCK)
         return connect(fd, address, length);
     for (;;) {
@@ -51,7 +52,7 @@ static int hooked_connect(int fd, const struct sockaddr *address, socklen_t leng
         if (errno != EAGAIN)
             break; /* under way, perhaps since an earlier call */
         /* a UNIX socket whose listener has no room: the kernel tells of no event */
-        switch (hook_wait(-1, 0, hook_after(pause), 0)) {
+        switch (interpose_wait(-1, 0, interpose_after(pause), 0)) {
         case PARK_REFUSED: return connect(fd, address, length);
         case PARK_BROKEN: errno = EAGAIN; return -1; /* nothing has begun */
         }
@@ -74,10 +75,10 @@ static int call_accept(int fd, void *address, void *length, int option) {
     return accept4(fd, address, length, option);
 }
 
-static int hooked_accept4(int fd, struct sockaddr *address, socklen_t *length, int options) {
+static int interposed_accept4(int fd, struct sockaddr *address, socklen_t *length, int options) {
     /* a listening socket is not shut down: other tasklets accept from it, too */
-    transfer wait = {.fd = fd, .bits = HOOK_READ, .option = SO_RCVTIMEO, .insists = 1};
-    int flags = hook_has_loop() ? fcntl(fd, F_GETFL) : -1;
+    transfer wait = {.fd = fd, .bits = INTERPOSE_READ, .option = SO_RCVTIMEO, .insists = 1};
+    int flags = interpose_has_loop() ? fcntl(fd, F_GETFL) : -1;
     if (flags < 0 || flags & O_NONBLOCK)
         return accept4(fd, address, length, options);
     for (;;) {
@@ -91,13 +92,13 @@ static int hooked_accept4(int fd, struct sockaddr *address, socklen_t *length, i
     }
 }
 
-static int hooked_accept(int fd, struct sockaddr *address, socklen_t *length) {
-    return hooked_accept4(fd, address, length, 0);
+static int interposed_accept(int fd, struct sockaddr *address, socklen_t *length) {
+    return interposed_accept4(fd, address, length, 0);
 }
 
-const hook_row connecting_hooks[] = {
-    {"connect", hooked_connect, connect},
-    {"accept", hooked_accept, accept},
-    {"accept4", hooked_accept4, accept4},
+const interposer connecting_calls[] = {
+    {"connect", interposed_connect, connect},
+    {"accept", interposed_accept, accept},
+    {"accept4", interposed_accept4, accept4},
     {NULL, NULL, NULL},
 };

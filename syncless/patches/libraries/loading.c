@@ -1,4 +1,4 @@
-/* The hook of dlopen: a library may load plug-ins that are to be patched, too, and call them at once.
+/* The interposer of dlopen: a library may load plug-ins that are to be patched, too, and call them at once.
 
    Fact: the dynamic linker looks for a name without a slash, and for $ORIGIN, where the caller's own file
    says (RUNPATH); the caller is the object to which its call returns. Danger: for a call from here that is
@@ -6,7 +6,7 @@
    comes with the next wait. Price: the first wait in such a plug-in may hold the thread. Guarded by
    tests/patches/test_native.py::test_plug_in_is_found_where_the_library_says. */
 
-#include "hooks.h"
+#include "interpose.h"
 
 #include <dlfcn.h>
 #include <string.h>
@@ -17,20 +17,20 @@
 #define LAST_STEP
 #endif
 
-LAST_STEP static void *hooked_dlopen(const char *path, int mode) {
-    if (path == NULL || mode & RTLD_NOLOAD || !hook_has_loop())
+LAST_STEP static void *interposed_dlopen(const char *path, int mode) {
+    if (path == NULL || mode & RTLD_NOLOAD || !interpose_has_loop())
         return dlopen(path, mode);
     if (strchr(path, '/') == NULL || strchr(path, '$')) {
-        hook_look_is_due = 1;
+        interpose_look_is_due = 1;
         return dlopen(path, mode);
     }
     void *loaded = dlopen(path, mode);
     if (loaded != NULL)
-        hook_loaded();
+        interpose_loaded();
     return loaded;
 }
 
-const hook_row loading_hooks[] = {
-    {"dlopen", hooked_dlopen, dlopen},
+const interposer loading_calls[] = {
+    {"dlopen", interposed_dlopen, dlopen},
     {NULL, NULL, NULL},
 };

@@ -1,9 +1,9 @@
-/* The hook of getaddrinfo: an OS thread asks libc while the tasklet is parked.
+/* The interposer of getaddrinfo: an OS thread asks libc while the tasklet is parked.
 
    The tasklet may be killed meanwhile, and its stack may lie elsewhere, so all that the thread reads and
    writes is on the heap and has two owners. The last one frees it. */
 
-#include "hooks.h"
+#include "interpose.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -105,10 +105,10 @@ static lookup *new_lookup(const char *host, const char *service, const struct ad
     return NULL;
 }
 
-static int hooked_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
+static int interposed_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
                               struct addrinfo **found) {
     struct addrinfo numeric = {.ai_flags = AI_NUMERICHOST};
-    if (host == NULL || !hook_has_loop())
+    if (host == NULL || !interpose_has_loop())
         return getaddrinfo(host, service, hints, found);
     if (hints) {
         numeric = *hints;
@@ -118,7 +118,7 @@ static int hooked_getaddrinfo(const char *host, const char *service, const struc
     if (outcome != EAI_NONAME || (hints && hints->ai_flags & AI_NUMERICHOST))
         return outcome;
     while (__atomic_load_n(&under_way, __ATOMIC_RELAXED) >= MOST_AT_ONCE) {
-        switch (hook_wait(-1, 0, hook_after(PAUSE_NS), 0)) {
+        switch (interpose_wait(-1, 0, interpose_after(PAUSE_NS), 0)) {
         case PARK_REFUSED: return getaddrinfo(host, service, hints, found);
         case PARK_BROKEN: return EAI_AGAIN;
         }
@@ -130,7 +130,7 @@ static int hooked_getaddrinfo(const char *host, const char *service, const struc
         drop(one);
         return getaddrinfo(host, service, hints, found);
     }
-    int waited = hook_wait(one->done, HOOK_READ | HOOK_ENDS, HOOK_NEVER, 0);
+    int waited = interpose_wait(one->done, INTERPOSE_READ | INTERPOSE_ENDS, INTERPOSE_NEVER, 0);
     if (waited == PARK_REFUSED) {
         uint64_t number;
         while (read(one->done, &number, sizeof number) < 0)
@@ -150,7 +150,7 @@ static int hooked_getaddrinfo(const char *host, const char *service, const struc
     return outcome;
 }
 
-const hook_row name_hooks[] = {
-    {"getaddrinfo", hooked_getaddrinfo, getaddrinfo},
+const interposer name_calls[] = {
+    {"getaddrinfo", interposed_getaddrinfo, getaddrinfo},
     {NULL, NULL, NULL},
 };

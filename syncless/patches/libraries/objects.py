@@ -18,7 +18,7 @@ from typing import Any
 from syncless.patches.libraries.parking import (
     Entry,
     count_of_loads,
-    hookable,
+    interposable,
     loaded_objects,
     needed_by,
     set_on_load,
@@ -70,14 +70,14 @@ class Rule:
         return found
 
     def patch(self, path: str, named: bool) -> None:
-        """Puts hooks into the object's entries. One that never waits itself is left alone, unless it is
+        """Puts interposers into the object's entries. One that never waits itself is left alone, unless it is
         named: it may hold a lock while others wait."""
-        entries = hookable(path)
+        entries = interposable(path)
         if not named and all(entry.name in HELPS for entry in entries):
             return
         self.entries[path] = entries
         for entry in entries:
-            entry.hook()
+            entry.interpose()
         file = path.rpartition("/")[2]
         for name in sorted({entry.name for entry in entries}):
             change = Change(self.patcher.area, f"{file}: {name}", "syncless.patches.libraries", WHY)
@@ -86,7 +86,7 @@ class Rule:
     def undo(self) -> None:
         for entries in self.entries.values():
             for entry in entries:
-                entry.unhook()
+                entry.restore()
         self.entries.clear()
 
 

@@ -1,9 +1,9 @@
-"""The table of hooks. See parking.pyx, and hooks.h for the hooks themselves."""
+"""The table of interposers. See parking.pyx, and interpose.h for the interposers themselves."""
 
-cdef extern from "hooks.h":
-    ctypedef struct hook_row:
+cdef extern from "interpose.h":
+    ctypedef struct interposer:
         const char* name        # of libc's function
-        void* hook
+        void* function
         void* original
 
-cdef const hook_row* find_hook(const char* name) noexcept
+cdef const interposer* find_interposer(const char* name) noexcept

@@ -13,11 +13,12 @@ def native_stats() -> dict[str, int]:
     """
 
 class Entry:
-    """A place in a loaded object that holds the address of a function of libc, and our hook since hook()."""
+    """A place in a loaded object that holds the address of a function of libc, and of our interposer since
+    interpose()."""
 
     name: str
-    def hook(self) -> None: ...
-    def unhook(self) -> None:
+    def interpose(self) -> None: ...
+    def restore(self) -> None:
         """libc's function stands there again."""
 
 def loaded_objects() -> list[str]:
@@ -29,9 +30,9 @@ def count_of_loads() -> int:
 def needed_by(path: str) -> list[str]:
     """The names of the objects that a loaded one was linked against."""
 
-def hookable(path: str) -> list[Entry]:
-    """The entries of a loaded object that hooks can stand in and do not yet. The object stays loaded from now
-    on."""
+def interposable(path: str) -> list[Entry]:
+    """The entries of a loaded object that interposers can stand in and do not yet. The object stays loaded
+    from now on."""
 
 def entries_of_file(data: bytes, page_size: int = 4096) -> list[tuple[str, str | None, int, bool]]:
     """The entries in a file, of this or another machine: (name, version, address, whether its page is

@@ -1,13 +1,14 @@
-"""The hooks in C ask here for tasklets: they park the running one from a place where the GIL is released.
+"""The interposers, functions of C in the place of libc's, ask here for tasklets: they park the running one
+from a place where the GIL is released.
 
-Takes a descriptor and a deadline from C code without the GIL, see hooks.h. Gives the outcome of the wait. It
-takes the GIL for as long as the wait is prepared and others run. The frames of the C library stay on the
+Takes a descriptor and a deadline from C code without the GIL, see interpose.h. Gives the outcome of the wait.
+It takes the GIL for as long as the wait is prepared and others run. The frames of the C library stay on the
 carrier's stack.
 
-It also puts hooks into the entries of loaded objects for functions of libc. Takes the path of a loaded
-object. Gives the entries that hooks can stand in, and puts the hooks there or takes them away again. It must
-not know which libraries are to be patched (objects.py) nor what a hook does (hooks.h). elfreader.h reads the
-objects.
+It also puts interposers into the entries of loaded objects for functions of libc. Takes the path of a loaded
+object. Gives the entries that interposers can stand in, and puts them there or takes them away again. It must
+not know which libraries are to be patched (objects.py) nor what an interposer does (interpose.h). elfreader.h
+reads the objects.
 
 An entry is left alone if it does not lead where our own calls lead: another version of the symbol, or
 something that stands in libc's place for this library alone. One that is not bound yet (the linker binds it
@@ -29,19 +30,19 @@ from syncless._core.scheduler cimport (
 )
 from syncless._core.threadloop cimport has_loop, peek_loop
 
-from syncless._core.uncaught import tell_uncaught
+from syncless._core.exits import tell_uncaught
 
-cdef extern from "hooks.h" nogil:
-    int PARK_WOKEN, PARK_OVER, PARK_BROKEN, PARK_REFUSED, PARK_UNWATCHED, HOOK_ENDS
-    int (*hook_has_loop)() noexcept
-    int (*hook_park)(int fd, int bits, int64_t deadline, int insists) noexcept
-    void (*hook_give_way)() noexcept
-    void (*hook_loaded)() noexcept
-    ctypedef struct hook_counts:
+cdef extern from "interpose.h" nogil:
+    int PARK_WOKEN, PARK_OVER, PARK_BROKEN, PARK_REFUSED, PARK_UNWATCHED, INTERPOSE_ENDS
+    int (*interpose_has_loop)() noexcept
+    int (*interpose_park)(int fd, int bits, int64_t deadline, int insists) noexcept
+    void (*interpose_give_way)() noexcept
+    void (*interpose_loaded)() noexcept
+    ctypedef struct interpose_counts:
         unsigned long long waits, with_lock, broken, holding_gil, no_tasklet, lock_waits
-    hook_counts hook_stats
-    const hook_row* hook_find(const char* name) noexcept
-    void hook_count(unsigned long long* count) noexcept
+    interpose_counts interpose_stats
+    const interposer* interposer_find(const char* name) noexcept
+    void interpose_count(unsigned long long* count) noexcept
 
 cdef extern from "Python.h":
     void PyErr_Fetch(PyObject** kind, PyObject** value, PyObject** trace) noexcept
@@ -68,21 +69,21 @@ cdef int has_loop_here() noexcept nogil:
 
 
 cdef int park(int fd, int bits, int64_t deadline, int insists) noexcept nogil:
-    """hook_park of hooks.h."""
+    """interpose_park of interpose.h."""
     cdef int holds
     if detached_state(&holds) == NULL and holds:
-        hook_count(&hook_stats.holding_gil)
+        interpose_count(&interpose_stats.holding_gil)
         return PARK_REFUSED
     return attached(<WithGil> <void*> park_tasklet, fd, bits, deadline, insists)
 
 
 cdef void give_way() noexcept nogil:
-    """hook_give_way of hooks.h."""
+    """interpose_give_way of interpose.h."""
     attached(<WithGil> <void*> take_turns, 0, 0, 0, 0)
 
 
 cdef void loaded() noexcept nogil:
-    """hook_loaded of hooks.h. The caller may hold the GIL."""
+    """interpose_loaded of interpose.h. The caller may hold the GIL."""
     cdef int holds
     detached_state(&holds)
     if holds:
@@ -130,20 +131,20 @@ cdef int park_tasklet(int fd, int bits, int64_t deadline, int insists) noexcept:
     cdef PyObject* trace
     cdef int outcome, before
     if me is None or Py_IsFinalizing():
-        hook_count(&hook_stats.no_tasklet)
+        interpose_count(&interpose_stats.no_tasklet)
         return PARK_REFUSED
     before = me.shielded
     insists = insists or before == SHIELDED
     PyErr_Fetch(&kind, &value, &trace)
     if me.pending is not None and me.broken_off and not insists:
-        if fd < 0 or bits & HOOK_ENDS:
+        if fd < 0 or bits & INTERPOSE_ENDS:
             insists = True
         else:
             let_others_run(loop, me)
     outcome = PARK_BROKEN if me.pending is not None and not insists else INTERRUPTED
     while outcome == INTERRUPTED:
         me.shielded = SHIELDED if insists else IN_C
-        outcome = wait(loop, me, fd, bits & ~HOOK_ENDS, deadline)
+        outcome = wait(loop, me, fd, bits & ~INTERPOSE_ENDS, deadline)
         me.shielded = before
     if me.pending is not None and not insists:
         if me.broken_off or begins_with_interrupt(me.pending):
@@ -266,24 +267,24 @@ def native_stats() -> dict:
     the caller was a callback of the loop.
     """
     return {
-        "waits": hook_stats.waits,
-        "with_lock": hook_stats.with_lock,
-        "broken": hook_stats.broken,
-        "lock_waits": hook_stats.lock_waits,
-        "holding_gil": hook_stats.holding_gil,
-        "no_tasklet": hook_stats.no_tasklet,
+        "waits": interpose_stats.waits,
+        "with_lock": interpose_stats.with_lock,
+        "broken": interpose_stats.broken,
+        "lock_waits": interpose_stats.lock_waits,
+        "holding_gil": interpose_stats.holding_gil,
+        "no_tasklet": interpose_stats.no_tasklet,
     }
 
 
-cdef const hook_row* find_hook(const char* name) noexcept:
+cdef const interposer* find_interposer(const char* name) noexcept:
     """The row of a function of libc; NULL if it is not replaced."""
-    return hook_find(name)
+    return interposer_find(name)
 
 
-hook_has_loop = has_loop_here
-hook_park = park
-hook_give_way = give_way
-hook_loaded = loaded
+interpose_has_loop = has_loop_here
+interpose_park = park
+interpose_give_way = give_way
+interpose_loaded = loaded
 
 
 cdef extern from "elfreader.h":
@@ -428,25 +429,26 @@ def needed_by(str path not None) -> list:
     return names
 
 
-# -- hooks in entries ----------------------------------------------------------------------------------------
+# -- interposers in entries ----------------------------------------------------------------------------------
 
 
 cdef class Entry:
-    """A place in a loaded object that holds the address of a function of libc, and our hook since hook()."""
+    """A place in a loaded object that holds the address of a function of libc, and of our interposer since
+    interpose()."""
     cdef readonly str name
     cdef void** place
-    cdef const hook_row* row
+    cdef const interposer* row
     cdef bint is_readonly
 
-    def hook(self) -> None:
-        self.write(self.row.original, self.row.hook)
+    def interpose(self) -> None:
+        self.write(self.row.original, self.row.function)
 
-    def unhook(self) -> None:
+    def restore(self) -> None:
         """libc's function stands there again."""
-        self.write(self.row.hook, self.row.original)
+        self.write(self.row.function, self.row.original)
 
     cdef int write(self, void* expected, void* value) except -1:
-        if value != self.row.hook and self.place[0] != expected:
+        if value != self.row.function and self.place[0] != expected:
             return 0                    # somebody else has changed it since
         if write_entry(self.place, value, self.is_readonly, sysconf(_SC_PAGESIZE)):
             raise MemoryError(f"the entry for {self.name} cannot be made writable")
@@ -472,7 +474,7 @@ cdef struct Gathering:
 
 cdef int gather(const elf_entry* found, void* context) noexcept:
     cdef Gathering* gathering = <Gathering*> context
-    cdef const hook_row* row = find_hook(found.name)
+    cdef const interposer* row = find_interposer(found.name)
     cdef void** place
     cdef Entry entry
     if row == NULL:
@@ -490,9 +492,9 @@ cdef int gather(const elf_entry* found, void* context) noexcept:
     return 0
 
 
-def hookable(str path not None) -> list:
-    """The entries of a loaded object that hooks can stand in and do not yet. The object stays loaded from now
-    on."""
+def interposable(str path not None) -> list:
+    """The entries of a loaded object that interposers can stand in and do not yet. The object stays loaded
+    from now on."""
     cdef elf_image image
     cdef Loaded where
     cdef Gathering gathering

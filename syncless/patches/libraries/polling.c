@@ -1,6 +1,6 @@
-/* Hooks of poll, select and epoll_wait. Each asks without waiting, parks, and asks again. */
+/* Interposers of poll, select and epoll_wait. Each asks without waiting, parks, and asks again. */
 
-#include "hooks.h"
+#include "interpose.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -42,17 +42,17 @@ static int watch_all(int watcher, const struct pollfd *fds, nfds_t count) {
 static int await_any(const struct pollfd *fds, nfds_t count, int64_t deadline, int insists) {
     short asked = count == 1 ? (short)(fds[0].events & ~ALWAYS) : 0;
     if (count == 0 || (count == 1 && fds[0].fd < 0))
-        return hook_wait(-1, 0, deadline, insists);
+        return interpose_wait(-1, 0, deadline, insists);
     if (asked && !(asked & ~READS))
-        return hook_wait(fds[0].fd, HOOK_READ, deadline, insists);
+        return interpose_wait(fds[0].fd, INTERPOSE_READ, deadline, insists);
     if (asked && !(asked & ~WRITES))
-        return hook_wait(fds[0].fd, HOOK_WRITE, deadline, insists);
+        return interpose_wait(fds[0].fd, INTERPOSE_WRITE, deadline, insists);
     int watcher = epoll_create1(EPOLL_CLOEXEC);
     int outcome;
     if (watcher >= 0 && watch_all(watcher, fds, count) == 0)
-        outcome = hook_wait(watcher, HOOK_READ, deadline, insists);
+        outcome = interpose_wait(watcher, INTERPOSE_READ, deadline, insists);
     else
-        outcome = hook_wait_unwatched(deadline, insists);
+        outcome = interpose_wait_unwatched(deadline, insists);
     if (watcher >= 0)
         close(watcher);
     return outcome;
@@ -61,13 +61,13 @@ static int await_any(const struct pollfd *fds, nfds_t count, int64_t deadline, i
 static void shut_down_all(const struct pollfd *fds, nfds_t count) {
     for (nfds_t i = 0; i < count; i++)
         if (fds[i].fd >= 0)
-            hook_shut_down(fds[i].fd);
+            interpose_shut_down(fds[i].fd);
 }
 
 static int milliseconds_left(int64_t deadline) {
-    if (deadline == HOOK_NEVER)
+    if (deadline == INTERPOSE_NEVER)
         return -1;
-    int64_t left = (hook_left(deadline) + 999999) / 1000000;
+    int64_t left = (interpose_left(deadline) + 999999) / 1000000;
     return left > INT_MAX ? INT_MAX : (int)left;
 }
 
@@ -77,7 +77,7 @@ static int poll_until(struct pollfd *fds, nfds_t count, int64_t deadline) {
     int insists = 0, before = errno;
     int found = poll(fds, count, 0);
     if (found > 0)
-        hook_succeeded(before);
+        interpose_succeeded(before);
     while (found == 0) {
         int outcome = await_any(fds, count, deadline, insists);
         if (outcome == PARK_REFUSED)
@@ -94,15 +94,16 @@ static int poll_until(struct pollfd *fds, nfds_t count, int64_t deadline) {
     return found;
 }
 
-static int hooked_poll(struct pollfd *fds, nfds_t count, int timeout) {
-    if (timeout == 0 || !hook_has_loop())
+static int interposed_poll(struct pollfd *fds, nfds_t count, int timeout) {
+    if (timeout == 0 || !interpose_has_loop())
         return poll(fds, count, timeout);
-    return poll_until(fds, count, timeout < 0 ? HOOK_NEVER : hook_after((int64_t)timeout * 1000000));
+    return poll_until(fds, count,
+                      timeout < 0 ? INTERPOSE_NEVER : interpose_after((int64_t)timeout * 1000000));
 }
 
-/* The deadline of a timespec: HOOK_NEVER without one. Returns 0 if it is none that can be waited for. */
+/* The deadline of a timespec: INTERPOSE_NEVER without one. Returns 0 if it is none that can be waited for. */
 static int deadline_of(const struct timespec *timeout, int64_t *deadline) {
-    *deadline = HOOK_NEVER;
+    *deadline = INTERPOSE_NEVER;
     if (timeout == NULL)
         return 1;
     if (timeout->tv_sec < 0 || timeout->tv_nsec < 0 || timeout->tv_nsec > 999999999)
@@ -110,32 +111,33 @@ static int deadline_of(const struct timespec *timeout, int64_t *deadline) {
     if (timeout->tv_sec == 0 && timeout->tv_nsec == 0)
         return 0;
     if (timeout->tv_sec < INT64_MAX / 2000000000)
-        *deadline = hook_after((int64_t)timeout->tv_sec * 1000000000 + timeout->tv_nsec);
+        *deadline = interpose_after((int64_t)timeout->tv_sec * 1000000000 + timeout->tv_nsec);
     return 1;
 }
 
-static int hooked_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+static int interposed_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
                         const sigset_t *mask) {
     int64_t deadline;
-    if (mask != NULL || !hook_has_loop() || !deadline_of(timeout, &deadline))
+    if (mask != NULL || !interpose_has_loop() || !deadline_of(timeout, &deadline))
         return ppoll(fds, count, timeout, mask);
     return poll_until(fds, count, deadline);
 }
 
-HOOK_MAY_LACK int __poll_chk(struct pollfd *, nfds_t, int, size_t);
-HOOK_MAY_LACK int __ppoll_chk(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *, size_t);
+INTERPOSE_MAY_LACK int __poll_chk(struct pollfd *, nfds_t, int, size_t);
+INTERPOSE_MAY_LACK int __ppoll_chk(struct pollfd *, nfds_t, const struct timespec *, const sigset_t *,
+                                   size_t);
 
-static int hooked_poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t room) {
+static int interposed_poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t room) {
     if (count > room / sizeof *fds)
         return __poll_chk(fds, count, timeout, room); /* which ends the process */
-    return hooked_poll(fds, count, timeout);
+    return interposed_poll(fds, count, timeout);
 }
 
-static int hooked_ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
+static int interposed_ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
                             const sigset_t *mask, size_t room) {
     if (count > room / sizeof *fds)
         return __ppoll_chk(fds, count, timeout, mask, room);
-    return hooked_ppoll(fds, count, timeout, mask);
+    return interposed_ppoll(fds, count, timeout, mask);
 }
 
 /* -- select -- */
@@ -189,7 +191,7 @@ static int select_until(selection *of, int64_t deadline) {
             copy_set(&of->asked[i], of->sets[i], of->count);
     int found = select_now(of);
     if (found > 0)
-        hook_succeeded(before);
+        interpose_succeeded(before);
     if (found != 0)
         return found;
     struct pollfd *fds = listed(of->count, of->sets[0] ? &of->asked[0] : NULL,
@@ -216,11 +218,12 @@ static int select_until(selection *of, int64_t deadline) {
     return found;
 }
 
-static int hooked_select(int count, fd_set *reads, fd_set *writes, fd_set *urgent, struct timeval *timeout) {
+static int interposed_select(int count, fd_set *reads, fd_set *writes, fd_set *urgent,
+                             struct timeval *timeout) {
     selection of = {.count = count, .sets = {reads, writes, urgent}};
     struct timespec limit;
     int64_t deadline;
-    if (count < 0 || count > FD_SETSIZE || !hook_has_loop())
+    if (count < 0 || count > FD_SETSIZE || !interpose_has_loop())
         return select(count, reads, writes, urgent, timeout);
     if (timeout != NULL)
         limit = (struct timespec){timeout->tv_sec + timeout->tv_usec / 1000000,
@@ -228,19 +231,19 @@ static int hooked_select(int count, fd_set *reads, fd_set *writes, fd_set *urgen
     if (!deadline_of(timeout ? &limit : NULL, &deadline))
         return select(count, reads, writes, urgent, timeout);
     int found = select_until(&of, deadline);
-    if (timeout != NULL && deadline != HOOK_NEVER) { /* Linux says how much is left */
-        int64_t left = hook_left(deadline) / 1000;
+    if (timeout != NULL && deadline != INTERPOSE_NEVER) { /* Linux says how much is left */
+        int64_t left = interpose_left(deadline) / 1000;
         timeout->tv_sec = left / 1000000;
         timeout->tv_usec = left % 1000000;
     }
     return found == -2 ? select(count, reads, writes, urgent, timeout) : found;
 }
 
-static int hooked_pselect(int count, fd_set *reads, fd_set *writes, fd_set *urgent,
+static int interposed_pselect(int count, fd_set *reads, fd_set *writes, fd_set *urgent,
                           const struct timespec *timeout, const sigset_t *mask) {
     selection of = {.count = count, .sets = {reads, writes, urgent}};
     int64_t deadline;
-    if (mask != NULL || count < 0 || count > FD_SETSIZE || !hook_has_loop()
+    if (mask != NULL || count < 0 || count > FD_SETSIZE || !interpose_has_loop()
         || !deadline_of(timeout, &deadline))
         return pselect(count, reads, writes, urgent, timeout, mask);
     int found = select_until(&of, deadline);
@@ -249,16 +252,16 @@ static int hooked_pselect(int count, fd_set *reads, fd_set *writes, fd_set *urge
 
 /* -- epoll -- */
 
-static int hooked_epoll_wait(int watcher, struct epoll_event *events, int room, int timeout) {
+static int interposed_epoll_wait(int watcher, struct epoll_event *events, int room, int timeout) {
     int insists = 0, before = errno;
-    if (timeout == 0 || !hook_has_loop())
+    if (timeout == 0 || !interpose_has_loop())
         return epoll_wait(watcher, events, room, timeout);
-    int64_t deadline = timeout < 0 ? HOOK_NEVER : hook_after((int64_t)timeout * 1000000);
+    int64_t deadline = timeout < 0 ? INTERPOSE_NEVER : interpose_after((int64_t)timeout * 1000000);
     int found = epoll_wait(watcher, events, room, 0);
     if (found > 0)
-        hook_succeeded(before);
+        interpose_succeeded(before);
     while (found == 0) {
-        int outcome = hook_wait(watcher, HOOK_READ, deadline, insists);
+        int outcome = interpose_wait(watcher, INTERPOSE_READ, deadline, insists);
         if (outcome == PARK_REFUSED)
             return epoll_wait(watcher, events, room, milliseconds_left(deadline));
         errno = before;
@@ -270,21 +273,21 @@ static int hooked_epoll_wait(int watcher, struct epoll_event *events, int room, 
     return found;
 }
 
-static int hooked_epoll_pwait(int watcher, struct epoll_event *events, int room, int timeout,
+static int interposed_epoll_pwait(int watcher, struct epoll_event *events, int room, int timeout,
                               const sigset_t *mask) {
     if (mask != NULL)
         return epoll_pwait(watcher, events, room, timeout, mask);
-    return hooked_epoll_wait(watcher, events, room, timeout);
+    return interposed_epoll_wait(watcher, events, room, timeout);
 }
 
-const hook_row polling_hooks[] = {
-    {"poll", hooked_poll, poll},
-    {"ppoll", hooked_ppoll, ppoll},
-    {"__poll_chk", hooked_poll_chk, __poll_chk},
-    {"__ppoll_chk", hooked_ppoll_chk, __ppoll_chk},
-    {"select", hooked_select, select},
-    {"pselect", hooked_pselect, pselect},
-    {"epoll_wait", hooked_epoll_wait, epoll_wait},
-    {"epoll_pwait", hooked_epoll_pwait, epoll_pwait},
+const interposer polling_calls[] = {
+    {"poll", interposed_poll, poll},
+    {"ppoll", interposed_ppoll, ppoll},
+    {"__poll_chk", interposed_poll_chk, __poll_chk},
+    {"__ppoll_chk", interposed_ppoll_chk, __ppoll_chk},
+    {"select", interposed_select, select},
+    {"pselect", interposed_pselect, pselect},
+    {"epoll_wait", interposed_epoll_wait, epoll_wait},
+    {"epoll_pwait", interposed_epoll_pwait, epoll_pwait},
     {NULL, NULL, NULL},
 };

@@ -1,12 +1,15 @@
-/* Hooks of calls that move bytes: recv, send, read, write and their kin. */
+/* Interposers of calls that move bytes: recv, send, read, write and their kin. */
 
-#include "transfers.h"
+#include "interpose.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 enum { FEW_PIECES = 16 };
@@ -30,11 +33,11 @@ static ssize_t so_far(size_t done) {
 
 static ssize_t receive(int fd, void *data, size_t size, int flags, struct sockaddr *address,
                        socklen_t *length) {
-    transfer wait = {.fd = fd, .bits = HOOK_READ, .option = SO_RCVTIMEO};
+    transfer wait = {.fd = fd, .bits = INTERPOSE_READ, .option = SO_RCVTIMEO};
     int before = errno;
     size_t done = 0;
     int all = flags & MSG_WAITALL, peeks = flags & MSG_PEEK;
-    if (!hook_has_loop() || flags & (MSG_DONTWAIT | MSG_ERRQUEUE))
+    if (!interpose_has_loop() || flags & (MSG_DONTWAIT | MSG_ERRQUEUE))
         return recvfrom(fd, data, size, flags, address, length);
     for (;;) {
         ssize_t n = recvfrom(fd, (char *)data + done, size - done, flags | MSG_DONTWAIT, address, length);
@@ -43,7 +46,7 @@ static ssize_t receive(int fd, void *data, size_t size, int flags, struct sockad
             done += (size_t)n;
             if (is_short)
                 continue;
-            hook_succeeded(before);
+            interpose_succeeded(before);
             return (ssize_t)done;
         }
         if (n < 0 && !would_wait())
@@ -61,26 +64,26 @@ static ssize_t receive(int fd, void *data, size_t size, int flags, struct sockad
     }
 }
 
-static ssize_t hooked_recvfrom(int fd, void *data, size_t size, int flags, struct sockaddr *address,
+static ssize_t interposed_recvfrom(int fd, void *data, size_t size, int flags, struct sockaddr *address,
                                socklen_t *length) {
     return receive(fd, data, size, flags, address, length);
 }
 
-static ssize_t hooked_recv(int fd, void *data, size_t size, int flags) {
+static ssize_t interposed_recv(int fd, void *data, size_t size, int flags) {
     return receive(fd, data, size, flags, NULL, NULL);
 }
 
-static ssize_t hooked_recvmsg(int fd, struct msghdr *message, int flags) {
-    transfer wait = {.fd = fd, .bits = HOOK_READ, .option = SO_RCVTIMEO};
+static ssize_t interposed_recvmsg(int fd, struct msghdr *message, int flags) {
+    transfer wait = {.fd = fd, .bits = INTERPOSE_READ, .option = SO_RCVTIMEO};
     int before = errno;
     socklen_t name = message->msg_namelen;
     size_t control = message->msg_controllen;
-    if (!hook_has_loop() || flags & (MSG_DONTWAIT | MSG_ERRQUEUE | MSG_WAITALL))
+    if (!interpose_has_loop() || flags & (MSG_DONTWAIT | MSG_ERRQUEUE | MSG_WAITALL))
         return recvmsg(fd, message, flags);
     for (;;) {
         ssize_t n = recvmsg(fd, message, flags | MSG_DONTWAIT);
         if (n >= 0)
-            hook_succeeded(before);
+            interpose_succeeded(before);
         if (n >= 0 || !would_wait())
             return n;
         message->msg_namelen = name;
@@ -95,17 +98,17 @@ static ssize_t hooked_recvmsg(int fd, struct msghdr *message, int flags) {
 /* Parks until something that is no socket is ready for the call. Returns 0, with errno, if it has been closed
    meanwhile. One with O_NONBLOCK says EAGAIN by itself. */
 static int await_other(transfer *wait) {
-    struct pollfd one = {wait->fd, wait->bits == HOOK_READ ? POLLIN : POLLOUT, 0};
+    struct pollfd one = {wait->fd, wait->bits == INTERPOSE_READ ? POLLIN : POLLOUT, 0};
     int next = TRANSFER_AGAIN;
     while (next == TRANSFER_AGAIN && poll(&one, 1, 0) == 0)
         next = transfer_wait(wait);
     return next != TRANSFER_ENDS || errno != EBADF;
 }
 
-static ssize_t hooked_read(int fd, void *data, size_t size) {
-    transfer wait = {.fd = fd, .bits = HOOK_READ, .option = SO_RCVTIMEO};
+static ssize_t interposed_read(int fd, void *data, size_t size) {
+    transfer wait = {.fd = fd, .bits = INTERPOSE_READ, .option = SO_RCVTIMEO};
     int before = errno;
-    if (!hook_has_loop() || size == 0)
+    if (!interpose_has_loop() || size == 0)
         return read(fd, data, size);
     for (;;) {
         ssize_t n = recv(fd, data, size, MSG_DONTWAIT);
@@ -116,7 +119,7 @@ static ssize_t hooked_read(int fd, void *data, size_t size) {
             return read(fd, data, size);
         }
         if (n >= 0)
-            hook_succeeded(before);
+            interpose_succeeded(before);
         if (n >= 0 || !would_wait())
             return n;
         switch (transfer_wait(&wait)) {
@@ -126,11 +129,11 @@ static ssize_t hooked_read(int fd, void *data, size_t size) {
     }
 }
 
-static ssize_t hooked_readv(int fd, const struct iovec *pieces, int count) {
+static ssize_t interposed_readv(int fd, const struct iovec *pieces, int count) {
     struct msghdr message;
     struct stat kind;
-    transfer wait = {.fd = fd, .bits = HOOK_READ, .option = SO_RCVTIMEO};
-    if (!hook_has_loop() || fstat(fd, &kind) < 0)
+    transfer wait = {.fd = fd, .bits = INTERPOSE_READ, .option = SO_RCVTIMEO};
+    if (!interpose_has_loop() || fstat(fd, &kind) < 0)
         return readv(fd, pieces, count);
     if (!S_ISSOCK(kind.st_mode)) {
         return await_other(&wait) ? readv(fd, pieces, count) : -1;
@@ -138,24 +141,24 @@ static ssize_t hooked_readv(int fd, const struct iovec *pieces, int count) {
     memset(&message, 0, sizeof message);
     message.msg_iov = (struct iovec *)pieces;
     message.msg_iovlen = (size_t)count;
-    return hooked_recvmsg(fd, &message, 0);
+    return interposed_recvmsg(fd, &message, 0);
 }
 
 /* -- sending -- */
 
 static ssize_t transmit(int fd, const void *data, size_t size, int flags, const struct sockaddr *address,
                         socklen_t length) {
-    transfer wait = {.fd = fd, .bits = HOOK_WRITE, .option = SO_SNDTIMEO};
+    transfer wait = {.fd = fd, .bits = INTERPOSE_WRITE, .option = SO_SNDTIMEO};
     int before = errno;
     size_t done = 0;
-    if (!hook_has_loop() || flags & MSG_DONTWAIT)
+    if (!interpose_has_loop() || flags & MSG_DONTWAIT)
         return sendto(fd, data, size, flags, address, length);
     for (;;) {
         ssize_t n = sendto(fd, (const char *)data + done, size - done, flags | MSG_DONTWAIT, address, length);
         if (n >= 0) {
             done += (size_t)n;
             if (done >= size || !is_stream(fd)) {
-                hook_succeeded(before);
+                interpose_succeeded(before);
                 return (ssize_t)done;
             }
             continue;
@@ -171,18 +174,18 @@ static ssize_t transmit(int fd, const void *data, size_t size, int flags, const 
     }
 }
 
-static ssize_t hooked_sendto(int fd, const void *data, size_t size, int flags,
+static ssize_t interposed_sendto(int fd, const void *data, size_t size, int flags,
                              const struct sockaddr *address, socklen_t length) {
     return transmit(fd, data, size, flags, address, length);
 }
 
-static ssize_t hooked_send(int fd, const void *data, size_t size, int flags) {
+static ssize_t interposed_send(int fd, const void *data, size_t size, int flags) {
     return transmit(fd, data, size, flags, NULL, 0);
 }
 
 /* A pipe or terminal that poll() calls writable takes PIPE_BUF bytes without waiting. */
 static ssize_t write_in_parts(int fd, const void *data, size_t size) {
-    transfer wait = {.fd = fd, .bits = HOOK_WRITE, .option = SO_SNDTIMEO};
+    transfer wait = {.fd = fd, .bits = INTERPOSE_WRITE, .option = SO_SNDTIMEO};
     struct pollfd one = {fd, POLLOUT, 0};
     size_t done = 0;
     while (done < size) {
@@ -205,9 +208,9 @@ static ssize_t write_in_parts(int fd, const void *data, size_t size) {
     return (ssize_t)done;
 }
 
-static ssize_t hooked_write(int fd, const void *data, size_t size) {
+static ssize_t interposed_write(int fd, const void *data, size_t size) {
     struct stat kind;
-    if (!hook_has_loop() || size == 0 || fstat(fd, &kind) < 0)
+    if (!interpose_has_loop() || size == 0 || fstat(fd, &kind) < 0)
         return write(fd, data, size);
     if (S_ISSOCK(kind.st_mode))
         return transmit(fd, data, size, 0, NULL, 0);
@@ -230,7 +233,7 @@ static void skip(struct msghdr *message, size_t count) {
 }
 
 static ssize_t transmit_pieces(int fd, const struct msghdr *asked, int flags) {
-    transfer wait = {.fd = fd, .bits = HOOK_WRITE, .option = SO_SNDTIMEO};
+    transfer wait = {.fd = fd, .bits = INTERPOSE_WRITE, .option = SO_SNDTIMEO};
     int before = errno;
     struct iovec few[FEW_PIECES], *pieces = few;
     struct msghdr message = *asked;
@@ -276,16 +279,16 @@ static ssize_t transmit_pieces(int fd, const struct msghdr *asked, int flags) {
     return result;
 }
 
-static ssize_t hooked_sendmsg(int fd, const struct msghdr *message, int flags) {
-    if (!hook_has_loop() || flags & MSG_DONTWAIT)
+static ssize_t interposed_sendmsg(int fd, const struct msghdr *message, int flags) {
+    if (!interpose_has_loop() || flags & MSG_DONTWAIT)
         return sendmsg(fd, message, flags);
     return transmit_pieces(fd, message, flags);
 }
 
-static ssize_t hooked_writev(int fd, const struct iovec *pieces, int count) {
+static ssize_t interposed_writev(int fd, const struct iovec *pieces, int count) {
     struct msghdr message;
     struct stat kind;
-    if (!hook_has_loop() || count < 0 || fstat(fd, &kind) < 0)
+    if (!interpose_has_loop() || count < 0 || fstat(fd, &kind) < 0)
         return writev(fd, pieces, count);
     if (S_ISSOCK(kind.st_mode)) {
         memset(&message, 0, sizeof message);
@@ -294,7 +297,7 @@ static ssize_t hooked_writev(int fd, const struct iovec *pieces, int count) {
         return transmit_pieces(fd, &message, 0);
     }
     if (S_ISFIFO(kind.st_mode) || S_ISCHR(kind.st_mode)) {
-        transfer wait = {.fd = fd, .bits = HOOK_WRITE, .option = SO_SNDTIMEO};
+        transfer wait = {.fd = fd, .bits = INTERPOSE_WRITE, .option = SO_SNDTIMEO};
         if (!await_other(&wait))
             return -1;
     }
@@ -303,40 +306,40 @@ static ssize_t hooked_writev(int fd, const struct iovec *pieces, int count) {
 
 /* -- those of a fortified build -- */
 
-HOOK_MAY_LACK ssize_t __recv_chk(int, void *, size_t, size_t, int);
-HOOK_MAY_LACK ssize_t __recvfrom_chk(int, void *, size_t, size_t, int, struct sockaddr *, socklen_t *);
-HOOK_MAY_LACK ssize_t __read_chk(int, void *, size_t, size_t);
+INTERPOSE_MAY_LACK ssize_t __recv_chk(int, void *, size_t, size_t, int);
+INTERPOSE_MAY_LACK ssize_t __recvfrom_chk(int, void *, size_t, size_t, int, struct sockaddr *, socklen_t *);
+INTERPOSE_MAY_LACK ssize_t __read_chk(int, void *, size_t, size_t);
 
-static ssize_t hooked_recv_chk(int fd, void *data, size_t size, size_t room, int flags) {
+static ssize_t interposed_recv_chk(int fd, void *data, size_t size, size_t room, int flags) {
     if (size > room)
         return __recv_chk(fd, data, size, room, flags); /* which ends the process */
     return receive(fd, data, size, flags, NULL, NULL);
 }
 
-static ssize_t hooked_recvfrom_chk(int fd, void *data, size_t size, size_t room, int flags,
+static ssize_t interposed_recvfrom_chk(int fd, void *data, size_t size, size_t room, int flags,
                                    struct sockaddr *address, socklen_t *length) {
     if (size > room)
         return __recvfrom_chk(fd, data, size, room, flags, address, length);
     return receive(fd, data, size, flags, address, length);
 }
 
-static ssize_t hooked_read_chk(int fd, void *data, size_t size, size_t room) {
-    return size > room ? __read_chk(fd, data, size, room) : hooked_read(fd, data, size);
+static ssize_t interposed_read_chk(int fd, void *data, size_t size, size_t room) {
+    return size > room ? __read_chk(fd, data, size, room) : interposed_read(fd, data, size);
 }
 
-const hook_row transfer_hooks[] = {
-    {"recv", hooked_recv, recv},
-    {"recvfrom", hooked_recvfrom, recvfrom},
-    {"recvmsg", hooked_recvmsg, recvmsg},
-    {"read", hooked_read, read},
-    {"readv", hooked_readv, readv},
-    {"send", hooked_send, send},
-    {"sendto", hooked_sendto, sendto},
-    {"sendmsg", hooked_sendmsg, sendmsg},
-    {"write", hooked_write, write},
-    {"writev", hooked_writev, writev},
-    {"__recv_chk", hooked_recv_chk, __recv_chk},
-    {"__recvfrom_chk", hooked_recvfrom_chk, __recvfrom_chk},
-    {"__read_chk", hooked_read_chk, __read_chk},
+const interposer transfer_calls[] = {
+    {"recv", interposed_recv, recv},
+    {"recvfrom", interposed_recvfrom, recvfrom},
+    {"recvmsg", interposed_recvmsg, recvmsg},
+    {"read", interposed_read, read},
+    {"readv", interposed_readv, readv},
+    {"send", interposed_send, send},
+    {"sendto", interposed_sendto, sendto},
+    {"sendmsg", interposed_sendmsg, sendmsg},
+    {"write", interposed_write, write},
+    {"writev", interposed_writev, writev},
+    {"__recv_chk", interposed_recv_chk, __recv_chk},
+    {"__recvfrom_chk", interposed_recvfrom_chk, __recvfrom_chk},
+    {"__read_chk", interposed_read_chk, __read_chk},
     {NULL, NULL, NULL},
 };

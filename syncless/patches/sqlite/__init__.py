@@ -2,9 +2,9 @@
 
 SQLite does all of this in C, where no tasklet can give way.
 
-Read in this order: databases.py (what the patch knows of each database and connection), threads.py (one call
-in a thread), rows.py (rows fetched ahead), statements.py (where a statement is executed). This file opens and
-closes connections, ends transactions, and puts all of it into the module.
+Read in this order: databases.py (what the patch knows of each database and connection; one call in a thread),
+rows.py (rows fetched ahead), statements.py (where a statement is executed). This file opens and closes
+connections, ends transactions, and puts all of it into the module.
 
 Fact: writers of one database wait for each other in threads. Danger: they take all threads, and the writer
 that holds the lock has none left to commit in. Decision: each database has a limited share of threads for
@@ -31,12 +31,10 @@ from typing import Any
 
 from syncless._core.calls.files import FileFunction, may_use_threads
 from syncless._core.cpython.replacing import stand_in_method
-from syncless.patches.imports import when_imported
-from syncless.patches.registry import Patcher
-from syncless.patches.sqlite.databases import Connection, connections, database_of, known_of
+from syncless.patches.registry import Patcher, when_imported
+from syncless.patches.sqlite.databases import Connection, Threads, connections, database_of, known_of
 from syncless.patches.sqlite.rows import Rows, forget_rows
 from syncless.patches.sqlite.statements import Statements
-from syncless.patches.sqlite.threads import Threads
 
 CALL_BACK = (
     *("create_function", "create_aggregate", "create_window_function", "create_collation"),

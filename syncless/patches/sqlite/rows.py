@@ -18,8 +18,7 @@ from time import perf_counter as now
 from typing import Any
 
 from syncless._core.calls.files import may_use_threads
-from syncless.patches.sqlite.databases import Connection, known_of
-from syncless.patches.sqlite.threads import Threads
+from syncless.patches.sqlite.databases import Connection, Threads, known_of
 
 SECONDS = 0.001
 """Rows are fetched ahead for this long; a statement that takes no longer may be executed directly."""

@@ -11,9 +11,8 @@ from time import perf_counter as now
 from typing import Any
 
 from syncless._core.calls.files import may_use_threads
-from syncless.patches.sqlite.databases import Connection, known_of
+from syncless.patches.sqlite.databases import Connection, Threads, known_of
 from syncless.patches.sqlite.rows import SECONDS, Rows, forget_rows_of
-from syncless.patches.sqlite.threads import Threads
 
 TRIAL, LONGEST_TRIAL = 3, 1024
 """A statement is executed in a thread this often before it is executed directly; twice as often after each

@@ -1,4 +1,4 @@
-"""Mailbox: takes what the threads of native handlers send to Python, in the server's loop.
+"""Inbox: takes what the threads of native handlers send to Python, in the server's loop.
 
 A connection comes with the bytes of a request that the application is to answer, and perhaps of more
 requests. It is a Connection like any other from then on, until a request for a native handler comes on it
@@ -24,12 +24,12 @@ from syncless.http.application cimport Application
 from syncless.http.connection cimport READING, Connection
 from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport HEAD_DEADLINE, Listener
-from syncless.http.peer cimport Origin
+from syncless.http.peer cimport Incoming
 from syncless.http.stream cimport Stream
 from syncless.http.wire cimport head
 from syncless.native.threads cimport (
-    CONNECTION_LETTER, FAULT_LETTER, LOG_LETTER, ROOM_LETTER, Threads, address, atomic_fetch_add, letter,
-    show,
+    CONNECTION_MESSAGE, EVICT_MESSAGE, FAULT_MESSAGE, LOG_MESSAGE, Threads, address, atomic_fetch_add,
+    message, show,
 )
 
 from syncless._core.threadloop import current_loop
@@ -47,22 +47,22 @@ cdef class Shared(Application):
         self.listener = threads.core.listener_count
         self.heads = inner.heads
 
-    cdef Exchange exchange(self, const Origin* origin, const char* data, head* found):
-        if self.threads.wants(origin.stream.fd, data, found):
+    cdef Exchange exchange(self, const Incoming* incoming):
+        if self.threads.wants(incoming.stream.fd, incoming.data, incoming.found):
             return None
-        return self.inner.exchange(origin, data, found)
+        return self.inner.exchange(incoming)
 
     cdef int take_back(self, Exchange exchange, int fd) except -1:
         return self.inner.take_back(exchange, fd)
 
-    cdef int pass_on(self, Loop loop, const Origin* origin) except -1:
-        cdef Stream* stream = origin.stream
+    cdef int pass_on(self, Loop loop, const Incoming* incoming) except -1:
+        cdef Stream* stream = incoming.stream
         cdef int fd = stream.fd
         self.heads.forget(fd)                   # as closing would
         loop.fds.entry(fd).watcher = NULL
         loop.fds.disarm_after_wait(fd)          # nobody else waits for it
         self.threads.send(
-            fd % self.threads.core.thread_count, fd, self.listener, <str> origin.address, origin.port,
+            fd % self.threads.core.thread_count, fd, self.listener, <str> incoming.address, incoming.port,
             stream.inbox.data + stream.inbox_start, stream.inbox.size - stream.inbox_start)
         stream.fd = -1                          # a thread closes it
         return 0
@@ -71,7 +71,7 @@ cdef class Shared(Application):
         self.inner.close()
 
 
-cdef extern from "records.h" nogil:
+cdef extern from "server.h" nogil:
     struct record:
         uint32_t size
         uint16_t status
@@ -80,8 +80,8 @@ cdef extern from "records.h" nogil:
         int64_t body, ns
 
 
-cdef Connection opened(Loop loop, Threads threads, Listener listener, letter* sent):
-    """The connection of a letter, which has its descriptor from now on, unless this fails."""
+cdef Connection opened(Loop loop, Threads threads, Listener listener, message* sent):
+    """The connection of a message, which has its descriptor from now on, unless this fails."""
     cdef Connection connection = Connection()
     connection.listener = listener
     connection.stream.fd = sent.fd
@@ -98,7 +98,7 @@ cdef Connection opened(Loop loop, Threads threads, Listener listener, letter* se
     return connection
 
 
-cdef int adopt(Loop loop, Threads threads, Listener listener, letter* sent) except -1:
+cdef int adopt(Loop loop, Threads threads, Listener listener, message* sent) except -1:
     """The connection is Python's, and its first request is, too."""
     cdef Connection connection
     try:
@@ -118,8 +118,8 @@ cdef int adopt(Loop loop, Threads threads, Listener listener, letter* sent) exce
         raise
 
 
-cdef class Mailbox(Watcher):
-    """Mailbox(threads, notice, fault, record): `notice` is called with an error number when threads cannot
+cdef class Inbox(Watcher):
+    """Inbox(threads, notice, fault, record): `notice` is called with an error number when threads cannot
     accept, `fault` with a sentence when a handler fails, `record` with the parts of a line of the access
     log."""
     cdef Threads threads
@@ -160,25 +160,25 @@ cdef class Mailbox(Watcher):
         return 0
 
     cdef int take(self, Loop loop) except -1:
-        cdef letter* sent = self.threads.take_letters()
-        cdef letter* following
+        cdef message* sent = self.threads.take_messages()
+        cdef message* following
         while sent != NULL:
             following = sent.next
             try:
-                if sent.kind == CONNECTION_LETTER:
+                if sent.kind == CONNECTION_MESSAGE:
                     self.taken += 1
                     self.counted += 1
                     adopt(loop, self.threads, <Listener> self.listeners[sent.address.listener], sent)
-                elif sent.kind == LOG_LETTER:
+                elif sent.kind == LOG_MESSAGE:
                     self.log(sent)
-                elif sent.kind == ROOM_LETTER:
+                elif sent.kind == EVICT_MESSAGE:
                     self.offer_room(loop)
-                elif sent.kind == FAULT_LETTER:
+                elif sent.kind == FAULT_MESSAGE:
                     self.fault(sent.data[:sent.size].decode(errors="replace"))
                 else:
                     self.notice(sent.fd)
             except BaseException as error:
-                loop.report("taking a letter from native handlers", error)
+                loop.report("taking a message from native handlers", error)
                 self.turn(loop)                 # a connection that failed leaves its place
             free(sent)
             sent = following
@@ -193,7 +193,7 @@ cdef class Mailbox(Watcher):
                 return self.threads.wake_all()
         return 0
 
-    cdef int log(self, letter* sent) except -1:
+    cdef int log(self, message* sent) except -1:
         """A block of records."""
         cdef record one
         cdef size_t at = 0
@@ -220,7 +220,7 @@ cdef class Mailbox(Watcher):
         return self.threads.handed_over - self.taken
 
     def take_rest(self) -> None:
-        """Takes the letters that have been sent up to now."""
+        """Takes the messages that have been sent up to now."""
         self.take(self.loop)
 
     def close(self) -> None:

@@ -10,8 +10,8 @@ class Shared(Application):
     def __init__(self, inner: Application, threads: Threads) -> None: ...
     def close(self) -> None: ...
 
-class Mailbox:
-    """Mailbox(threads, notice, fault, record): takes what the threads of native handlers send to Python."""
+class Inbox:
+    """Inbox(threads, notice, fault, record): takes what the threads of native handlers send to Python."""
 
     def __init__(
         self,

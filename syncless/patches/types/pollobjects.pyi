@@ -1,3 +1,0 @@
-from typing import Any
-
-def watched_by(poll: Any) -> dict[int, int]: ...

@@ -1,3 +1,0 @@
-from collections.abc import Iterable
-
-def pending_descriptor(numbers: Iterable[int]) -> int: ...
