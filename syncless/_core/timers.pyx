@@ -52,10 +52,11 @@ cdef class TimerHeap:
         self._down(last.index)
 
     cdef int fire_due(self, int64_t now) noexcept:
-        """Fires what is due at `now`; returns how many. No fire() sets a timer that is due by then."""
+        """Fires what is due at `now` and was set before this call; returns how many."""
+        cdef uint64_t last = self.order
         cdef Timer* timer
         cdef int fired = 0
-        while self.count and self.heap[0].when <= now:
+        while self.count and self.heap[0].when <= now and self.heap[0].order < last:
             timer = self.heap[0]
             self.remove(timer)
             timer.fire(timer.owner)
