@@ -238,7 +238,7 @@ cdef class Exchange(Tasklet):
         """The application raised, or its response cannot be sent."""
         if isinstance(error, ClientGone) or self.peer.is_gone():
             self.response.keep_alive = False
-            return self.peer.abort()
+            return self.peer.abort() if self.response.committed else 0
         interrupted = is_interrupt(error)
         if interrupted:
             loop.throw(loop.main, error)
