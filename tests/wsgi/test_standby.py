@@ -1,16 +1,13 @@
 """Threads that stand by: while one is held in C or in Python, the others' requests are answered by the next."""
 
-import asyncio
 import errno
 import os
 import random
 import signal
-import ssl
 import threading
 
 import pytest
 
-from syncless.io import socket
 from syncless.wsgi import Server
 from tests.plugin import Client
 from tests.programs import run_unchecked
