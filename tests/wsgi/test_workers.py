@@ -15,8 +15,8 @@ import types
 
 import pytest
 
-from syncless.http.program import failures
-from syncless.http.program.slot import BEAT, Slot, Worker
+from syncless.http.program import slot as slots
+from syncless.http.program.slot import BEAT, Failures, Slot, Worker
 from tests.waiting import eventually
 from tests.wsgi.supervised import APP, ROOT, InFlight, alive
 
@@ -179,9 +179,9 @@ def test_workers_that_cannot_start_end_the_master(program, tmp_path):
 
 def test_pauses_between_attempts_grow_to_ten_seconds(monkeypatch, capfd):
     clock = types.SimpleNamespace(monotonic=lambda: 100.0)
-    monkeypatch.setattr(failures, "time", clock)
+    monkeypatch.setattr(slots, "time", clock)
     slot = Slot()
-    made = failures.Failures([slot])
+    made = Failures([slot])
     pauses = []
     for slot.failures in range(12):
         made.again(slot, "it failed")
