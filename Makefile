@@ -14,6 +14,7 @@ help:  ## this list
 	@awk -F ' *## *' '/^[a-z-]+:.*##/ { sub(/:.*/, "", $$1); printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.version_info < (3, 10) and sys.exit("syncless needs Python 3.10 or newer, and $(PYTHON) is " + sys.version.split()[0] + "; choose another: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --upgrade pip
 

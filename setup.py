@@ -86,12 +86,13 @@ NATIVE = {
     "syncless.http.stream": [],  # receiving, sending, closing
     "syncless.http.peer": [],  # the client as a request sees it
     "syncless.http.response": [],  # head and body -> bytes
+    "syncless.http.request": [],  # a request as everything but its application sees it
     "syncless.http.exchange": [],  # a request and its response
     "syncless.http.application": [],  # the seam between HTTP and applications
     "syncless.http.connection": [],  # the life of a connection
     "syncless.http.acceptor": [],  # new connections
     "syncless.asgi.operations": [],  # receive() and send()
-    "syncless.asgi.request": [],  # calls the application
+    "syncless.asgi.exchange": [],  # calls the application
     "syncless.asgi.application": [],  # a request for each head
     "syncless.native.handler": [],  # a native function, wherever it comes from
     "syncless.native.threads": [

@@ -1,5 +1,5 @@
-"""``python -m benchmark [EXPERIMENT ...]``: measures, keeps the raw output under results/, prints tables with
-the ratios."""
+"""``python -m benchmark [EXPERIMENT ...]``: measures, keeps the raw output under results/ if the machine was
+quiet, prints tables with the ratios."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-from benchmark import blocking, picture, plots, report
+from benchmark import blocking, picture, plots, quiet, report
 from benchmark.engine import LIBRARIES
 from benchmark.experiments import EXPERIMENTS, Experiment, Scale
 from benchmark.measure import CORES, SERVER_CORE, machine
@@ -203,11 +203,18 @@ def main() -> int:
     )
     chosen = named or (QUICK if options.quick else [*EXPERIMENTS, *CALLS, "blocking"])
     started = time.monotonic()
+    refused = []
     for name in chosen:
         if name == "report":
             continue
         if name == "blocking":
             blocking.table(options.quick)
+            continue
+        watch = None if options.quick else quiet.Watch()
+        reasons = quiet.refusals({"load_before": watch.load_before}) if watch else []
+        if reasons:
+            say(f"{name}: not measured: {reasons[0]}")
+            refused.append(name)
             continue
         if name in CALLS:
             libraries, parts = CALLS[name]
@@ -218,23 +225,33 @@ def main() -> int:
         result.update(
             command="python -m benchmark " + " ".join(sys.argv[1:]),
             date=datetime.date.today().isoformat(),
+            commit=quiet.commit(),
             machine=machine(),
             versions=versions(),
         )
         left = len(chosen) - chosen.index(name) - 1
         say(f"{name}: done after {time.monotonic() - started:.0f} s, {left} experiments left")
-        if options.quick:
-            print(report.table(result), end="\n\n", flush=True)
-        else:
+        if watch:
+            ours = EXPERIMENTS[name].ours if name in EXPERIMENTS else ()
+            result["conditions"] = watch.end(result, ours)
+            reasons = quiet.refusals(result["conditions"])
+            reasons += ["only some peers were measured"] if options.peers and name in EXPERIMENTS else []
+        if watch and not reasons:
             report.RESULTS.mkdir(exist_ok=True)
             (report.RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-    if not options.quick:
-        print(report.tables([name for name in chosen if name not in ("report", "blocking")] or None))
+            continue
+        if reasons:
+            say(f"{name}: not recorded: {'; '.join(reasons)}")
+            refused.append(name)
+        print(report.table(result), end="\n\n", flush=True)
+    kept = [name for name in chosen if name not in ("report", "blocking", *refused)]
+    if not options.quick and (kept or not refused):
+        print(report.tables(kept or None))
     if options.write:
         plots.write_all()
         picture.write()
         report.write_page()
-    return 0
+    return 1 if refused else 0
 
 
 if __name__ == "__main__":

@@ -16,14 +16,10 @@ SERVERS = (
 )
 OURS = ("syncless (ASGI)",)
 ALONE = (
-    "The peers answer 20 requests/s at most, because the call stops their loop for 50 ms. The rate of "
-    "syncless is bounded by `requests.get`, which makes a session and a connection for each call: a plain "
-    "loop of such calls takes 0.67 ms of CPU for each."
+    "The call stops the loop of a peer, so it answers one request after the other. The rate of syncless is "
+    "bounded by `requests.get`, which makes a session and a connection for each call."
 )
-KEPT = (
-    "The session keeps its connections. A plain loop of such calls takes 0.52 ms of CPU for each, and "
-    "0.18 ms with urllib3 alone."
-)
+KEPT = "The session keeps its connections."
 ASGI = (
     Experiment(
         "asgi-hello",

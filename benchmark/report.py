@@ -401,10 +401,17 @@ def shown(name: str) -> str:
     plot = f"![{name}](plots/{name}.svg)\n\n" if (PLOTS / f"{name}.svg").exists() else ""
     origin = (
         f"<small>`{result['command']}`, {result['date']}, {machine['cpu']}, {machine['cores']} cores, "
-        f"{machine['system']} {machine['kernel']}, Python {result['versions']['python']}; "
+        f"{machine['system']} {machine['kernel']}, Python {result['versions']['python']}{run_of(result)}; "
         f"raw: `benchmark/results/{name}.json`</small>"
     )
     return wrapped(f"{table(result)}\n\n{plot}{origin}")
+
+
+def run_of(result: dict[str, Any]) -> str:
+    """The commit, and the processors that others used before. Older results have neither."""
+    if "conditions" not in result:
+        return ""
+    return f", commit {result['commit']}, load before {result['conditions']['load_before']:.2f}"
 
 
 def wrapped(text: str) -> str:

@@ -15,6 +15,8 @@ import syncless
 from syncless._core.poll.backends import BACKENDS
 from tests import virtualtime
 
+pytest_plugins = ["tests.plugin"]
+
 # A shell that starts this in the background has it ignore Ctrl-C, and all that the tests start inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # as nohup has it: a handler is not inherited

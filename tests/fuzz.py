@@ -34,6 +34,7 @@ from syncless.http.proxyheader import SIGNATURE, parse_proxy_header
 from syncless.http.trust import Forwarding, Trust
 from syncless.io import socket
 from syncless.wsgi import Server
+from syncless.wsgi.application import EnvironRequest
 from tests.fuzzed_asgi import application as asgi_application
 from tests.wsgi.test_websocket import HANDSHAKE, frame
 
@@ -423,7 +424,7 @@ class Fuzzer:
             (("x-forwarded-for",), "HTTP_X_FORWARDED_FOR"),
         ):
             variables = {"REMOTE_ADDR": "10.0.0.1", key: text}
-            Forwarding(Trust(["10.0.0.0/8"]), fields)(variables)
+            Forwarding(Trust(["10.0.0.0/8"]), fields)(EnvironRequest(variables))
             if variables.get("HTTPS", "on") != "on" or "\n" in variables["REMOTE_ADDR"]:
                 raise Violation(f"{key}: {text!r} made {variables}")
 

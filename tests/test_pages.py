@@ -14,7 +14,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -23,6 +22,7 @@ import urllib.request
 import pytest
 
 from syncless.cli.config import Options
+from tests.programs import free_port
 from tests.test_docs import DOCS, PAGES, ROOT, names_of, write_certificates
 from tests.waiting import eventually
 
@@ -85,7 +85,7 @@ class Reader:
         """The text with ports, paths and users that this process may use."""
 
         def port(match):
-            return match[1] + self.ports.setdefault(match[2], free_port())
+            return match[1] + self.ports.setdefault(match[2], str(free_port()))
 
         text = re.sub(r"(port=|--port |:)(443|80\d*|9100)\b", port, text)
         text = re.sub(r"(?<![\w/.])/(run|srv|var/log)/", rf"{self.root}/\1/", text)
@@ -136,7 +136,8 @@ class Reader:
 
     def environment(self, settings):
         path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
-        return os.environ | {"PYTHONPATH": str(ROOT), "PATH": path} | settings
+        buffered = {"PYTHONUNBUFFERED": ""}  # or lines of two threads may be torn, as without us
+        return os.environ | {"PYTHONPATH": str(ROOT), "PATH": path} | buffered | settings
 
     def start(self, words, settings, output):
         return subprocess.Popen(
@@ -227,12 +228,6 @@ def answers(url):
     except urllib.error.URLError:  # it listens soon
         return False
     return True
-
-
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return str(sock.getsockname()[1])
 
 
 FOLLOWED = [

@@ -227,6 +227,30 @@ def test_http_speaks_no_wsgi(path):
     assert WSGI_WORDS.findall(text) == []
 
 
+CGI = re.compile(
+    r"\b(HTTPS|HTTP_[A-Z_]+|REMOTE_[A-Z]+|REQUEST_METHOD|SCRIPT_NAME|PATH_INFO|QUERY_STRING"
+    r"|SERVER_(NAME|PORT|PROTOCOL))\b"
+)
+CGI_ROOMS = {
+    "wsgi": "the environ",
+    "contrib": "gunicorn's environ",
+    "cli": "help that tells of it",
+    "http/request.pyx": "variables() of hooks and of the access log",
+    "http/accesslog.py": "the documentation of its atoms",
+}
+
+
+def test_a_request_is_told_by_the_names_of_cgi_where_they_are_the_interface():
+    """Everything else asks a Request (http/request.pyx)."""
+    for path in PACKAGE.rglob("*"):
+        place = str(path.relative_to(PACKAGE))
+        if path.suffix in (".py", ".pyx", ".pxd", ".pyi", ".c", ".h") and not any(
+            place.startswith(room) for room in CGI_ROOMS
+        ):
+            quoted = re.findall(r"[\"']([A-Z_]+)[\"']", path.read_text())
+            assert [word for word in quoted if CGI.fullmatch(word)] == [], place
+
+
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
 def test_nothing_imports_its_own_package_inside_a_function(path):
     for function in ast.walk(ast.parse(path.read_text())):

@@ -25,13 +25,6 @@ def elapsed(call, *args):
     return round(time.monotonic() - began, 9)
 
 
-@pytest.fixture
-def pair():
-    left, right = socket.socketpair()
-    with left, right:
-        yield left, right
-
-
 def test_computing_takes_no_time():
     assert elapsed(sum, range(1_000_000)) == 0
 

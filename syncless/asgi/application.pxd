@@ -1,9 +1,9 @@
 """From a request head to the scope of an ASGI application. See application.pyx."""
 
-from syncless.asgi.request cimport Request
+from syncless.asgi.exchange cimport ASGIExchange
 from syncless.http.application cimport Application
 from syncless.http.exchange cimport Exchange
-from syncless.http.peer cimport Origin
+from syncless.http.peer cimport Incoming
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.wire cimport head
 
@@ -13,16 +13,15 @@ cdef class ScopeMaker:
     cdef dict template                  # the entries that all requests of a listener share
     cdef dict extensions
     cdef list names                     # of the known fields, by index
-    cdef char forwarding[256]           # whether only a trusted peer may send the known field
-    cdef object forward                 # None, or called with the variables of a trusted peer's request
+    cdef char forwarding[256]           # 1: only a trusted peer may send the known field, 2: nobody may
+    cdef object forward                 # None, or called with a trusted peer's request
     cdef bytes last_raw_path
     cdef str last_path
 
-    cdef dict make(self, const Origin* origin, const char* data, head* found)
-    cdef dict begin(self, const Origin* origin)
-    cdef list fields(self, const char* data, head* found, bint trusted)
-    cdef int set_path(self, dict scope, const char* data, head* found) except -1
-    cdef int believe(self, dict scope) except -1
+    cdef dict make(self, const Incoming* incoming)
+    cdef dict begin(self, const Incoming* incoming)
+    cdef list fields(self, const char* data, const head* found, bint trusted)
+    cdef int set_path(self, dict scope, const char* data, const head* found) except -1
 
 
 cdef class ASGIApplication(Application):
@@ -33,6 +32,6 @@ cdef class ASGIApplication(Application):
     cdef ScopeMaker scopes
     cdef object limits
     cdef object websockets          # whether the library for them is installed; None: not known yet
-    cdef Request spare              # the last request that has ended, to be used again
+    cdef ASGIExchange spare              # the last request that has ended, to be used again
 
-    cdef Exchange websocket(self, dict scope, const Origin* origin, const char* data, head* found)
+    cdef Exchange websocket(self, dict scope, const Incoming* incoming)

@@ -1,15 +1,15 @@
-from collections.abc import Callable
 from typing import Any
 
 from syncless.http.application import Application
 from syncless.http.requestheads import RequestHeads
+from syncless.http.trust import Forward
 
 class ScopeMaker:
     def __init__(
         self,
         template: dict[str, Any],
         heads: RequestHeads,
-        forward: Callable[[dict[str, Any]], None] | None = None,
+        forward: Forward | None = None,
     ) -> None: ...
 
 class ASGIApplication(Application):
@@ -23,6 +23,6 @@ class ASGIApplication(Application):
         loop: Any,
         limits: Any,
         state: dict[str, Any] | None = None,
-        forward: Callable[[dict[str, Any]], None] | None = None,
+        forward: Forward | None = None,
     ) -> None: ...
     def close(self) -> None: ...

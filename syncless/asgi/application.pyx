@@ -1,4 +1,4 @@
-"""ASGIApplication: from a scanned request head to a Request with the scope of ASGI's HTTP and WebSocket
+"""ASGIApplication: from a scanned request head to a ASGIExchange with the scope of ASGI's HTTP and WebSocket
 protocols.
 
 Takes the bytes and the offsets that head.c found. Knows nothing of sockets or of what the application does
@@ -10,20 +10,19 @@ from cpython.dict cimport PyDict_Copy
 from libc.stdint cimport int64_t
 from libc.string cimport memcmp
 
-from syncless.asgi.request cimport Request, WebSocketRequest
+from syncless.asgi.exchange cimport ASGIExchange, ScopeRequest, WebSocketExchange
 from syncless.http.application cimport Application
 from syncless.http.exchange cimport Exchange, Upgrade
 from syncless.http.listener cimport Listener
-from syncless.http.peer cimport Origin
+from syncless.http.peer cimport Incoming
 from syncless.http.requestheads cimport Memory, RequestHeads, memory_of
 from syncless.http.stream cimport TlsLayer
 from syncless.http.wire cimport (
     HEAD_DROPPED, HEAD_UNKNOWN, decode_path, head, head_header, is_get_request, name_of,
 )
 
-from syncless.asgi.request import _variable, variables_of
 from syncless.asgi.tlsextension import tls_extension
-from syncless.http.trust import FIELDS
+from syncless.http.trust import is_forwarding
 from syncless.http.websocket import has_library
 
 cdef dict METHODS = {
@@ -46,14 +45,17 @@ cdef class ScopeMaker:
         while name_of(i) != NULL:
             name = <bytes> name_of(i)
             self.names.append(name)
-            self.forwarding[i] = name.decode() in FIELDS
+            if is_forwarding(name.decode()):
+                self.forwarding[i] = 1 if forward is not None and forward.keeps(name.decode()) else 2
             i += 1
         self.last_raw_path, self.last_path = b"/", "/"
 
-    cdef dict make(self, const Origin* origin, const char* data, head* found):
+    cdef dict make(self, const Incoming* incoming):
         """The scope of a head that RequestHeads.scan() found just now: no allocation may come between,
         because it may run a finaliser that switches to another connection."""
-        cdef int fd = origin.stream.fd
+        cdef const char* data = incoming.data
+        cdef const head* found = incoming.found
+        cdef int fd = incoming.stream.fd
         cdef Memory* memory = memory_of(self.heads, fd)
         cdef int64_t claimed = memory.claimed if memory != NULL and memory.size < 0 else 0
         cdef dict scope
@@ -61,8 +63,8 @@ cdef class ScopeMaker:
             scope = PyDict_Copy(<dict> self.heads.made[memory.index])
             scope["headers"] = (<list> scope["headers"])[:]
         else:
-            scope = self.begin(origin)
-            scope["headers"] = self.fields(data, found, origin.trusted)
+            scope = self.begin(incoming)
+            scope["headers"] = self.fields(data, found, incoming.trusted)
             if claimed:
                 self.heads.keep_made(fd, claimed, {**scope, "headers": scope["headers"][:]})
         scope["extensions"] = PyDict_Copy(self.extensions)
@@ -78,21 +80,22 @@ cdef class ScopeMaker:
         if found.authority_size:
             host = PyBytes_FromStringAndSize(data + found.authority, found.authority_size)
             scope["headers"] = [(b"host", host), *(one for one in scope["headers"] if one[0] != b"host")]
-        if origin.stream.layer != NULL:
+        if incoming.stream.layer != NULL:
             scope["scheme"] = "https"
-            scope["extensions"]["tls"] = tls_extension((<TlsLayer> origin.stream.layer).ssl)
-        if origin.trusted:
-            self.believe(scope)
+            scope["extensions"]["tls"] = PyDict_Copy(
+                <dict> (<TlsLayer> incoming.stream.layer).described_by(tls_extension))
+        if incoming.trusted:
+            self.forward(ScopeRequest(scope))
         return scope
 
-    cdef dict begin(self, const Origin* origin):
+    cdef dict begin(self, const Incoming* incoming):
         """A copy of the template, with the client's address."""
         cdef dict scope = PyDict_Copy(self.template)
-        if origin.port >= 0:
-            scope["client"] = (<object> origin.address, origin.port)
+        if incoming.port >= 0:
+            scope["client"] = (<object> incoming.address, incoming.port)
         return scope
 
-    cdef int set_path(self, dict scope, const char* data, head* found) except -1:
+    cdef int set_path(self, dict scope, const char* data, const head* found) except -1:
         """Decoded once; bytes that are no UTF-8 are replaced; raw_path has them."""
         cdef bytes raw
         if (
@@ -108,51 +111,26 @@ cdef class ScopeMaker:
         scope["raw_path"], scope["path"] = raw, path
         return 0
 
-    cdef list fields(self, const char* data, head* found, bint trusted):
+    cdef list fields(self, const char* data, const head* found, bint trusted):
         """The header fields, names in lower case; those in which a proxy speaks of its client only if the
         peer is trusted."""
         cdef list fields = []
-        cdef head_header* header
+        cdef const head_header* header
         cdef int i, known
         for i in range(found.header_count):
             header = &found.headers[i]
             known = header.known
-            if known == HEAD_DROPPED or (not trusted and known != HEAD_UNKNOWN and self.forwarding[known]):
+            if known == HEAD_DROPPED or (known != HEAD_UNKNOWN and self.forwarding[known] > trusted):
                 continue
             if known != HEAD_UNKNOWN:
                 name = self.names[known]
             else:
                 name = PyBytes_FromStringAndSize(data + header.name, header.name_size).lower()
-                if not trusted and name.startswith(b"x-forwarded"):
+                text = name.decode("latin-1")
+                if is_forwarding(text) and not (trusted and self.forward.keeps(text)):
                     continue
             fields.append((name, PyBytes_FromStringAndSize(data + header.value, header.value_size)))
         return fields
-
-    cdef int believe(self, dict scope) except -1:
-        """A trusted proxy names the client that it forwards for."""
-        variables = variables_of(scope)
-        before = dict(variables)
-        self.forward(variables)
-        if variables["REMOTE_ADDR"] != before["REMOTE_ADDR"]:
-            scope["client"] = (variables["REMOTE_ADDR"], 0)
-        if variables["SERVER_PORT"] != before["SERVER_PORT"]:
-            scope["server"] = (scope["server"][0], int(variables["SERVER_PORT"]))
-        if "HTTPS" in variables:
-            scope["scheme"] = "https"
-        elif "HTTPS" in before:
-            scope["scheme"] = "http"
-        host = variables.get("HTTP_HOST")
-        kept = [
-            one for one in scope["headers"]
-            if _variable(one[0]) in variables or not _is_forwarding(one[0])]
-        if host is not None and host != before.get("HTTP_HOST"):
-            kept = [(b"host", host.encode("latin-1")), *(one for one in kept if one[0] != b"host")]
-        scope["headers"] = kept
-        return 0
-
-
-def _is_forwarding(bytes name):
-    return name.startswith(b"x-forwarded") or name in (b"forwarded", b"x-real-ip")
 
 
 cdef class ASGIApplication(Application):
@@ -169,35 +147,35 @@ cdef class ASGIApplication(Application):
         self.limits = limits
         self.scopes = ScopeMaker(template, self.heads, forward)
 
-    cdef Exchange exchange(self, const Origin* origin, const char* data, head* found):
-        cdef dict scope = self.scopes.make(origin, data, found)
-        cdef Request request
+    cdef Exchange exchange(self, const Incoming* incoming):
+        cdef dict scope = self.scopes.make(incoming)
+        cdef ASGIExchange exchange
         if self.state is not None:
             scope["state"] = PyDict_Copy(<dict> self.state)
-        if found.websocket and found.minor and is_get_request(data, found):
-            return self.websocket(scope, origin, data, found)
-        request = self.spare
+        if incoming.found.websocket and incoming.found.minor and is_get_request(incoming.data, incoming.found):
+            return self.websocket(scope, incoming)
+        exchange = self.spare
         self.spare = None
-        if request is None:
-            request = Request(<Listener> origin.listener, self.call, self.tasks, self.loop)
-        request.fill(scope)
-        request.begin(origin, data, found)
-        return request
+        if exchange is None:
+            exchange = ASGIExchange(<Listener> incoming.listener, self.call, self.tasks, self.loop)
+        exchange.fill(scope)
+        exchange.begin(incoming)
+        return exchange
 
-    cdef Exchange websocket(self, dict scope, const Origin* origin, const char* data, head* found):
+    cdef Exchange websocket(self, dict scope, const Incoming* incoming):
         """The client asks for a WebSocket."""
-        cdef WebSocketRequest request = WebSocketRequest(
-            <Listener> origin.listener, self.call, self.tasks, self.loop)
-        request.fill(scope)
-        request.begin(origin, data, found)
-        request.handler = Upgrade(request)
+        cdef WebSocketExchange exchange = WebSocketExchange(
+            <Listener> incoming.listener, self.call, self.tasks, self.loop)
+        exchange.fill(scope)
+        exchange.begin(incoming)
+        exchange.handler = Upgrade(exchange)
         if self.websockets is None:
-            self.websockets = has_library((<Listener> origin.listener).error_log)
-        request.offer(self.limits, self.websockets)
-        return request
+            self.websockets = has_library((<Listener> incoming.listener).error_log)
+        exchange.offer(self.limits, self.websockets)
+        return exchange
 
     cdef int take_back(self, Exchange exchange, int fd) except -1:
-        self.spare = <Request> exchange
+        self.spare = <ASGIExchange> exchange
         return self.spare.forget()
 
     def close(self) -> None:

@@ -56,9 +56,9 @@ class Lifespan:
         await asyncio.wait([self._task, stopped], return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
         if self._failure is not None:
-            warn(f"the application failed at its end:\n{self._failure}")
+            warn(f"the application failed at shutdown:\n{self._failure}")
         elif self._task.done() and not self._task.cancelled() and self._task.exception() is not None:
-            warn(f"the application failed at its end:\n{own_traceback(self._task.exception())}")  # type: ignore[arg-type]
+            warn(f"the application failed at shutdown:\n{own_traceback(self._task.exception())}")  # type: ignore[arg-type]
         await self._end()
 
     async def _end(self) -> None:
@@ -83,7 +83,7 @@ class Lifespan:
         elif kind == "lifespan.shutdown.complete":
             self._stopped.set()
         elif kind in ("lifespan.startup.failed", "lifespan.shutdown.failed"):
-            self._failure = str(message.get("message") or "the application says no more") + "\n"
+            self._failure = str(message.get("message") or "the application gives no reason") + "\n"
             (self._started if kind == "lifespan.startup.failed" else self._stopped).set()
         else:
-            raise _WrongMessage(f"{kind!r} is no message that an application can send in its lifespan")
+            raise _WrongMessage(f"an application cannot send the message {kind!r} in its lifespan")

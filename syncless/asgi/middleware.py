@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from syncless.asgi.request import variables_of
+from syncless.asgi.exchange import ScopeRequest
 from syncless.http.filepart import FilePart
 from syncless.http.static.files import StaticFiles
 
@@ -21,9 +21,9 @@ class StaticFilesMiddleware:
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            variables = variables_of({**scope, "root_path": ""})
-            if variables["PATH_INFO"].startswith(self.files.prefixes):
-                answer = self.files.answer(variables)
+            request = ScopeRequest({**scope, "root_path": ""})
+            if request.path.startswith(self.files.prefixes):
+                answer = self.files.answer(request)
                 if answer is not None:
                     await self._give(answer, send)
                     return
@@ -63,7 +63,7 @@ class HooksMiddleware:
         if scope["type"] == "lifespan":
             await self.application(scope, receive, send)
             return
-        variables = variables_of(scope) | {"asgi.scope": scope}
+        variables = ScopeRequest(scope).variables() | {"asgi.scope": scope}
         status: str | None = None
 
         async def note(message: dict[str, Any]) -> None:

@@ -101,7 +101,7 @@ FURTHER = {"application": _help, "patch of the standard library": _patch, "limit
 """Heading -> what else it has."""
 EPILOG = """environment:
   SYNCLESS_NAME=VALUE sets an option, SYNCLESS_LIMIT_NAME=VALUE a limit.
-  PORT and WEB_CONCURRENCY count where nothing else says --bind and --workers.
+  PORT and WEB_CONCURRENCY apply if nothing else sets --bind and --workers.
   SYNCLESS_LOOP=epoll, kqueue, poll or select chooses how the loop waits.
 
 example:
@@ -166,7 +166,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if options.reload:
         if options.preload:
             parser.error(
-                "--reload and --preload exclude each other: "
+                "--reload cannot be combined with --preload: "
                 "a module imported before the workers start cannot be reloaded"
             )
         if importlib.util.find_spec("watchfiles") is None:

@@ -71,6 +71,12 @@ HOST, PORT, PROXIES = "--host", "--port", "--forwarded-allow-ips"
 TOGETHER = {HOST: "127.0.0.1", PORT: "8000", PROXIES: "127.0.0.1,::1"}
 """Options of which one of ours is made, and the values that uvicorn has without them."""
 TRUST, TRUST_NOT = "--proxy-headers", "--no-proxy-headers"
+PROXY = "--proxy-protocol"
+MODES = {
+    **dict.fromkeys(("auto", "v1", "v2", "true", "1"), (PROXY,)),
+    **dict.fromkeys(("off", "false", "none", "0"), ()),
+}
+"""What gunicorn takes as a value of it -> ours, which takes none and understands both versions."""
 
 LEAVE_OUT = "leave it out"
 HTTP2 = "leave it out: there is no HTTP/2 yet; nginx or HAProxy in front of it speaks it"
@@ -79,14 +85,12 @@ SYSLOG = "write a logging.handlers.SysLogHandler below [logging] in syncless.tom
 STATSD = "write --metrics, for Prometheus; there is no statsd"
 PASTE = "write --factory with a function that calls paste.deploy.loadapp"
 HEAVY = "leave it out: multiprocessing and concurrent.futures wait cooperatively"
-CONTROL = "leave it out: syncless status and syncless console PID look into the processes"
+CONTROL = "leave it out: use syncless status and syncless console PID"
 PATCHED = "leave it out: the standard library is patched by default, and each request is a tasklet"
 THREADS = "leave it out: each request is a tasklet (docs/moving/gunicorn.md: calls that block in C)"
 OWN = "leave it out: syncless has its own"
 COLOURS = "leave it out: there are colours on a terminal only, and none with NO_COLOR"
-PATTERNS = (
-    "write --reload-path PATH: Python and TOML files below the working directory are watched by themselves"
-)
+PATTERNS = "write --reload-path PATH: Python and TOML files below the working directory are watched anyway"
 INSTEAD = {
     "-k": PATCHED,
     "--worker-class": PATCHED,
@@ -117,15 +121,15 @@ INSTEAD = {
     "--server-header": "leave it out: responses have it",
     "--no-server-header": "leave it out: a proxy, or the application's own Server field, replaces it",
     "--date-header": "leave it out: responses have it",
-    "--no-date-header": "leave it out: RFC 9110 wants it",
+    "--no-date-header": "leave it out: RFC 9110 requires it",
     "--header": "leave it out: let the application or a proxy add the field",
     "--reload-include": PATTERNS,
     "--reload-exclude": PATTERNS,
-    "--reload-delay": "leave it out: the system tells of changes",
+    "--reload-delay": "leave it out: the operating system reports changes",
     "--reset-contextvars": "leave it out: each request has a context of its own",
     "--worker-tmp-dir": "leave it out: the heartbeat is in shared memory",
     "--limit-request-field_size": "write --limit head_bytes=N, for the whole head",
-    "--reload-engine": "leave it out: the system tells of changes",
+    "--reload-engine": "leave it out: the operating system reports changes",
     "--spew": "leave it out: docs/howto/debugging.md has other ways to look",
     "--no-sendfile": "leave it out: wsgi.file_wrapper uses sendfile where it can",
     "--initgroups": "leave it out: the groups of --user are always taken",
@@ -138,8 +142,8 @@ INSTEAD = {
     "-n": "leave it out: pip install 'syncless[titles]' names the processes",
     "--name": "leave it out: pip install 'syncless[titles]' names the processes",
     "--proxy-allow-from": "write --trusted PEER, with --proxy-protocol",
-    "--protocol": "leave it out: HTTP is spoken between proxy and server",
-    "--uwsgi-allow-from": "leave it out: HTTP is spoken between proxy and server",
+    "--protocol": "leave it out: let the proxy speak HTTP to the server",
+    "--uwsgi-allow-from": "leave it out: let the proxy speak HTTP to the server",
     "--suppress-ragged-eofs": "leave it out: nothing changes",
     "--do-handshake-on-connect": "leave it out: handshakes are made in the loop",
     "--forwarder-headers": "write --trusted-field NAME for each field that your proxy sets",
@@ -203,6 +207,12 @@ def translated(arguments: Sequence[str]) -> list[str]:
             raise Foreign(f"there is no {name}; {INSTEAD[name]}")
         if name in (TRUST, TRUST_NOT):
             trust = name == TRUST
+            continue
+        if name == PROXY and (equals or (rest and rest[0].lower() in MODES)):
+            mode = value if equals else rest.pop(0)
+            if mode.lower() not in MODES:
+                raise Foreign(f"{PROXY} takes auto, v1, v2, off or nothing, not {mode!r}")
+            ours += MODES[mode.lower()]
             continue
         if name not in ACCEPTED and name not in TOGETHER:
             ours.append(name + equals + value)
@@ -311,8 +321,8 @@ def options_of(path: str) -> list[str]:
 
 
 def _written(option: str, value: Any) -> list[str]:
-    if value is True or option == "--proxy-protocol":
-        return [option] if value != "off" else []
+    if value is True:
+        return [option]
     if option == "--umask" and isinstance(value, int):
         return [option, f"{value:o}"]
     if option == "--bind" and isinstance(value, str):

@@ -49,7 +49,7 @@ class Parser(argparse.ArgumentParser):
     def _refuse(self, extra: list[str]) -> NoReturn:
         name = extra[0].partition("=")[0]
         if not name.startswith("-"):
-            self.error(f"there is one application only, and {name!r} is another word")
+            self.error(f"unexpected argument {name!r}: only one application can be named")
         near = difflib.get_close_matches(name, [*self._option_string_actions, *ACCEPTED, *TOGETHER], 1, 0.6)
         self.error(
             f"there is no option {name}; "

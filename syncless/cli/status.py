@@ -60,12 +60,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="syncless status",
         description="Shows what a server is doing that was started with --status ADDRESS.",
-        epilog="Without ADDRESS it is that of SYNCLESS_STATUS, or of the configuration file.",
+        epilog="The default ADDRESS is that of SYNCLESS_STATUS, or of the configuration file.",
     )
     parser.add_argument(
         "address", nargs="?", help=":port, 127.0.0.1:port, http://127.0.0.1:port/ or unix:/path"
     )
-    parser.add_argument("-w", "--watch", action="store_true", help="show it anew each second, until Ctrl-C")
+    parser.add_argument("-w", "--watch", action="store_true", help="refresh it every second, until Ctrl-C")
     parser.add_argument("--json", action="store_true", help="print it as JSON")
     parser.add_argument("--config", metavar="FILE", help="the server's configuration file")
     return parser
@@ -94,13 +94,15 @@ def ask(text: str, bind: Bind) -> str:
         response = connection.getresponse()
         body = response.read().decode()
         if response.status != 200 or '"syncless"' not in body:
-            raise NoStatus(f"at {text} is no syncless status (HTTP {response.status}); is it another server?")
+            raise NoStatus(
+                f"{text} is not a syncless status address (HTTP {response.status}); is it another server?"
+            )
     except (ConnectionRefusedError, FileNotFoundError):
         raise NoStatus(f"no server listens at {text}; start one with --status {text}") from None
     except TimeoutError:
         raise NoStatus(f"the server at {text} has not answered for {SECONDS:g} s") from None
     except http.client.HTTPException as error:
-        raise NoStatus(f"at {text} is no HTTP server: {error!r}") from None
+        raise NoStatus(f"{text} is not an HTTP server: {error!r}") from None
     except OSError as error:
         raise NoStatus(f"cannot ask {text}: {error.strerror or error}") from None
     finally:

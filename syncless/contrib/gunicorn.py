@@ -30,6 +30,7 @@ from syncless.console import listen_if_asked
 from syncless.http.addresses import Bind
 from syncless.http.limits import Limits
 from syncless.http.program.running import LAST_CALL
+from syncless.http.request import Request
 from syncless.http.trust import Trust
 from syncless.patches import patch_all
 from syncless.wsgi import Server, as_wsgi
@@ -48,12 +49,12 @@ WITHOUT_EFFECT = {
     "header_map": "header fields with an underscore never reach the application",
     "forwarder_headers": "header fields with an underscore never reach the application; "
     "set the variable SCRIPT_NAME in the environment of gunicorn",
-    "protocol": "clients and proxies must speak HTTP/1.1; in nginx write proxy_pass for uwsgi_pass",
+    "protocol": "let clients and proxies speak HTTP/1.1; in nginx write proxy_pass for uwsgi_pass",
     "http_protocols": "HTTP/1.1 is spoken; let the proxy in front speak HTTP/2 to browsers",
     "http2_cleartext": "HTTP/1.1 is spoken; let the proxy in front speak HTTP/2 to browsers",
-    "permit_obsolete_folding": "such requests get 400, as RFC 9112 wants",
-    "strip_header_spaces": "such requests get 400, as RFC 9112 wants",
-    "permit_unconventional_http_method": "a method is any token, as RFC 9110 wants",
+    "permit_obsolete_folding": "such requests get 400, as RFC 9112 requires",
+    "strip_header_spaces": "such requests get 400, as RFC 9112 requires",
+    "permit_unconventional_http_method": "a method is any token, as in RFC 9110",
     "permit_unconventional_http_version": "HTTP/1.0 and HTTP/1.1 are spoken",
     "casefold_http_method": "methods reach the application as they were sent",
     "root_path": "set the variable SCRIPT_NAME in the environment of gunicorn",
@@ -160,7 +161,7 @@ class Worker(base.Worker):
         """The master has not heard from this worker for `timeout` seconds. An exception would wait for the
         loop, which stands still, so the process ends here."""
         stack = "".join(traceback.format_stack(frame))
-        self.log.critical("The loop of this worker has stood still. It is here:\n%s", stack.rstrip())
+        self.log.critical("The loop of this worker has been blocked, here:\n%s", stack.rstrip())
         try:
             self.cfg.worker_abort(self)
             self.cfg.worker_exit(self, self)
@@ -249,23 +250,21 @@ def tls_context(config: Config) -> ssl.SSLContext:
 
 
 class SecureScheme:
-    """Called with the environ of each request: a peer among `forwarded_allow_ips` says by one of
+    """Called with each request: a peer among `forwarded_allow_ips` says by one of
     `secure_scheme_headers` whether its client speaks HTTPS. If two of them differ, it does not."""
 
     def __init__(self, config: Config):
         self._trust = Trust([*config.forwarded_allow_ips, "unix"])
-        self._secure = {
-            f"HTTP_{name.upper().replace('-', '_')}": value
-            for name, value in config.secure_scheme_headers.items()
-        }
+        self._secure = {name.lower(): value for name, value in config.secure_scheme_headers.items()}
 
-    def __call__(self, environ: dict[str, Any]) -> None:
-        said = [environ[key] == value for key, value in self._secure.items() if key in environ]
-        if said and self._trust(environ["REMOTE_ADDR"]):
-            if all(said):
-                environ["HTTPS"] = "on"
-            else:
-                environ.pop("HTTPS", None)
+    def keeps(self, name: str) -> bool:
+        return True
+
+    def __call__(self, request: Request) -> None:
+        fields = [(request.field(name), value) for name, value in self._secure.items()]
+        said = [field == value for field, value in fields if field is not None]
+        if said and self._trust(request.client):
+            request.scheme = "https" if all(said) else "http"
 
 
 def is_observed(worker: Any) -> bool:
@@ -328,7 +327,7 @@ class Mounted:
         return self._application(environ, start_response)  # type: ignore[no-any-return]
 
 
-class Request:
+class ObservedRequest:
     """A request, as gunicorn's hooks and its logger know it."""
 
     def __init__(self, environ: dict[str, Any]):
@@ -375,7 +374,7 @@ class Observed:
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         worker = self._worker
         began = datetime.now()
-        request = Request(environ)
+        request = ObservedRequest(environ)
         response = Response()
         silent = request.method == "HEAD"
         environ["RAW_URI"] = request.uri

@@ -306,7 +306,7 @@ cdef class Acceptor(Watcher):
             self.complain_at = now + COMPLAIN_NS
             listener.error_log.warning(
                 f"cannot accept connections: {os.strerror(error)}; closing idle ones. "
-                "Raise the limit (ulimit -n) or set Limits.connections")
+                "Raise ulimit -n, or set the limit `connections`")
         if (evict_one(listener) or self.evict_elsewhere(loop)) and error == EMFILE:
             loop.timers.remove(&self.retry)
             return True                         # a descriptor of this process is free now

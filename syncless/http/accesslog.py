@@ -18,7 +18,6 @@ from syncless._core.timeout import Timeout
 from syncless.http.errorlog import warn
 from syncless.http.logfile import LogFile
 from syncless.http.loglines import AccessLog
-from syncless.http.wire import decoded
 
 FLUSH_SECONDS = 0.5
 """For which a line is held back at most, unless it goes to a terminal."""
@@ -48,28 +47,24 @@ FORMATS: dict[str, str | dict[str, str]] = {
 }
 """Names that can be given instead of a format."""
 
-REFUSED_BYTES = 2048
-"""Of a refused request that are looked at for its first line."""
-REQUEST_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([^ ?]+)(?:\?([^ ]*))? (HTTP/\d\.\d)")
-
 ATOM = re.compile(r"%(?:%|[<>]?(?:\{([^}]*)\})?([a-zA-Z]))")
 PLAIN: dict[str, tuple[str, Any]] = {
-    "h": ("variable", "REMOTE_ADDR"),
-    "a": ("variable", "REMOTE_ADDR"),
-    "l": ("variable", "REMOTE_IDENT"),
-    "u": ("variable", "REMOTE_USER"),
+    "h": ("client", None),
+    "a": ("client", None),
+    "l": ("ident", None),
+    "u": ("user", None),
     "t": ("stamp", None),
     "r": ("request line", None),
     "s": ("status", None),
     "b": ("body bytes", None),
     "B": ("body bytes, a number", None),
-    "m": ("variable", "REQUEST_METHOD"),
+    "m": ("method", None),
     "U": ("path", None),
     "q": ("query", None),
-    "H": ("variable", "SERVER_PROTOCOL"),
-    "v": ("variable", "SERVER_NAME"),
-    "V": ("variable", "HTTP_HOST"),
-    "p": ("variable", "SERVER_PORT"),
+    "H": ("version", None),
+    "v": ("server name", None),
+    "V": ("host", None),
+    "p": ("server port", None),
     "L": ("request id", None),
     "X": ("ending", None),
     "D": ("duration", 1000),
@@ -114,8 +109,7 @@ def _atom(argument: str | None, letter: str) -> tuple[str, Any]:
         if letter in PLAIN:
             return PLAIN[letter]
     elif letter == "i":
-        name = argument.upper().replace("-", "_")
-        return "variable", name if name in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{name}"
+        return "field", argument.lower()
     elif letter == "o":
         return "response field", argument.lower()
     elif letter == "e":
@@ -125,7 +119,7 @@ def _atom(argument: str | None, letter: str) -> tuple[str, Any]:
     elif letter == "T" and argument in ("s", "ms", "us"):
         return "duration", {"s": 1000000000, "ms": 1000000, "us": 1000}[argument]
     raise ValueError(
-        f"%{'' if argument is None else '{' + argument + '}'}{letter} is no atom of an access log; there are "
+        f"%{'' if argument is None else '{' + argument + '}'}{letter} is not an atom; choose from "
         f"{' '.join('%' + known for known in PLAIN)} %P and "
         "%{Name}i, %{Name}o, %{NAME}e, %{format}t, %{ms}T"
     )
@@ -167,24 +161,6 @@ def make_log(format: str | Mapping[str, str] = "combined") -> AccessLog:
         before = ","
     atoms.append(("literal", b"}\n"))
     return AccessLog(atoms, True)
-
-
-def refused_request(data: bytes, remote_addr: str) -> dict[str, Any]:
-    """The fields of a log line for refused bytes: a request line if it can be read, or else the first line
-    that came."""
-    line, newline, _ = data.lstrip(b"\r\n").partition(b"\n")
-    line = line.rstrip(b"\r")
-    found = REQUEST_LINE.fullmatch(line)
-    if not found:
-        cut = "..." if len(data) >= REFUSED_BYTES and not newline else ""
-        return {"REMOTE_ADDR": remote_addr, "syncless.unread_line": line.decode("latin-1") + cut}
-    return {
-        "REMOTE_ADDR": remote_addr,
-        "REQUEST_METHOD": found[1].decode("latin-1"),
-        "PATH_INFO": decoded(found[2]).decode("latin-1"),
-        "QUERY_STRING": (found[3] or b"").decode("latin-1"),
-        "SERVER_PROTOCOL": found[4].decode("latin-1"),
-    }
 
 
 class LogWriter:

@@ -4,7 +4,7 @@ from cpython.object cimport PyObject
 
 from syncless._core.loop cimport Loop
 from syncless.http.exchange cimport Exchange
-from syncless.http.peer cimport Origin
+from syncless.http.peer cimport Incoming
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.wire cimport head
 
@@ -21,9 +21,9 @@ cdef extern from "Python.h":
 cdef class Application:
     cdef readonly RequestHeads heads    # of the connections that it answers
 
-    cdef Exchange exchange(self, const Origin* origin, const char* data, head* found)
+    cdef Exchange exchange(self, const Incoming* incoming)
     cdef int take_back(self, Exchange exchange, int fd) except -1
-    cdef int pass_on(self, Loop loop, const Origin* origin) except -1
+    cdef int pass_on(self, Loop loop, const Incoming* incoming) except -1
 
 
 cdef inline int give_back(Application application, Exchange request, int fd) except -1:
@@ -43,4 +43,4 @@ cdef class MountedApplications(Application):
     cdef list applications          # of the prefixes, then of the pages
     cdef dict pages                 # path -> index of its application
 
-    cdef int choose(self, const char* data, head* found) except -1
+    cdef int choose(self, const char* data, const head* found) except -1

@@ -16,7 +16,7 @@ from libc.string cimport memcmp
 
 from syncless._core.loop cimport Loop
 from syncless.http.exchange cimport Exchange
-from syncless.http.peer cimport Origin
+from syncless.http.peer cimport Incoming
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.wire cimport decode_path, head
 
@@ -24,9 +24,9 @@ from syncless.http.wire cimport decode_path, head
 cdef class Application:
     """Application(most): remembers the heads of that many connections.
 
-    exchange()   one for the head at `data`: no allocation may come between RequestHeads.scan() and the call,
-                 because it may run a finaliser that switches to another connection. None: this request is not
-                 the application's, nor is its connection from now on
+    exchange()   one for a request that has come: no allocation may come between RequestHeads.scan() and the
+                 call, because it may run a finaliser that switches to another connection. None: this request
+                 is not the application's, nor is its connection from now on
     pass_on()    gives such a connection away, with its bytes; here it is closed afterwards
     take_back()  an exchange has ended and has no other owner: it may be used again, for the same head if it
                  comes from the same connection, whose descriptor is `fd`; -1: the connection is closed
@@ -36,13 +36,13 @@ cdef class Application:
     def __init__(self, int most=0):
         self.heads = RequestHeads(most)
 
-    cdef Exchange exchange(self, const Origin* origin, const char* data, head* found):
+    cdef Exchange exchange(self, const Incoming* incoming):
         raise NotImplementedError
 
     cdef int take_back(self, Exchange exchange, int fd) except -1:
         return 0
 
-    cdef int pass_on(self, Loop loop, const Origin* origin) except -1:
+    cdef int pass_on(self, Loop loop, const Incoming* incoming) except -1:
         return 0
 
     def close(self) -> None:
@@ -63,13 +63,13 @@ cdef class MountedApplications(Application):
             self.pages[path.encode()] = len(self.applications)
             self.applications.append(application)
 
-    cdef Exchange exchange(self, const Origin* origin, const char* data, head* found):
-        cdef int mount = self.choose(data, found)
-        cdef Exchange exchange = (<Application> self.applications[mount]).exchange(origin, data, found)
+    cdef Exchange exchange(self, const Incoming* incoming):
+        cdef int mount = self.choose(incoming.data, incoming.found)
+        cdef Exchange exchange = (<Application> self.applications[mount]).exchange(incoming)
         exchange.mount = mount
         return exchange
 
-    cdef int choose(self, const char* data, head* found) except -1:
+    cdef int choose(self, const char* data, const head* found) except -1:
         """Which of the applications."""
         cdef bytes path = PyBytes_FromStringAndSize(data + found.path, found.path_size)
         cdef bytes prefix

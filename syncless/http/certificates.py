@@ -92,7 +92,7 @@ def server_context(certificate: Files, settings: TLSSettings | None = None) -> s
     except ssl.SSLError as error:
         raise ValueError(
             f"certfile {certfile}{' with keyfile ' + keyfile if keyfile else ''}: {error.reason or error}; "
-            "it must be a PEM certificate and its key"
+            f"it must be a PEM certificate and its key{'' if keyfile else ', or give its keyfile'}"
         ) from None
     return context
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from syncless._core.current import sleep
@@ -154,8 +154,9 @@ class Compression:
         self.codings = tuple(self._makers)
         """Those that a client can get, the quickest first."""
 
-    def plan(self, variables: Mapping[str, str], status: str, headers: Headers, size: int | None) -> Plan:
-        """For an answer with this head, and a body of this size if it is known."""
+    def plan(self, accept_encoding: str, status: str, headers: Headers, size: int | None) -> Plan:
+        """For an answer with this head, and a body of this size if it is known, to a client that accepts
+        this."""
         fields = {name.lower(): value for name, value in headers}
         if (
             status[:3] in WITHOUT_BODY
@@ -174,7 +175,7 @@ class Compression:
         changed = [pair for pair in headers if pair[0].lower() != "vary"]
         varies = [value for name, value in headers if name.lower() == "vary"]
         changed.append(("Vary", vary(", ".join(varies))))
-        wanted = accepted(variables.get("HTTP_ACCEPT_ENCODING", ""), self.codings)
+        wanted = accepted(accept_encoding, self.codings)
         if not wanted:
             return Plan(changed, None)
         changed = [

@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint32_t, uint8_t
 from syncless._core.loop cimport Loop, Watcher
 from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport DeadlineNode, Listener
+from syncless.http.request cimport Request
 from syncless.http.stream cimport Buffers, Stream
 
 cdef enum Phase:
@@ -44,7 +45,7 @@ cdef int begin_tls(Stream* stream, Buffers buffers, object contexts, bint plain_
 
 
 cdef int write_refusal(
-    Listener listener, Stream* stream, str address, int status, str explanation, dict variables
+    Listener listener, Stream* stream, str address, int status, str explanation, Request request
 ) except -1
 
 
@@ -90,7 +91,7 @@ cdef class Connection(Watcher):     # there may be many idle ones: flags are byt
     cdef int expired(self, Loop loop, int kind) except -1
 
     # its end
-    cdef int refuse(self, Loop loop, int status, str explanation=*, dict variables=*) except -1
+    cdef int refuse(self, Loop loop, int status, str explanation=*) except -1
     cdef int refuse_busy(self, Loop loop) except -1
     cdef int close_when_sent(self, Loop loop) except -1
     cdef int linger_or_close(self, Loop loop) except -1

@@ -45,7 +45,8 @@ from syncless.http.listener cimport (
     HEAD_DEADLINE, IDLE_DEADLINE, LINGER_DEADLINE, NO_DEADLINE, QUEUE_DEADLINE, WRITE_DEADLINE, DeadlineNode,
     Listener, next_of,
 )
-from syncless.http.peer cimport Origin
+from syncless.http.peer cimport Incoming
+from syncless.http.request cimport METHOD, REFUSED_BYTES, HeadRequest, Request
 from syncless.http.stream cimport (
     FAILED, FAILED_TO_SEND, READY, SENT_ALL, STALLED, WANTS_READ, WANTS_WRITE, Buffers, Input, Stream,
     TlsLayer, borrow_input, close_stream, consume_inbox, drop_unsent, first_bytes, free_stream, half_close,
@@ -54,7 +55,6 @@ from syncless.http.stream cimport (
 )
 from syncless.http.wire cimport ROUNDS, WASTE, asks_by_head, head, pace_may_linger, refusal_fields
 
-from syncless.http.accesslog import REFUSED_BYTES, refused_request
 from syncless.http.errors import REASONS, ClientGone, refusal, status_line
 from syncless.http.proxyheader import parse_proxy_header
 
@@ -149,17 +149,17 @@ cdef int begin_tls(Stream* stream, Buffers buffers, object contexts, bint plain_
 
 
 cdef int write_refusal(
-    Listener listener, Stream* stream, str address, int status, str explanation, dict variables
+    Listener listener, Stream* stream, str address, int status, str explanation, Request request
 ) except -1:
-    """Puts it behind what is to be sent, and logs it. `variables`: the request as CGI meta-variables, where
-    there is one."""
+    """Puts it behind what is to be sent, and logs it. `request`: None where the bytes that have come are
+    refused."""
     cdef bytes response
     cdef bytes received = first_bytes(stream, REFUSED_BYTES)
     cdef int64_t later = (listener.limits.retry_ns + 500000000) // 1000000000 if status == 503 else -1
     if listener.counters is not None:
         listener.counters.count_refused(status)
     body = refusal(status, explanation).encode()
-    is_head = asks_by_head(received) if variables is None else variables.get("REQUEST_METHOD") == "HEAD"
+    is_head = asks_by_head(received) if request is None else request.part(METHOD) == "HEAD"
     response = (
         status_line(status).encode() + listener.response_heads.dates()
         + refusal_fields(len(body), later)
@@ -167,10 +167,10 @@ cdef int write_refusal(
     )
     listener.buffers.append(&stream.out, response, len(response))
     if listener.access_log is not None:
-        if variables is None:
-            variables = refused_request(received, address)
+        if request is None:
+            request = HeadRequest(received, address, refused=True)
         listener.access_log.log(
-            variables, f"{status} {REASONS[status]}", len(body), listener.loop.clock.now, None, None)
+            request, f"{status} {REASONS[status]}", len(body), listener.loop.clock.now, None, None)
     return 0
 
 
@@ -340,12 +340,12 @@ cdef class Connection(Watcher):
     cdef bint read_request(self, Loop loop) except -1:
         """Whether a request is there, its head whole; else the client sends more, is refused or has left."""
         cdef Listener listener = self.listener
-        cdef Origin origin = Origin(
+        cdef head found
+        cdef Incoming incoming = Incoming(
             <PyObject*> listener, <PyObject*> self, &self.stream, <PyObject*> self.remote_addr,
-            self.remote_port, self.trusted)
+            self.remote_port, self.trusted, NULL, &found)
         cdef Exchange exchange = None
         cdef Input input
-        cdef head found
         cdef Py_ssize_t got = 0
         cdef long size, used = 0                # bytes of the head; negative: the status of a refusal
         input.size = 0
@@ -358,7 +358,8 @@ cdef class Connection(Watcher):
                     input.data, input.size, &listener.limits.head, self.stream.fd, self.kept, &found)
                 if used > 0:
                     size, used = used, -500     # if that raises
-                    exchange = (<Application> listener.application).exchange(&origin, input.data, &found)
+                    incoming.data = input.data
+                    exchange = (<Application> listener.application).exchange(&incoming)
                     used = size
             finally:
                 return_input(&self.stream, listener.buffers, &input, used if exchange is not None else 0)
@@ -375,7 +376,7 @@ cdef class Connection(Watcher):
             self.flush(loop)                    # comes back here when that is sent
         elif used > 0:
             try:
-                (<Application> listener.application).pass_on(loop, &origin)
+                (<Application> listener.application).pass_on(loop, &incoming)
             finally:
                 self.close(loop, False)
         elif got == 0:
@@ -424,10 +425,12 @@ cdef class Connection(Watcher):
     cdef int refuse_busy(self, Loop loop) except -1:
         """The client is told to come back later."""
         cdef Exchange exchange = self.exchange
-        variables = exchange.variables()
         self.unread = not exchange.body.framing.ended
+        write_refusal(
+            self.listener, &self.stream, self.remote_addr, 503, "Too many requests are in progress.",
+            exchange.request)
         self.drop_exchange(exchange)
-        return self.refuse(loop, 503, "Too many requests are in progress.", variables)
+        return self.close_when_sent(loop)
 
     # -- waiting for the client ------------------------------------------------------------------------------
 
@@ -481,9 +484,9 @@ cdef class Connection(Watcher):
 
     # -- the end ---------------------------------------------------------------------------------------------
 
-    cdef int refuse(self, Loop loop, int status, str explanation=None, dict variables=None) except -1:
-        """Answers what is no request, or one that will not be run, and closes."""
-        write_refusal(self.listener, &self.stream, self.remote_addr, status, explanation, variables)
+    cdef int refuse(self, Loop loop, int status, str explanation=None) except -1:
+        """Answers what is no request, and closes."""
+        write_refusal(self.listener, &self.stream, self.remote_addr, status, explanation, None)
         return self.close_when_sent(loop)
 
     cdef int close_when_sent(self, Loop loop) except -1:

@@ -7,13 +7,14 @@ from syncless._core.loop cimport Loop
 from syncless._core.tasklet cimport Tasklet, begin_anew, renew_context
 from syncless.http.body cimport Body
 from syncless.http.listener cimport Listener
-from syncless.http.peer cimport Origin, Peer
+from syncless.http.peer cimport Incoming, Peer
+from syncless.http.request cimport Request
 from syncless.http.response cimport Response, begin_response
 from syncless.http.wire cimport head, is_head_request
 
 
 cdef class Upgrade:
-    cdef readonly Exchange request
+    cdef readonly Exchange exchange
     cdef object handler         # of the other protocol, once it has begun
     cdef tuple expected         # exceptions that are no fault of the application then
     cdef Peer peer(self)
@@ -21,6 +22,7 @@ cdef class Upgrade:
 
 cdef class Exchange(Tasklet):
     cdef Listener listener
+    cdef Request request            # what the client asks for, to everything but the application
     cdef Peer peer                  # the connection, while the request is queued or running
     cdef Response response
     cdef Body body                  # of the request
@@ -35,15 +37,15 @@ cdef class Exchange(Tasklet):
 
     # each kind of application defines these
     cdef int respond(self) noexcept
-    cdef dict variables(self)
     cdef int forget(self) except -1
 
-    cdef inline int begin(self, const Origin* origin, const char* data, head* found) except -1:
-        """It becomes the exchange for the head at `data`, in an object that may have been another before."""
+    cdef inline int begin(self, const Incoming* incoming) except -1:
+        """It becomes the exchange for the request, in an object that may have been another before."""
+        cdef const head* found = incoming.found
         begin_anew(self)
         renew_context(self)
-        self.peer.begin(origin)
-        begin_response(self.response, is_head_request(data, found), found.minor == 0, found.keep_alive)
+        self.peer.begin(incoming)
+        begin_response(self.response, is_head_request(incoming.data, found), found.minor == 0, found.keep_alive)
         self.body.begin(self.peer, found.content_length, found.chunked, found.expect_continue)
         self.too_large = found.content_length > self.listener.limits.body_bytes
         self.upgraded = self.interruptible = False

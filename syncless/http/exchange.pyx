@@ -2,8 +2,8 @@
 
 An Exchange is the tasklet in which an application answers. The leader calls it inline, so an application that
 never waits costs no switch. It has the Body of the request and the Response. Each kind of
-application (application.pyx) calls its application in its own way: it defines respond(), variables() and
-forget(). An error in mid-stream resets the connection: it must never look like a clean end.
+application (application.pyx) calls its application in its own way: it defines respond() and forget(), and
+has a Request of its own. An error in mid-stream resets the connection: it must never look like a clean end.
 
 An Upgrade is the bytes of a connection for another protocol than HTTP (RFC 9110, 7.8).
 """
@@ -26,6 +26,7 @@ from syncless._core.timeout cimport Alarm
 from syncless.http.body cimport Body
 from syncless.http.listener cimport Listener
 from syncless.http.peer cimport Peer
+from syncless.http.request cimport Request
 from syncless.http.response cimport Response
 from syncless.http.wire cimport CODES
 
@@ -38,27 +39,27 @@ cdef enum:
 
 
 cdef class Upgrade:
-    """Upgrade(request): begin() answers the request with 101; then read() and write() belong to the caller
+    """Upgrade(exchange): begin() answers the request with 101; then read() and write() belong to the caller
     until the request ends."""
 
-    def __init__(self, Exchange request not None):
-        self.request = request
+    def __init__(self, Exchange exchange not None):
+        self.exchange = exchange
 
     cdef Peer peer(self):
-        if self.request.peer.is_gone():
+        if self.exchange.peer.is_gone():
             raise ClientGone("the connection is closed")
-        return self.request.peer
+        return self.exchange.peer
 
     def begin(self, bytes head not None, handler, tuple expected=()) -> None:
         """Sends the 101 response, whose bytes are given; from then on the application's HTTP response is
         ignored. `handler.end(failure)` is called when the application has returned or raised; exceptions of
         the types `expected` are not logged then."""
         cdef Peer peer = self.peer()
-        if self.request.response.committed:
+        if self.exchange.response.committed:
             raise RuntimeError("the response has begun already: the connection cannot be upgraded")
-        self.request.response.committed = self.request.upgraded = peer.upgraded = peer.answered = True
-        self.request.response.keep_alive = False
-        self.request.response.status = "101 Switching Protocols"
+        self.exchange.response.committed = self.exchange.upgraded = peer.upgraded = peer.answered = True
+        self.exchange.response.keep_alive = False
+        self.exchange.response.status = "101 Switching Protocols"
         self.handler = handler
         self.expected = (ClientGone, TaskletExit, *expected)
         peer.send_all(PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
@@ -88,7 +89,7 @@ cdef class Upgrade:
     def write(self, bytes data not None) -> None:
         """Sends all of it, waiting while the client is slow. ClientGone."""
         cdef Peer peer = self.peer()
-        self.request.response.body_sent += PyBytes_GET_SIZE(data)
+        self.exchange.response.body_sent += PyBytes_GET_SIZE(data)
         peer.send_all(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
     def expects(self, failure) -> bool:
@@ -109,7 +110,7 @@ cdef class Upgrade:
     @property
     def fd(self) -> int:
         """The connection's descriptor; -1 when it is closed."""
-        return -1 if self.request.peer.is_gone() else self.request.peer.stream.fd
+        return -1 if self.exchange.peer.is_gone() else self.exchange.peer.stream.fd
 
 
 # The two parts of a request's own id: its process and its number there.
@@ -131,23 +132,20 @@ cdef Unchecked unchecked_within_limits = <Unchecked> Exchange.respond_within_lim
 
 
 cdef class Exchange(Tasklet):
-    """Exchange(listener): for one request after the other.
+    """Exchange(listener, request): for one request after the other; `request` describes the one at hand.
 
     respond()    calls the application and gives what it answers to the response; negative if it raises (so
                  that no line of this file is in the traceback)
-    variables()  the request as CGI meta-variables (RFC 3875, 4.1), for the access log
     forget()     the request is over: drops everything that the client sent
     """
 
-    def __init__(self, Listener listener not None):
+    def __init__(self, Listener listener not None, Request request not None):
         self.listener = listener
+        self.request = request
         self.response = Response(listener)
 
     cdef int respond(self) noexcept:
         return 0
-
-    cdef dict variables(self):
-        raise NotImplementedError
 
     cdef int forget(self) except -1:
         return 0
@@ -218,7 +216,7 @@ cdef class Exchange(Tasklet):
         """A value that the application has put there may raise when it is written. That harms no client."""
         try:
             self.listener.access_log.log(
-                self.variables(), self.response.status, self.response.body_sent, self.started,
+                self.request, self.response.status, self.response.body_sent, self.started,
                 self.response.headers, self)
         except BaseException as error:
             loop.report(self, error)
@@ -353,7 +351,7 @@ cdef class Exchange(Tasklet):
         global last_id
         given = None
         if self.peer.trusted:
-            given = self.variables().get("HTTP_X_REQUEST_ID")
+            given = self.request.field("x-request-id")
         if given is not None and GIVEN_ID.fullmatch(given):
             return given
         if self.own_id == 0:
@@ -364,22 +362,21 @@ cdef class Exchange(Tasklet):
     @property
     def client(self) -> str:
         """The client's address; - for a UNIX socket."""
-        return self.variables().get("REMOTE_ADDR") or "-"
+        return self.request.client or "-"
 
     def summary(self) -> dict:
         """A summary of the request for status pages, in any thread. Its path is as the client meant it and
         may hold any character."""
-        variables = self.variables() or {}
-        path = f"{variables.get('SCRIPT_NAME', '')}{variables.get('PATH_INFO', '')}"
+        path = f"{self.request.root_path or ''}{self.request.path or ''}"
         try:
             path = path.encode("latin-1").decode("utf-8", "replace")
         except UnicodeError:
             pass                                    # the application has put another one there
         return {
             "id": self.id,
-            "method": str(variables.get("REQUEST_METHOD", "")),
+            "method": str(self.request.method or ""),
             "path": path,
-            "client": str(variables.get("REMOTE_ADDR", "")),
+            "client": str(self.request.client or ""),
             "seconds": (monotonic_ns() - self.started) / 1e9,
             "upgraded": self.upgraded,
         }

@@ -2,12 +2,16 @@ cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
+from syncless.http.request cimport Part, Request
+
 cdef enum Kind:
     LITERAL         # the key's bytes
+    PART            # of the request: the number
+    FIELD           # of the request: the key is its name in lower case, the number its index
     VARIABLE        # of the request: a CGI meta-variable (RFC 3875) or one of the application's
     REQUEST_LINE
-    PATH
-    QUERY           # with its question mark
+    FULL_PATH
+    FULL_QUERY      # with its question mark
     STATUS
     BODY_BYTES      # bytes of the body, - for none
     BODY_BYTES_NUMBER
@@ -23,6 +27,7 @@ cdef struct Atom:
     PyObject* key           # owned by AccessLog.keys
     const char* text        # a LITERAL's, filled up to SHORT bytes
     Py_ssize_t size         # of the text, without the filling
+    int number
 
 
 @cython.final
@@ -39,8 +44,8 @@ cdef class AccessLog:
     cdef readonly object full           # Event: it is time to write
     cdef int64_t second             # of the present stamp
     cdef object stamp
-    cdef int log(self, dict variables, object status, int64_t body_bytes, int64_t started, object headers,
-        object request) except -1
+    cdef int log(self, Request request, object status, int64_t body_bytes, int64_t started, object headers,
+        object exchange) except -1
     cdef int grow(self, size_t size) except -1
     cdef char* room_for(self, size_t size) except NULL
     cdef int put_char(self, char c) except -1
@@ -53,8 +58,8 @@ cdef class AccessLog:
     cdef int put_number(self, int64_t number) except -1
     cdef int put_none(self) except -1
     cdef Py_ssize_t put_good(self, object text, const char* good) except -1
-    cdef int put_variable(self, dict variables, object key) except -1
-    cdef int put_request(self, Kind kind, dict variables) except -1
-    cdef int put_atom(self, Atom* atom, dict variables, object status, int64_t body_bytes, int64_t started,
-        object headers, object request) except -1
+    cdef int put_value(self, PyObject* values, PyObject* key) except -1
+    cdef int put_request(self, Kind kind, Request request) except -1
+    cdef int put_atom(self, Atom* atom, Request request, object status, int64_t body_bytes, int64_t started,
+        object headers, object exchange) except -1
     cdef object time_stamp(self)

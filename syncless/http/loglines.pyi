@@ -1,6 +1,7 @@
 from typing import Any
 
 from syncless._core.wait.sync import Event
+from syncless.http.request import Request
 
 class AccessLog:
     dropped: int
@@ -11,11 +12,11 @@ class AccessLog:
     def __init__(self, atoms: list[tuple[str, Any]], json: bool) -> None: ...
     def log_line(
         self,
-        variables: dict[str, Any],
+        request: Request,
         status: str,
         body_bytes: int,
         started: int,
-        request: Any = None,
+        exchange: Any = None,
     ) -> None: ...
-    def measure(self, variables: dict[str, Any], status: str, body_bytes: int, times: int) -> bytes: ...
+    def measure(self, request: Request, status: str, body_bytes: int, times: int) -> bytes: ...
     def take(self) -> bytes: ...

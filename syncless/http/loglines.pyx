@@ -9,7 +9,6 @@ request line.
 import time
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.dict cimport PyDict_GetItemWithError
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint64_t
@@ -19,11 +18,17 @@ from libc.time cimport time as time_now
 from libc.time cimport time_t
 
 from syncless._core.clock cimport monotonic_ns
-from syncless.http.wire cimport LOG_HELD
+from syncless.http.request cimport (
+    CLIENT, HOST, IDENT, METHOD, PATH, QUERY, ROOT_PATH, LOCAL_NAME, LOCAL_PORT, UNREAD_LINE, USER, VERSION,
+    Part, Request,
+)
+from syncless.http.wire cimport HEAD_UNKNOWN, LOG_HELD
 
 from syncless._core.wait.sync import Event
+from syncless.http.request import known_field
 
 cdef extern from "Python.h":
+    PyObject* dict_get "PyDict_GetItemWithError" (PyObject* values, PyObject* key) except? NULL
     int PyUnicode_KIND(object s)
     void* PyUnicode_DATA(object s)
     Py_ssize_t PyUnicode_GET_LENGTH(object s)
@@ -43,17 +48,18 @@ for _c in range(0x20, 0x7f):
     plain[_c] = _c != c'"' and _c != c"\\"
     url_safe[_c] = chr(_c).isalnum() or chr(_c) in "-._~!$&'()*+,;=:@/"
 
-cdef str METHOD = "REQUEST_METHOD"
-cdef str PATH_INFO = "PATH_INFO"
-cdef str SCRIPT_NAME = "SCRIPT_NAME"
-cdef str QUERY_STRING = "QUERY_STRING"
-cdef str PROTOCOL = "SERVER_PROTOCOL"
-cdef str UNREAD_LINE = "syncless.unread_line"
+cdef dict PARTS = {
+    "client": CLIENT, "ident": IDENT, "user": USER, "method": METHOD, "version": VERSION, "host": HOST,
+    "server name": LOCAL_NAME, "server port": LOCAL_PORT,
+}
 
 
-cdef str text_of(dict variables, str key):
-    """A value, which an application may have changed; None if there is none."""
-    cdef PyObject* value = PyDict_GetItemWithError(variables, key)
+cdef str text_of(Request request, Part part):
+    """A part, which an application may have changed; None if there is none."""
+    cdef PyObject* value
+    if request.keys == NULL:
+        return request.part(part)
+    value = dict_get(<PyObject*> request.values, request.keys[<int> part])
     if value == NULL:
         return None
     return <str> value if type(<object> value) is str else str(<object> value)
@@ -66,8 +72,8 @@ cdef class AccessLog:
     def __init__(self, list atoms not None, bint json):
         cdef int i
         kinds = {
-            "literal": LITERAL, "variable": VARIABLE, "request line": REQUEST_LINE, "path": PATH,
-            "query": QUERY, "status": STATUS, "body bytes": BODY_BYTES,
+            "literal": LITERAL, "field": FIELD, "variable": VARIABLE, "request line": REQUEST_LINE,
+            "path": FULL_PATH, "query": FULL_QUERY, "status": STATUS, "body bytes": BODY_BYTES,
             "body bytes, a number": BODY_BYTES_NUMBER, "stamp": STAMP, "strftime": STRFTIME,
             "duration": DURATION, "request id": REQUEST_ID, "ending": ENDING,
             "response field": RESPONSE_FIELD,
@@ -77,13 +83,17 @@ cdef class AccessLog:
             raise MemoryError
         self.keys = [key for _, key in atoms]
         for i in range(len(atoms)):
-            self.atoms[i].kind = kinds[atoms[i][0]]
+            kind = atoms[i][0]
+            self.atoms[i].kind = PART if kind in PARTS else kinds[kind]
+            self.atoms[i].number = PARTS[kind] if kind in PARTS else 0
             self.atoms[i].key = <PyObject*> self.keys[i]
             if self.atoms[i].kind == LITERAL:
                 self.atoms[i].size = len(self.keys[i])
                 self.keys[i] = self.keys[i].ljust(SHORT)
                 self.atoms[i].key = <PyObject*> self.keys[i]
                 self.atoms[i].text = PyBytes_AS_STRING(self.keys[i])
+            elif self.atoms[i].kind == FIELD:
+                self.atoms[i].number = known_field(self.keys[i])
             self.wants_headers |= self.atoms[i].kind == RESPONSE_FIELD
         self.count = len(atoms)
         self.json = json
@@ -95,10 +105,12 @@ cdef class AccessLog:
         PyMem_Free(self.atoms)
         PyMem_Free(self.data)
 
-    cdef int log(self, dict variables, object status, int64_t body_bytes, int64_t started, object headers,
-            object request) except -1:
+    cdef int log(self, Request request, object status, int64_t body_bytes, int64_t started, object headers,
+            object exchange) except -1:
+        """`exchange`: has the `id` and the `ending` of the request; None where there is none."""
         cdef int _
         cdef Atom* atom = self.atoms
+        cdef PyObject** keys = request.keys
         cdef size_t before = self.size
         if self.size > LOG_HELD:
             self.dropped += 1
@@ -107,10 +119,18 @@ cdef class AccessLog:
             for _ in range(self.count):
                 if atom.kind == LITERAL:
                     self.put_literal(atom)
-                elif atom.kind == VARIABLE:
-                    self.put_variable(variables, <object> atom.key)
+                elif atom.kind == PART:
+                    if keys != NULL:
+                        self.put_value(<PyObject*> request.values, keys[atom.number])
+                    else:
+                        self.put_string(request.part(<Part> atom.number))
+                elif atom.kind == FIELD:
+                    if keys != NULL and atom.number != HEAD_UNKNOWN:
+                        self.put_value(<PyObject*> request.values, request.field_keys[atom.number])
+                    else:
+                        self.put_string(request.get(<str> <object> atom.key, atom.number))
                 else:
-                    self.put_atom(atom, variables, status, body_bytes, started, headers, request)
+                    self.put_atom(atom, request, status, body_bytes, started, headers, exchange)
                 atom += 1
         except BaseException:
             self.size = before                  # no half a line
@@ -122,23 +142,26 @@ cdef class AccessLog:
         return 0
 
     def log_line(
-        self, dict variables not None, str status not None, int64_t body_bytes, int64_t started, request=None
+        self, Request request not None, str status not None, int64_t body_bytes, int64_t started,
+        exchange=None,
     ) -> None:
-        """A response of another server in this process; `started`: ns, by the monotonic clock. `request` has
-        its `id` and its `ending`."""
-        self.log(variables, status, body_bytes, started, None, request)
+        """A response of another server in this process; `started`: ns, by the monotonic clock. `exchange` has
+        the request's `id` and `ending`."""
+        self.log(request, status, body_bytes, started, None, exchange)
 
-    cdef int put_variable(self, dict variables, object key) except -1:
-        cdef PyObject* value = PyDict_GetItemWithError(variables, key)
+    cdef inline int put_value(self, PyObject* values, PyObject* key) except -1:
+        cdef PyObject* value = dict_get(values, key)
         return self.put_string(<object> value) if value != NULL else self.put_none()
 
     cdef int put_atom(
-        self, Atom* atom, dict variables, object status, int64_t body_bytes, int64_t started, object headers,
-        object request
+        self, Atom* atom, Request request, object status, int64_t body_bytes, int64_t started, object headers,
+        object exchange
     ) except -1:
         key = <object> atom.key
-        if atom.kind == REQUEST_LINE or atom.kind == PATH or atom.kind == QUERY:
-            return self.put_request(atom.kind, variables)
+        if atom.kind == REQUEST_LINE or atom.kind == FULL_PATH or atom.kind == FULL_QUERY:
+            return self.put_request(atom.kind, request)
+        elif atom.kind == VARIABLE:
+            return self.put_string(request.variable(key))
         elif atom.kind == STATUS:
             if status is None:
                 return self.put_none()
@@ -157,35 +180,35 @@ cdef class AccessLog:
         elif atom.kind == STRFTIME:
             return self.put_string(time.strftime(key))
         elif atom.kind == REQUEST_ID:
-            return self.put_string(None if request is None else request.id)
+            return self.put_string(None if exchange is None else exchange.id)
         elif atom.kind == ENDING:
-            return self.put_string("-" if request is None else request.ending)
+            return self.put_string("-" if exchange is None else exchange.ending)
         for name, field in headers or ():       # RESPONSE_FIELD
             if name.lower() == key:
                 return self.put_string(field)
         return self.put_none()
 
-    cdef int put_request(self, Kind kind, dict variables) except -1:
+    cdef int put_request(self, Kind kind, Request request) except -1:
         """Its line, path or query."""
-        cdef str query, method = text_of(variables, METHOD)
+        cdef str query, method = text_of(request, METHOD)
         if method is None:                      # the received bytes were no request
-            return self.put_string(text_of(variables, UNREAD_LINE) if kind == REQUEST_LINE else None)
+            return self.put_string(text_of(request, UNREAD_LINE) if kind == REQUEST_LINE else None)
         if self.json:
             self.put_char(c'"')
         if kind == REQUEST_LINE:
             self.put_url(method)
             self.put_char(c" ")
-        if kind != QUERY:
-            self.put_url(text_of(variables, SCRIPT_NAME))
-            self.put_url(text_of(variables, PATH_INFO))
-        if kind != PATH:
-            query = text_of(variables, QUERY_STRING)
+        if kind != FULL_QUERY:
+            self.put_url(text_of(request, ROOT_PATH))
+            self.put_url(text_of(request, PATH))
+        if kind != FULL_PATH:
+            query = text_of(request, QUERY)
             if query is not None and PyUnicode_GET_LENGTH(query):
                 self.put_char(c"?")
                 self.put_escaped(query)
         if kind == REQUEST_LINE:
             self.put_char(c" ")
-            self.put_url(text_of(variables, PROTOCOL))
+            self.put_url(text_of(request, VERSION))
         return self.put_char(c'"') if self.json else 0
 
     cdef object time_stamp(self):
@@ -324,11 +347,11 @@ cdef class AccessLog:
             self.room = 0
         return block
 
-    def measure(self, dict variables not None, str status, int body_bytes, int times) -> bytes:
+    def measure(self, Request request not None, str status, int body_bytes, int times) -> bytes:
         """Logs the same response `times` times and takes the lines: for tests and for measuring the cost of a
         line."""
         cdef int _
         cdef int64_t now = monotonic_ns()
         for _ in range(times):
-            self.log(variables, status, body_bytes, now, None, None)
+            self.log(request, status, body_bytes, now, None, None)
         return self.take()

@@ -163,7 +163,7 @@ OPTIONS = {  # heading -> options
         Option("bind", (), "ADDRESS", short="-b", text=
             "host:port, [ipv6]:port, :port (all addresses), unix:/path, unix:@abstract or fd:number, "
             "preceded by http:// or https:// if you need both; with port 0 the system chooses one; may be "
-            "repeated (default: the sockets that systemd hands over, else 127.0.0.1:8000)"),
+            "repeated (default: the sockets that systemd passes, else 127.0.0.1:8000)"),
         Option("fd", (), "N", COMMAND, read=int, text="also serve on this inherited listening socket"),
         Option("unix_mode", None, "MODE", read=octal, text=
             "permissions of UNIX sockets, octal (default 660)"),
@@ -221,16 +221,15 @@ OPTIONS = {  # heading -> options
         Option("error_log_format", "text", "FORMAT", choices=FORMATS, text=
             "text (default) or json, one object per line"),
         Option("log_level", None, where=COMMAND, choices=(*NAMED,), text=
-            "write no less severe entries to the error log (default: all), and from warning on no "
-            "addresses"),
+            "least severe entries of the error log (default: all); from warning on, print no addresses"),
         Option("quiet", False, where=PROGRAM, short="-q", text="do not print the addresses"),
     ),
     "operating": (
         Option("status", None, "ADDRESS", PROGRAM, text=
-            "serve a status page, JSON and health checks on this address of this machine: :port, "
+            "serve a status page, JSON and health checks at this local address: :port, "
             "127.0.0.1:port or unix:/path"),
         Option("status_public", False, where=PROGRAM, text=
-            "allow any address for them, not only those of this machine"),
+            "allow addresses of --status and --metrics that other machines can reach"),
         Option("metrics", None, "WHERE", PROGRAM, bare="", text=
             "serve metrics for Prometheus: at /metrics of the status address, on another address, or at "
             "this /path of the main addresses (needs syncless[metrics])"),

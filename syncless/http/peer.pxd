@@ -4,14 +4,17 @@ from libc.stdint cimport int64_t
 from syncless._core.loop cimport Loop, Watcher
 from syncless.http.listener cimport Listener
 from syncless.http.stream cimport Stream
+from syncless.http.wire cimport head
 
-cdef struct Origin:             # where a request comes from; borrowed
+cdef struct Incoming:           # a request that has come, and where from; all of it is borrowed
     PyObject* listener
     PyObject* connection        # a Watcher, the stream's owner
     Stream* stream
     PyObject* address           # str; "" for a UNIX socket
     int port                    # -1: the family has none
     bint trusted                # the client's forwarded fields count
+    const char* data            # its head
+    head* found                 # what the scanner has found there
 
 
 cdef class Peer:
@@ -24,7 +27,7 @@ cdef class Peer:
     cdef int64_t waited             # ns that the request has waited for its body
     cdef int64_t received           # bytes that came meanwhile
 
-    cdef void begin(self, const Origin* origin) noexcept
+    cdef void begin(self, const Incoming* incoming) noexcept
     cdef int end(self) except -1
     cdef bint is_gone(self) noexcept
     cdef bint has_left(self) noexcept

@@ -56,11 +56,11 @@ cdef class Peer:
     def __cinit__(self, Listener listener not None):
         self.listener = listener
 
-    cdef void begin(self, const Origin* origin) noexcept:
+    cdef void begin(self, const Incoming* incoming) noexcept:
         """A request begins."""
-        self.owner = <Watcher> origin.connection
-        self.stream = origin.stream
-        self.trusted = origin.trusted
+        self.owner = <Watcher> incoming.connection
+        self.stream = incoming.stream
+        self.trusted = incoming.trusted
         self.upgraded = self.answered = False
         self.waited = self.received = 0
 

@@ -26,7 +26,7 @@ from syncless.http.limits import Limits, limits_of
 from syncless.http.listener import Listener, Quota
 from syncless.http.serverlogs import Logs
 from syncless.http.sockets import Opened, SocketOptions, Sockets, owner_ids
-from syncless.http.trust import DEFAULT_FIELDS, Forwarding, Trust
+from syncless.http.trust import DEFAULT_FIELDS, Forward, Forwarding, Trust
 from syncless.tools.otherhubs import watch_hubs
 
 if TYPE_CHECKING:
@@ -111,9 +111,7 @@ class Server:
         if proxy_protocol and self.trusted is None:
             raise ValueError("proxy_protocol needs `trusted`, the addresses of the proxies that speak it")
         self.proxy_protocol = proxy_protocol
-        self.forwarding: Callable[[dict[str, Any]], None] | None = (
-            Forwarding(self.trusted, trusted_fields) if self.trusted else None
-        )
+        self.forwarding: Forward | None = Forwarding(self.trusted, trusted_fields) if self.trusted else None
         if unix_owner is not None:
             owner_ids(unix_owner)  # a wrong name is told now
         options = SocketOptions(

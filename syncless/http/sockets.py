@@ -259,12 +259,14 @@ def _is_socket(path: str) -> bool:
 
 def _advice(error: OSError, address: Any) -> str:
     taken = "another program listens there, choose another port (0 lets the system choose)"
+    refused = "start as root with --user NAME, or choose a port above 1023"
     if isinstance(address, str):
         taken = (
-            "another program listens there" if _is_socket(address) else "there is a file that is no socket"
+            "another program listens there" if _is_socket(address) else "there is a file that is not a socket"
         )
+        refused = "this user may not write to its directory"
     return {
         errno.EADDRINUSE: f"; {taken}",
-        errno.EACCES: "; ports below 1024 and some paths need privileges",
+        errno.EACCES: f"; {refused}",
         errno.EADDRNOTAVAIL: "; this machine has no such address",
     }.get(error.errno or 0, "")

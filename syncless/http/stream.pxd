@@ -55,7 +55,7 @@ cdef class TlsLayer:
     cdef bint at_work               # in OpenSSL: a finaliser that switched must not come back
     cdef bint closed                # and the descriptor may be somebody else's by the time that it does
     cdef bint said_goodbye
-    cdef readonly dict variables    # of the handshake; added to those of each request
+    cdef dict described             # what each function of described_by() has made of the handshake
     cdef int feed(self, const char* data, Py_ssize_t size) except -1
     cdef int handshake(self, int fd) except -2
     cdef Py_ssize_t receive(self, int fd, char* into, size_t room, bint peer_shutdown) except -2
@@ -63,7 +63,7 @@ cdef class TlsLayer:
     cdef int push(self, int fd) except -2
     cdef int goodbye(self, int fd) except -1
     cdef Py_ssize_t fill(self, int fd, bint peer_shutdown) except -2
-    cdef int describe(self) except -1
+    cdef object described_by(self, function)
 
 
 cdef enum Sending:          # the outcome of sending

@@ -155,6 +155,7 @@ cdef class TlsLayer:
         self.incoming = ssl.MemoryBIO()
         self.outgoing = ssl.MemoryBIO()
         self.ssl = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
+        self.described = {}
 
     cdef int feed(self, const char* data, Py_ssize_t size) except -1:
         """Ciphertext that was received before the layer was there."""
@@ -184,7 +185,6 @@ cdef class TlsLayer:
             if pushed < 0:
                 return FAILED
             if done:
-                self.describe()
                 return READY
             if pushed == 0:
                 return WANTS_WRITE
@@ -194,21 +194,12 @@ cdef class TlsLayer:
             if n == 0:
                 return FAILED
 
-    cdef int describe(self) except -1:
-        cipher = self.ssl.cipher()
-        self.variables = {
-            "HTTPS": "on",
-            "SSL_PROTOCOL": self.ssl.version() or "",
-            "SSL_CIPHER": cipher[0] if cipher else "",
-        }
-        certificate = self.ssl.getpeercert(True)
-        if certificate is not None:
-            self.variables["SSL_CLIENT_CERT"] = ssl.DER_cert_to_PEM_cert(certificate)
-            verified = self.ssl.getpeercert()
-            self.variables["SSL_CLIENT_VERIFY"] = "SUCCESS" if verified else "GENEROUS"
-            self.variables["SSL_CLIENT_S_DN"] = ",".join(
-                f"{key}={value}" for names in (verified or {}).get("subject", ()) for key, value in names)
-        return 0
+    cdef object described_by(self, function):
+        """What the function makes of the SSLObject after the handshake, which does not change any more."""
+        made = self.described.get(function)
+        if made is None:
+            made = self.described[function] = function(self.ssl)
+        return made
 
     cdef Py_ssize_t fill(self, int fd, bint peer_shutdown) except -2:
         """Moves ciphertext from the socket to `incoming`: bytes, 0 at the end, -1 when there is none now."""

@@ -8,9 +8,12 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 from syncless.http.wire import is_host
+
+if TYPE_CHECKING:
+    from syncless.http.request import Request
 
 FIELDS = (
     "x-forwarded-for",
@@ -88,15 +91,9 @@ class Trust:
         return any(address in network for network in self.networks)
 
 
-def remove_forwarded(variables: dict[str, Any], kept: Iterable[str] = ()) -> None:
-    """Removes the fields in which a proxy speaks of its client, but for those ``kept``."""
-    for key in [
-        key
-        for key in variables
-        if key.startswith("HTTP_X_FORWARDED") or key in ("HTTP_FORWARDED", "HTTP_X_REAL_IP")
-    ]:
-        if key not in kept:
-            del variables[key]
+def is_forwarding(name: str) -> bool:
+    """Whether a proxy speaks of its client in the field with this name, in lower case."""
+    return name in FIELDS or name.startswith("x-forwarded")
 
 
 def _address(text: str) -> str | None:
@@ -135,13 +132,22 @@ def _elements(text: str) -> list[dict[str, str]] | None:
     return elements
 
 
-class Forwarding:
-    """Called with the CGI variables of a trusted peer's request: makes them say what the peer says of its
-    client.
+class Forward(Protocol):
+    """What a server knows of the proxies before it."""
 
-    REMOTE_ADDR becomes the last address in the chain that is not itself a trusted proxy's; the scheme, host
-    and port are those that go with it. Fields that are not among ``fields`` are removed: a proxy that does
-    not set them passes on what its client has written.
+    def keeps(self, name: str) -> bool:
+        """Whether a trusted peer's request has this field, one in which a proxy speaks of its client."""
+
+    def __call__(self, request: Request) -> None:
+        """Makes a trusted peer's request say what the peer says of its client."""
+
+
+class Forwarding:
+    """Called with a trusted peer's request: makes it say what the peer says of its client.
+
+    The client becomes the last address in the chain that is not itself a trusted proxy's; the scheme, host
+    and port are those that go with it. Only the ``fields`` are kept in such a request: a proxy that does not
+    set the others passes on what its client has written.
     """
 
     def __init__(self, trust: Trust, fields: Iterable[str] = DEFAULT_FIELDS):
@@ -149,60 +155,60 @@ class Forwarding:
         self.fields = tuple(field.lower() for field in fields)
         for field in self.fields:
             if field not in FIELDS:
-                raise ValueError(f"{field!r} is no field that a proxy sets; choose from {', '.join(FIELDS)}")
+                raise ValueError(
+                    f"{field!r} is not a field that a proxy sets; choose from {', '.join(FIELDS)}"
+                )
         if "forwarded" in self.fields and len(self.fields) > 1:
             raise ValueError("trust Forwarded or the X- fields, not both: they could contradict each other")
-        self._kept = {"HTTP_" + field.upper().replace("-", "_") for field in self.fields}
 
-    def __call__(self, variables: dict[str, Any]) -> None:
-        remove_forwarded(variables, self._kept)
-        if "HTTP_FORWARDED" in variables:
-            elements = _elements(variables["HTTP_FORWARDED"]) or []
-            place = self._client(variables, [element.get("for", "") for element in elements])
+    def keeps(self, name: str) -> bool:
+        return name in self.fields
+
+    def __call__(self, request: Request) -> None:
+        forwarded = request.field("forwarded")
+        if forwarded is not None:
+            elements = _elements(forwarded) or []
+            place = self._client(request, [element.get("for", "") for element in elements])
             if elements:
-                self._seen_as(variables, elements[place].get("proto"), elements[place].get("host"), None)
+                self._seen_as(request, elements[place].get("proto"), elements[place].get("host"), None)
             return
-        chain = [
-            entry
-            for entry in variables.get("HTTP_X_FORWARDED_FOR", variables.get("HTTP_X_REAL_IP", "")).split(",")
-            if entry.strip()
-        ]
-        place = self._client(variables, chain) - len(chain)  # from the end
+        field = request.field("x-forwarded-for")
+        if field is None:
+            field = request.field("x-real-ip") or ""
+        chain = [entry for entry in field.split(",") if entry.strip()]
+        place = self._client(request, chain) - len(chain)  # from the end
 
-        def same_place(key: str) -> str | None:
-            values: list[str] = [value.strip() for value in variables.get(key, "").split(",")]
+        def same_place(name: str) -> str | None:
+            values = [value.strip() for value in (request.field(name) or "").split(",")]
             return values[place] if len(values) == len(chain) else values[-1]
 
         self._seen_as(
-            variables,
-            same_place("HTTP_X_FORWARDED_PROTO"),
-            same_place("HTTP_X_FORWARDED_HOST"),
-            same_place("HTTP_X_FORWARDED_PORT"),
+            request,
+            same_place("x-forwarded-proto"),
+            same_place("x-forwarded-host"),
+            same_place("x-forwarded-port"),
         )
 
-    def _client(self, variables: dict[str, Any], chain: list[str]) -> int:
+    def _client(self, request: Request, chain: list[str]) -> int:
         """Follows the chain from its end as long as it is trusted. Returns the place of the client in it."""
         place = len(chain) - 1
+        client = None
         for i in range(len(chain) - 1, -1, -1):
             address = _address(chain[i])
             if address is None:
                 break
-            place = i
-            variables["REMOTE_ADDR"] = address
-            variables["REMOTE_PORT"] = ""
+            place, client = i, address
             if not self.trust(address):
                 break
+        if client is not None:
+            request.client = client
         return place
 
     @staticmethod
-    def _seen_as(variables: dict[str, Any], proto: str | None, host: str | None, port: str | None) -> None:
+    def _seen_as(request: Request, proto: str | None, host: str | None, port: str | None) -> None:
         if proto and proto.lower() in ("http", "https", "ws", "wss"):
-            secure = proto.lower() in ("https", "wss")
-            if secure:
-                variables["HTTPS"] = "on"
-            else:
-                variables.pop("HTTPS", None)
+            request.scheme = "https" if proto.lower() in ("https", "wss") else "http"
         if host and is_host(host):
-            variables["HTTP_HOST"] = host
+            request.host = host
         if port and port.isdecimal() and port.isascii() and len(port) <= 5 and 0 < int(port) <= 65535:
-            variables["SERVER_PORT"] = port
+            request.server_port = port

@@ -1,6 +1,6 @@
 """WebSocket: messages on a connection whose client has asked for RFC 6455.
 
-Takes an Upgrade and the request as CGI variables. Calls wait as those of tasklets do. Knows no kind of
+Takes an Upgrade and the Request. Calls wait as those of tasklets do. Knows no kind of
 application. Next to read: websocketframes.py, which reads and writes frames.
 """
 
@@ -21,6 +21,7 @@ from syncless.http.errorlog import ErrorLog
 from syncless.http.errors import BadRequest, BodyTimeout, ClientGone, UpgradeRequired
 from syncless.http.exchange import Upgrade
 from syncless.http.limits import Limits
+from syncless.http.request import Request
 from syncless.http.wire import is_field
 
 STOPS = 1001, "the server stops"
@@ -55,14 +56,12 @@ class WebSocketClosed(ClientGone):
 class WebSocket:
     """A WebSocket of one request. One tasklet may receive while others send."""
 
-    def __init__(
-        self, upgrade: Upgrade, variables: dict[str, Any], limits: Limits, answers_close: bool = True
-    ):
+    def __init__(self, upgrade: Upgrade, request: Request, limits: Limits, answers_close: bool = True):
         """With `answers_close` false the client's close frame, or its breach of the protocol, is answered by
         answer_close(), for a caller that receives ahead of its application."""
         self._answers_close = answers_close
         self._upgrade = upgrade
-        self._variables = variables
+        self._request = request
         self._limits = limits
         self._library: Any = None
         self._agreed: tuple[list[tuple[str, str]], Sequence[Any]] | None = None  # fields, extensions
@@ -90,15 +89,14 @@ class WebSocket:
     def origin(self) -> str | None:
         """The origin of the page that opened it, as the browser reports it. Check it if a cookie identifies
         the user: pages of other sites can connect, too."""
-        origin: str | None = self._variables.get("HTTP_ORIGIN")
-        return origin
+        return self._request.field("origin")
 
     @property
     def subprotocols(self) -> list[str]:
         """The subprotocols that the client offers, in its order of preference."""
         return [
             name.strip()
-            for name in self._variables.get("HTTP_SEC_WEBSOCKET_PROTOCOL", "").split(",")
+            for name in (self._request.field("sec-websocket-protocol") or "").split(",")
             if name.strip()
         ]
 
@@ -137,13 +135,13 @@ class WebSocket:
     def check(self, compression: bool = True) -> tuple[list[tuple[str, str]], Sequence[Any]]:
         """The fields and extensions with which accept() answers the handshake; BadRequest or UpgradeRequired
         if it is wrong."""
-        if self._variables.get("HTTP_SEC_WEBSOCKET_VERSION") != "13":
-            raise UpgradeRequired("only version 13 of the WebSocket protocol is spoken here (RFC 6455, 4.4)")
-        if self._variables.get("REQUEST_METHOD") != "GET":
+        if self._request.field("sec-websocket-version") != "13":
+            raise UpgradeRequired("only version 13 of the WebSocket protocol is supported (RFC 6455, 4.4)")
+        if self._request.method != "GET":
             raise BadRequest("a WebSocket handshake must be a GET request (RFC 6455, 4.1)")
         self._library = importlib.import_module("syncless.http.websocketframes")
         try:
-            agreed = self._library.handshake(self._variables, compression)
+            agreed = self._library.handshake(self._request, compression)
         except ValueError as error:
             raise BadRequest(f"malformed WebSocket handshake: {error}") from None
         self._agreed = agreed

@@ -6,15 +6,17 @@ an optional library.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from websockets.datastructures import Headers
 from websockets.exceptions import PayloadTooBig, ProtocolError
 from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 from websockets.frames import Close, Frame, Opcode, apply_mask  # type: ignore[attr-defined]
-from websockets.http11 import Request
+from websockets.http11 import Request as Handshake
 from websockets.server import ServerProtocol
+
+from syncless.http.request import Request
 
 CONTINUATION, TEXT, BINARY = Opcode.CONT, Opcode.TEXT, Opcode.BINARY
 CLOSE, PING, PONG = Opcode.CLOSE, Opcode.PING, Opcode.PONG
@@ -35,17 +37,17 @@ class Broken(Exception):
         self.code = code
 
 
-def handshake(fields: Mapping[str, str], compression: bool) -> tuple[list[tuple[str, str]], Sequence[Any]]:
-    """The fields of the 101 response to a request with these fields, by their CGI variables, and the
-    extensions agreed upon. ValueError if the handshake is malformed."""
+def handshake(request: Request, compression: bool) -> tuple[list[tuple[str, str]], Sequence[Any]]:
+    """The fields of the 101 response to a request, and the extensions agreed upon. ValueError if the
+    handshake is malformed."""
     offered = Headers()
     for name in FIELDS:
-        value = fields.get("HTTP_" + name.upper().replace("-", "_"))
+        value = request.field(name.lower())
         if value:
             offered[name] = value
     factories = [ServerPerMessageDeflateFactory()] if compression else None
     protocol = ServerProtocol(extensions=factories)
-    response = protocol.accept(Request("/", offered))
+    response = protocol.accept(Handshake("/", offered))
     if response.status_code != 101:
         raise ValueError(str(protocol.handshake_exc or response.reason_phrase))
     answer = [(name, value) for name, value in response.headers.raw_items() if name != "Date"]
@@ -139,7 +141,9 @@ class Frames:
         try:
             return self.frame(CLOSE, close_data(code, reason))
         except ProtocolError as error:
-            raise ValueError(f"{code} is no close code that can be sent (RFC 6455, 7.4): {error}") from None
+            raise ValueError(
+                f"{code} is not a close code that can be sent (RFC 6455, 7.4): {error}"
+            ) from None
 
 
 def close_data(code: int, reason: str) -> bytes:

@@ -22,7 +22,7 @@ cdef extern from "head.h" nogil:
         uint32_t line, headers, total
 
 cdef extern from "names.h" nogil:
-    enum: K_CONTENT_LENGTH, K_CONNECTION, K_UPGRADE, K_DATE, K_SERVER
+    enum: K_HOST, K_CONTENT_LENGTH, K_CONNECTION, K_UPGRADE, K_DATE, K_SERVER
     bint is_hop_by_hop(int known)
 
 cdef extern from "wire.h" nogil:

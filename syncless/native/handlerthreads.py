@@ -16,16 +16,14 @@ from typing import Any
 from syncless._core.current import sleep, wait_readable
 from syncless._core.tasklet import Tasklet, spawn
 from syncless.http.acceptor import Acceptor
-from syncless.http.accesslog import REFUSED_BYTES, refused_request
 from syncless.http.application import Application
 from syncless.http.counters import Counters
 from syncless.http.errors import REASONS
 from syncless.http.handlerthreads import AcceptControl
 from syncless.http.limits import Limits
 from syncless.http.listener import Listener, Quota
-from syncless.http.trust import remove_forwarded
+from syncless.http.request import HeadRequest
 from syncless.native.inbox import Inbox, Shared
-from syncless.native.records import Ended, request_of
 from syncless.native.routing import parse_routes
 from syncless.native.threads import Threads, reclaim
 
@@ -38,6 +36,15 @@ BUSY_SECONDS = 0.005
 END_SECONDS = 2.0
 """For which a stopping server waits for threads that are in a handler."""
 MOST_THREADS = 128
+
+
+class Ended:
+    """What the access log asks of a request that a thread has answered."""
+
+    id = None
+
+    def __init__(self, closes: int):
+        self.ending = "-" if closes else "+"
 
 
 class NativeHandlers:
@@ -64,7 +71,7 @@ class NativeHandlers:
         if tls:
             return application
         if server.proxy_protocol:
-            raise ValueError("native handlers and proxy_protocol exclude each other")
+            raise ValueError("native handlers cannot be combined with proxy_protocol")
         if self._threads is None:
             logs = server.logs.access is not None
             threads = Threads(self.routes, self.thread_count, self.limits, logs=logs)
@@ -257,7 +264,7 @@ class NativeHandlers:
     def _notice(self, error: int) -> None:
         self._server.logs.errors.warning(
             f"native handlers cannot accept connections: {os.strerror(error)}; closing idle ones. "
-            "Raise the limit (ulimit -n) or set Limits.connections"
+            "Raise ulimit -n, or set the limit `connections`"
         )
 
     def _fault(self, sentence: str) -> None:
@@ -279,15 +286,14 @@ class NativeHandlers:
         if log is None:
             return
         if refused:
-            variables, request = refused_request(data[:REFUSED_BYTES], address), None
+            request, ended = HeadRequest(data, address, refused=True), None
+        elif server.trusted is not None and server.trusted(address):
+            request, ended = HeadRequest(data, address, str(port), server.forwarding.keeps), Ended(closes)
+            server.forwarding(request)
         else:
-            variables, request = request_of(data, address, port), Ended("-" if closes else "+")
-            if server.trusted is not None and server.trusted(address):
-                server.forwarding(variables)
-            else:
-                remove_forwarded(variables)
+            request, ended = HeadRequest(data, address, str(port)), Ended(closes)
         reason = f"{status} {REASONS.get(status, '')}"
-        log.log_line(variables, reason, body, time.monotonic_ns() - ns, request)
+        log.log_line(request, reason, body, time.monotonic_ns() - ns, ended)
 
 
 class NativeGate:

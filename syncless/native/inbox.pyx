@@ -24,7 +24,7 @@ from syncless.http.application cimport Application
 from syncless.http.connection cimport READING, Connection
 from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport HEAD_DEADLINE, Listener
-from syncless.http.peer cimport Origin
+from syncless.http.peer cimport Incoming
 from syncless.http.stream cimport Stream
 from syncless.http.wire cimport head
 from syncless.native.threads cimport (
@@ -47,22 +47,22 @@ cdef class Shared(Application):
         self.listener = threads.core.listener_count
         self.heads = inner.heads
 
-    cdef Exchange exchange(self, const Origin* origin, const char* data, head* found):
-        if self.threads.wants(origin.stream.fd, data, found):
+    cdef Exchange exchange(self, const Incoming* incoming):
+        if self.threads.wants(incoming.stream.fd, incoming.data, incoming.found):
             return None
-        return self.inner.exchange(origin, data, found)
+        return self.inner.exchange(incoming)
 
     cdef int take_back(self, Exchange exchange, int fd) except -1:
         return self.inner.take_back(exchange, fd)
 
-    cdef int pass_on(self, Loop loop, const Origin* origin) except -1:
-        cdef Stream* stream = origin.stream
+    cdef int pass_on(self, Loop loop, const Incoming* incoming) except -1:
+        cdef Stream* stream = incoming.stream
         cdef int fd = stream.fd
         self.heads.forget(fd)                   # as closing would
         loop.fds.entry(fd).watcher = NULL
         loop.fds.disarm_after_wait(fd)          # nobody else waits for it
         self.threads.send(
-            fd % self.threads.core.thread_count, fd, self.listener, <str> origin.address, origin.port,
+            fd % self.threads.core.thread_count, fd, self.listener, <str> incoming.address, incoming.port,
             stream.inbox.data + stream.inbox_start, stream.inbox.size - stream.inbox_start)
         stream.fd = -1                          # a thread closes it
         return 0

@@ -46,7 +46,7 @@ PATHS = """
     stat lstat access statvfs pathconf readlink getxattr setxattr listxattr removexattr
     chmod lchmod chown lchown utime truncate mkdir rmdir unlink remove mkfifo mknod preadv pwritev
 """.split()
-ASKING = ("stat", "lstat", "access", "statvfs", "readlink")
+ASKING = ("stat", "lstat", "fstat", "access", "statvfs", "readlink")
 """Those of them that a program may call again and again until something has changed, as os.path.exists."""
 TWO_PATHS = ("rename", "replace", "link", "symlink")
 SOMETIMES = ("fstat", "fstatvfs", "ftruncate", "fchmod", "fchown", "close", "lseek")
@@ -243,13 +243,13 @@ def _cooperative(name: str) -> Any:
     if name == "listdir":
         return FileFunction(original, listed=True, asks=True)
     if name == "scandir":
-        return FileFunction(original, listed=True, in_thread=_entries_of)
+        return FileFunction(original, listed=True, in_thread=_entries_of, asks=True)
     if name in TWO_PATHS:
         return FileFunction(original, two=name != "symlink", last=name == "symlink")
     if name == "close":
         return _close
     if name in SOMETIMES:
-        return DescriptorFunction(original)
+        return DescriptorFunction(original, asks=name in ASKING)
     return SlowFunction(original) if name in BY_NATURE else FileFunction(original, asks=name in ASKING)
 
 

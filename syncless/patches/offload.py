@@ -33,7 +33,7 @@ def patch_names(patcher: Patcher, name: str) -> None:
     parts = path.split(".")
     if not all(part.isidentifier() for part in parts):
         raise ValueError(
-            f"{name!r} is no import path, such as 'package.module.function' or 'package.module.*'"
+            f"{name!r} is not an import path, such as 'package.module.function' or 'package.module.*'"
         )
     for length in range(len(parts), 0, -1):
         change = partial(_offload, path=parts[length:])

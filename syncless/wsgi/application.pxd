@@ -6,7 +6,8 @@ from libc.stdint cimport int64_t, uint64_t
 from syncless.http.application cimport Application
 from syncless.http.body cimport Body
 from syncless.http.exchange cimport Exchange
-from syncless.http.peer cimport Origin
+from syncless.http.peer cimport Incoming
+from syncless.http.request cimport Request
 from syncless.http.requestheads cimport RequestHeads
 from syncless.http.wire cimport head
 
@@ -28,17 +29,20 @@ cdef class Input:
 
 
 cdef class StartResponse:
-    cdef Request request            # None: the response has ended
+    cdef WSGIExchange exchange      # None: the response has ended
     cdef Write write
 
 
 cdef class Write:
-    cdef Request request            # None: the response has ended
+    cdef WSGIExchange exchange      # None: the response has ended
 
 
-cdef class Request(Exchange):
+cdef class EnvironRequest(Request):     # `values` is the environ
+    pass
+
+
+cdef class WSGIExchange(Exchange):
     cdef object call                # the application
-    cdef dict environ
     cdef uint64_t environ_version   # as the application got it
     cdef Input input
     cdef StartResponse start
@@ -60,27 +64,26 @@ cdef class Request(Exchange):
 cdef class WSGIApplication(Application):
     cdef object call                # the application itself
     cdef EnvironMaker environs
-    cdef object forward             # None, or called with the variables of a trusted peer's request
+    cdef object forward             # None, or called with a trusted peer's request
     cdef object websocket           # None, or makes what an application finds as environ["wsgi.websocket"]
     cdef dict pages                 # None, or other applications by their PATH_INFO
     cdef bint portless              # the socket has no port
-    cdef Request spare              # the last request that has ended, to be used again
+    cdef WSGIExchange spare         # the last one that has ended, to be used again
 
-    cdef Request fill(self, Request request, const Origin* origin, const char* data, head* found)
+    cdef WSGIExchange fill(self, WSGIExchange exchange, const Incoming* incoming)
 
 
 cdef class EnvironMaker:
     cdef readonly dict template         # the keys that all requests of a server share
     cdef RequestHeads heads             # where copies of environs are kept
-    cdef list keys                      # environ keys of the known names, by index
-    cdef char forwarding[256]           # whether only a trusted peer may send the known name
+    cdef object forward
+    cdef char forwarding[256]           # 1: only a trusted peer may send the known name, 2: nobody may
     cdef list last                      # the last value of each known name: clients repeat themselves
     cdef object last_path_raw
     cdef str last_path
     cdef str last_query, last_uri
 
-    cdef dict make(self, const char* data, head* found, int fd, object remote_addr, int remote_port,
-        bint trusted)
-    cdef dict fields(self, const char* data, head* found, bint trusted)
-    cdef str uri(self, const char* data, head* found)
+    cdef dict make(self, const Incoming* incoming, int fd)
+    cdef dict fields(self, const char* data, const head* found, bint trusted)
+    cdef str uri(self, const char* data, const head* found)
     cdef str path(self, const char* raw, Py_ssize_t size, bint escaped)

@@ -5,7 +5,9 @@ from syncless.http.application import Application
 from syncless.http.body import Body
 from syncless.http.exchange import Exchange, Upgrade
 from syncless.http.listener import Listener
+from syncless.http.request import Request
 from syncless.http.requestheads import RequestHeads
+from syncless.http.trust import Forward
 
 class Input:
     def __init__(self, body: Body) -> None: ...
@@ -36,7 +38,11 @@ class StartResponse:
 class Write:
     def __call__(self, data: bytes, /) -> None: ...
 
-class Request(Exchange):
+class EnvironRequest(Request):
+    def __init__(self, environ: dict[str, Any] | None = None) -> None: ...
+    def variables(self) -> dict[str, Any]: ...
+
+class WSGIExchange(Exchange):
     def __init__(self, listener: Listener, call: Callable[..., Any]) -> None: ...
 
 class WSGIApplication(Application):
@@ -46,7 +52,7 @@ class WSGIApplication(Application):
         template: dict[str, Any],
         most: int = 0,
         *,
-        forward: Callable[[dict[str, Any]], None] | None = None,
+        forward: Forward | None = None,
         websocket: Callable[[Upgrade, dict[str, Any]], object] | None = None,
         pages: dict[str, Callable[..., Any]] | None = None,
     ) -> None: ...
@@ -54,6 +60,8 @@ class WSGIApplication(Application):
 
 class EnvironMaker:
     template: dict[str, Any]
-    def __init__(self, template: dict[str, Any], heads: RequestHeads) -> None: ...
+    def __init__(
+        self, template: dict[str, Any], heads: RequestHeads, forward: Forward | None = None
+    ) -> None: ...
 
 def environ_of(template: dict[str, Any], request: bytes) -> dict[str, Any]: ...

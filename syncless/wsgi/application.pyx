@@ -1,4 +1,4 @@
-"""WSGIApplication: from a scanned request head to a Request with the environ of PEP 3333.
+"""WSGIApplication: from a scanned request head to a WSGIExchange with the environ of PEP 3333.
 
 Takes the bytes and the offsets that head.c found. Knows nothing of sockets or of what the application does
 with an environ. Strings are latin-1, as PEP 3333 wants; PATH_INFO is percent-decoded once. REQUEST_URI and
@@ -6,12 +6,12 @@ RAW_URI, which other servers have, are the path and the query as they came. Fiel
 has an underscore, and `Proxy`, which would pass for the proxy settings of CGI programs, are left out.
 
 A request whose head is the same to the last byte as the connection's last one gets the same environ once
-more, if the application cannot notice: see Request.reusable(). That is asked once, when the last request has
-ended; nothing can reach the environ after that.
+more, if the application cannot notice: see WSGIExchange.reusable(). That is asked once, when the last
+request has ended; nothing can reach the environ after that.
 
-A Request is the exchange in which the application answers: it calls the application with its environ, and
-gives the response the head from start_response() and the data from write() and the returned iterable.
-exchange.pyx decides what becomes of the request when the application fails.
+A WSGIExchange calls the application with its environ, and gives the response the head from start_response()
+and the data from write() and the returned iterable. exchange.pyx decides what becomes of the request when the
+application fails.
 
 wsgi.input is a request body as a stream that Python code reads. It takes a Body and gives bytes objects,
 lines and iteration. It is a binary file for everything that reads one, such as io.TextIOWrapper, but has no
@@ -37,7 +37,11 @@ from syncless.http.application cimport Application
 from syncless.http.body cimport DIRECT, Body
 from syncless.http.exchange cimport Exchange, Upgrade
 from syncless.http.listener cimport Listener
-from syncless.http.peer cimport Origin
+from syncless.http.peer cimport Incoming
+from syncless.http.request cimport (
+    CLIENT, CLIENT_PORT, HOST, IDENT, LOCAL_NAME, LOCAL_PORT, METHOD, PARTS, PATH, QUERY, ROOT_PATH, SCHEME,
+    UNREAD_LINE, USER, VERSION, Part, Request,
+)
 from syncless.http.requestheads cimport Memory, RequestHeads, memory_of
 from syncless.http.stream cimport TlsLayer
 from syncless.http.wire cimport (
@@ -46,6 +50,7 @@ from syncless.http.wire cimport (
 
 from syncless.http.filepart import FilePart
 from syncless.http.notices import visible
+from syncless.http.trust import is_forwarding
 from syncless.wsgi.filewrapper import FileWrapper
 
 cdef extern from "Python.h":
@@ -270,11 +275,72 @@ io.BufferedIOBase.register(Input)
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o)
 
-ctypedef int (*Unchecked)(Request request) noexcept       # negative: an exception is set
-cdef Unchecked unchecked_answer = <Unchecked> Request.answer
+ctypedef int (*Unchecked)(WSGIExchange exchange) noexcept       # negative: an exception is set
+cdef Unchecked unchecked_answer = <Unchecked> WSGIExchange.answer
 
 # the very object that is in the template: found without a comparison
 cdef str INPUT = sys.intern("wsgi.input")
+
+
+# The keys of an environ that are parts of a request, and those that are its known fields.
+cdef PyObject* PART_KEYS[PARTS]
+cdef dict KEYS_OF_PARTS = {
+    <int> METHOD: "REQUEST_METHOD", <int> ROOT_PATH: "SCRIPT_NAME", <int> PATH: "PATH_INFO",
+    <int> QUERY: "QUERY_STRING", <int> VERSION: "SERVER_PROTOCOL", <int> SCHEME: "wsgi.url_scheme",
+    <int> HOST: "HTTP_HOST", <int> CLIENT: "REMOTE_ADDR", <int> CLIENT_PORT: "REMOTE_PORT",
+    <int> LOCAL_NAME: "SERVER_NAME", <int> LOCAL_PORT: "SERVER_PORT", <int> USER: "REMOTE_USER",
+    <int> IDENT: "REMOTE_IDENT", <int> UNREAD_LINE: "",
+}
+cdef int _i
+for _i in range(PARTS):
+    PART_KEYS[_i] = <PyObject*> KEYS_OF_PARTS[_i]
+
+
+cdef str key_of(str name):
+    """The environ key of a header field, whose name is in lower case."""
+    key = name.upper().replace("-", "_")
+    return key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else "HTTP_" + key
+
+
+cdef list KEYS_OF_FIELDS = []
+cdef PyObject* FIELD_KEYS[256]
+_i = 0
+while name_of(_i) != NULL:
+    KEYS_OF_FIELDS.append(key_of(name_of(_i).decode()))
+    FIELD_KEYS[_i] = <PyObject*> KEYS_OF_FIELDS[_i]
+    _i += 1
+
+
+cdef class EnvironRequest(Request):
+    """EnvironRequest(environ=None): as its environ says, which its application may have changed."""
+
+    def __init__(self, dict environ=None):
+        self.values = environ
+        self.keys = PART_KEYS
+        self.field_keys = FIELD_KEYS
+
+    cdef object part(self, Part part):
+        return self.variable(<str> <object> PART_KEYS[<int> part])
+
+    cdef int change(self, Part part, object value) except -1:
+        if part != SCHEME:
+            self.values[<object> PART_KEYS[<int> part]] = value
+        elif value == "https":
+            self.values["HTTPS"] = "on"
+        else:
+            self.values.pop("HTTPS", None)
+        if part == CLIENT:
+            self.values[REMOTE_PORT] = ""
+        return 0
+
+    cdef object get(self, str name, int known):
+        return self.variable(key_of(name) if known == HEAD_UNKNOWN else <str> <object> FIELD_KEYS[known])
+
+    cdef object variable(self, str name):
+        return None if self.values is None else self.values.get(name)
+
+    cpdef dict variables(self):
+        return self.values
 
 
 cdef class StartResponse:
@@ -283,9 +349,9 @@ cdef class StartResponse:
     @cython.binding(False)      # a plain C function is called without a tuple for its arguments
     def start_response(self, status, headers, exc_info=None):
         """start_response(status, headers, exc_info=None) -> write"""
-        if self.request is None:
+        if self.exchange is None:
             raise RuntimeError("start_response() was called after the response had ended")
-        self.request.accept_head(status, headers, exc_info)
+        self.exchange.accept_head(status, headers, exc_info)
         return self.write
 
 
@@ -293,17 +359,17 @@ cdef class Write:
     """The write() callable: sends a part of the body at once."""
 
     def __call__(self, data, /):
-        if self.request is None:
+        if self.exchange is None:
             raise RuntimeError("write() was called after the response had ended")
-        self.request.put(data, False)
+        self.exchange.put(data, False)
 
 
 @cython.final
-cdef class Request(Exchange):
-    """Request(listener, call): `call` is the application."""
+cdef class WSGIExchange(Exchange):
+    """WSGIExchange(listener, call): `call` is the application."""
 
     def __init__(self, Listener listener not None, call):
-        Exchange.__init__(self, listener)
+        Exchange.__init__(self, listener, EnvironRequest())
         self.call = call
         self.renew_input()
         self.renew_start()
@@ -322,11 +388,11 @@ cdef class Request(Exchange):
 
     cdef int fill(self, dict environ) except -1:
         """The application gets this environ, and objects that belong to no other request."""
-        self.environ = None
+        self.request.values = None
         if Py_REFCNT(<PyObject*> self.input) > 1:
             self.renew_input()
         environ[INPUT] = self.input
-        self.environ = environ
+        self.request.values = environ
         self.environ_version = dict_version(environ)
         return 0
 
@@ -334,34 +400,32 @@ cdef class Request(Exchange):
         """Whether the environ is as the application got it, and nothing refers to it or its input any more:
         the same request could have it again."""
         return (
-            Py_REFCNT(<PyObject*> self.environ) == 1 and dict_version(self.environ) == self.environ_version
+            Py_REFCNT(<PyObject*> self.request.values) == 1
+            and dict_version(self.request.values) == self.environ_version
             and Py_REFCNT(<PyObject*> self.input) == 2)
 
     cdef int forget(self) except -1:
-        self.environ = None
+        self.request.values = None
         return 0
 
-    cdef dict variables(self):
-        return self.environ
-
     cdef str label(self):
-        if self.environ is None:
+        if self.request.values is None:
             return "request"
-        return visible(f"{self.environ.get('REQUEST_METHOD')} {self.environ.get('PATH_INFO')}")
+        return visible(f"{self.request.part(METHOD)} {self.request.part(PATH)}")
 
     # -- its life --------------------------------------------------------------------------------------------
 
     cdef int respond(self) noexcept:
         cdef int outcome = unchecked_answer(self)
-        self.start.request = self.start.write.request = None
+        self.start.exchange = self.start.write.exchange = None
         return outcome
 
     cdef int answer(self) except -1:
         """Calls the application and sends what it returns."""
         if Py_REFCNT(<PyObject*> self.start_response) > 1 or Py_REFCNT(<PyObject*> self.start.write) > 1:
             self.renew_start()                      # the application has kept the last request's
-        self.start.request = self.start.write.request = self
-        result = self.call(self.environ, self.start_response)
+        self.start.exchange = self.start.write.exchange = self
+        result = self.call(self.request.values, self.start_response)
         if ((type(result) is list or type(result) is tuple) and self.response.status is not None
                 and not self.upgraded):
             # no close(), and the length is known without a question
@@ -385,7 +449,7 @@ cdef class Request(Exchange):
             if self.upgraded:
                 return 0
             if result is None:
-                raise TypeError("the application returned None; PEP 3333 wants an iterable of bytes")
+                raise TypeError("the application returned None; PEP 3333 requires an iterable of bytes")
             if (type(result) is FileWrapper or type(result) is FilePart) and self.send_wrapped_file(result):
                 return self.response.end(self.peer)
             for part in result:
@@ -476,10 +540,22 @@ cdef str HTTP_HOST = "HTTP_HOST"
 # Never kept for the next request.
 SECRET = ("authorization", "cookie", "proxy-authorization", "x-csrf-token")
 
-# A proxy names the client in these fields. They are removed, like all others that begin with X-Forwarded,
-# unless the peer is trusted.
-FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto",
-    "x-real-ip")
+
+def _tls_variables(connection) -> dict:
+    """The variables of a connection whose handshake is over, as mod_ssl names them."""
+    cipher = connection.cipher()
+    variables = {
+        "HTTPS": "on", "SSL_PROTOCOL": connection.version() or "", "SSL_CIPHER": cipher[0] if cipher else ""}
+    certificate = connection.getpeercert(True)
+    if certificate is not None:
+        from ssl import DER_cert_to_PEM_cert
+
+        verified = connection.getpeercert()
+        variables["SSL_CLIENT_CERT"] = DER_cert_to_PEM_cert(certificate)
+        variables["SSL_CLIENT_VERIFY"] = "SUCCESS" if verified else "GENEROUS"
+        variables["SSL_CLIENT_S_DN"] = ",".join(
+            f"{key}={value}" for names in (verified or {}).get("subject", ()) for key, value in names)
+    return variables
 
 
 cdef class WSGIApplication(Application):
@@ -491,60 +567,59 @@ cdef class WSGIApplication(Application):
         Application.__init__(self, most)
         self.call = call
         self.portless = SERVER_PORT not in template
-        self.environs = EnvironMaker({SERVER_PORT: "80", **template}, self.heads)
+        self.environs = EnvironMaker({SERVER_PORT: "80", **template}, self.heads, forward)
         self.forward = forward
         self.websocket = websocket
         self.pages = pages
 
-    cdef Exchange exchange(self, const Origin* origin, const char* data, head* found):
-        cdef Memory* memory = memory_of(self.heads, origin.stream.fd)
-        cdef Request request = None
+    cdef Exchange exchange(self, const Incoming* incoming):
+        cdef Memory* memory = memory_of(self.heads, incoming.stream.fd)
+        cdef WSGIExchange exchange = None
         if memory != NULL:
-            request = <Request> self.heads.spares[memory.index]
-            if request is not None:
+            exchange = <WSGIExchange> self.heads.spares[memory.index]
+            if exchange is not None:
                 self.heads.spares[memory.index] = None
-        if request is None or request.head_serial != self.heads.scanned:
-            request = self.fill(request, origin, data, found)
-        request.begin(origin, data, found)
-        if found.websocket and found.minor and self.websocket is not None:
-            request.handler = Upgrade(request)
-            self.websocket(request.handler, request.environ)
-        return request
+        if exchange is None or exchange.head_serial != self.heads.scanned:
+            exchange = self.fill(exchange, incoming)
+        exchange.begin(incoming)
+        if incoming.found.websocket and incoming.found.minor and self.websocket is not None:
+            exchange.handler = Upgrade(exchange)
+            self.websocket(exchange.handler, exchange.request.values)
+        return exchange
 
-    cdef Request fill(self, Request request, const Origin* origin, const char* data, head* found):
-        """A Request, this one if there is one, with an environ of its own."""
+    cdef WSGIExchange fill(self, WSGIExchange exchange, const Incoming* incoming):
+        """An exchange, this one if there is one, with an environ of its own."""
         cdef int64_t serial = self.heads.scanned
-        cdef dict environ = self.environs.make(
-            data, found, origin.stream.fd, <object> origin.address, origin.port, origin.trusted)
-        if request is None:
-            request = self.spare
+        cdef dict environ = self.environs.make(incoming, incoming.stream.fd)
+        if exchange is None:
+            exchange = self.spare
             self.spare = None
-        if request is None:
-            request = Request(<Listener> origin.listener, self.call)
-        if origin.stream.layer != NULL:
-            environ.update((<TlsLayer> origin.stream.layer).variables)
-        if origin.trusted:
-            self.forward(environ)
-        if origin.stream.layer != NULL or origin.trusted:
+        if exchange is None:
+            exchange = WSGIExchange(<Listener> incoming.listener, self.call)
+        if incoming.stream.layer != NULL:
+            environ.update((<TlsLayer> incoming.stream.layer).described_by(_tls_variables))
+        if incoming.trusted:
+            self.forward(EnvironRequest(environ))
+        if incoming.stream.layer != NULL or incoming.trusted:
             environ["wsgi.url_scheme"] = "https" if "HTTPS" in environ else "http"
             if self.portless and "HTTPS" in environ and environ[SERVER_PORT] == "80":
                 environ[SERVER_PORT] = "443"
         if self.pages is not None:
-            request.call = self.pages.get(environ["PATH_INFO"], self.call)
-        request.fill(environ)
-        request.head_serial = serial
-        return request
+            exchange.call = self.pages.get(environ["PATH_INFO"], self.call)
+        exchange.fill(environ)
+        exchange.head_serial = serial
+        return exchange
 
-    cdef int take_back(self, Exchange exchange, int fd) except -1:
-        cdef Request request = <Request> exchange
+    cdef int take_back(self, Exchange ended, int fd) except -1:
+        cdef WSGIExchange exchange = <WSGIExchange> ended
         cdef Memory* memory
-        if fd >= 0 and request.head_serial:
+        if fd >= 0 and exchange.head_serial:
             memory = memory_of(self.heads, fd)
-            if memory != NULL and request.head_serial == memory.serial and request.reusable():
-                self.heads.spares[memory.index] = request
+            if memory != NULL and exchange.head_serial == memory.serial and exchange.reusable():
+                self.heads.spares[memory.index] = exchange
                 return 0
-        self.spare = request
-        return request.forget()
+        self.spare = exchange
+        return exchange.forget()
 
     def close(self) -> None:
         """Drops the objects kept for later requests."""
@@ -560,9 +635,10 @@ cdef inline bint same(object text, const char* data, Py_ssize_t size) noexcept:
 cdef class EnvironMaker:
     """make() gives a fresh environ: a copy of the template with what one request adds."""
 
-    def __init__(self, dict template not None, RequestHeads heads not None):
+    def __init__(self, dict template not None, RequestHeads heads not None, forward=None):
         cdef int i = 0
         self.heads = heads
+        self.forward = forward
         self.template = dict(template)
         self.template[REQUEST_METHOD] = GET
         self.template[PATH_INFO] = "/"
@@ -576,19 +652,12 @@ cdef class EnvironMaker:
             self.template[i] = None
         for key in [key for key in self.template if isinstance(key, int)]:
             del self.template[key]
-        i = 0
-        self.keys = []
         self.last = []
-        while name_of(i) != NULL:
+        for i in range(len(KEYS_OF_FIELDS)):
             name = name_of(i).decode()
-            if name in ("content-length", "content-type"):
-                key = name.upper().replace("-", "_")
-            else:
-                key = "HTTP_" + name.upper().replace("-", "_")
-            self.keys.append(key)
             self.last.append(None if name in SECRET else "")
-            self.forwarding[i] = name in FORWARDING
-            i += 1
+            if is_forwarding(name):
+                self.forwarding[i] = 1 if forward is not None and forward.keeps(name) else 2
         self.last_path_raw = self.last_path = "/"
         self.last_query = self.last_uri = ""
 
@@ -604,7 +673,7 @@ cdef class EnvironMaker:
             self.last_path = path
         return path
 
-    cdef str uri(self, const char* data, head* found):
+    cdef str uri(self, const char* data, const head* found):
         """The path and the query as they came; of an absolute target, too, whose path may be missing."""
         cdef const char* raw = data + found.path
         cdef Py_ssize_t size = found.target + found.target_size - found.path
@@ -612,19 +681,20 @@ cdef class EnvironMaker:
             self.last_uri = PyUnicode_DecodeLatin1(raw, size, NULL)
         return self.last_uri if found.path_size else "/" + self.last_uri
 
-    cdef dict make(self, const char* data, head* found, int fd, object remote_addr, int remote_port,
-            bint trusted):
+    cdef dict make(self, const Incoming* incoming, int fd):
         """The environ, without its wsgi.input, of a head that RequestHeads.scan() found just now: no
         allocation may come between, because it may run a finaliser that switches to another connection."""
+        cdef const char* data = incoming.data
+        cdef const head* found = incoming.found
         cdef Memory* memory = memory_of(self.heads, fd)
         cdef int64_t claimed = memory.claimed if memory != NULL and memory.size < 0 else 0
         cdef dict environ
         if found.header_count < 0:
             environ = PyDict_Copy(<dict> self.heads.made[memory.index])
         else:
-            environ = self.fields(data, found, trusted)
-            environ[REMOTE_ADDR] = remote_addr
-            environ[REMOTE_PORT] = str(remote_port) if remote_port >= 0 else ""
+            environ = self.fields(data, found, incoming.trusted)
+            environ[REMOTE_ADDR] = <object> incoming.address
+            environ[REMOTE_PORT] = str(incoming.port) if incoming.port >= 0 else ""
             if claimed:
                 self.heads.keep_made(fd, claimed, PyDict_Copy(environ))
         if not is_get_request(data, found):
@@ -644,12 +714,12 @@ cdef class EnvironMaker:
             environ[HTTP_HOST] = PyUnicode_DecodeLatin1(data + found.authority, found.authority_size, NULL)
         return environ
 
-    cdef dict fields(self, const char* data, head* found, bint trusted):
+    cdef dict fields(self, const char* data, const head* found, bint trusted):
         """A copy of the template with the header fields; those in which a proxy speaks of its client only if
         the peer is trusted."""
         cdef dict environ = PyDict_Copy(self.template)
         cdef uint64_t seen[2]
-        cdef head_header* header
+        cdef const head_header* header
         cdef const char* value
         cdef int i, known
         cdef PyObject* before
@@ -658,7 +728,7 @@ cdef class EnvironMaker:
             header = &found.headers[i]
             known = header.known
             value = data + header.value
-            if known == HEAD_DROPPED or (not trusted and known != HEAD_UNKNOWN and self.forwarding[known]):
+            if known == HEAD_DROPPED or (known != HEAD_UNKNOWN and self.forwarding[known] > trusted):
                 continue
             if known != HEAD_UNKNOWN and not (seen[known >> 6] >> (known & 63)) & 1:
                 seen[known >> 6] |= <uint64_t> 1 << (known & 63)
@@ -670,16 +740,17 @@ cdef class EnvironMaker:
                 else:
                     text = PyUnicode_DecodeLatin1(value, header.value_size, NULL)
                     self.last[known] = text
-                PyDict_SetItem(environ, self.keys[known], text)
+                PyDict_SetItem(environ, <object> FIELD_KEYS[known], text)
                 continue
             text = PyUnicode_DecodeLatin1(value, header.value_size, NULL)
             if known != HEAD_UNKNOWN:
-                key = self.keys[known]
+                key = <object> FIELD_KEYS[known]
             else:
-                key = "HTTP_" + PyUnicode_DecodeLatin1(data + header.name, header.name_size,
-                    NULL).upper().replace("-", "_")
-                if key == "HTTP_PROXY" or (not trusted and key.startswith("HTTP_X_FORWARDED")):
+                name = PyUnicode_DecodeLatin1(data + header.name, header.name_size, NULL).lower()
+                if name == "proxy" or (
+                        is_forwarding(name) and not (trusted and self.forward.keeps(name))):
                     continue
+                key = "HTTP_" + name.upper().replace("-", "_")
             before = PyDict_GetItem(environ, key)
             if before != NULL:
                 text = f"{<object> before}{'; ' if key == 'HTTP_COOKIE' else ','}{text}"
@@ -690,7 +761,9 @@ cdef class EnvironMaker:
 def environ_of(dict template not None, bytes request not None) -> dict:
     """The environ of a request head, for tests."""
     cdef RequestHeads heads = RequestHeads()
+    cdef str address = "127.0.0.1"
     cdef head found
+    cdef Incoming incoming = Incoming(NULL, NULL, NULL, <PyObject*> address, 1, False, request, &found)
     cdef head_limits limits
     cdef long n
     limits.line = 8190
@@ -699,4 +772,4 @@ def environ_of(dict template not None, bytes request not None) -> dict:
     n = heads.scan(request, len(request), &limits, 0, False, &found)
     if n <= 0:
         raise ValueError(f"no complete request head: {n}")
-    return EnvironMaker(template, heads).make(request, &found, 0, "127.0.0.1", 1, False)
+    return EnvironMaker(template, heads).make(&incoming, 0)

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from syncless._core.current import current
-from syncless.wsgi.application import Request
+from syncless.wsgi.application import WSGIExchange
 
 
-def current_request() -> Request:
+def current_request() -> WSGIExchange:
     """The request in whose tasklet this is called; it can be handed to other tasklets. RuntimeError
     elsewhere."""
     request = current()
-    if not isinstance(request, Request):
+    if not isinstance(request, WSGIExchange):
         raise RuntimeError(
             "no request runs in this tasklet; call current_request() in the request's own and hand it over"
         )

@@ -74,7 +74,9 @@ class _Answer:
         status, headers = self.head
         make = None
         try:
-            headers, make = self.compression.plan(self.environ, status, headers, size)
+            headers, make = self.compression.plan(
+                self.environ.get("HTTP_ACCEPT_ENCODING", ""), status, headers, size
+            )
         except (AttributeError, TypeError, ValueError):
             pass  # the server says what is wrong with them
         exc_info, self.exc_info = self.exc_info, None  # it refers to frames, and they to us

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from syncless.wsgi.application import EnvironRequest
 from syncless.wsgi.filewrapper import FileWrapper
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class StaticFilesMiddleware:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if environ["PATH_INFO"].startswith(self.prefixes):
-            answer = self.files.answer(environ)
+            answer = self.files.answer(EnvironRequest(environ))
             if answer is not None:
                 start_response(answer.status, answer.headers)
                 return answer.body

@@ -23,6 +23,7 @@ from syncless.http.errorlog import ErrorLog
 from syncless.http.exchange import Upgrade
 from syncless.http.limits import Limits
 from syncless.http.websocket import WebSocket, has_library
+from syncless.wsgi.application import EnvironRequest
 from syncless.wsgi.upgradesocket import UpgradeSocket
 
 
@@ -33,11 +34,11 @@ def websocket_offer(limits: Limits, error_log: ErrorLog) -> Callable[[Upgrade, d
 
     def offer(upgrade: Upgrade, environ: dict[str, Any]) -> None:
         nonlocal found
-        fields = environ.copy()  # which is no cycle with the environ
+        request = EnvironRequest(environ.copy())  # which is no cycle with the environ
         environ["werkzeug.socket"] = UpgradeSocket(upgrade)
         if found is None:
             found = has_library(error_log)
         if found:
-            environ["wsgi.websocket"] = WebSocket(upgrade, fields, limits)
+            environ["wsgi.websocket"] = WebSocket(upgrade, request, limits)
 
     return offer

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.patches.programs import check
+from tests.programs import check
 
 pytestmark = pytest.mark.slow
 

@@ -12,10 +12,10 @@ from collections import OrderedDict
 import pytest
 
 import syncless
-from syncless.asgi.request import variables_of
+from syncless.asgi.exchange import ScopeRequest
 from syncless.asyncio import in_tasklet
+from tests.plugin import Client
 from tests.waiting import eventually
-from tests.wsgi.conftest import Client
 
 pytestmark = pytest.mark.virtual_time
 
@@ -163,7 +163,7 @@ def test_scope_is_that_of_the_specification_on_each_kind_of_listener(start, tmp_
         for _ in range(3):
             assert client.get("/a", fields)[0] == 200
             scope = seen.pop()
-            variables = variables_of(scope)
+            variables = ScopeRequest(scope).variables()
             assert {key: type(scope[key]) for key in TYPES} == TYPES
             assert all(type(part) is bytes for field in scope["headers"] for part in field)
             host, port = scope["server"]

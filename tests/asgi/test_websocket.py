@@ -6,8 +6,8 @@ import struct
 import pytest
 
 import syncless
+from tests.plugin import Client
 from tests.waiting import eventually
-from tests.wsgi.conftest import Client
 from tests.wsgi.test_websocket import HANDSHAKE, Raw, closed_with, frame
 
 pytestmark = pytest.mark.virtual_time

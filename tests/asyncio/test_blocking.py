@@ -6,7 +6,7 @@ import pytest
 
 from syncless import Event, sleep, spawn
 from tests.asyncio.loops import run
-from tests.patches.programs import check
+from tests.programs import check
 
 pytestmark = pytest.mark.virtual_time
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.patches.programs import run_python
+from tests.programs import run_python
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "howto" / "asyncio.md"
 PRINTED = ["done\n", "True\n", "8\n", "later\n", "[0, 0, 0, 0]\n"]

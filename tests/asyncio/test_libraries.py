@@ -1,12 +1,10 @@
 """Libraries for asyncio on our loop, under the patch, beside tasks that block."""
 
-import contextlib
 import importlib.util
 
 import pytest
 
-from tests.patches.programs import check
-from tests.patches.servers import SERVERS
+from tests.programs import check
 
 pytestmark = pytest.mark.slow
 
@@ -114,19 +112,6 @@ LIBRARIES = {
     "sqlalchemy": (SQLALCHEMY, ["sqlalchemy", "asyncpg"], "postgresql"),
     "anyio": (ANYIO, ["anyio", "sniffio"], None),
 }
-
-
-@pytest.fixture(scope="module")
-def port_of():
-    with contextlib.ExitStack() as stack:
-        ports = {None: 0}
-
-        def port_of(server):
-            if server not in ports:
-                ports[server] = stack.enter_context(SERVERS[server]())
-            return ports[server]
-
-        yield port_of
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

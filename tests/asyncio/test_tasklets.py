@@ -15,18 +15,11 @@ from syncless.asyncio import EventLoop, await_, in_tasklet
 from syncless.asyncio.backgroundloop import DefaultPolicy, background_loop
 from syncless.wsgi.server import Patching
 from tests.asyncio.loops import run
-from tests.patches.programs import check, run_python
+from tests.programs import check, run_python
 
 pytestmark = pytest.mark.virtual_time
 
 variable = contextvars.ContextVar("variable", default="none")
-
-
-@pytest.fixture
-def background():
-    loop = background_loop()
-    yield loop
-    loop.close()
 
 
 async def double(number):

@@ -8,7 +8,7 @@ import pytest
 
 from syncless import Timeout, current, deadline, sleep
 from tests.asyncio.loops import run
-from tests.patches.programs import check
+from tests.programs import check
 
 pytestmark = pytest.mark.virtual_time
 

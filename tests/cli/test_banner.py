@@ -3,7 +3,6 @@
 import platform
 import re
 import subprocess
-import sys
 import urllib.request
 
 import pytest
@@ -14,6 +13,7 @@ from syncless.http.program.banner import loop_name
 from syncless.wsgi.server import Patching
 from tests.cli.terminal import Terminal
 from tests.cli.test_loading import HELLO, command, environment
+from tests.programs import run_unchecked
 from tests.waiting import eventually
 
 LAST = "stops at once.\n"
@@ -115,5 +115,5 @@ def test_few_areas_are_named():
         "from syncless.patches import patch_time, patch_socket; patch_time(); patch_socket()\n"
         "from syncless.http.program.banner import patched_areas; print(patched_areas())"
     )
-    done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True)
+    done = run_unchecked(program, env=environment())
     assert done.stdout == "time, socket\n", done

@@ -3,7 +3,6 @@
 import dataclasses
 import re
 import subprocess
-import sys
 
 import pytest
 
@@ -13,6 +12,7 @@ from syncless.http.options import OPTIONS
 from syncless.wsgi import Limits
 from tests.cli.terminal import ESCAPE, Terminal
 from tests.cli.test_loading import command, environment
+from tests.programs import run_unchecked
 
 
 def piped(option="--help-all", **more):
@@ -77,7 +77,5 @@ def test_limits_are_shown_where_their_source_is_missing(tmp_path):
         "import inspect; inspect.getsource = lambda it: (_ for _ in ()).throw(OSError())\n"
         "import sys; from syncless.cli import main; sys.exit(main(['--help-all']))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, timeout=60
-    )
+    done = run_unchecked(program, env=environment())
     assert done.returncode == 0 and "head_seconds (30 s)" in done.stdout

@@ -11,7 +11,7 @@ import pytest
 
 from syncless.http.program.hooks import NAMES
 from tests.cli.test_loading import command, environment
-from tests.cli.test_patch import Served
+from tests.cli.test_patch import Served, served
 from tests.waiting import eventually
 
 MINE = """
@@ -49,10 +49,6 @@ def folder(tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "app.py").write_text(APP)
     return tmp_path
-
-
-def served(folder, *options):
-    return Served(folder, command("app:app", "--bind", "127.0.0.1:0", *options))
 
 
 def noted(folder):

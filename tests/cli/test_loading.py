@@ -11,6 +11,7 @@ import urllib.request
 import pytest
 
 from syncless.http.program.loading import load
+from tests.programs import run_unchecked
 from tests.waiting import eventually
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -95,7 +96,7 @@ def refused(folder, *arguments, status=2):
         ("--certfile none", "certfile none: No such file or directory", 1),
         ("--certfile hello.py --keyfile none", "keyfile none: No such file or directory", 1),
         ("--certfile .", "certfile .: Is a directory", 1),
-        ("--certfile hello.py", "certfile hello.py: ", 2),
+        ("--certfile hello.py", "it must be a PEM certificate and its key, or give its keyfile", 2),
         ("--key-password-file none", "--key-password-file none: No such file or directory", 2),
         ("--chdir none", "--chdir {folder}/none: No such file or directory", 2),
         ("--config none", "--config none: No such file or directory", 2),
@@ -104,7 +105,7 @@ def refused(folder, *arguments, status=2):
         ("--pid-file none/pid", "{folder}/none/pid: No such file or directory", 1),
         (
             "--bind unix:hello.py",
-            "cannot listen on unix:hello.py: Address already in use; there is a file that is no socket",
+            "cannot listen on unix:hello.py: Address already in use; there is a file that is not a socket",
             1,
         ),
     ],
@@ -247,14 +248,7 @@ def test_checkout_that_is_not_built_says_so(tmp_path):
     shutil.copytree(
         ROOT / "syncless", tmp_path / "syncless", ignore=shutil.ignore_patterns("*.so", "__pycache__")
     )
-    done = subprocess.run(
-        [sys.executable, "-c", "import syncless"],
-        cwd=tmp_path,
-        env=environment(PYTHONPATH=""),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = run_unchecked("import syncless", cwd=tmp_path, env=environment(PYTHONPATH=""))
     assert done.returncode == 1
     assert re.search(
         rf"ImportError: syncless is not built in {tmp_path} for Python 3\.\d+: run `make serve` there",
@@ -264,7 +258,7 @@ def test_checkout_that_is_not_built_says_so(tmp_path):
 
 def test_python_that_is_too_old_is_named():
     program = "import sys; sys.version_info = (3, 9); import syncless"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment())
+    done = run_unchecked(program, env=environment())
     assert (
         done.stderr.rstrip().splitlines()[-1].startswith("ImportError: syncless needs Python 3.10 or newer")
     )
@@ -280,7 +274,7 @@ def test_python_that_is_too_old_is_named():
         ),
         (
             ["asgi", "--interface", "wsgi"],
-            r"syncless: mistakes:asgi: <function .*> is an ASGI application, .*",
+            r"syncless: mistakes:asgi: <function .*> is an ASGI application, .* without --interface, .*",
         ),
     ],
 )

@@ -4,14 +4,13 @@ import contextlib
 import dataclasses
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
 from syncless.cli.arguments import make_parser, parse
 from syncless.cli.foreign import INSTEAD
 from syncless.wsgi import Limits
+from tests.programs import run_unchecked
 
 PAGE = (pathlib.Path(__file__).parent.parent.parent / "docs" / "moving" / "gunicorn.md").read_text()
 ROWS = [
@@ -93,9 +92,7 @@ def test_all_options_of_others_are_in_the_table(peer, parameters):
     program = (
         f"from {module} import {name} as main; print(*(name for one in main.params for name in one.opts))"
     )
-    known = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    ).stdout.split()
+    known = run_unchecked(program, check=True).stdout.split()
     assert {name for name in known if name.startswith("--")} <= named(peer)
 
 
@@ -136,6 +133,9 @@ FIELDS = "--trusted-field x-forwarded-for --trusted-field x-forwarded-proto"
         ("--pythonpath a --check-config", "--app-dir a --check"),
         ("--interface asgi3", "--interface asgi"),
         ("--timeout 40 -b :80", "--limit worker_stuck_seconds=40 -b :80"),
+        ("--proxy-protocol auto", "--proxy-protocol"),
+        ("--proxy-protocol=v2", "--proxy-protocol"),
+        ("--proxy-protocol off", ""),
     ],
 )
 def test_options_of_others_are_taken_where_ours_mean_the_same(theirs, ours):
@@ -164,7 +164,7 @@ VALUES = {
     "bind": "127.0.0.1:8000,unix:/run/app.sock",
     "forwarded_allow_ips": "10.0.0.1",
     "loglevel": "info",
-    "proxy_protocol": True,
+    "proxy_protocol": "auto",
     "umask": 0o27,
 }
 
@@ -243,9 +243,10 @@ def test_file_of_gunicorn_that_cannot_be_taken_is_answered(text, said, tmp_path,
         ("--acces-log app:app", "there is no option --acces-log; did you mean --access-log?"),
         ("--prot 80 app:app", "there is no option --prot; did you mean --port?"),
         ("--xyzzy app:app", "there is no option --xyzzy; see syncless --help-all"),
-        ("app:app other:app", "there is one application only, and 'other:app' is another word"),
+        ("app:app other:app", "unexpected argument 'other:app': only one application can be named"),
         ("app:app --port", "--port needs a value"),
         ("app:app --workers many", "argument -w/--workers: invalid int value: 'many'"),
+        ("--proxy-protocol=v3 app:app", "--proxy-protocol takes auto, v1, v2, off or nothing, not 'v3'"),
         ("", "name the application to serve, for example myproject.web:app"),
         ("-c missing.conf.py app:app", "--config missing.conf.py: No such file or directory"),
     ],

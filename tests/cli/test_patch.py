@@ -60,6 +60,10 @@ class Served:
         self.process.communicate(timeout=60)
 
 
+def served(folder, *options):
+    return Served(folder, command("app:app", "--bind", "127.0.0.1:0", *options))
+
+
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "sleeper.py").write_text(SLEEPER)

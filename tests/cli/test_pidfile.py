@@ -31,7 +31,7 @@ def test_file_of_a_process_that_runs_is_left_alone(holder, tmp_path):
     path = tmp_path / "server.pid"
     with pytest.raises(FileExistsError) as refused, PidFile(path):
         pass
-    assert f"the pid file of process {holder.pid}, which runs" in refused.value.strerror
+    assert f"the pid file of the running process {holder.pid}" in refused.value.strerror
     assert refused.value.filename == str(path) and path.read_text() == f"{holder.pid}\n"
 
 

@@ -9,13 +9,13 @@ import signal
 import socket
 import stat
 import subprocess
-import sys
 import tempfile
 
 import pytest
 
 from tests.cli.test_loading import command, environment
-from tests.cli.test_patch import Served
+from tests.cli.test_patch import Served, served
+from tests.programs import run_unchecked
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
@@ -52,10 +52,6 @@ def folder():
         os.chmod(path, 0o755)
         (pathlib.Path(path) / "app.py").write_text(APP)
         yield pathlib.Path(path)
-
-
-def served(folder, *options):
-    return Served(folder, command("app:app", "--bind", "127.0.0.1:0", *options))
 
 
 def groups_of(name, gid):
@@ -171,9 +167,7 @@ def test_others_than_root_are_told_which_option_needs_it(folder, options, messag
         "try:\n    Privileges.of(user, group).drop()\n"
         "except ValueError as error:\n    print(error)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, timeout=60
-    )
+    done = run_unchecked(program, env=environment())
     assert done.stdout == (f"{message}\n" if message else ""), done.stderr
 
 

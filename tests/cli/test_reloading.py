@@ -160,7 +160,7 @@ def test_watching_process_ends_with_a_master_that_is_killed(develop):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["--preload"], "exclude each other"), (["--reload-path", "no/such/path"], "no/such/path")],
+    [(["--preload"], "cannot be combined"), (["--reload-path", "no/such/path"], "no/such/path")],
 )
 def test_path_that_cannot_be_watched_is_reported(tmp_path, arguments, message):
     (tmp_path / "hello.py").write_text(APP.format(answer="one"))

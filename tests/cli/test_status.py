@@ -11,7 +11,7 @@ import syncless
 from syncless.cli.status import duration, lines
 from tests.cli.terminal import Terminal
 from tests.cli.test_loading import environment
-from tests.status.conftest import WAITS_AT, seen  # noqa: F401
+from tests.status.seen import WAITS_AT
 from tests.status.test_status import Asking, in_flight
 from tests.waiting import eventually
 
@@ -29,7 +29,7 @@ def status(*arguments, cwd=None, **variables):
     )
 
 
-def test_status_shows_workers_and_requests(seen):  # noqa: F811
+def test_status_shows_workers_and_requests(seen):
     running = seen("--workers", "2")
     address = f"unix:{running.path}"
     with Asking(running, "/event/%1b%5b31m"):
@@ -47,7 +47,7 @@ def test_status_shows_workers_and_requests(seen):  # noqa: F811
     assert json.loads(status("--json", SYNCLESS_STATUS=address).stdout)["master"] == running.process.pid
 
 
-def test_watch_shows_it_anew_until_ctrl_c(seen):  # noqa: F811
+def test_watch_shows_it_anew_until_ctrl_c(seen):
     running = seen()
     with Terminal([*COMMAND, f"unix:{running.path}", "--watch"], environment(), running.folder) as terminal:
         terminal.read("\033[H\033[J")
@@ -79,10 +79,10 @@ def test_no_address_is_told(tmp_path):
     assert "syncless.toml has no `status`" in status(cwd=tmp_path).stderr
 
 
-def test_another_server_is_told_from_a_status(seen):  # noqa: F811
+def test_another_server_is_told_from_a_status(seen):
     running = seen()
     done = status(f"127.0.0.1:{running.port}")
-    assert done.returncode == 1 and "is no syncless status" in done.stderr
+    assert done.returncode == 1 and "is not a syncless status address" in done.stderr
 
 
 def test_wrong_address_is_told():
@@ -98,7 +98,7 @@ def test_durations_are_short(seconds, text):
     assert duration(seconds) == text
 
 
-def test_lines_are_as_wide_as_the_terminal(seen):  # noqa: F811
+def test_lines_are_as_wide_as_the_terminal(seen):
     running = seen()
     with Asking(running, "/event/" + "long" * 100 + "?1"):
         assert eventually(lambda: in_flight(running.status()))

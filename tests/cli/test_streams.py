@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 from tests.cli.test_loading import command, environment
+from tests.plugin import Client
 from tests.waiting import eventually
-from tests.wsgi.conftest import Client
 
 APP = """
 import os

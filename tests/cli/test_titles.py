@@ -1,13 +1,12 @@
 """The titles of the command's processes in `ps`."""
 
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
 from tests.cli.test_loading import HELLO, command, environment
 from tests.cli.test_patch import Served
+from tests.programs import run_unchecked
 
 
 @pytest.fixture
@@ -37,5 +36,5 @@ def test_titles_are_left_alone_without_the_package(folder):
         "from syncless.http.program.process import set_title; set_title('worker 1', 'hello:app')\n"
         "print(open('/proc/self/cmdline').read().count('syncless: '))"
     )
-    done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True)
+    done = run_unchecked(program, env=environment())
     assert done.stdout == "1\n" and done.stderr == ""  # the program itself has it

@@ -11,6 +11,8 @@ import sys
 
 import pytest
 
+from tests.programs import run_unchecked
+
 pytestmark = pytest.mark.slow
 
 SITES = {
@@ -384,6 +386,6 @@ asyncio.run(main())
     if importlib.util.find_spec("aiohttp") is None:
         site.end()
         pytest.skip("the client needs aiohttp: pip install aiohttp")
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = run_unchecked(script)
     site.end()
     assert done.returncode == 0, done.stderr

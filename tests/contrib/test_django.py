@@ -4,7 +4,6 @@ import http.client
 import os
 import re
 import signal
-import socket
 import sys
 import threading
 import time
@@ -128,25 +127,22 @@ def test_changed_file_reloads(project, tmp_path):
     assert status == 200 and second.startswith("second") and second.split()[1] != first.split()[1]
 
 
-def listens(port):
-    with socket.socket() as client:
-        return client.connect_ex(("127.0.0.1", port)) == 0
-
-
-def test_workers(project, tmp_path):
-    from tests.patches.servers import free_port
-
-    server = project("--workers", "2", port=free_port())
-    assert eventually(lambda: listens(server.port))
+def test_workers(project):
+    server = project("--workers", "2")
     first = int(get(server.port, "/")[1].split()[1])
     with halted(first):  # an idle worker may take each connection that comes
         assert int(get(server.port, "/")[1].split()[1]) != first
     assert server.end(signal.SIGTERM) == 0
 
 
-def test_port_in_use_is_reported(project, tmp_path):
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_port_in_use_is_reported(workers, project, tmp_path):
     first = project("--noreload")
-    second = Command(tmp_path, [sys.executable, "manage.py", "runsyncless", str(first.port), "--noreload"])
+    said = first.said()
+    options = "--noreload", "--workers", workers
+    command = [sys.executable, "manage.py", "runsyncless", str(first.port), *options]
+    second = Command(tmp_path, command)
     second.says("Error: That port is already in use.")
     assert second.process.wait(60) == 1
     second.end()
+    assert "http://" not in second.said()[len(said) :]

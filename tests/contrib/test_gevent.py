@@ -6,6 +6,8 @@ import textwrap
 
 import pytest
 
+from tests.programs import run_unchecked
+
 pytest.importorskip("gevent", reason="runs gevent's hub: pip install gevent")
 
 BEGIN = """
@@ -157,5 +159,5 @@ def test_exit_of_a_greenlet_ends_the_program():
 
 def test_hub_that_is_at_work_already_is_refused():
     program = "import gevent; gevent.sleep(0); import syncless.contrib.gevent as ours; ours.install()"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = run_unchecked(program)
     assert done.returncode == 1 and "call syncless.contrib.gevent.install() before" in done.stderr

@@ -274,7 +274,7 @@ def test_worker_whose_loop_stands_still_is_killed_and_tells_where(gunicorn):
     with pytest.raises((OSError, http.client.HTTPException)):
         server.get("/hang")
     server.says(rf"WORKER TIMEOUT \(pid:{first}\)")
-    server.says(r"has stood still. It is here:\n(?s:.*)app.py.*in app\n")
+    server.says(r"has been blocked, here:\n(?s:.*)app.py.*in app\n")
     assert server.get()[0] != first
 
 

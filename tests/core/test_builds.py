@@ -9,17 +9,13 @@ import sysconfig
 
 import pytest
 
+from tests.programs import run_unchecked
+
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def run(program, **options):
-    return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, **options
-    )
-
-
 def test_import_refuses_a_free_threaded_build():
-    done = run("import sys; sys.abiflags += 't'; import syncless", cwd=ROOT)
+    done = run_unchecked("import sys; sys.abiflags += 't'; import syncless", cwd=ROOT)
     assert done.returncode == 1 and "ImportError: syncless needs the GIL" in done.stderr
 
 
@@ -31,8 +27,21 @@ def test_build_refuses_by_a_sentence(fact, sentence):
     if not (ROOT / "setup.py").exists():
         pytest.skip("the sources are not here")
     imported = "runpy, subprocess, sys, tempfile, multiprocessing.reduction, setuptools.command.build_ext"
-    done = run(f"import {imported}, Cython.Build; {fact}; runpy.run_path('setup.py')", cwd=ROOT)
+    done = run_unchecked(f"import {imported}, Cython.Build; {fact}; runpy.run_path('setup.py')", cwd=ROOT)
     assert done.returncode == 1 and sentence in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+def test_make_refuses_an_old_python(tmp_path):
+    python = tmp_path / "python3"
+    python.write_text(
+        f"#!{sys.executable}\nimport sys\nsys.version_info = (3, 9)\nexec(sys.argv[2])\nprint('goes on')\n"
+    )
+    python.chmod(0o755)
+    command = ["make", f"PYTHON={python}", f"VENV={tmp_path}/venv", f"{tmp_path}/venv/bin/python"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "syncless needs Python 3.10 or newer" in done.stderr
+    assert "goes on" not in done.stdout
 
 
 COMPILER = """#!/bin/sh
@@ -150,6 +159,6 @@ def test_build_goes_on_where_an_interrupted_one_stopped(build):
 
 
 def test_import_without_greenlet_says_how_to_install_it():
-    done = run("import sys; sys.modules['greenlet'] = None; import syncless", cwd=ROOT)
+    done = run_unchecked("import sys; sys.modules['greenlet'] = None; import syncless", cwd=ROOT)
     assert done.returncode == 1
     assert "ImportError: syncless needs greenlet: python -m pip install greenlet" in done.stderr

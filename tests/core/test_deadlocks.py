@@ -1,8 +1,6 @@
 """syncless.debug: which tasklet holds a lock, and circles of tasklets that wait for one another."""
 
 import logging
-import subprocess
-import sys
 import threading
 import time
 
@@ -11,6 +9,7 @@ import pytest
 import syncless
 from syncless import Event, Lock, RLock, debug, run_in_thread, select, sleep, spawn
 from syncless.io import socket
+from tests.programs import run_unchecked
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.virtual_time
@@ -214,7 +213,5 @@ assert "thread fork waits for " in circle, text
 @pytest.mark.parametrize("kind", ["Lock", "RLock"])
 def test_patched_locks_have_holders_and_circles(kind):
     program = PATCHED.replace("{kind}", kind)
-    done = run_in_thread(
-        subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
-    )
+    done = run_in_thread(run_unchecked, program)
     assert done.returncode == 0, done.stderr

@@ -1,6 +1,6 @@
 """The child of a fork, before and after the engine has seen to it."""
 
-from tests.patches.programs import run_python
+from tests.programs import run_python
 
 
 def test_no_tasklet_of_the_parent_runs_in_what_others_do_first_in_a_child():

@@ -2,10 +2,10 @@
 object."""
 
 import platform
-import subprocess
-import sys
 
 import pytest
+
+from tests.programs import run_unchecked
 
 LOCK = """
         import _thread
@@ -93,9 +93,7 @@ FIELDS = {
 
 
 def run(program):
-    return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd="/"
-    )
+    return run_unchecked(program, cwd="/")
 
 
 def refusal(kind):

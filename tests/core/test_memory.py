@@ -2,12 +2,11 @@
 
 import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
 import syncless
+from tests.programs import run_unchecked
 
 PROGRAM = """
 import os, random, threading, time, syncless
@@ -59,9 +58,7 @@ syncless.Event().wait()
 @pytest.mark.parametrize("busy", [True, False])
 def test_stacks_of_tasklets_that_have_ended_are_given_back(busy):
     program = PROGRAM.replace("{busy}", str(busy))
-    done = syncless.run_in_thread(
-        subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
-    )
+    done = syncless.run_in_thread(run_unchecked, program)
     assert done.returncode == 0, done.stderr
     before, most, after = map(int, done.stdout.split())
     assert most - before > 60 and after - before < 0.6 * (most - before)

@@ -2,12 +2,11 @@
 ones, at no CPU time, and never touches the files that have got their numbers."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 from syncless._core.poll.backends import BACKENDS
+from tests.programs import run_unchecked
 
 SETUP = """
 import os, select, signal, socket, sys, threading
@@ -24,7 +23,7 @@ assert ours, current_loop().backend
 files = []
 def replace(fd):
     '''The number is a file of the program from now on.'''
-    path = f"{sys.argv[1]}/{len(files)}"
+    path = str(len(files))
     file = os.open(path, os.O_RDWR | os.O_CREAT)
     os.write(file, b"kept")
     os.lseek(file, 0, os.SEEK_SET)       # a read of the loop would move it
@@ -66,14 +65,8 @@ def run(tmp_path, backend):
     """run(program) in a new process, to its end."""
 
     def begin(program):
-        done = subprocess.run(
-            [sys.executable, "-c", f'{SETUP}{program}print("done")', str(tmp_path)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env={**os.environ, "SYNCLESS_LOOP": backend},
-            check=False,
-        )
+        whole, environment = f'{SETUP}{program}print("done")', {**os.environ, "SYNCLESS_LOOP": backend}
+        done = run_unchecked(whole, cwd=tmp_path, env=environment)
         assert done.stdout == "done\n", done.stderr
 
     return begin

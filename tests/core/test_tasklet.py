@@ -1,7 +1,6 @@
 """Tasklets: life, result, failure, killing, joining, callbacks, context, what they wait for."""
 
 import contextvars
-import subprocess
 import sys
 import time
 import traceback
@@ -12,6 +11,7 @@ import pytest
 import syncless
 from syncless import Channel, Event, Tasklet, TaskletExit, TaskletKilled, join_all, sleep, spawn, wait
 from tests.kernel import needs_short_waits
+from tests.programs import run_unchecked
 
 pytestmark = pytest.mark.virtual_time
 
@@ -335,7 +335,7 @@ def test_the_class_can_be_used_directly():
 @pytest.mark.parametrize(("raised", "code"), [("KeyboardInterrupt", 130), ("SystemExit(3)", 3)])
 def test_exit_and_interrupt_reach_the_main_tasklet(raised, code):
     program = f"import syncless\ndef work():\n    raise {raised}\nsyncless.spawn(work)\nsyncless.sleep(30)\n"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60)
+    done = run_unchecked(program)
     assert done.returncode in (code, -2 if code == 130 else code)
 
 
@@ -345,9 +345,7 @@ def test_the_process_ends_with_its_main_tasklet():
         "for i in range(5): syncless.spawn(syncless.sleep, 100)\n"
         "syncless.sleep(0.01)\nprint('end')"
     )
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", program], capture_output=True, timeout=60, text=True
-    )
+    done = run_unchecked(program, "-X", "dev")
     assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
 
 

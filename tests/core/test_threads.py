@@ -1,7 +1,5 @@
 """run_in_thread: signals and the threads of the pool."""
 
-import subprocess
-import sys
 import time
 
 import pytest
@@ -9,6 +7,7 @@ import pytest
 import syncless
 from syncless._core.calls import threads
 from syncless._core.calls.threads import new_os_lock, start_os_thread
+from tests.programs import run_unchecked
 
 PROGRAM = """
 import os, signal, syncless
@@ -31,9 +30,7 @@ print("done")
 @pytest.mark.parametrize("before", ["", "from syncless.patches import patch_all; patch_all()\n"])
 def test_blocked_signal_does_not_end_the_process_by_a_thread_of_the_pool(before):
     """Calls and their child processes have the caller's mask."""
-    done = subprocess.run(
-        [sys.executable, "-c", before + PROGRAM], capture_output=True, text=True, timeout=60
-    )
+    done = run_unchecked(before + PROGRAM)
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 

@@ -10,6 +10,7 @@ import pytest
 import syncless
 from syncless.cli.arguments import parse
 from tests.deploy.recipes import changed, command_in_comment, without
+from tests.programs import free_port
 from tests.proxied import Proxied, missing, program, start_server
 from tests.waiting import eventually
 
@@ -24,11 +25,6 @@ http {{ access_log off; keepalive_requests 1000000;
 }}
 """
 """It includes a file of conf.d as /etc/nginx/nginx.conf does."""
-
-
-def free_port():
-    with blocking.create_server(("127.0.0.1", 0)) as sock:
-        return sock.getsockname()[1]
 
 
 def nginx(folder, *options, front=None, **more):

@@ -18,6 +18,7 @@ import pytest
 from syncless.cli.arguments import parse
 from tests.cli.test_systemd import Manager
 from tests.deploy.recipes import DEPLOY, text
+from tests.programs import free_port
 from tests.waiting import eventually
 
 APP = """
@@ -54,11 +55,6 @@ def run(folder):
         process.kill()
         process.wait()
         process.stdout.close()
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return sock.getsockname()[1]
 
 
 def status_of(url, **fields):

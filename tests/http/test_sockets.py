@@ -1,5 +1,6 @@
 """http/sockets and http/program/sharing: listening sockets of a server, and of a master's slots."""
 
+import errno
 import os
 import socket
 
@@ -119,3 +120,20 @@ def test_connection_that_waits_is_seen(shared):
     assert not one.have_waiting()
     with socket.create_connection(one.shared[0][0].getsockname()):
         assert one.have_waiting()
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("127.0.0.1:80", "start as root with --user NAME, or choose a port above 1023"),
+        ("unix:app.sock", "this user may not write to its directory"),
+    ],
+)
+def test_refused_permission_is_told_with_its_cure(text, advice, monkeypatch, tmp_path):
+    def bind(sock, address):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(socket.socket, "bind", bind)
+    with pytest.raises(OSError, match=advice):
+        Sockets([parse_bind(text)], SocketOptions(5), False).open()

@@ -1,16 +1,9 @@
-"""Two connected sockets; a name server, and configuration that names it."""
+"""A name server, and configuration that names it."""
 
 import pytest
 
-from syncless.io import dns, socket
+from syncless.io import dns
 from tests.io.lookups import Files
-
-
-@pytest.fixture
-def pair():
-    a, b = socket.socketpair()
-    with a, b:
-        yield a, b
 
 
 @pytest.fixture

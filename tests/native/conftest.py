@@ -13,7 +13,6 @@ from syncless.http.limits import Limits
 from syncless.native.routing import parse_routes
 from syncless.native.threads import Threads
 from tests.preload import without_preload
-from tests.wsgi.conftest import Client, authority, https, start  # noqa: F401
 
 HERE = pathlib.Path(__file__).parent
 
@@ -132,7 +131,7 @@ def python(environ, start_response):
 
 
 @pytest.fixture
-def served(start, handlers):  # noqa: F811
+def served(start, handlers):
     """served(routes, application=python, **options) -> a Server with those native handlers."""
 
     def begin(routes, application=python, **options):

@@ -5,11 +5,10 @@ import io
 import os
 import re
 import resource
-import subprocess
-import sys
 
 import pytest
 
+from tests.programs import run_unchecked
 from tests.waiting import eventually
 
 LINES = {
@@ -69,7 +68,7 @@ def test_handler_that_crashes_is_seen_by_the_fault_handler_of_python(library):
         client.sendall(b"GET /?c HTTP/1.1\\r\\nHost: a\\r\\n\\r\\n")
         syncless.sleep(10)
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = run_unchecked(program)
     assert done.returncode < 0 and "Fatal Python error: Segmentation fault" in done.stderr
 
 

@@ -6,8 +6,6 @@ import math
 import os
 import re
 import socket
-import subprocess
-import sys
 import time
 
 import pytest
@@ -21,6 +19,7 @@ from syncless.native.routing import parse_routes
 from syncless.native.threads import Threads
 from syncless.wsgi import Server
 from tests.native.conftest import python
+from tests.programs import run_unchecked
 from tests.waiting import eventually
 
 ROUTES = {"/": "hello", "/echo": "echo", "/fails": "fails", "/pass": "pass"}
@@ -516,7 +515,7 @@ def test_child_of_a_fork_leaves_connections_to_the_parent(library, tmp_path):
     server.stop()
     print("ended", flush=True)
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = run_unchecked(program)
     assert done.stdout.splitlines() == ["b'Hello, World!'", "7 b'Hello, World!'", "ended"], done.stderr
 
 
@@ -582,7 +581,7 @@ def test_child_of_a_fork_holds_no_connection_of_a_native_thread(library):
     print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     server.stop()
     """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = run_unchecked(program)
     assert done.stdout.splitlines() == ["b''"] * 5 + ["7"], done.stderr
 
 

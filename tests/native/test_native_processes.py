@@ -14,14 +14,13 @@ import threading
 
 import pytest
 
-from tests.status.conftest import in_flight, seen, status_when  # noqa: F401
+from tests.status.seen import in_flight, status_when
 from tests.waiting import eventually
-from tests.wsgi.conftest import program  # noqa: F401
 from tests.wsgi.supervised import APP, Load, alive, halted
 
 
 @pytest.fixture
-def running(program, library):  # noqa: F811
+def running(program, library):
     """running(*options) -> a Program with native handlers, which ends."""
 
     def begin(*options, **more):
@@ -58,13 +57,13 @@ def test_command_line_has_native_handlers_beside_the_application(running):
         ("/a=./none.so:f", "none.so"),
     ],
 )
-def test_native_option_that_is_wrong_is_told(program, option, words):  # noqa: F811
+def test_native_option_that_is_wrong_is_told(program, option, words):
     server = program("--native", option, "--check", serves=False)
     assert server.process.wait(60) == 2
     assert words in server.said() and "Traceback" not in server.said()
 
 
-def test_option_in_a_file_and_a_module(program, library, tmp_path):  # noqa: F811
+def test_option_in_a_file_and_a_module(program, library, tmp_path):
     (tmp_path / "fast.py").write_text(
         f"from syncless import native\nanswer = native.load({str(library)!r}, 'process')"
     )
@@ -132,7 +131,7 @@ def test_native_requests_count_for_the_age_of_a_worker(running):
     assert load.failures == []
 
 
-def test_metrics_count_native_requests(seen, library):  # noqa: F811
+def test_metrics_count_native_requests(seen, library):
     """They are asked for at the address of the status, where asking is not counted."""
     pytest.importorskip("prometheus_client", reason="prometheus_client makes the metrics")
     server = seen("--metrics", f"--native=/process={library}:process", "--native-threads=2")
@@ -146,7 +145,7 @@ def test_metrics_count_native_requests(seen, library):  # noqa: F811
     assert "syncless_connections_accepted_total" in metrics()
 
 
-def test_status_shows_native_handler_at_work(seen, library, tmp_path):  # noqa: F811
+def test_status_shows_native_handler_at_work(seen, library, tmp_path):
     os.mkfifo(tmp_path / "gate")
     (tmp_path / "slow.py").write_text(
         "import os\nfrom syncless import native\n"

@@ -16,9 +16,9 @@ import syncless
 from syncless import native
 from syncless.wsgi import Server
 from tests.native.conftest import python
+from tests.plugin import Client
 from tests.virtualtime import set_system_time
 from tests.waiting import eventually
-from tests.wsgi.conftest import Client
 
 ROUTES = {
     "/": "hello",

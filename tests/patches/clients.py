@@ -410,13 +410,7 @@ def pyodbc(port):
     import pyodbc
 
     connections = [pyodbc.connect(psqlodbc_text(port)) for _ in range(THREADS)]
-
-    def wait(number):
-        cursor = connections[number].cursor()
-        cursor.execute(f"SELECT 5, pg_sleep({WAIT})")
-        return cursor.fetchone()[0] == 5
-
-    return wait
+    return in_postgresql(connections)
 
 
 CLIENTS = {

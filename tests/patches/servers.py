@@ -16,6 +16,7 @@ import time
 import pytest
 
 from tests.preload import without_preload
+from tests.programs import free_port
 
 WAIT = 0.2
 """Seconds that a late answer takes."""
@@ -49,11 +50,6 @@ def program(*names):
         if found:
             return found
     pytest.skip(f"{' or '.join(names)} is not installed")
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import pytest
 
 from syncless import patches
 from syncless.patches.registry import Patcher, Registry
-from tests.patches.programs import run_unchecked
+from tests.programs import run_unchecked
 
 
 def test_everything_is_given_back():

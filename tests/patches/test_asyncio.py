@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.patches.programs import check, needs, run_python
+from tests.programs import check, needs, run_python
 
 
 def test_patch_installs_our_loop_and_takes_it_back():

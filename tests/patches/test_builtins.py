@@ -1,6 +1,6 @@
 """Built-in functions and types look the same under the patch."""
 
-from tests.patches.programs import run_python
+from tests.programs import run_python
 
 
 def test_functions_in_the_place_of_builtins_are_builtins():

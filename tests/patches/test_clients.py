@@ -1,7 +1,6 @@
 """Real clients under the patch, imported before or after it: fifty waits of 0.2 s side by side take little
 more than one of them."""
 
-import contextlib
 import ctypes.util
 import glob
 import importlib.util
@@ -14,7 +13,6 @@ import sys
 import pytest
 
 from tests.patches.clients import CLIENTS, IN_C, OFFLOADED, PSQLODBC, THREADS, WAIT
-from tests.patches.servers import SERVERS
 from tests.patches.storm import DRIVERS
 
 pytestmark = pytest.mark.slow
@@ -28,20 +26,6 @@ LONGEST_IN_C = 0.6
 """The same for those that wait in C: nothing of Python takes part."""
 GROWTH = 20
 """Megabytes by which a process may grow in the second half of a storm."""
-
-
-@pytest.fixture(scope="module")
-def port_of():
-    """A function that gives a server's port and starts it at the first call."""
-    with contextlib.ExitStack() as stack:
-        ports = {}
-
-        def port_of(server):
-            if server not in ports:
-                ports[server] = stack.enter_context(SERVERS[server]())
-            return ports[server]
-
-        yield port_of
 
 
 def skip_what_is_missing(module):

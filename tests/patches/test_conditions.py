@@ -1,12 +1,11 @@
 """threading.Condition, Event and queue.Queue under the patch: they do what they did, and nobody is
 forgotten."""
 
-import subprocess
-import sys
+from tests.programs import run_unchecked
 
 
 def run_program(text):
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    done = run_unchecked(text)
     assert (done.stdout, done.stderr) == ("done\n", "")
 
 

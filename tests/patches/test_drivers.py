@@ -5,7 +5,7 @@ import importlib.util
 
 import pytest
 
-from tests.patches.programs import run_python
+from tests.programs import run_python
 
 pytest.importorskip("syncless.patches.libraries.parking", reason="C libraries can be patched on Linux only")
 

@@ -2,23 +2,17 @@
 
 import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
+
+from tests.programs import run_unchecked
 
 ELSEWHERE = pathlib.Path(__file__).parents[1] / "elsewhere"
 
 
 def run(program):
     path = os.pathsep.join(filter(None, [str(ELSEWHERE), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=os.environ | {"PYTHONPATH": path},
-    )
+    done = run_unchecked(program, env=os.environ | {"PYTHONPATH": path})
     assert done.returncode == 0, done.stderr
     return done.stdout
 

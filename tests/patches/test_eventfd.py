@@ -6,7 +6,7 @@ import pytest
 
 import syncless
 from syncless.patches import files
-from tests.patches.programs import run_python
+from tests.programs import run_python
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "eventfd"), reason="this system has no eventfd")
 

@@ -1,6 +1,6 @@
 """A little data that becomes very much is unpacked in threads, and what is unpacked is the same."""
 
-from tests.patches.programs import check
+from tests.programs import check
 
 PROGRAM = """
     import bz2, lzma, os, zlib

@@ -3,7 +3,7 @@ them."""
 
 import pytest
 
-from tests.patches.programs import check
+from tests.programs import check
 
 
 def test_two_tasklets_on_one_buffered_file():

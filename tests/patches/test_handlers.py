@@ -3,7 +3,7 @@ not."""
 
 import pytest
 
-from tests.patches.programs import check
+from tests.programs import check
 
 BEGIN = """
 import asyncio, logging, threading, time

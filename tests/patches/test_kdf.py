@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from tests.patches.programs import check
+from tests.programs import check
 
 COUNT = """
     from syncless.patches import kdf

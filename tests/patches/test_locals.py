@@ -1,8 +1,7 @@
 """threading.local under the patch: each thread has values of its own, in objects of before and after, and
 they end with it."""
 
-import subprocess
-import sys
+from tests.programs import run_unchecked
 
 PROGRAM = """
 import gc, threading, time, weakref
@@ -79,7 +78,5 @@ print("kept apart")
 
 
 def test_threads_have_values_of_their_own():
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", PROGRAM], capture_output=True, text=True, timeout=60
-    )
+    done = run_unchecked(PROGRAM, "-X", "dev")
     assert done.stdout == "kept apart\n" and not done.stderr, done.stderr

@@ -3,7 +3,7 @@ nothing."""
 
 import pytest
 
-from tests.patches.programs import run_python
+from tests.programs import run_python
 
 
 def test_module_whose_names_are_made_on_demand():

@@ -4,10 +4,10 @@ there."""
 import importlib.util
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
+
+from tests.programs import run_unchecked
 
 PAGE = pathlib.Path(__file__).parent.parent.parent / "docs" / "moving" / "gevent.md"
 
@@ -44,9 +44,7 @@ __import__("os")._exit(0)
 
 def run(lines, imports, event, event_needs):
     program = PROGRAM.format(lines=lines, imports=imports, event=event, event_needs=event_needs)
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=120
-    )
+    done = run_unchecked(program, "-W", "ignore", timeout=120)
     assert done.stdout == f"ran {len(lines)}\n", done.stderr
 
 
@@ -123,9 +121,7 @@ __import__("os")._exit(0)
 def results_of(column, imports):
     lines = [row[column][0] for row in PAIRS]
     program = RESULTS.format(imports=imports, lines=lines)
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=120
-    )
+    done = run_unchecked(program, "-W", "ignore", timeout=120)
     assert done.returncode == 0 and done.stdout, done.stderr
     return done.stdout
 

@@ -76,13 +76,6 @@ def lib(path):
     unpatch(f"native {path}")
 
 
-@pytest.fixture
-def pair():
-    left, right = socket.socketpair()
-    with left, right:
-        yield left, right
-
-
 def waiting(function, *args):
     """A tasklet that has begun to wait in the call."""
     tasklet = syncless.spawn(function, *args)

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 import syncless
-from tests.patches.programs import run_unchecked
+from tests.programs import run_unchecked
 
 
 def test_real_threads_go_on_beside_it():
@@ -337,69 +337,74 @@ print("took turns")
     assert done.stdout == "took turns\n", done.stderr
 
 
-@pytest.mark.parametrize(
-    "ask",
-    [
-        "os.read(zero, 10)",
-        "os.write(null, b'x')",
-        "os.readv(zero, [bytearray(10)])",
-        "os.writev(null, [b'x'])",
-        "os.pread(regular.fileno(), 10, 0)",
-        "os.pwrite(own.fileno(), b'x', 0)",
-        "endless.read(10)",
-        "endless.readinto(bytearray(10))",
-        "(regular.seek(0), regular.read(10))",
-        "(own.seek(0), own.write(b'x'), own.flush())",
-        "open(sys.executable, 'rb').close()",
-        "os.path.exists('/no/such/file')",
-        "os.access(sys.executable, os.R_OK)",
-        "os.listdir('.')",
-        "os.scandir('.').close()",
-        "child.poll()",
-        "os.waitpid(child.pid, os.WNOHANG)",
-        "os.wait4(child.pid, os.WNOHANG)",
-        "os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)",
-        "left.recv(1, socket.MSG_PEEK)",
-        "left.send(b'')",
-        "time.sleep(0)",
-        "(things.put(1), things.get())",
-        "(things.put(1), things.get_nowait())",
-        "fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)",
-        "fcntl.lockf(own, fcntl.LOCK_EX | fcntl.LOCK_NB)",
-        "fcntl.fcntl(own.fileno(), fcntl.F_SETLK, struct.pack('hhqqi', fcntl.F_WRLCK, 0, 0, 0, 0))",
-        "os.lockf(own.fileno(), os.F_TLOCK, 0)",
-        "signal.sigtimedwait([signal.SIGUSR1], 0)",
-        "database.execute('select 1').fetchall()",
-        "semaphore.acquire(False)",
-    ],
-)
-def test_call_that_is_always_ready_takes_turns(tmp_path, ask):
-    """A loop around it ends only if another thread has had its turn."""
-    program = tmp_path / "program.py"
-    program.write_text(f"""
+ALWAYS_READY = """
+os.read(zero, 10)
+os.write(null, b'x')
+os.readv(zero, [bytearray(10)])
+os.writev(null, [b'x'])
+os.pread(regular.fileno(), 10, 0)
+os.pwrite(own.fileno(), b'x', 0)
+endless.read(10)
+endless.readinto(bytearray(10))
+(regular.seek(0), regular.read(10))
+(own.seek(0), own.write(b'x'), own.flush())
+open(sys.executable, 'rb').close()
+os.path.exists('/no/such/file')
+os.access(sys.executable, os.R_OK)
+os.fstat(regular.fileno())
+os.listdir('.')
+os.scandir('.').close()
+child.poll()
+os.waitpid(child.pid, os.WNOHANG)
+os.wait4(child.pid, os.WNOHANG)
+os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+left.recv(1, socket.MSG_PEEK)
+left.send(b'')
+time.sleep(0)
+(things.put(1), things.get())
+(things.put(1), things.get_nowait())
+fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+fcntl.lockf(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+fcntl.fcntl(own.fileno(), fcntl.F_SETLK, struct.pack('hhqqi', fcntl.F_WRLCK, 0, 0, 0, 0))
+os.lockf(own.fileno(), os.F_TLOCK, 0)
+signal.sigtimedwait([signal.SIGUSR1], 0)
+database.execute('select 1').fetchall()
+semaphore.acquire(False)
+"""
+
+
+@pytest.mark.parametrize("mode", ["adaptive", "direct"])
+def test_calls_that_are_always_ready_take_turns(tmp_path, mode):
+    """A loop around each ends only if another thread has had its turn. A file system on trial gives turns by
+    its threads, so there are none in one case."""
+    (tmp_path / "program.py").write_text(f"""
 from syncless.patches import patch_all
 patch_all()
 import fcntl, multiprocessing, os, queue, signal, socket, sqlite3, struct, subprocess, sys, threading, time
+from syncless.io import files
+files.set_mode({mode!r})
+signal.alarm(20)
 zero, null = os.open("/dev/zero", os.O_RDONLY), os.open("/dev/null", os.O_WRONLY)
 endless, regular, own = open("/dev/zero", "rb", buffering=0), open(__file__, "rb"), open("own", "w+b")
 left, right = socket.socketpair()
 right.sendall(b"x")
-things, database = queue.SimpleQueue(), sqlite3.connect(":memory:")
-semaphore = multiprocessing.Semaphore(0) if "semaphore" in {ask!r} else None
-child = subprocess.Popen(["sleep", "60"]) if "child" in {ask!r} else None
-came = []
-threading.Thread(target=lambda: (time.sleep(0.05), came.append(1))).start()  # trials in threads are over
-while not came:
-    {ask}
-if child is not None:
-    child.kill()
-    child.wait()
+things, database, semaphore = queue.SimpleQueue(), sqlite3.connect(":memory:"), multiprocessing.Semaphore(0)
+child = subprocess.Popen(["sleep", "60"], stdout=null, stderr=null)
+for ask in {ALWAYS_READY.split(chr(10))[1:-1]}:
+    print(ask, flush=True)
+    if "database" in ask and {mode == "direct"}:    # the statement, too, is executed at once
+        continue
+    ask, came = compile(ask, "ask", "eval"), []
+    threading.Thread(target=lambda: (time.sleep(0.001), came.append(1))).start()
+    while not came:
+        eval(ask)
+child.kill()
+child.wait()
 print("took turns")
 """)
-    done = subprocess.run(
-        [sys.executable, str(program)], cwd=tmp_path, capture_output=True, text=True, timeout=20
-    )
-    assert done.stdout == "took turns\n", done.stderr
+    command = [sys.executable, "program.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout == ALWAYS_READY[1:] + "took turns\n", done.stderr
 
 
 def test_flags_of_a_call_are_heeded():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.patches.programs import run_unchecked
+from tests.programs import run_unchecked
 
 SETUP = """
 import os, select, socket, sys, time

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.patches.programs import check
 from tests.patches.test_threads import run_python
+from tests.programs import check
 
 
 @pytest.mark.parametrize(

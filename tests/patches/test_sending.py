@@ -8,27 +8,13 @@ import socket
 import pytest
 
 import syncless
-from syncless.io.socket import socketpair
 from syncless.patches import files
-from tests.patches.programs import run_python
+from tests.io.test_sending import receive
+from tests.programs import run_python
 
 pytestmark = pytest.mark.virtual_time
 
 SIZE = 8_000_000
-
-
-def receive(sock):
-    received = bytearray()
-    while piece := sock.recv(1 << 20):
-        received += piece
-    return received
-
-
-@pytest.fixture
-def pair():
-    left, right = socketpair()
-    with left, right:
-        yield left, right
 
 
 @pytest.fixture

@@ -1,23 +1,11 @@
 """Signals under the patch: a handler's exception goes to the main tasklet, wherever the OS thread was;
 waiting for signals parks."""
 
-import subprocess
 import sys
 
 import pytest
 
-from tests.patches.programs import needs
-
-
-def run_python(program, **options):
-    told = (
-        "ignore:This process:DeprecationWarning"  # a program forks on purpose while there are other threads
-    )
-    done = subprocess.run(
-        [sys.executable, "-W", told, "-c", program], capture_output=True, text=True, timeout=60, **options
-    )
-    assert not done.stderr, done.stderr
-    return done.stdout
+from tests.programs import needs, run_python
 
 
 def test_ctrl_c_while_a_thread_computes_stops_main():

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.patches.programs import check
+from tests.programs import check
 
 WRITERS = """
     import sqlite3, sys, threading

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.patches.programs import check
+from tests.programs import check
 
 BEGIN = """
 import asyncio, gc, threading, time, weakref

@@ -4,7 +4,7 @@ import _thread
 
 import pytest
 
-from tests.patches.programs import check, run_python
+from tests.programs import check, run_python
 
 
 def test_main_and_tasklets_join_a_thread_of_before():

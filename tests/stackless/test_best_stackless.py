@@ -1,23 +1,14 @@
 """best_stackless: one import for Stackless Python and for every other one."""
 
-import subprocess
-import sys
-
 import pytest
 
-
-def run(program, **options):
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, **options
-    )
-    assert not done.stderr, done.stderr
-    return done.stdout
+from tests.programs import run_python
 
 
 @pytest.mark.slow
 def test_ours_serves_where_there_is_no_other():
     assert (
-        run("""
+        run_python("""
 from syncless.best_stackless import stackless
 import stackless as imported
 assert imported is stackless and imported.current is imported.main
@@ -30,5 +21,5 @@ print(stackless.__name__)
 @pytest.mark.slow
 def test_the_interpreters_own_is_taken(tmp_path):
     (tmp_path / "stackless.py").write_text("this = 'the real one'")
-    printed = run("from syncless.best_stackless import stackless; print(stackless.this)", cwd=tmp_path)
+    printed = run_python("from syncless.best_stackless import stackless; print(stackless.this)", cwd=tmp_path)
     assert printed == "the real one\n"

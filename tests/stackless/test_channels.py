@@ -1,14 +1,13 @@
 """stackless.channel: rendezvous, preferences, closing, exceptions, threads."""
 
 import pickle
-import subprocess
-import sys
 import threading
 
 import pytest
 
 import syncless
 import syncless.stackless as stackless
+from tests.programs import run_unchecked
 
 pytestmark = pytest.mark.virtual_time
 
@@ -136,7 +135,7 @@ def test_closing():
 def printed_by(program):
     """The output of a program in a process with one thread: another one could still use a channel."""
     program = "import syncless.stackless as stackless\nchannel = stackless.channel()\n" + program
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = run_unchecked(program)
     assert not done.stderr, done.stderr
     return done.stdout
 

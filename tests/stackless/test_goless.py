@@ -1,10 +1,9 @@
 """goless, Go's channels and select as somebody wrote them for Stackless: it imports `stackless`, and knows
 nothing of us."""
 
-import subprocess
-import sys
-
 import pytest
+
+from tests.programs import run_unchecked
 
 pytest.importorskip("goless", reason="goless is not installed: pip install --group clients")
 
@@ -76,5 +75,5 @@ print("not reached")
 
 
 def test_goless():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60)
+    done = run_unchecked(PROGRAM)
     assert (done.stdout, done.returncode) == ("so far\n", 1), done.stderr

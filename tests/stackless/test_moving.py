@@ -2,8 +2,8 @@
 
 import pathlib
 import re
-import subprocess
-import sys
+
+from tests.programs import run_unchecked
 
 PAGE = pathlib.Path(__file__).parent.parent.parent / "docs" / "moving" / "stackless.md"
 PROGRAM = """
@@ -34,5 +34,5 @@ def test_each_replacement_of_the_original_syncless_runs():
     there, here = zip(*([re.findall("`([^`]*)`", cell) for cell in row] for row in rows), strict=True)
     assert len(rows) > 25 and all(there) and all(len(cell) == 1 for cell in here)
     program = PROGRAM.format(lines=[line for (line,) in here])
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    done = run_unchecked(program, timeout=120)
     assert done.stdout == "to the end\n", done.stderr

@@ -2,7 +2,6 @@
 
 import contextvars
 import pickle
-import subprocess
 import sys
 import threading
 import time
@@ -12,6 +11,7 @@ import pytest
 import syncless
 import syncless.stackless as stackless
 from syncless.io import socket
+from tests.programs import run_unchecked
 
 pytestmark = pytest.mark.virtual_time
 
@@ -309,7 +309,7 @@ try:
 except KeyError:
     print("interrupted")
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = run_unchecked(program)
     assert done.stdout == "timed out\ninterrupted\n" and not done.stderr, done.stderr
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from syncless.http.status.options import StatusOptions
 from tests.cli.test_loading import HELLO, command, environment
+from tests.plugin import Client
 from tests.status.test_status import Asking
 from tests.waiting import eventually
-from tests.wsgi.conftest import Client
 from tests.wsgi.supervised import Load, Program
 
 prometheus = pytest.importorskip(

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.browser import BROWSER, page_of
-from tests.status.conftest import WAITS_AT
+from tests.status.seen import WAITS_AT
 from tests.status.test_status import Asking
 from tests.waiting import eventually
 

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from tests.status.conftest import APP, WAITS_AT, in_flight, status_when
+from tests.status.seen import APP, WAITS_AT, in_flight, status_when
 from tests.waiting import eventually
 from tests.wsgi.supervised import Load, halted
 

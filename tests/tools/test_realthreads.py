@@ -9,7 +9,7 @@ import pytest
 
 import syncless
 from syncless.threads import RealThreadPoolExecutor
-from tests.patches.programs import check, run_python
+from tests.programs import check, run_python
 from tests.waiting import eventually
 
 

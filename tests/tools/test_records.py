@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
-import subprocess
 import sys
 import textwrap
 
 import pytest
 
 from syncless.tools.records import record
+from tests.programs import run_unchecked
 
 
 def plain():
@@ -100,7 +100,5 @@ def test_limits_are_pickled_and_extended():
         more: int = 1
     print(Mine(requests=5, more=2).more, dataclasses.replace(limits, requests=6).requests)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60
-    )
+    done = run_unchecked(textwrap.dedent(program))
     assert done.stdout == "2 6\n", done.stderr

@@ -18,6 +18,7 @@ from syncless.http.accesslog import FORMATS, make_log
 from syncless.http.loglines import AccessLog
 from syncless.io import socket
 from syncless.wsgi import Server
+from syncless.wsgi.application import EnvironRequest
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.virtual_time
@@ -173,7 +174,7 @@ def test_lines_of_all_lengths():
         line = f"{literal}{escaped}{literal}{quoted}{literal}200{literal}12\n"
         environ = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "HTTP_USER_AGENT": agent}
         times = chance.choice((1, 2, 50))
-        assert log.measure(environ, "200 OK", 12, times).decode("ascii") == line * times
+        assert log.measure(EnvironRequest(environ), "200 OK", 12, times).decode("ascii") == line * times
 
 
 def test_json(start):
@@ -242,7 +243,11 @@ def test_an_application_can_put_anything_into_its_environ():
         "REMOTE_USER": "\u20ac\udcff\n",
         "QUERY_STRING": 5,
     }
-    assert log.measure(environ, "200 OK", 1, 1) == b"b'x'None U+20ACU+DCFF\\x0a GET b'x'None?5 \n"
+    assert (
+        log.measure(EnvironRequest(environ), "200 OK", 1, 1)
+        == b"b'x'None U+20ACU+DCFF\\x0a GET b'x'None?5 \n"
+    )
+    assert make_log("%r %U %h").measure(EnvironRequest({}), "200 OK", 1, 1) == b"- - -\n"
 
 
 def test_lines_are_written_soon(start, tmp_path):
@@ -390,8 +395,9 @@ def test_dropped_lines_are_told_with_their_number(start, capfd):
 
 def test_memory_for_unwritten_lines_is_bounded():
     log = make_log("%{User-Agent}i")
-    line = len(log.measure({"HTTP_USER_AGENT": "x" * 10_000}, "200 OK", 0, 1))
-    assert len(log.measure({"HTTP_USER_AGENT": "x" * 10_000}, "200 OK", 0, 2000)) <= (1 << 23) + line
+    long = EnvironRequest({"HTTP_USER_AGENT": "x" * 10_000})
+    line = len(log.measure(long, "200 OK", 0, 1))
+    assert len(log.measure(long, "200 OK", 0, 2000)) <= (1 << 23) + line
     assert log.dropped == 2000 - ((1 << 23) // line + 1)
 
 
@@ -403,4 +409,4 @@ def test_the_formats_that_have_names_are_all_there():
 
 @pytest.mark.parametrize("number", [0, 9, 10, 12345, 2**31 - 1, -1, -(2**31)])
 def test_numbers(number):
-    assert make_log("%B").measure({}, "200 OK", number, 1) == b"%d\n" % number
+    assert make_log("%B").measure(EnvironRequest({}), "200 OK", number, 1) == b"%d\n" % number

@@ -14,7 +14,7 @@ import syncless
 from syncless.http.addresses import Bind, parse_bind, show
 from syncless.http.sockets import owner_ids
 from syncless.io import socket
-from tests.wsgi.conftest import Client
+from tests.plugin import Client
 
 
 def hello(environ, start_response):

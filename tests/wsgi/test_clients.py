@@ -4,14 +4,13 @@ import io
 import os
 import resource
 import struct
-import subprocess
-import sys
 import time
 
 import pytest
 
 import syncless
 from syncless.io import socket
+from tests.programs import run_unchecked
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.virtual_time
@@ -225,7 +224,7 @@ fresh = socket.create_connection(server.address, timeout=60)
 print(ask(fresh).endswith(b"hello"))
 print(log.getvalue().count("cannot accept"), "Too many open files" in log.getvalue())
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = run_unchecked(program)
     assert done.stdout == "True\nTrue\n1 True\n", done.stderr
 
 

@@ -13,8 +13,9 @@ import pytest
 
 from syncless._core import nonblockingtext
 from syncless.http import errorlog
+from tests.plugin import Client
+from tests.programs import run_unchecked
 from tests.waiting import eventually
-from tests.wsgi.conftest import Client
 
 APP = """
 import sys, syncless
@@ -128,7 +129,7 @@ syncless.spawn(fail)
 syncless.sleep(0)
 {end}
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = run_unchecked(program)
     assert done.stderr.startswith("Exception in ") and "RuntimeError: the last words\n" in done.stderr
 
 

@@ -17,7 +17,7 @@ import syncless
 from syncless.http import errorlog
 from syncless.wsgi import current_request
 from tests.cli.test_loading import command, environment
-from tests.cli.test_patch import Served
+from tests.cli.test_patch import served
 from tests.waiting import eventually
 
 APP = """
@@ -52,10 +52,6 @@ HEAD = re.compile(
 def folder(tmp_path):
     (tmp_path / "app.py").write_text(APP)
     return tmp_path
-
-
-def served(folder, *options):
-    return Served(folder, command("app:app", "--bind", "127.0.0.1:0", *options))
 
 
 def get(server, path):

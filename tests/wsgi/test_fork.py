@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from tests.programs import run_unchecked
 from tests.waiting import eventually
 
 APP = """
@@ -197,9 +198,7 @@ with Server(app, bind=["127.0.0.1:0", "unix:socket"], access_log="log") as serve
 if not pid:
     os._exit(7 if server.census() == {} else 8)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60
-    )
+    done = run_unchecked(program, cwd=tmp_path)
     assert done.stdout.splitlines() == ["b'parent' b'parent'", "7", "b'parent' " * 3 + "b'parent'"], (
         done.stderr
     )

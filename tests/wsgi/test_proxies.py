@@ -11,6 +11,7 @@ import syncless
 from syncless.http.proxyheader import LONGEST_LINE, SIGNATURE, ProxyHeader, parse_proxy_header
 from syncless.http.trust import Forwarding, Trust
 from syncless.wsgi import Server
+from syncless.wsgi.application import EnvironRequest
 
 KEYS = ("REMOTE_ADDR", "REMOTE_PORT", "wsgi.url_scheme", "HTTPS", "HTTP_HOST", "SERVER_PORT")
 
@@ -112,11 +113,11 @@ def test_only_the_fields_that_a_trusted_peer_sets_are_believed(start):
 )
 def test_the_client_is_the_last_one_that_is_not_trusted(chain, client):
     variables = {"REMOTE_ADDR": "10.0.0.1", "HTTP_X_FORWARDED_FOR": chain}
-    Forwarding(Trust(["10.0.0.0/8"]))(variables)
+    Forwarding(Trust(["10.0.0.0/8"]))(EnvironRequest(variables))
     assert variables["REMOTE_ADDR"] == client
     quoted = ", ".join(f'for="{entry.strip()}"' for entry in chain.split(",") if entry.strip())
     variables = {"REMOTE_ADDR": "10.0.0.1", "HTTP_FORWARDED": quoted}
-    Forwarding(Trust(["10.0.0.0/8"]), ["forwarded"])(variables)
+    Forwarding(Trust(["10.0.0.0/8"]), ["forwarded"])(EnvironRequest(variables))
     assert variables["REMOTE_ADDR"] == client
 
 
@@ -130,7 +131,7 @@ def test_scheme_host_and_port_are_those_of_the_same_proxy():
         "HTTP_X_FORWARDED_HOST": "www.example.org",
         "HTTP_X_FORWARDED_PORT": "8443",
     }
-    Forwarding(Trust(["10.0.0.0/8"]), fields)(variables)
+    Forwarding(Trust(["10.0.0.0/8"]), fields)(EnvironRequest(variables))
     assert "HTTPS" not in variables
     assert variables["HTTP_HOST"] == "www.example.org" and variables["SERVER_PORT"] == "8443"
 
@@ -141,7 +142,7 @@ def test_scheme_host_and_port_are_those_of_the_same_proxy():
 )
 def test_forwarded_port_that_no_server_can_have_counts_as_missing(port, seen):
     variables = {"REMOTE_ADDR": "10.0.0.1", "SERVER_PORT": "80", "HTTP_X_FORWARDED_PORT": port}
-    Forwarding(Trust(["*"]), ["x-forwarded-port"])(variables)
+    Forwarding(Trust(["*"]), ["x-forwarded-port"])(EnvironRequest(variables))
     assert variables["SERVER_PORT"] == seen
 
 
@@ -150,7 +151,7 @@ def test_forwarded_host_that_a_host_field_could_not_have_counts_as_missing(host)
     for name, text in (("x-forwarded-host", host), ("forwarded", f'for=1.1.1.1;host="{host}"')):
         key = "HTTP_" + name.upper().replace("-", "_")
         variables = {"REMOTE_ADDR": "10.0.0.1", "HTTP_HOST": "test", key: text}
-        Forwarding(Trust(["*"]), [name])(variables)
+        Forwarding(Trust(["*"]), [name])(EnvironRequest(variables))
         assert variables["HTTP_HOST"] == "test"
 
 
@@ -164,8 +165,7 @@ def test_the_forwarded_field():
             "HTTP_FORWARDED": value,
             "HTTP_X_FORWARDED_FOR": "6.6.6.6",
         }
-        forwarding(variables)
-        assert "HTTP_X_FORWARDED_FOR" not in variables
+        forwarding(EnvironRequest(variables))
         return (
             variables["REMOTE_ADDR"],
             "https" if "HTTPS" in variables else "http",
@@ -187,7 +187,7 @@ def test_the_forwarded_field():
 def test_invalid_trusted_peers_are_refused():
     with pytest.raises(ValueError, match="cannot be trusted"):
         Server(tell, trusted="example.org")
-    with pytest.raises(ValueError, match="no field that a proxy"):
+    with pytest.raises(ValueError, match="not a field that a proxy"):
         Server(tell, trusted="*", trusted_fields=["x-client"])
     with pytest.raises(ValueError, match="not both"):
         Server(tell, trusted="*", trusted_fields=["forwarded", "x-forwarded-for"])

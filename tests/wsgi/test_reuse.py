@@ -8,8 +8,8 @@ import pytest
 
 import syncless
 from syncless.wsgi import Server
+from tests.plugin import Client
 from tests.waiting import eventually
-from tests.wsgi.conftest import Client
 
 pytestmark = pytest.mark.virtual_time
 

@@ -11,10 +11,9 @@ import pytest
 import syncless
 from syncless.io import socket
 from syncless.wsgi import Server, serve
+from tests.plugin import Client
 from tests.waiting import eventually
 from tests.wsgi.applications import HELLO, plain
-
-from .conftest import Client
 
 pytestmark = pytest.mark.virtual_time
 

@@ -18,9 +18,10 @@ from syncless.http.static.files import LONGEST, StaticFiles
 from syncless.http.static.mediatypes import media_type
 from syncless.http.static.ranges import MOST
 from syncless.wsgi import Server
+from syncless.wsgi.application import EnvironRequest
 from tests.kernel import needs_openat2
+from tests.plugin import Client
 from tests.waiting import eventually
-from tests.wsgi.conftest import Client
 
 LARGE = bytes(range(256)) * 2000
 """More than is read into memory."""
@@ -418,7 +419,7 @@ def test_directory_that_goes_and_comes_back(start, site, monkeypatch):
 def test_long_paths_are_not_remembered(site):
     files = StaticFiles({"/static": site})
     for path in ("/static/small.txt", "/static/" + "x" * LONGEST):
-        files.answer({"REQUEST_METHOD": "GET", "SCRIPT_NAME": "", "PATH_INFO": path})
+        files.answer(EnvironRequest({"REQUEST_METHOD": "GET", "SCRIPT_NAME": "", "PATH_INFO": path}))
     assert files._remembered.cache_info().currsize == 1
 
 

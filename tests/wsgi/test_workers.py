@@ -16,7 +16,7 @@ import types
 import pytest
 
 from syncless.http.program import slot as slots
-from syncless.http.program.slot import BEAT, Failures, Slot, Worker
+from syncless.http.program.slot import BEAT, Slot, Worker
 from tests.waiting import eventually
 from tests.wsgi.supervised import APP, ROOT, InFlight, alive
 
@@ -181,7 +181,7 @@ def test_pauses_between_attempts_grow_to_ten_seconds(monkeypatch, capfd):
     clock = types.SimpleNamespace(monotonic=lambda: 100.0)
     monkeypatch.setattr(slots, "time", clock)
     slot = Slot()
-    made = Failures([slot])
+    made = slots.Failures([slot])
     pauses = []
     for slot.failures in range(12):
         made.again(slot, "it failed")

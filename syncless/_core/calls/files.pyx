@@ -73,11 +73,9 @@ cdef class FileFunction:
         self.__wrapped__ = original         # inspect.signature looks there
 
     def __call__(self, *args, **kwargs):
-        if not may_use_threads():
-            return self.original(*args, **kwargs)
         if self.asks:
             take_turns()
-        return self.call(args, kwargs)
+        return self.call(args, kwargs) if may_use_threads() else self.original(*args, **kwargs)
 
     cdef object call(self, tuple args, dict kwargs):
         cdef FileSystem system
@@ -120,6 +118,8 @@ cdef class DescriptorFunction(FileFunction):
     """One of a descriptor: fstat, close, ftruncate. Direct for other descriptors than files."""
 
     def __call__(self, *args, **kwargs):
+        if self.asks:
+            take_turns()
         if args and type(args[0]) is int and 0 <= args[0] <= INT_MAX:
             return tried_on(args[0], self.original, self.original, args, kwargs)
         return self.original(*args, **kwargs)
@@ -266,7 +266,6 @@ cdef object opened(object original, tuple args, dict kwargs, object path, object
             opening.abandon()
             raise
         return in_fifos(original, args, kwargs) if made is IS_A_FIFO else made
-    take_turns()
     started = monotonic_ns()
     if look_at(path, fd, &kind) == 0 and kind.fifo:
         return in_fifos(original, args, kwargs)

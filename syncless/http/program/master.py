@@ -219,7 +219,7 @@ class Master:
             process_log().reopen()
             self.preparation.make_files(self.logs)
         except OSError as error:
-            warn(f"cannot open the log files again, the old ones stay: {error}")
+            warn(f"cannot reopen the log files; the old ones stay open: {error}")
 
     def _obey(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
@@ -295,7 +295,7 @@ class Master:
                 self.failures.failed(slot, f"a worker cannot be started: {error}")
         worker, longest = slot.current, self.limits.worker_stuck_seconds
         if worker and not worker.killed_at and self.looked_at - worker.last_beat() > longest:
-            warn(f"the loop of worker {worker.pid} has stood still for {longest:g} s; this is where:")
+            warn(f"the loop of worker {worker.pid} has been blocked for {longest:g} s, here:")
             worker.signal(signal.SIGABRT)  # faulthandler writes the stack
             worker.killed_at = now + 2
 

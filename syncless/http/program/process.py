@@ -58,7 +58,7 @@ class PidFile:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             other = os.pread(fd, 20, 0).decode("ascii", "replace").strip()
-            said = f"is the pid file of process {other}, which runs; stop it first, or choose another file"
+            said = f"is the pid file of the running process {other}; stop it first, or choose another file"
             raise FileExistsError(errno.EEXIST, said, os.fspath(self.path or "")) from None
         except OSError:
             pass  # this file system has no locks

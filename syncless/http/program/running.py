@@ -26,7 +26,7 @@ connection by a round trip."""
 
 
 def delay_notice(seconds: float) -> str:
-    return f"syncless stops in {seconds:g} s; once more: now"
+    return f"syncless stops in {seconds:g} s; a second signal stops it now"
 
 
 class Serving(Protocol):
@@ -143,7 +143,7 @@ def _obeying(
         try:
             action()
         except (OSError, ValueError) as error:
-            warn(f"cannot open the {what} again, the old ones stay: {error}")
+            warn(f"cannot reopen the {what}; the old ones stay open: {error}")
 
     def reopen(number: int, frame: FrameType | None) -> None:
         open_anew("log files", server.reopen_logs)
@@ -175,8 +175,8 @@ def _obeying(
 
 
 UPGRADE = (
-    "SIGUSR2 does nothing here. SIGHUP loads new code of the application (with workers). For a new syncless, "
-    "start it anew; with a systemd socket or --reuse-port no connection is refused meanwhile."
+    "SIGUSR2 does nothing here. SIGHUP loads new code of the application (with workers). To run a new "
+    "version of syncless, restart the server; with a systemd socket or --reuse-port no connection is refused."
 )
 
 

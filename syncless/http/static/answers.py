@@ -1,6 +1,6 @@
 """The part of a file that is sent: all of it, a part, or the news that the client has it already.
 
-Takes an open file and a request as CGI meta-variables (RFC 3875, 4.1), gives an `Answer`. Knows nothing of
+Takes an open file and a Request, gives an `Answer`. Knows nothing of
 paths and directories.
 """
 
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from syncless._core.calls.files import OpenFile
 from syncless.http.codings import gains
 from syncless.http.filepart import FilePart, blocks, exactly
+from syncless.http.request import Request
 from syncless.http.static.conditions import precondition, range_holds
 from syncless.http.static.ranges import Ranges, content_range, part_heads, ranges_of
 from syncless.http.wire import http_date
@@ -23,13 +24,7 @@ Headers = list[tuple[str, str]]
 OK = "200 OK"
 SMALL = 16384
 """Bytes: a body up to this size is read and sent with its head; a larger one goes by sendfile."""
-PARTLY = (
-    "HTTP_RANGE",
-    "HTTP_IF_NONE_MATCH",
-    "HTTP_IF_MODIFIED_SINCE",
-    "HTTP_IF_MATCH",
-    "HTTP_IF_UNMODIFIED_SINCE",
-)
+PARTLY = "range", "if-none-match", "if-modified-since", "if-match", "if-unmodified-since"
 """Fields of a request that may not want the whole file."""
 OF_CONTENT = "Accept-Ranges", "Content-Encoding", "Content-Length", "Content-Type"
 """Fields that a client that has the file already has, too."""
@@ -78,34 +73,34 @@ def describe(file: OpenFile, media_type: str, coding: str, cache_control: str) -
     return Known(file.modified, file.size, second, etag, last_modified, media_type, headers)
 
 
-def wants_all(variables: Mapping[str, str]) -> bool:
+def wants_all(request: Request) -> bool:
     """Whether a request is for a whole file, whatever the client has of it."""
-    return variables["REQUEST_METHOD"] == "GET" and not any(name in variables for name in PARTLY)
+    return request.method == "GET" and not any(request.field(name) is not None for name in PARTLY)
 
 
-def answer_with(file: OpenFile, known: Known, variables: Mapping[str, str]) -> Answer:
+def answer_with(file: OpenFile, known: Known, request: Request) -> Answer:
     """The answer to a GET or HEAD request for the file, which is closed unless the body is read from it."""
     if file.data is not None:
         return Answer(OK, known.headers, [file.data])
     answer = None
     try:
-        answer = _selected(file, known, variables)
+        answer = _selected(file, known, request)
     finally:
         if answer is None or isinstance(answer.body, list):
             file.close()
     return answer
 
 
-def _selected(file: OpenFile, known: Known, variables: Mapping[str, str]) -> Answer:
-    status = precondition(variables, known.etag, known.second)
+def _selected(file: OpenFile, known: Known, request: Request) -> Answer:
+    status = precondition(request, known.etag, known.second)
     if status == 304:
         return Answer("304 Not Modified", _without(known.headers, *OF_CONTENT), [])
     if status == 412:
         return plain("412 Precondition Failed")
-    if variables["REQUEST_METHOD"] == "HEAD":
+    if request.method == "HEAD":
         return Answer(OK, known.headers, [])
-    field = variables.get("HTTP_RANGE")
-    if field is not None and range_holds(variables, known.etag, known.last_modified):
+    field = request.field("range")
+    if field is not None and range_holds(request, known.etag, known.last_modified):
         ranges = ranges_of(field, known.size)
         if ranges is not None:
             return _partial(file, known, ranges)

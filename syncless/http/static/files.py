@@ -1,6 +1,6 @@
 """StaticFiles: which requests are for files, and for which.
 
-Takes a request as CGI meta-variables (RFC 3875, 4.1) and gives an `Answer`, or None for a request that is the
+Takes a Request and gives an `Answer`, or None for a request that is the
 application's. Knows no kind of application. Next to read: directory.py, which finds files; answers.py, which
 decides how much of one is sent.
 """
@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from syncless._core.calls.files import OpenFile
 from syncless.http.codings import accepted, gains
+from syncless.http.request import Request
 from syncless.http.static.answers import SMALL, Answer, Known, answer_with, describe, plain, wants_all
 from syncless.http.static.directory import Directory, is_safe
 from syncless.http.static.mediatypes import media_type
@@ -66,20 +67,20 @@ class StaticFiles:
         self.prefixes = tuple(prefix for prefix, _ in self._directories)
         """The paths of requests that may be for files begin with one of these."""
 
-    def answer(self, variables: Mapping[str, str]) -> Answer | None:
+    def answer(self, request: Request) -> Answer | None:
         """The answer to a request; None if it is not for a file. OSError if the file cannot be read."""
-        path, field = variables["PATH_INFO"], variables.get("HTTP_ACCEPT_ENCODING", "")
+        path, field = request.path, request.field("accept-encoding") or ""
         remembered = len(path) + len(field) <= LONGEST
         candidates = self._remembered(path, field) if remembered else self._candidates(path, field)
         if candidates is None:
             return None
-        if variables["REQUEST_METHOD"] not in ("GET", "HEAD"):
+        if request.method not in ("GET", "HEAD"):
             # below "/" the application has all that is no file
             return plain("405 Method Not Allowed", ("Allow", "GET, HEAD")) if candidates.prefix else None
         found = None
         if candidates.names:
             try:
-                found = self._found(candidates, variables)
+                found = self._found(candidates, request)
             except OSError as error:
                 if error.errno in (errno.EACCES, errno.EPERM):
                     return plain("403 Forbidden")
@@ -103,13 +104,13 @@ class StaticFiles:
         names = tuple((name + SUFFIXES.get(coding, "")).encode("latin-1") for coding in codings)
         return Candidates(prefix, directory, names if name else (b".",), codings, kind)
 
-    def _found(self, candidates: Candidates, variables: Mapping[str, str]) -> Answer | None:
-        file = candidates.directory.open(candidates.names, SMALL if wants_all(variables) else 0)
+    def _found(self, candidates: Candidates, request: Request) -> Answer | None:
+        file = candidates.directory.open(candidates.names, SMALL if wants_all(request) else 0)
         if file is None:
             return None
         if stat.S_ISDIR(file.mode):
             file.close()
-            return _to_directory(candidates, variables)
+            return _to_directory(candidates, request)
         coding = candidates.codings[file.which]
         key = candidates.names[file.which], candidates.directory, coding
         known = self._known.get(key)
@@ -117,21 +118,21 @@ class StaticFiles:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
             known = self._known[key] = describe(file, candidates.kind, coding, self._cache_control)
-        return answer_with(file, known, variables)
+        return answer_with(file, known, request)
 
 
 def _is_below(path: str, prefix: str) -> bool:
     return path.startswith(prefix) and path[len(prefix) : len(prefix) + 1] in ("/", "")
 
 
-def _to_directory(candidates: Candidates, variables: Mapping[str, str]) -> Answer | None:
+def _to_directory(candidates: Candidates, request: Request) -> Answer | None:
     """The slash that is missing in the path, if there is something behind it."""
     index: OpenFile | None = None
-    if not variables["PATH_INFO"].endswith("/"):
+    if not request.path.endswith("/"):
         index = candidates.directory.open((candidates.names[-1] + b"/index.html",))
     if index is None:
         return None
     index.close()
-    target = quote((variables["SCRIPT_NAME"] + variables["PATH_INFO"]).encode("latin-1")) + "/"
-    query = variables.get("QUERY_STRING")
+    target = quote((request.root_path + request.path).encode("latin-1")) + "/"
+    query = request.query
     return plain("301 Moved Permanently", ("Location", f"{target}?{query}" if query else target))

@@ -19,7 +19,7 @@ COUNTERS = (
     ("accepted", "syncless_connections_accepted", "Connections that have been accepted", 1),
     ("received_bytes", "syncless_received_bytes", "Bytes that clients have sent, without TLS", 1),
     ("sent_bytes", "syncless_sent_bytes", "Bytes that clients have been sent, without TLS", 1),
-    ("stalls", "syncless_stalls", "Times that a loop has stood still for more than 0.2 s", 1),
+    ("stalls", "syncless_stalls", "Times that a loop was blocked for more than 0.2 s", 1),
     ("stalled_ns", "syncless_stalled_seconds", "Seconds of these stalls", 1e9),
     ("cpu_ns", "syncless_cpu_seconds", "Seconds of CPU time", 1e9),
     ("started", "syncless_workers_started", "Workers that have been started", 1),

@@ -48,9 +48,8 @@ class StatusOptions:
             check_metrics_library()
             if metrics is True and status is None:
                 raise ValueError(
-                    "metrics are shown on the status address: give that, too (--status 127.0.0.1:9100), or "
-                    "say where they are, by an address of their own or a path of the main one "
-                    "(--metrics /metrics)"
+                    "metrics are served at the status address: add --status 127.0.0.1:9100, or name another "
+                    "address (--metrics 127.0.0.1:9101) or a path of the main addresses (--metrics /metrics)"
                 )
         return StatusOptions(
             None if status is None else Sockets([local_bind(status, "status", public)], files, False),
@@ -71,12 +70,12 @@ def local_bind(text: str, what: str, public: bool) -> Bind:
     meant to."""
     bind = parse_bind(f"127.0.0.1{text}" if text.startswith(":") else text)
     if bind.tls:
-        raise ValueError(f"the {what} address speaks plain HTTP, on this machine: not {text!r}")
+        raise ValueError(f"the {what} address serves plain HTTP; write it without https://, not {text!r}")
     if not public and bind.path is None and bind.fd is None and not is_loopback(bind.host or ""):
         raise ValueError(
-            f"the {what} address shows paths and stacks, so it must be of this machine, such as 127.0.0.1:"
-            f"{bind.port} or unix:/run/syncless.status, not {text!r}; if others may read it, say so by "
-            "--status-public (status_public=True)"
+            f"the {what} address shows paths and stacks, so it must be local, such as 127.0.0.1:{bind.port} "
+            f"or unix:/run/syncless.status, not {text!r}; if other machines may read it, add --status-public "
+            "(status_public=True)"
         )
     return bind
 

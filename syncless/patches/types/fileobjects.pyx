@@ -93,6 +93,7 @@ cdef int cooperative_init(object self, object args, PyObject* named) except -1:
     """FileIO(file, mode, closefd, opener)."""
     cdef dict kwargs
     cdef tuple positional = args
+    take_turns()
     if not may_use_threads():
         return original_init(self, args, named)
     kwargs = <dict> named if named != NULL else {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import logging
+import socket
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TextIO, cast
@@ -19,7 +20,7 @@ from django.core.management.base import CommandError
 import syncless
 from syncless.http.program.preparing import nothing_yet
 from syncless.patches import patch_all
-from syncless.wsgi import Server, serve
+from syncless.wsgi import Limits, Server, serve
 
 ACCESS_LOG = '%>s "%r" %>s %B'
 """The status, and the line that Django's own server would log."""
@@ -90,9 +91,10 @@ class SeveralProcesses:
     """The same by workers, which its caller has given the project as it is now."""
 
     def __init__(self, address: tuple[str, int], handler: Any, ipv6: bool = False, *, workers: int):
-        self._address = address
+        family = socket.AF_INET6 if ipv6 else socket.AF_INET
+        self._socket = socket.create_server(address, family=family, backlog=Limits().backlog)
         self._workers = workers
-        self.server_port = address[1]
+        self.server_port = self._socket.getsockname()[1]
 
     def set_app(self, application: Any) -> None:
         self._application = application
@@ -100,7 +102,7 @@ class SeveralProcesses:
     def serve_forever(self) -> None:
         serve(
             self._application,
-            *self._address,
+            bind=f"fd:{self._socket.detach()}",
             workers=self._workers,
             patch=True,
             quiet=True,

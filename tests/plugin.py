@@ -1,12 +1,14 @@
-"""A server in the test's own thread, and clients that speak raw bytes."""
+"""Fixtures for all rooms: a server in the test's own thread with clients that speak raw bytes, servers in
+processes of their own, connected sockets."""
 
+import contextlib
 import io
+import re
 
 import pytest
 
 import syncless
 from syncless.io import socket
-from syncless.wsgi import Server
 from tests.wsgi.supervised import APP, Program
 
 
@@ -124,6 +126,57 @@ def program(tmp_path):
 
 
 @pytest.fixture
+def seen(tmp_path):
+    """seen(*options) -> a running server with its status address, which is ended at the end."""
+    from tests.status.seen import APP, Seen
+
+    running = []
+
+    def begin(*arguments, code=APP, **options):
+        (tmp_path / "app.py").write_text(code)
+        running.append(Seen(tmp_path, arguments, **options))
+        assert re.search(r"shows its status on ", running[-1].told), running[-1].said()
+        return running[-1]
+
+    yield begin
+    for started in running:
+        started.end()
+
+
+@pytest.fixture(scope="module")
+def port_of():
+    """port_of(server) -> the port of one in tests/patches/servers.py, which the first call starts."""
+    from tests.patches.servers import SERVERS
+
+    with contextlib.ExitStack() as stack:
+        ports = {None: 0}
+
+        def port_of(server):
+            if server not in ports:
+                ports[server] = stack.enter_context(SERVERS[server]())
+            return ports[server]
+
+        yield port_of
+
+
+@pytest.fixture
+def pair():
+    left, right = socket.socketpair()
+    with left, right:
+        yield left, right
+
+
+@pytest.fixture
+def background():
+    """The loop of asyncio that a thread always has; it ends with the test."""
+    from syncless.asyncio.backgroundloop import background_loop
+
+    loop = background_loop()
+    yield loop
+    loop.close()
+
+
+@pytest.fixture
 def authority(tmp_path):
     from tests.wsgi.authority import Authority  # skips the test without trustme
 
@@ -147,6 +200,8 @@ def errors():
 def start():
     """start(app, **options) -> a running Server; start.client(server) -> a Client. All is stopped and counted
     at the end."""
+    from syncless.wsgi import Server
+
     servers, clients = [], []
 
     def begin(app, **options):

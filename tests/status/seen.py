@@ -2,10 +2,7 @@
 
 import http.client
 import json
-import re
 import socket
-
-import pytest
 
 from tests.waiting import eventually
 from tests.wsgi.supervised import Program
@@ -88,19 +85,3 @@ def status_when(running, condition):
 
     assert eventually(holds), found
     return found[0]
-
-
-@pytest.fixture
-def seen(tmp_path):
-    """seen(*options) -> a running server, which is ended at the end."""
-    running = []
-
-    def begin(*arguments, code=APP, **options):
-        (tmp_path / "app.py").write_text(code)
-        running.append(Seen(tmp_path, arguments, **options))
-        assert re.search(r"shows its status on ", running[-1].told), running[-1].said()
-        return running[-1]
-
-    yield begin
-    for started in running:
-        started.end()

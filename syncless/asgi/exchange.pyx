@@ -1,4 +1,4 @@
-"""Request: the exchange in which an ASGI application answers.
+"""ASGIExchange: the exchange in which an ASGI application answers.
 
 Calls the application with its scope as a task of the thread's asyncio loop, and makes the task's first step
 at once. An application that answers in it costs no turn of the loop. Else the request waits, and
@@ -9,7 +9,7 @@ client is that of a tasklet (call_in_tasklet).
 asyncio makes a task's first step in the loop's next round. A request's coroutine mostly ends in it, so it is
 made in the tasklet of the request: no turn of the loop, and no other callback, comes between.
 
-On a WebSocket (WebSocketRequest) the request's own tasklet reads meanwhile: it takes messages off the
+On a WebSocket (WebSocketExchange) the request's own tasklet reads meanwhile: it takes messages off the
 connection before they are asked for, up to a bound, and wakes the receive() that waits for one. So a message
 costs no tasklet. Sent messages go into the connection's buffer and leave together at the end of the turn;
 when the client is slow, send() waits.
@@ -36,7 +36,11 @@ from syncless.asyncio.callbacks cimport Callbacks
 from syncless.asyncio.dispatcher cimport Dispatcher, Handle, Runner, keep_for
 from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport Listener
-from syncless.http.wire cimport CHUNKED
+from syncless.http.request cimport (
+    CLIENT, CLIENT_PORT, HOST, LOCAL_NAME, LOCAL_PORT, METHOD, PATH, QUERY, ROOT_PATH, SCHEME, VERSION, Part,
+    Request,
+)
+from syncless.http.wire cimport CHUNKED, K_HOST
 
 from syncless._core.exits import TaskletExit, is_interrupt
 from syncless._core.tasklet import spawn
@@ -117,8 +121,8 @@ cdef enum:
     SMALL = 16384           # bytes of a response body that are put into the connection's buffer
     OUT_MOST = 49152        # bytes in it with which nothing more is, until the client takes some
 
-ctypedef int (*Unchecked)(Request request) noexcept       # negative: an exception is set
-cdef Unchecked unchecked_answer = <Unchecked> Request.answer
+ctypedef int (*Unchecked)(ASGIExchange request) noexcept       # negative: an exception is set
+cdef Unchecked unchecked_answer = <Unchecked> ASGIExchange.answer
 
 cdef const char* ANSWERS = "ASGI application"
 cdef object swap_task = swap_current_task
@@ -128,47 +132,89 @@ cdef object task_now = current_task
 cdef tuple SECURE = ("https", "wss")
 
 
-def _variable(bytes name):
-    text = name.decode("latin-1").upper().replace("-", "_")
-    return text if text in ("CONTENT_TYPE", "CONTENT_LENGTH") else "HTTP_" + text
+cdef str as_bytes(str text):
+    """Each character a byte of its UTF-8, as the parts of a Request are."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("latin-1")
 
 
-def variables_of(dict scope not None) -> dict:
-    """The request as CGI meta-variables (RFC 3875, 4.1), for the access log and for those who know a request
-    by them."""
-    client = scope["client"] or ("", "")
-    host, port = scope["server"] or ("", None)
-    if port is None:                # a UNIX socket; neither may be empty (RFC 3875, 4.1.14 and 4.1.15)
-        host, port = "localhost", 443 if scope["scheme"] in SECURE else 80
-    path = scope["path"].encode("utf-8", "replace").decode("latin-1")
-    root = scope["root_path"].encode("utf-8", "replace").decode("latin-1")
-    variables = {
-        "REQUEST_METHOD": scope.get("method", "GET"),
-        "SCRIPT_NAME": root,
-        "PATH_INFO": path[len(root):] if root and path.startswith(root) else path,
-        "QUERY_STRING": scope["query_string"].decode("latin-1"),
-        "SERVER_PROTOCOL": "HTTP/" + scope["http_version"],
-        "SERVER_NAME": host,
-        "SERVER_PORT": str(port),
-        "REMOTE_ADDR": client[0],
-        "REMOTE_PORT": str(client[1] or ""),
-    }
-    if scope["scheme"] in SECURE:
-        variables["HTTPS"] = "on"
-    for name, value in scope["headers"]:
-        key = _variable(name)
-        text = value.decode("latin-1")
-        if key in variables:
-            text = f"{variables[key]}{'; ' if key == 'HTTP_COOKIE' else ','}{text}"
-        variables[key] = text
-    return variables
+cdef class ScopeRequest(Request):
+    """ScopeRequest(scope=None): as its scope says."""
+
+    def __init__(self, dict scope=None):
+        self.scope = scope
+
+    cdef object part(self, Part part):
+        cdef dict scope = self.scope
+        cdef bint secure
+        if scope is None:
+            return None
+        if part == METHOD:
+            return scope.get("method", "GET")       # a WebSocket's has none
+        if part == ROOT_PATH:
+            return as_bytes(scope["root_path"])
+        if part == PATH:
+            path, root = as_bytes(scope["path"]), as_bytes(scope["root_path"])
+            return path[len(root):] if root and path.startswith(root) else path
+        if part == QUERY:
+            return scope["query_string"].decode("latin-1")
+        if part == VERSION:
+            return "HTTP/" + scope["http_version"]
+        if part == HOST:
+            return self.get("host", K_HOST)
+        if part == CLIENT or part == CLIENT_PORT:
+            address, port = scope["client"] or ("", "")
+            return address if part == CLIENT else str(port or "")
+        secure = scope["scheme"] in SECURE
+        if part == SCHEME:
+            return "https" if secure else "http"
+        if part == LOCAL_NAME or part == LOCAL_PORT:
+            host, port = scope["server"] or ("", None)
+            if port is None:        # a UNIX socket; neither may be empty (RFC 3875, 4.1.14 and 4.1.15)
+                host, port = "localhost", 443 if secure else 80
+            return host if part == LOCAL_NAME else str(port)
+        return None
+
+    cdef int change(self, Part part, object value) except -1:
+        cdef dict scope = self.scope
+        if part == CLIENT:
+            scope["client"] = (value, 0)
+        elif part == SCHEME:
+            scope["scheme"] = value
+        elif part == LOCAL_PORT:
+            scope["server"] = (scope["server"][0], int(value))
+        elif part == HOST:
+            scope["headers"] = [
+                (b"host", value.encode("latin-1")), *(one for one in scope["headers"] if one[0] != b"host")]
+        return 0
+
+    cdef object get(self, str name, int known):
+        cdef bytes wanted = name.encode("latin-1", "replace")
+        cdef str text = None
+        if self.scope is None:
+            return None
+        for one, value in self.scope["headers"]:
+            if one == wanted:
+                text = joined(text, name, value)
+        return text
+
+    cdef list fields(self):
+        cdef dict found = {}
+        for one, value in self.scope["headers"]:
+            name = one.decode("latin-1")
+            found[name] = joined(found.get(name), name, value)
+        return list(found.items())
 
 
-cdef class Request(Conversation):
-    """Request(listener, call, tasks, loop): `call` is the application, `tasks` a Tasks."""
+cdef str joined(str before, str name, bytes value):
+    text = value.decode("latin-1")
+    return text if before is None else f"{before}{'; ' if name == 'cookie' else ','}{text}"
+
+
+cdef class ASGIExchange(Conversation):
+    """ASGIExchange(listener, call, tasks, loop): `call` is the application, `tasks` a Tasks."""
 
     def __init__(self, Listener listener not None, call, tasks, Callbacks loop not None):
-        Exchange.__init__(self, listener)
+        Exchange.__init__(self, listener, ScopeRequest())
         self.call = call
         self.tasks = tasks
         self.dispatcher = loop.dispatcher
@@ -182,17 +228,14 @@ cdef class Request(Conversation):
     # -- making and filling it -------------------------------------------------------------------------------
 
     cdef int fill(self, dict scope) except -1:
-        self.scope = scope
+        self.scope = (<ScopeRequest> self.request).scope = scope
         self.stage = NOT_STARTED
         self.trailers = self.messages.complete = self.told = self.stops = self.waits = False
         return 0
 
     cdef int forget(self) except -1:
-        self.scope = self.response.fields = None
+        self.scope = (<ScopeRequest> self.request).scope = self.response.fields = None
         return 0
-
-    cdef dict variables(self):
-        return None if self.scope is None else variables_of(self.scope)
 
     cdef str label(self):
         if self.scope is None:
@@ -411,7 +454,7 @@ cdef class Request(Conversation):
                 self.say_bytes(early_hints(message))
                 self.peer.send_soon()
             return None
-        raise RuntimeError(f"there is no message {kind!r} that an application can send here")
+        raise RuntimeError(f"an application cannot send the message {kind!r} here")
 
     cdef int start_response(self, dict message) except -1:
         if self.stage != NOT_STARTED:
@@ -514,8 +557,8 @@ cdef enum:
     MOST = 32               # messages that are taken off the connection before they are asked for
     MOST_BYTES = 65536
 
-ctypedef int (*UncheckedRefuse)(WebSocketRequest request) noexcept      # negative: an exception is set
-cdef UncheckedRefuse unchecked_refuse = <UncheckedRefuse> WebSocketRequest.refuse
+ctypedef int (*UncheckedRefuse)(WebSocketExchange request) noexcept      # negative: an exception is set
+cdef UncheckedRefuse unchecked_refuse = <UncheckedRefuse> WebSocketExchange.refuse
 
 cdef const char* SPEAKS = "ASGI application's WebSocket"
 
@@ -524,16 +567,16 @@ class _Ended(BaseException):
     """The application has ended: there is nothing to read for any more."""
 
 
-cdef class WebSocketRequest(Request):
-    """As Request, for one WebSocket."""
+cdef class WebSocketExchange(ASGIExchange):
+    """As ASGIExchange, for one WebSocket."""
 
     cdef int offer(self, object limits, bint can_speak) except -1:
         """The scope becomes that of a WebSocket, if there can be one."""
         cdef dict scope = self.scope
-        self.websocket = WebSocket(self.handler, variables_of(scope), limits, False)
+        self.websocket = WebSocket(self.handler, ScopeRequest(scope), limits, False)
         try:
             if not can_speak:
-                raise NotImplementedHere("there are no WebSockets here")
+                raise NotImplementedHere("WebSockets are not supported here")
             self.websocket.check()
         except ClientError as error:
             self.refusal = error.with_traceback(None)
@@ -555,7 +598,7 @@ cdef class WebSocketRequest(Request):
     # -- its life --------------------------------------------------------------------------------------------
 
     cdef int respond(self) noexcept:
-        return Request.respond(self) if self.refusal is None else unchecked_refuse(self)
+        return ASGIExchange.respond(self) if self.refusal is None else unchecked_refuse(self)
 
     cdef int refuse(self) except -1:
         raise self.refusal

@@ -1,6 +1,7 @@
 """Runs programs in interpreters of their own, patched or not."""
 
 import importlib.util
+import socket
 import subprocess
 import sys
 import textwrap
@@ -10,11 +11,10 @@ import pytest
 MAY_FORK = "ignore:This process:DeprecationWarning"  # programs fork on purpose while there are other threads
 
 
-def run_unchecked(program, *arguments, **options):
+def run_unchecked(program, *arguments, timeout=60, **options):
     """The ended process; arguments are the interpreter's."""
-    return subprocess.run(
-        [sys.executable, *arguments, "-c", program], capture_output=True, text=True, timeout=60, **options
-    )
+    command = [sys.executable, *arguments, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, **options)
 
 
 def run_python(program, **options):
@@ -23,6 +23,11 @@ def run_python(program, **options):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
     assert done.returncode == 0 and not done.stderr, done.stderr
     return done.stdout
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return sock.getsockname()[1]
 
 
 def run_patched(program, *arguments, patch="patch_all()", timeout=60):

@@ -1,8 +1,9 @@
-"""The exchanges in which an ASGI application answers. See request.pyx."""
+"""The exchanges in which an ASGI application answers. See exchange.pyx."""
 
 from syncless._core.loop cimport Loop
 from syncless.asgi.operations cimport BodyMessages, Conversation
 from syncless.asyncio.dispatcher cimport Dispatcher
+from syncless.http.request cimport Request
 
 cdef object begin_task(Dispatcher dispatcher, object coroutine)
 
@@ -14,7 +15,11 @@ cdef enum Stage:            # of the response, as the application tells of it
     ENDED
 
 
-cdef class Request(Conversation):
+cdef class ScopeRequest(Request):
+    cdef dict scope
+
+
+cdef class ASGIExchange(Conversation):
     cdef object call                # the application
     cdef object tasks               # Tasks: those that go on after their response
     cdef Dispatcher dispatcher              # of the asyncio loop
@@ -64,7 +69,7 @@ cdef enum WebSocketStage:
     OVER                    # closed, by either side
 
 
-cdef class WebSocketRequest(Request):
+cdef class WebSocketExchange(ASGIExchange):
     cdef object websocket           # http.websocket.WebSocket
     cdef WebSocketStage progress
     cdef object inbox               # messages that have come and have not been asked for

@@ -1,0 +1,30 @@
+from collections.abc import Callable
+from typing import Any
+
+class Request:
+    @property
+    def method(self) -> str | None: ...
+    @property
+    def root_path(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def query(self) -> str: ...
+    client: str
+    scheme: str
+    host: str
+    server_port: str
+    def field(self, name: str) -> str | None: ...
+    def variables(self) -> dict[str, Any]: ...
+
+class HeadRequest(Request):
+    def __init__(
+        self,
+        data: bytes,
+        client: str,
+        port: str = "",
+        keeps: Callable[[str], bool] | None = None,
+        refused: bool = False,
+    ) -> None: ...
+
+def known_field(name: str) -> int: ...

@@ -1,0 +1,119 @@
+"""A run of the benchmark is recorded on a quiet machine only; figures in prose are those of the tables."""
+
+import json
+import pathlib
+import re
+import sys
+
+import pytest
+
+from benchmark import __main__ as program
+from benchmark import plots, quiet, report
+from benchmark.experiments import EXPERIMENTS
+
+ROOT = pathlib.Path(__file__).parent.parent
+STAT = """cpu  {user} 0 0 {idle} 0 0 0 {stolen} 0 0
+cpu0 0 0 0 0 0 0 0 0 0 0
+cpu1 0 0 0 0 0 0 0 0 0 0
+intr 1
+"""
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """run(stats, cpu_us, *arguments) -> (exit status, the recorded result or None). `stats`: user, idle and
+    stolen ticks at the three looks at the machine; `cpu_us`: of the rounds of ours."""
+
+    def begin(stats, cpu_us, *arguments):
+        looks = iter(stats)
+        monkeypatch.setattr(quiet, "SECONDS", 0)
+        monkeypatch.setattr(
+            quiet,
+            "STAT",
+            type("Stat", (), {"read_text": lambda self: STAT.format_map(dict(next(looks)))})(),
+        )
+        monkeypatch.setattr(report, "RESULTS", tmp_path)
+        monkeypatch.setattr(sys, "argv", ["benchmark", "wsgi-hello", *arguments])
+        monkeypatch.setattr(program, "run_experiment", lambda *given: made_up(cpu_us))
+        status = program.main()
+        path = tmp_path / "wsgi-hello.json"
+        return status, json.loads(path.read_text()) if path.exists() else None
+
+    return begin
+
+
+def made_up(cpu_us):
+    latency = {"p50": 1, "p99": 2, "max": 3}
+    rounds = [
+        {"cpu_us": each, "rate": 1e6 / each, "requests": 1, "errors": 0, "latency_ms": latency, "raw": "-"}
+        for each in cpu_us
+    ]
+    return {
+        "name": "wsgi-hello",
+        "title": "Hello",
+        "peers": {"syncless": {"version": "1", "rounds": rounds}, "bjoern": {"absent": "it is not here"}},
+    }
+
+
+def looks(before=0, stolen_before=0, stolen=0):
+    """At the machine: others use `before` of 1,000 ticks before the run, of which it then takes 1,000."""
+    first = {"user": 5000, "idle": 5000, "stolen": 100}
+    second = {
+        "user": 5000 + before,
+        "idle": 6000 - before - stolen_before,
+        "stolen": 100 + stolen_before,
+    }
+    third = {
+        "user": second["user"] + 1000,
+        "idle": second["idle"] + 1000,
+        "stolen": second["stolen"] + stolen,
+    }
+    return [first, second, third]
+
+
+def test_run_on_a_quiet_machine_is_recorded_with_its_conditions(run):
+    status, result = run(looks(before=50, stolen=20), [10.0, 12.5])
+    assert status == 0
+    assert result["conditions"] == {"load_before": 0.1, "steal": 0.0099, "spread": 1.25}
+    assert result["machine"] and result["date"] and "commit" in result
+
+
+@pytest.mark.parametrize(
+    ("stats", "cpu_us", "arguments", "said"),
+    [
+        (looks(before=300), [10.0], [], "not measured: other programs used 0.60 processors before it"),
+        (looks(stolen_before=300), [10.0], [], "not measured: other programs used 0.60 processors"),
+        (looks(stolen=100), [10.0], [], "not recorded: other machines took 4.8% of the CPU time"),
+        (looks(), [10.0, 16.0], [], "not recorded: rounds of ours differ by a factor of 1.60"),
+        (looks(), [10.0], ["--peers", "bjoern"], "not recorded: only some peers were measured"),
+    ],
+)
+def test_run_that_would_mislead_is_not_recorded(run, capsys, stats, cpu_us, arguments, said):
+    status, result = run(stats, cpu_us, *arguments)
+    assert status == 1 and result is None
+    assert said in capsys.readouterr().err
+
+
+def test_quick_run_is_not_recorded(run):
+    assert run([], [10.0], "--quick") == (0, None)
+
+
+def test_table_says_under_which_conditions_it_was_made(run):
+    result = run(looks(before=50), [10.0])[1]
+    origin = report.shown("wsgi-hello").partition("<small>")[2].replace("\n", " ")
+    assert f"commit {result['commit']}, load before 0.10; raw:" in origin
+
+
+FIGURE = re.compile(r"(?<![\w.,-])\d[\d,]*(?:\.\d+)?(?= ?(?:%|(?:times|[nµm]?s|bytes|[kM]B|requests/s)\b))")
+
+
+def test_figures_in_prose_are_in_the_tables():
+    """What the README and the page of benchmarks say beside their tables is not generated."""
+    readme = re.sub(r"^```.*?^```", "", (ROOT / "README.md").read_text(), flags=re.MULTILINE | re.DOTALL)
+    prose = [readme, report.INTRODUCTION, *(each.note for each in EXPERIMENTS.values())]
+    rows = [line for line in report.PAGE.read_text().splitlines() if line.startswith("|")]
+    known = set(re.findall(r"\d[\d,]*(?:\.\d+)?", "\n".join(rows))) | {
+        str(each) for each in plots.THEN.values()
+    }
+    assert set(FIGURE.findall("as 1,234 µs, 5.6 times and 7 %")) == {"1,234", "5.6", "7"}
+    assert {each for text in prose for each in FIGURE.findall(text)} <= known
