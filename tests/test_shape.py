@@ -431,6 +431,17 @@ def files_with_a_concept():
         yield str(path.relative_to(PACKAGE))
 
 
+def test_functions_that_the_life_of_a_request_names_exist():
+    page = (ROOT / "docs" / "design.md").read_text()
+    life = page[page.index("| step | WSGI |") : page.index("A thread of native handlers gives")]
+    named = re.findall(r"`([\w/]+\.(?:pyx|c))`: ((?:`\w+`(?:, )?)+)", life)
+    assert len(named) > 30
+    for file, functions in named:
+        text = (PACKAGE / file).read_text()
+        for function in re.findall(r"\w+", functions):
+            assert re.search(rf"\b{function}\(|class {function}\b", text), f"{file} has no {function}"
+
+
 def test_design_lists_each_file_once():
     listed = listed_files()
     assert sorted(set(listed)) == sorted(listed), "a file is listed twice in docs/design.md"
