@@ -483,11 +483,11 @@ cdef class ASGIExchange(Conversation):
         if not self.response.committed:
             if not (more or self.body.framing.ended or self.body.drainable(self.listener.limits.drain_bytes)):
                 self.response.keep_alive = False    # the head says so
-            self.response.commit(self.peer, -1 if more or self.trailers else size)
+            self.response.commit(-1 if more or self.trailers else size)
         if (size > SMALL or self.peer.pending() > OUT_MOST or self.peer.has_body()
                 or (self.turns is not None and self.turns.locked())):
             return self.later(self._put, (data, more))
-        self.response.put(self.peer, data, True)
+        self.response.put(data, True)
         self.end_body(more)
         return None
 
@@ -499,7 +499,7 @@ cdef class ASGIExchange(Conversation):
             self.stage = TRAILING
             return self.peer.send_soon()
         self.stage = ENDED
-        self.response.end(self.peer)
+        self.response.end()
         return self.go_on()
 
     cdef object say_trailers(self, dict message):
@@ -514,7 +514,7 @@ cdef class ASGIExchange(Conversation):
             self.say_bytes(b"0\r\n" + self.trailer_lines + b"\r\n")
             self.response.complete = True
         else:
-            self.response.end(self.peer)
+            self.response.end()
         self.go_on()
 
     cdef int say_bytes(self, bytes data) except -1:
@@ -531,12 +531,12 @@ cdef class ASGIExchange(Conversation):
             self.check_client()
             offset, count = file_region(file, offset, count)
             if not self.response.committed:
-                self.response.commit(self.peer, -1 if more or self.trailers else count)
+                self.response.commit(-1 if more or self.trailers else count)
             if self.response.framing == CHUNKED:
                 for block in blocks(fd, offset, count):
-                    self.response.put(self.peer, block, False)
+                    self.response.put(block, False)
             else:
-                self.response.put_file(self.peer, fd, offset, count)
+                self.response.put_file(fd, offset, count)
             self.end_body(more)
 
     cdef object later(self, object function, tuple args):
@@ -549,7 +549,7 @@ cdef class ASGIExchange(Conversation):
         """In a tasklet of its own: puts a part of the body, and waits until the client has taken enough."""
         with self.turns:
             self.check_client()
-            self.response.put(self.peer, data, not more)
+            self.response.put(data, not more)
             self.end_body(more)
 
 
@@ -761,7 +761,7 @@ cdef class WebSocketExchange(ASGIExchange):
         if self.progress < OPEN:
             self.response.set_fields(403, [(b"content-length", b"0")])
             self.response.keep_alive = False
-            self.response.end(self.peer)
+            self.response.end()
             self.progress = OVER
             self.go_on()
             return None

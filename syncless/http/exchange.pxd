@@ -45,7 +45,8 @@ cdef class Exchange(Tasklet):
         begin_anew(self)
         renew_context(self)
         self.peer.begin(incoming)
-        begin_response(self.response, is_head_request(incoming.data, found), found.minor == 0, found.keep_alive)
+        begin_response(
+            self.response, is_head_request(incoming.data, found), found.minor == 0, found.keep_alive)
         self.body.begin(self.peer, found.content_length, found.chunked, found.expect_continue)
         self.too_large = found.content_length > self.listener.limits.body_bytes
         self.upgraded = self.interruptible = False

@@ -153,7 +153,7 @@ cdef class Exchange(Tasklet):
     cdef Body new_body(self):
         """A Body of its own."""
         self.body = Body()
-        self.peer = Peer(self.listener)             # the body's, too
+        self.peer = self.response.peer = Peer(self.listener)        # the body's, too
         return self.body
 
     # -- its life --------------------------------------------------------------------------------------------
@@ -288,8 +288,8 @@ cdef class Exchange(Tasklet):
             headers.append(("Retry-After", f"{self.listener.limits.retry_ns / 1e9:.0f}"))
         self.response.set_head(f"{status} {REASONS[status]}", headers)
         self.response.keep_alive = False
-        self.response.commit(self.peer, len(body))
-        self.response.put(self.peer, body, True)
+        self.response.commit(len(body))
+        self.response.put(body, True)
         self.response.complete = True
         return 0
 

@@ -5,10 +5,10 @@ from syncless.http.peer cimport Peer
 from syncless.http.stream cimport Buffer
 
 
-
 cdef class Response:
     cdef Listener listener
     # the request that it answers
+    cdef Peer peer
     cdef bint head_only             # HEAD
     cdef bint http_1_0
     cdef bint keep_alive            # the connection can go on afterwards
@@ -39,11 +39,11 @@ cdef class Response:
 
     cdef int set_head(self, object status, list headers) except -1
     cdef int set_fields(self, int status, object fields) except -1
-    cdef int commit(self, Peer peer, int64_t known_length) except -1
-    cdef int frame(self, Peer peer, int64_t known_length) except -1
-    cdef int put(self, Peer peer, object data, bint last) except -1
-    cdef int put_file(self, Peer peer, int fd, int64_t offset, int64_t size) except -1
-    cdef int end(self, Peer peer) except -1
+    cdef int commit(self, int64_t known_length) except -1
+    cdef int frame(self, int64_t known_length) except -1
+    cdef int put(self, object data, bint last) except -1
+    cdef int put_file(self, int fd, int64_t offset, int64_t size) except -1
+    cdef int end(self) except -1
 
     cdef int write_head(self, object status, list headers) except -1
     cdef int begin_head(self, object status) except -1

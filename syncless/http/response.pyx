@@ -8,7 +8,7 @@
     end()               the body is complete
     forget()            the request has ended
 
-Writes to the Peer that each call names. A response whose end is known is put into the connection's buffer and
+Writes to the Peer of its request. A response whose end is known is put into the connection's buffer and
 sent at the end of the loop's turn; parts of one that goes on are sent at once, and park the tasklet while the
 client is slow. Knows nothing of the application that answers.
 """
@@ -201,19 +201,19 @@ cdef class Response:
 
     # -- sending ---------------------------------------------------------------------------------------------
 
-    cdef int commit(self, Peer peer, int64_t known_length) except -1:
+    cdef int commit(self, int64_t known_length) except -1:
         """Puts the head into the connection's buffer. `known_length` is that of the whole body, or -1."""
-        peer.answered = True
+        self.peer.answered = True
         if (
             self.last_head is not None and self.length >= 0 and self.code == 200 and self.keep_alive
             and not (self.head_only or self.http_1_0 or self.closes or self.listener.stopping)
         ):
             self.framing = BY_LENGTH                    # as usual: the head of the last response, as it is
             self.committed = True
-            return peer.append(PyBytes_AS_STRING(self.last_head), PyBytes_GET_SIZE(self.last_head))
-        return self.frame(peer, known_length)
+            return self.peer.append(PyBytes_AS_STRING(self.last_head), PyBytes_GET_SIZE(self.last_head))
+        return self.frame(known_length)
 
-    cdef int frame(self, Peer peer, int64_t known_length) except -1:
+    cdef int frame(self, int64_t known_length) except -1:
         """Decides on the framing and completes the head with the fields that say so."""
         cdef bint declared = self.length >= 0
         cdef bint without_length = self.code == 204 or self.code == 304
@@ -231,16 +231,16 @@ cdef class Response:
         self.committed = True
         if self.last_head is not None:
             if self.keep_alive and not self.http_1_0 and (declared or without_length):
-                return peer.append(PyBytes_AS_STRING(self.last_head), PyBytes_GET_SIZE(self.last_head))
-            peer.append(PyBytes_AS_STRING(self.last_head), PyBytes_GET_SIZE(self.last_head) - 2)
+                return self.peer.append(PyBytes_AS_STRING(self.last_head), PyBytes_GET_SIZE(self.last_head))
+            self.peer.append(PyBytes_AS_STRING(self.last_head), PyBytes_GET_SIZE(self.last_head) - 2)
         else:
-            peer.append(self.head.data, self.head.size)
+            self.peer.append(self.head.data, self.head.size)
             self.listener.buffers.release(&self.head)
-        return peer.append(fields, put_framing(
+        return self.peer.append(fields, put_framing(
             fields, -1 if declared else self.length, self.framing == CHUNKED, not self.http_1_0,
             not self.keep_alive))
 
-    cdef int put(self, Peer peer, object data, bint last) except -1:
+    cdef int put(self, object data, bint last) except -1:
         """A part of the body. `last`: the rest follows without the application's having a say, so it need not
         leave at once. Returns 1 the first time that a body is longer than its Content-Length, else 0."""
         cdef const char* bytes_
@@ -255,7 +255,7 @@ cdef class Response:
         if not self.committed:
             if size == 0:
                 return 0                            # the head waits for the first byte of the body
-            self.commit(peer, -1)
+            self.commit(-1)
         if size == 0 or self.framing == NO_BODY:
             return 0
         if self.framing == BY_LENGTH:
@@ -272,35 +272,35 @@ cdef class Response:
         self.body_sent += size
         bytes_ = PyBytes_AS_STRING(data)
         if self.framing == CHUNKED:
-            peer.append(line, put_chunk_line(line, size))
+            self.peer.append(line, put_chunk_line(line, size))
         if size <= COPIED:
-            peer.append(bytes_, size)
-        elif self.complete and not peer.has_body():
-            peer.set_body(data)
+            self.peer.append(bytes_, size)
+        elif self.complete and not self.peer.has_body():
+            self.peer.set_body(data)
         else:
-            peer.send_all(bytes_, size)
+            self.peer.send_all(bytes_, size)
         if self.framing == CHUNKED:
-            peer.append(b"\r\n", 2)
-        if not last or peer.pending() > OUT_HIGH:
-            peer.send_all(NULL, 0)
+            self.peer.append(b"\r\n", 2)
+        if not last or self.peer.pending() > OUT_HIGH:
+            self.peer.send_all(NULL, 0)
         return cut
 
-    cdef int put_file(self, Peer peer, int fd, int64_t offset, int64_t size) except -1:
+    cdef int put_file(self, int fd, int64_t offset, int64_t size) except -1:
         """The body is a part of a file, from `offset` on: sent by sendfile()."""
         if not self.committed:
-            self.commit(peer, size)
+            self.commit(size)
         if self.framing == BY_LENGTH:
             size = min(size, self.length)
-            peer.send_file(fd, offset, size, is_slow(fd))
+            self.peer.send_file(fd, offset, size, is_slow(fd))
             self.body_sent += size
         return 0
 
-    cdef int end(self, Peer peer) except -1:
+    cdef int end(self) except -1:
         """RuntimeError if the body is shorter than its Content-Length."""
         if not self.committed:
-            self.commit(peer, 0)
+            self.commit(0)
         if self.framing == CHUNKED:
-            peer.append(REPLY_LAST_CHUNK, 5)
+            self.peer.append(REPLY_LAST_CHUNK, 5)
         elif self.framing == BY_LENGTH and self.length > self.body_sent:
             raise RuntimeError(
                 f"the body has {self.body_sent} bytes, but its Content-Length is {self.length}")

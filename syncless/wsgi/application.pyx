@@ -436,10 +436,10 @@ cdef class WSGIExchange(Exchange):
                     else PyTuple_GET_ITEM(result, 0))
                 if PyBytes_CheckExact(only):
                     if not self.response.committed:
-                        self.response.commit(self.peer, PyBytes_GET_SIZE(only))
-                    if self.response.put(self.peer, only, True):
+                        self.response.commit(PyBytes_GET_SIZE(only))
+                    if self.response.put(only, True):
                         self.tell_cut()
-                    return self.response.end(self.peer)
+                    return self.response.end()
             return self.answer_parts(result)
         return self.answer_in_turn(result)
 
@@ -451,11 +451,11 @@ cdef class WSGIExchange(Exchange):
             if result is None:
                 raise TypeError("the application returned None; PEP 3333 requires an iterable of bytes")
             if (type(result) is FileWrapper or type(result) is FilePart) and self.send_wrapped_file(result):
-                return self.response.end(self.peer)
+                return self.response.end()
             for part in result:
                 self.put(part, False)
             if not self.upgraded:
-                self.response.end(self.peer)
+                self.response.end()
         finally:
             close = getattr(result, "close", None)
             if close is not None:
@@ -470,10 +470,10 @@ cdef class WSGIExchange(Exchange):
                 raise TypeError(f"the body must be bytes, not {type(part).__name__}")
             total += PyBytes_GET_SIZE(part)
         if not self.response.committed:
-            self.response.commit(self.peer, total)
+            self.response.commit(total)
         for part in parts:
             self.put(part, True)
-        return self.response.end(self.peer)
+        return self.response.end()
 
     # -- calls of the application ----------------------------------------------------------------------------
 
@@ -494,7 +494,7 @@ cdef class WSGIExchange(Exchange):
 
     cdef int put(self, object data, bint last) except -1:
         """A part of the body."""
-        if not self.upgraded and self.response.put(self.peer, data, last):
+        if not self.upgraded and self.response.put(data, last):
             self.tell_cut()
         return 0
 
@@ -513,7 +513,7 @@ cdef class WSGIExchange(Exchange):
         if found is None:
             return False
         fd, offset, size = found
-        self.response.put_file(self.peer, fd, offset, size)
+        self.response.put_file(fd, offset, size)
         return True
 
 
