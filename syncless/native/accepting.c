@@ -108,7 +108,7 @@ static int give_away(struct thread *t, int fd, const struct address *address) {
 }
 
 /* Asks Python to close an idle connection of its own. It wakes us when it has. */
-static void want_room(struct thread *t) {
+static void want_eviction(struct thread *t) {
     struct message *message;
     if (atomic_exchange(&t->server->eviction_wanted, 1))
         return;
@@ -123,8 +123,8 @@ static void want_room(struct thread *t) {
 static int shortage(struct thread *t, int error) {
     if (error)
         tell_error(t, error);
-    if (!conn_make_room(t))
-        want_room(t);
+    if (!conn_evict_one(t))
+        want_eviction(t);
     else if (!error || error == EMFILE)
         return 1;
     t->retry_at = t->now + RETRY_NS;

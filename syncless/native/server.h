@@ -305,7 +305,7 @@ void conn_close_when_sent(struct thread *t, struct conn *c);
 int conn_close_idle(struct thread *t, struct conn *c);
 void conn_read_away(struct thread *t, struct conn *c);
 void conn_expired(struct thread *t, struct conn *c);
-int conn_make_room(struct thread *t);
+int conn_evict_one(struct thread *t);
 void conn_shed(struct thread *t);
 
 /* incoming.c: the requests in the bytes */
