@@ -141,17 +141,17 @@ OPTIONS = {  # heading -> options
             "or 'GET /users/{id}' without the interpreter's lock; may be repeated"),
         Option("native_threads", 0, "N", read=int, text="threads of native handlers (default: cores)"),
         Option("chdir", None, "DIR", PROGRAM, text=
-            "change to the directory before importing the application; a reload follows symbolic links "
-            "anew"),
+            "change to the directory before importing the application; a reload resolves symbolic links "
+            "again"),
         Option("app_dir", (), "DIR", COMMAND, text=
             "look for modules in this directory, too; may be repeated"),
         Option("env_file", None, "FILE", COMMAND, text=
-            "set the variables of this file that are not set, before importing the application (needs "
-            "syncless[env])"),
+            "set the environment variables of this file that are not set yet, before importing the "
+            "application (needs syncless[env])"),
         Option("root_path", "", "/PATH", APPLICATION, text=
-            "path of the application for its clients, which a proxy takes away: SCRIPT_NAME, root_path"),
+            "path at which clients see the application, if a proxy strips it: SCRIPT_NAME, root_path"),
         Option("lifespan", "auto", where=APPLICATION, choices=("auto", "on", "off"), text=
-            "the lifespan of an ASGI application: auto (default); on: it must have one; off: leave it out"),
+            "lifespan events of an ASGI application: auto (default), on (it must have them) or off"),
         Option("check", False, where=ONCE, text="import the application, check the options, and exit"),
         Option("config", None, "FILE", ONCE, text=
             "read options from this TOML file, or a gunicorn.conf.py (default: syncless.toml, or "
@@ -168,7 +168,7 @@ OPTIONS = {  # heading -> options
         Option("unix_mode", None, "MODE", read=octal, text=
             "permissions of UNIX sockets, octal (default 660)"),
         Option("unix_owner", None, "USER:GROUP", text="owner of UNIX sockets"),
-        Option("ipv6_only", False, text="[::] does not accept IPv4 connections"),
+        Option("ipv6_only", False, text="do not accept IPv4 connections on [::]"),
         Option("reuse_port", False, text="let several processes listen on the same port (SO_REUSEPORT)"),
         Option("no_defer_accept", False, where=COMMAND, text=
             "accept connections before their first request arrives"),

@@ -15,11 +15,10 @@ class Mounts:
         for prefix in applications:
             if not prefix.startswith("/") or "//" in prefix:
                 raise ValueError(f"applications are mounted at paths such as /api or /, not at {prefix!r}")
-        found = {prefix.rstrip("/"): application for prefix, application in applications.items()}
-        if len(found) < len(applications):
+        self.applications = {prefix.rstrip("/"): application for prefix, application in applications.items()}
+        if len(self.applications) < len(applications):
             raise ValueError(f"a path has two applications: {', '.join(applications)}")
-        found.setdefault("", nothing_here)
-        self.applications = dict(sorted(found.items(), key=lambda mount: -len(mount[0])))
+        self.applications.setdefault("", nothing_here)
 
     def begin_in(self, server: Server) -> None:
         """The lifespan of each begins."""

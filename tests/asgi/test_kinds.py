@@ -1,5 +1,6 @@
 """Which kind of application is served, and several at once."""
 
+import asyncio
 import functools
 
 import pytest
@@ -113,6 +114,8 @@ class Living:
                 await send({"type": f"lifespan.{moment}.failed", "message": self.fails[moment]})
                 return
             await send({"type": f"lifespan.{moment}.complete"})
+        await asyncio.sleep(0.01)  # the server waits for its end, too
+        self.told.append("end")
 
 
 def test_lifespan_and_its_state(start):
@@ -122,14 +125,14 @@ def test_lifespan_and_its_state(start):
     for _ in range(2):  # a shallow copy for each request
         assert client.get()[2] == b"['list', 'own']"
     server.stop()
-    assert app.told == ["startup", 2, 2, "shutdown"]
+    assert app.told == ["startup", 2, 2, "shutdown", "end"]
 
 
 def test_each_of_several_has_its_lifespan(start):
     one, other = Living(), Living()
     server = start({"/one": one, "/other": other})
     server.stop()
-    assert one.told == other.told == ["startup", "shutdown"]
+    assert one.told == other.told == ["startup", "shutdown", "end"]
 
 
 @pytest.mark.parametrize("fails", ["no database", "raise"])

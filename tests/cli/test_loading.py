@@ -63,6 +63,11 @@ def environment(**more):
 
 def answer(folder, *arguments):
     """The answer of the served application at /."""
+    return answers(folder, [""], *arguments)[0]
+
+
+def answers(folder, paths, *arguments):
+    """The same at several paths."""
     process = subprocess.Popen(
         command(*arguments, "--bind", "127.0.0.1:0"),
         cwd=folder,
@@ -75,10 +80,14 @@ def answer(folder, *arguments):
         try:
             url = re.search(r"http://\S+", process.stdout.readline())
             assert url, process.communicate(timeout=60)[1]
-            with urllib.request.urlopen(url[0], timeout=60) as response:
-                return response.read().decode()
+            return [fetched(url[0].rstrip("/") + path) for path in paths]
         finally:
             process.terminate()
+
+
+def fetched(url):
+    with urllib.request.urlopen(url, timeout=60) as response:
+        return response.read().decode()
 
 
 def refused(folder, *arguments, status=2):
@@ -116,36 +125,49 @@ def test_file_that_cannot_be_had_is_named(folder, options, said, status):
     assert f"{said.format(folder=folder)}" in line.splitlines()[-1] and "Traceback" not in line
 
 
+NAMES = {
+    "hello:app": "found",
+    "hello": "found",
+    "hello.py": "found",
+    "hello.py:app": "found",
+    "./hello.py:app": "found",
+    "site.wsgi": "found",  # as for mod_wsgi; there is a module site
+    "./site.wsgi:application": "found",
+    "package/inner/site.py:app": "relative",
+    "package/inner/site:app": "relative",
+    "package.inner.site:app": "relative",
+    "factory:create_app()": "made for nobody",
+    "factory:create_app('you', loud=True)": "made for you!",
+    "project.wsgi:application": "wsgi",  # as Django makes it
+    "project.wsgi": "wsgi",
+    "project/wsgi.py": "wsgi",
+    "project.py:application": "py",
+    "project.web.wsgi:application": "wsgi",
+    "both.wsgi": "wsgi",  # a file and a module: the module
+    "code:app": "found",  # there is one in the standard library
+    "code.py": "found",
+    "web.2.py:app": "found",
+}
+
+
+def test_names_are_understood(folder):
+    """All in one server: it looks for each as for the only one."""
+    mounts = {f"/{number}": name for number, name in enumerate(NAMES)}
+    options = [word for path, name in mounts.items() for word in ("--mount", f"{path}={name}")]
+    assert dict(zip(NAMES, answers(folder, mounts, *options), strict=True)) == NAMES
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["hello:app"], "found"),
         (["hello"], "found"),
         (["serve", "hello:app"], "found"),
-        (["hello.py"], "found"),
-        (["hello.py:app"], "found"),
-        (["./hello.py:app"], "found"),
-        (["site.wsgi"], "found"),  # as for mod_wsgi; there is a module site
-        (["./site.wsgi:application"], "found"),
-        (["package/inner/site.py:app"], "relative"),
-        (["package/inner/site:app"], "relative"),
-        (["package.inner.site:app"], "relative"),
-        (["factory:create_app()"], "made for nobody"),
-        (["factory:create_app('you', loud=True)"], "made for you!"),
+        (["code:app"], "found"),  # there is one in the standard library
         (["--factory", "factory:create_app"], "made for nobody"),
         (["--factory", "factory.py:create_app('me')"], "made for me"),
-        (["project.wsgi:application"], "wsgi"),  # as Django makes it
-        (["project.wsgi"], "wsgi"),
-        (["project/wsgi.py"], "wsgi"),
-        (["project.py:application"], "py"),
-        (["project.web.wsgi:application"], "wsgi"),
-        (["both.wsgi"], "wsgi"),  # a file and a module: the module
-        (["code:app"], "found"),  # there is one in the standard library
-        (["code.py"], "found"),
-        (["web.2.py:app"], "found"),
     ],
 )
-def test_names_are_understood(folder, arguments, expected):
+def test_arguments_are_understood(folder, arguments, expected):
     assert answer(folder, *arguments) == expected
 
 
@@ -202,20 +224,21 @@ def test_wrong_names_say_what_to_write(folder, arguments, message):
 
 
 @pytest.mark.parametrize(
-    ("source", "last"),
+    ("options", "source", "last"),
     [
-        ("import no_such_dependency\n", "ModuleNotFoundError: No module named 'no_such_dependency'"),
-        ("raise ValueError('my own')\n", "ValueError: my own"),
+        ([], "import no_such_dependency\n", "ModuleNotFoundError: No module named 'no_such_dependency'"),
+        ([], "raise ValueError('my own')\n", "ValueError: my own"),
+        (["--workers", "2", "--preload"], "raise ValueError('my own')\n", "ValueError: my own"),
         (
+            [],
             "import socket\nsocket.create_connection(('127.0.0.1', 1))\n",
             "ConnectionRefusedError: [Errno 111] Connection refused",
         ),
-        ("def app(:\n", "SyntaxError: invalid syntax"),
-        ("def app():\n    return 1 / 0\napp = app()\n", "ZeroDivisionError: division by zero"),
+        ([], "def app(:\n", "SyntaxError: invalid syntax"),
+        ([], "def app():\n    return 1 / 0\napp = app()\n", "ZeroDivisionError: division by zero"),
     ],
 )
-@pytest.mark.parametrize("options", [[], ["--workers", "2", "--preload"]])
-def test_application_that_raises_shows_its_own_traceback(folder, source, last, options):
+def test_application_that_raises_shows_its_own_traceback(folder, options, source, last):
     (folder / "broken.py").write_text(source)
     said = refused(folder, *options, "broken:app")
     assert (

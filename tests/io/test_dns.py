@@ -328,7 +328,10 @@ def test_the_order_of_addresses(monkeypatch):
     sources["2001:db8:1::1"] = "fe80::2"  # a smaller scope than the destination's, and the same label
     assert order.ordered(["2001:db8:1::1", "198.51.100.121"]) == ["198.51.100.121", "2001:db8:1::1"]
     assert order.scope("169.254.1.1") == 2 and order.scope("ff05::1") == 5
+    assert order.scope("fec0::1") == 5
     assert order.policy("2002::1") == (30, 2)
+    assert order.common_prefix("2001:db8::1", "2001:db8::ff") == 64
+    assert order.common_prefix("2001:db8::1", "2001:db8:0:1::1") == 63
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import resource
 
 import pytest
 
+from tests import virtualtime
+from tests.native.conftest import HERE, compiled
 from tests.programs import run_unchecked
 from tests.waiting import eventually
 
@@ -112,3 +114,89 @@ def test_stopped_or_failed_server_keeps_no_descriptor_and_may_be_started_again(s
     assert failures > 3
     server.start()
     assert served.client(server).get("/hello")[2] == b"Hello, World!"
+
+
+# Each allocation of the threads' own code fails once: in a start, and in each exchange.
+ALLOCATIONS = """
+import contextlib, ctypes, gc, os, sys
+from syncless import native
+from syncless.wsgi import Server
+from tests.native.conftest import python
+from tests.plugin import Client
+from tests.waiting import eventually
+handler = lambda name, **options: native.load(sys.argv[1], name, **options)
+routes = {name: handler(name[1:]) for name in ("/hello", "/echo", "/show", "/build", "/steps")}
+routes["/mirror"] = handler("mirror", pieces=True)
+with open("/proc/self/maps") as maps:
+    lines = [line.split()[0].split("-") for line in maps if "/native/threads." in line]
+here = [ctypes.c_void_p(int(address, 16)) for address in (lines[0][0], lines[-1][1])]
+failing = ctypes.CDLL(None)
+begun = b" HTTP/1.1\\r\\nHost: a\\r\\n"
+body = b"Content-Length: 40000\\r\\n\\r\\n" + b"a" * 40000
+chunked = b"Transfer-Encoding: chunked\\r\\n\\r\\n9c40\\r\\n" + b"a" * 40000 + b"\\r\\n0\\r\\n\\r\\n"
+exchanges = [
+    [b"GET /hello" + begun + b"\\r\\n"],
+    [b"GET /hello" + begun + b"\\r\\nGET /show" + begun + b"X: " + b"a" * 9000 + b"\\r\\n\\r\\n"],
+    [b"POST /echo" + begun + body[:9000], body[9000:]],
+    [b"POST /echo" + begun + chunked[:9000], chunked[9000:]],
+    [b"POST /mirror" + begun + chunked[:9000], chunked[9000:]],
+    [b"GET /steps?3&size=5000" + begun + b"\\r\\n"],
+]
+def exchange(pieces, calls=-1):
+    before = len(os.listdir("/proc/self/fd"))
+    failing.fail_after(*here, ctypes.c_long(calls))
+    with Client(server.address) as client:
+        with contextlib.suppress(OSError):
+            for piece in pieces:
+                client.send(piece)
+        answers = [client.response() for _ in range(b"".join(pieces).count(b" HTTP/1.1"))]
+    left = failing.calls_left()
+    failing.fail_after(*here, ctypes.c_long(-1))
+    assert eventually(lambda: not any(server.census().values()))
+    assert len(os.listdir("/proc/self/fd")) == before, (pieces, calls)
+    return answers, left >= 0
+def begin(calls):
+    failing.fail_after(*here, ctypes.c_long(calls))
+    try:
+        server = Server(python, port=0, native=routes, native_threads=1, defer_accept=False).start()
+    except (MemoryError, OSError):
+        server = None
+    left = failing.calls_left()
+    failing.fail_after(*here, ctypes.c_long(-1))
+    return server, left >= 0
+begin(0)
+before, failed = len(os.listdir("/proc/self/fd")), 0
+while True:
+    server, over = begin(failed)
+    if over:
+        break
+    if server:
+        server.stop()
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before, failed
+    failed += 1
+print("start", failed)
+for number, pieces in enumerate(exchanges):
+    whole, failed, over = exchange(pieces)[0], 0, False
+    assert all(answer[0] == 200 for answer in whole), whole
+    while not over:
+        answers, over = exchange(pieces, failed)
+        for answer in filter(None, answers):
+            assert answer[2] is None or answer[0] in (200, 500, 503), answer
+        assert exchange(pieces)[0] == whole, (number, failed)
+        failed += 1
+    print(number, failed)
+server.stop()
+"""
+
+
+@pytest.mark.skipif(not virtualtime.AVAILABLE, reason="allocations can be replaced where glibc is")
+@pytest.mark.skipif(
+    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="AddressSanitizer has replaced them"
+)
+def test_each_allocation_that_fails_costs_one_connection_at_most(library, tmp_path):
+    preloaded = compiled(HERE / "failing.c", tmp_path / "failing.so")
+    program = f"import sys; sys.argv.append({str(library)!r})\n" + ALLOCATIONS
+    done = run_unchecked(program, cwd=HERE.parent.parent, env={**os.environ, "LD_PRELOAD": str(preloaded)})
+    assert done.returncode == 0, done.stderr
+    assert sum(int(line.split()[1]) for line in done.stdout.splitlines()) > 15

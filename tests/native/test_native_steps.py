@@ -216,6 +216,16 @@ def test_body_that_a_handler_does_not_read_ends_the_connection(served, handlers,
     assert client.at_end()
 
 
+def test_as_many_bytes_as_the_limit_are_read_away_and_no_more(stepped, handlers):
+    server = stepped({"/early": handlers("hello", pieces=True)}, linger_bytes=100_000, body_rate=0)
+    server.send(b"POST /early HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n")
+    assert server.received()[1]  # its half is closed
+    for data, left in ((bytes(60_000), 1), (bytes(40_000), 1), (b"x", 0)):
+        server.send(data)
+        server.turn(20)
+        assert server.threads.connections == left
+
+
 def test_response_in_pieces_is_chunked(stepping):
     client = stepping.client(stepping())
     for size in (1, 1000, 100_000):

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import select
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -32,6 +33,7 @@ from syncless.patches import (
     unpatch,
 )
 from syncless.tools.knownlibraries import LIBRARIES
+from tests.programs import run_unchecked
 from tests.waiting import eventually
 
 entries = pytest.importorskip(
@@ -59,6 +61,14 @@ def build(folder, name, *options):
         [COMPILER, "-shared", "-fPIC", "-O1", *options, "-o", path, SOURCE, "-pthread"], check=True
     )
     return path
+
+
+def extension(folder):
+    """The library as the extension module waits_in_c."""
+    include = sysconfig.get_path("include")
+    if not os.path.exists(f"{include}/Python.h"):
+        pytest.skip("the headers of this Python are not installed")
+    return build(folder, f"waits_in_c{sysconfig.get_config_var('EXT_SUFFIX')}", "-DPYTHON", f"-I{include}")
 
 
 @pytest.fixture(scope="module", params=["lazy", "now,-z,relro"])
@@ -423,7 +433,7 @@ def test_deadline_is_raised_in_place_of_the_error_of_the_library(lib, pair, bloc
 
 def try_again_and_again(lib, failures):
     """As a program that connects anew whenever the library fails."""
-    while True:
+    while len(failures) < 1000:
         left, right = socket.socketpair()
         with left, right:
             try:
@@ -448,6 +458,40 @@ def test_kill_ends_a_loop_that_tries_again(lib, how):
         with pytest.raises(kind), block(0.02):
             try_again_and_again(lib, failures)
     assert len(failures) <= 2 and native_stats()["broken"] - before == 2
+
+
+def test_kill_ends_a_loop_that_tries_again_in_another_thread(lib):
+    failures, ended = [], []
+
+    def run():
+        tasklet = waiting(try_again_and_again, lib, failures)
+        ended.append((tasklet.kill(timeout=60), type(tasklet.exception())))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    syncless.run_in_thread(thread.join)
+    assert ended == [(True, syncless.TaskletExit)] and len(failures) <= 2
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_ctrl_c_replaces_the_error_of_the_library(tmp_path, traced):
+    """A debugger has the trace function that this needs, and sees the error."""
+    extension(tmp_path)
+    done = run_unchecked(
+        f"""
+import os, signal, socket, sys, syncless
+from syncless.patches import patch_native
+patch_native("waits_in_c")
+import waits_in_c
+left, right = socket.socketpair()
+syncless.spawn(os.kill, os.getpid(), signal.SIGINT)
+sys.settrace((lambda *event: None) if {traced} else None)
+waits_in_c.receive(left.fileno())
+""",
+        cwd=tmp_path,
+    )
+    assert ("ConnectionError: the library's own" in done.stderr) is traced
+    assert done.returncode == (1 if traced else -signal.SIGINT)
 
 
 def test_ctrl_c_is_raised_before_a_library_is_called_again(lib):
@@ -837,16 +881,12 @@ def test_module_is_found_below_the_folder_that_it_is_imported_from(monkeypatch, 
 
 
 def test_extension_module_is_patched_when_imported(monkeypatch, tmp_path, pair):
-    include = sysconfig.get_path("include")
-    if not os.path.exists(f"{include}/Python.h"):
-        pytest.skip("the headers of this Python are not installed")
-    suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    file = build(tmp_path, f"waits_in_c{suffix}", "-DPYTHON", f"-I{include}")
+    file = extension(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     assert patch_native("waits_in_c") == []
     spec = importlib.util.spec_from_file_location("waits_in_c", file)
     importlib.util.module_from_spec(spec)
-    assert f"waits_in_c{suffix}: recv" in {change.target for change in changes()}
+    assert f"{os.path.basename(file)}: recv" in {change.target for change in changes()}
     waiter = waiting(ctypes.CDLL(file).w_recv, pair[0].fileno(), ctypes.create_string_buffer(1), 1, 0)
     pair[1].send(b"x")
     assert waiter.result(60) == 1

@@ -54,6 +54,15 @@ def test_an_error_of_a_child_ends_the_others_and_the_block():
     assert grouped(caught.value) == [KeyError] and sorted(ended) == ["block", "child"]
 
 
+def test_exit_of_the_block_is_not_hidden_by_errors_of_children():
+    with pytest.raises(SystemExit, match="mine"), TaskGroup() as group:
+        group.spawn(int, "no number")
+        try:
+            sleep(100)
+        finally:
+            sys.exit("mine")
+
+
 def test_child_that_cleans_up_is_not_ended_again():
     """By the failure of a child, and then by the end of the block that this brings about."""
     ended = []

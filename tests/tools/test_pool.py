@@ -77,6 +77,12 @@ def test_pool_and_errors():
         with pytest.raises(KeyError):
             run()
         assert 3 in ended and len(ended) <= 5 and len(pool) == 0 and pool.free_count() == 2
+    ended.clear()
+    other = pool.spawn(sleep, 1)  # so map() waits for room, and the first call fails meanwhile
+    with pytest.raises(KeyError):
+        pool.map(work, range(3, 10))
+    assert ended == [3]
+    other.kill()
     mapped = spawn(pool.map, sleep, [100, 100, 100])
     sleep(0.001)
     mapped.kill()

@@ -89,6 +89,8 @@ def test_client_chooses(ask, field, coding):
         {"headers": [HTML, ("Content-Encoding", "br")]},
         {"headers": [HTML, ("Cache-Control", "private, No-Transform")]},
         {"headers": [HTML, ("Content-Range", "bytes 0-4399/5000")], "status": "206 Partial Content"},
+        {"headers": [HTML, ("Content-Range", "bytes */5000")], "status": "416 Range Not Satisfiable"},
+        {"headers": [HTML], "status": "206 Partial Content"},
         {"headers": [HTML, ("Repr-Digest", "sha-256=:x:")]},
     ],
 )
@@ -99,9 +101,9 @@ def test_answer_that_is_left_alone(ask, head, kind):
     assert headers.get("content-encoding") == dict(head["headers"]).get("Content-Encoding")
 
 
-@pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
+@pytest.mark.parametrize("status", ["204 No Content", "205 Reset Content", "304 Not Modified"])
 def test_answer_without_a_body_is_left_alone(ask, status):
-    answer = ask(answering(status=status, headers=[HTML, ("ETag", '"a"')]))
+    answer = ask(answering(TEXT, status=status, headers=[HTML, ("ETag", '"a"')]))
     assert answer[1]["etag"] == '"a"' and "content-encoding" not in answer[1]
 
 

@@ -152,6 +152,17 @@ def test_time_and_bytes_are_bounded(start, limits):
     flooding.join()
 
 
+def test_as_many_bytes_as_the_limit_are_read_away_and_no_more(start):
+    server = start(deaf, linger_bytes=100_000, linger_seconds=1000, body_rate=0)
+    client = start.client(server)
+    client.send(upload(SIZE)[:-SIZE])
+    assert client.response()[0] == 200
+    for data, left in ((bytes(60_000), 1), (bytes(40_000), 1), (b"x", 0)):
+        client.send(data)
+        syncless.sleep(0.01)
+        assert server.census()["connections"] == left
+
+
 def test_number_of_lingering_connections_is_bounded(start):
     server = start(deaf, linger_connections=3)
     clients = [linger(start, server) for _ in range(5)]

@@ -1,8 +1,10 @@
-"""Being called before each bytecode, from C, so that the called function can switch.
+"""Being called by the interpreter from C: before each bytecode, so that the called function can switch; or
+once, as soon as Python code goes on, so that it can raise.
 
-Takes a C function. Must not know what is done with the count. There are two ways: sys.monitoring since Python
-3.12, for all threads at once; a C trace function before, for one thread (one in Python could not switch, and
-would be much slower). Either makes Python code several times slower while it is on.
+Takes a C function. Must not know what is done in it. There are two ways to be called before each bytecode:
+sys.monitoring since Python 3.12, for all threads at once; a C trace function before, for one thread (one in
+Python could not switch, and would be much slower). Either makes Python code several times slower while it is
+on.
 """
 
 import opcode
@@ -22,7 +24,7 @@ cdef extern from *:
     #endif
     }
 
-    static int syncless_has_trace_function(void) { return PyThreadState_Get()->c_tracefunc != NULL; }
+    static Py_tracefunc syncless_trace_function(void) { return PyThreadState_Get()->c_tracefunc; }
     """
     ctypedef struct PyFrameObject
     ctypedef int (*Py_tracefunc)(PyObject*, PyFrameObject*, int, PyObject*) except -1
@@ -30,7 +32,7 @@ cdef extern from *:
     void PyEval_SetTrace(Py_tracefunc function, PyObject* object)
     int PyTrace_CALL, PyTrace_LINE, PyTrace_OPCODE
     void syncless_follow_trace()
-    bint syncless_has_trace_function()
+    Py_tracefunc syncless_trace_function()
 
 cdef bint BY_MONITORING = sys.version_info >= (3, 12)
 cdef bint FLAG_PER_GREENLET = sys.version_info < (3, 12)
@@ -54,11 +56,29 @@ cdef int begin_counting(Each each, PyObject* thing, bint first) except -1:
     if BY_MONITORING:
         monitor(1)
     elif first:
-        if syncless_has_trace_function():
+        if syncless_trace_function() != NULL:
             raise RuntimeError(
                 "bytecodes cannot be counted while a trace function is set (a debugger, or coverage)")
         PyEval_SetTrace(on_trace, thing)
     return 0
+
+
+cdef Once call_once = NULL
+
+
+cdef bint when_code_goes_on(Once once) except -1:
+    """once(NULL) is called before the next line of Python code in this thread; or as an exception reaches
+    Python code, and what it raises replaces that one. False if a debugger is in the way."""
+    global call_once
+    if syncless_trace_function() == NULL:
+        call_once = once
+        PyEval_SetTrace(on_first_event, NULL)
+    return syncless_trace_function() == on_first_event
+
+
+cdef int on_first_event(PyObject* thing, PyFrameObject* frame, int what, PyObject* argument) except -1:
+    PyEval_SetTrace(NULL, NULL)
+    return call_once(NULL)
 
 
 cdef int end_counting(bint last) except -1:

@@ -22,6 +22,7 @@ from libc.string cimport memset, strchr, strcmp
 from posix.unistd cimport _SC_PAGESIZE, sysconf
 
 from syncless._core.cpython.compat cimport PyThreadState, Py_IsFinalizing, detached_state
+from syncless._core.cpython.counting cimport when_code_goes_on
 from syncless._core.current cimport wait_fd
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport (
@@ -118,9 +119,10 @@ cdef int park_tasklet(int fd, int bits, int64_t deadline, int insists) noexcept:
 
     Fact: a program that tries again when the library fails has no wait in which Python could raise. Danger:
     it never ends, and storms a server. Decision: at the second wait that is broken off, and for Ctrl-C at
-    the first, the interpreter is asked to raise it as soon as Python code of the tasklet goes on, as for a
-    signal. Price: it may be raised in a handler of the library's error; not in other threads than the main
-    one. Guarded by tests/patches/test_native.py::test_kill_ends_a_loop_that_tries_again.
+    the first, the interpreter is asked to raise it as soon as Python code of the tasklet goes on, in place of
+    the library's error if that is an exception. Price: otherwise it may be raised in a handler of that error.
+    Beside a debugger the interpreter is asked as for a signal: later, and in the main thread only. Guarded by
+    tests/patches/test_native.py::test_kill_ends_a_loop_that_tries_again.
     """
     cdef Loop loop = peek_loop()
     cdef BaseTasklet me = None if loop is None else loop.current
@@ -144,13 +146,14 @@ cdef int park_tasklet(int fd, int bits, int64_t deadline, int insists) noexcept:
         me.shielded = SHIELDED if insists else IN_C
         outcome = wait(loop, me, fd, bits & ~INTERPOSE_ENDS, deadline)
         me.shielded = before
-    PyErr_Restore(kind, value, trace)
     if me.pending is not None and not insists:
         if me.broken_off or begins_with_interrupt(me.pending):
             due.add(me)
-            Py_AddPendingCall(raise_due, NULL)
+            if not when_code_goes_on(raise_due):
+                Py_AddPendingCall(raise_due, NULL)
         me.broken_off = True
-        return PARK_BROKEN
+        outcome = PARK_BROKEN
+    PyErr_Restore(kind, value, trace)
     return outcome
 
 
