@@ -126,9 +126,9 @@ class NativeHandlers:
     def accept_rest(self) -> None:
         """They accept what waits, and then no more."""
         threads = self._threads
-        if threads is not None and not threads.deaf:
-            threads.deafen()
-            self._wait(lambda: threads.deaf)
+        if threads is not None and not threads.drained:
+            threads.drain()
+            self._wait(lambda: threads.drained)
             self._inbox.take_rest()
 
     def close_connections(self, all_of_them: bool) -> None:
