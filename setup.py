@@ -58,7 +58,6 @@ NATIVE = {
     "syncless._core.calls.files": [],  # open, stat and their kin, directly or in a thread
     "syncless.patches.types.fileobjects": [],  # io.FileIO and the buffered files
     "syncless.patches.types.locks": [],  # Lock and RLock, cooperative in place
-    "syncless.patches.types.conditions": [],  # Condition, Event, Queue: the ways that are taken often
     "syncless._core.cpython.replacing": [],  # members of types, and built-in functions in the place of others
     "syncless._core.nativestack": [],  # which C functions a thread is in
     "syncless.patches.libraries.parking": [

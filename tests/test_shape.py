@@ -51,6 +51,8 @@ LAYERS = {
         "syncless.http",
         "syncless.asgi",
         "syncless.native",
+        "syncless.asyncio",
+        "syncless.patches",
         "syncless",
     },
     "syncless.cli": {"syncless.http", "syncless.wsgi", "syncless.patches", "syncless.console", "syncless"},
@@ -66,7 +68,6 @@ LAYERS = {
     "syncless": {"syncless._core", "syncless.tools"},
 }
 PRODUCTS = {name: name for name in ("celery", "django", "eventlet", "gevent", "gunicorn")}
-PRODUCTS["gunicorn_requests"] = "gunicorn"
 """Files of syncless.contrib, and what must be installed for them."""
 IMPORT = re.compile(r"^\s*(?:from\s+(syncless[\w.]*)\s+c?import|c?import\s+(syncless[\w.]*))", re.MULTILINE)
 
@@ -155,6 +156,7 @@ LATE_IMPORTS = {
         ("http/websocket.py", "syncless.http.websocketframes"),
         ("http/server.py", "syncless.http.compression"),
         ("http/server.py", "syncless.http.static.files"),
+        ("http/server.py", "syncless.http.standby"),
         ("http/server.py", "syncless.http.program.running"),
         ("tools/offloading.py", "syncless.tools.realthreads"),
         ("patches/eventloops.py", "syncless.tools.realthreads"),
@@ -162,6 +164,8 @@ LATE_IMPORTS = {
         ("wsgi/server.py", "syncless.native.handlerthreads"),
         ("wsgi/server.py", "syncless.wsgi.compress"),
         ("wsgi/server.py", "syncless.http.program.serving"),
+        ("wsgi/server.py", "syncless.patches"),
+        ("wsgi/server.py", "syncless.asyncio.backgroundloop"),
     },
     "the user asks for the area, and gets no other": {("patches/__init__.py", "syncless.patches.{module}")},
     "it takes the place of a module of that name": {("best_stackless.py", "syncless.stackless")},
@@ -169,13 +173,12 @@ LATE_IMPORTS = {
         ("patches/drivers.py", "syncless.contrib.eventlet"),
         ("patches/eventloops.py", "syncless.asyncio.backgroundloop"),
     },
-    "serve(patch=True) patches its process, and http/ must not import the patch with itself": {
-        ("http/program/blocking.py", "syncless.patches"),
-        ("http/program/blocking.py", "syncless.asyncio.backgroundloop"),
-        ("http/program/banner.py", "syncless.patches"),
-    },
 }
 """reason -> (file, module): imports by name, which the tests of layers do not see."""
+
+
+UPWARD = {"best_stackless.py", "patches/drivers.py", "patches/eventloops.py"}
+"""Those of them that import what is above them."""
 
 
 def test_modules_imported_by_name_are_known():
@@ -185,6 +188,13 @@ def test_modules_imported_by_name_are_known():
         for module in LATE.findall(path.read_text())
     }
     assert found == set().union(*LATE_IMPORTS.values())
+    upward = {
+        file
+        for file, module in found
+        for layer in [layer_of("syncless." + file.removesuffix(".py").replace("/", "."))]
+        if layer_of(module) not in {layer, *LAYERS[layer]}
+    }
+    assert upward == UPWARD
 
 
 LARGE = {
@@ -420,6 +430,17 @@ def files_with_a_concept():
         if path.name == "__init__.py" and len(ast.parse(path.read_text()).body) < 2:
             continue
         yield str(path.relative_to(PACKAGE))
+
+
+def test_functions_that_the_life_of_a_request_names_exist():
+    page = (ROOT / "docs" / "design.md").read_text()
+    life = page[page.index("| step | WSGI |") : page.index("A thread of native handlers gives")]
+    named = re.findall(r"`([\w/]+\.(?:pyx|c))`: ((?:`\w+`(?:, )?)+)", life)
+    assert len(named) > 30
+    for file, functions in named:
+        text = (PACKAGE / file).read_text()
+        for function in re.findall(r"\w+", functions):
+            assert re.search(rf"\b{function}\(|class {function}\b", text), f"{file} has no {function}"
 
 
 def test_design_lists_each_file_once():

@@ -60,7 +60,7 @@ cdef str WRITE_ERROR = "Fatal write error on socket transport"
 
 
 cdef class Endpoint(Descriptor):
-    """The part of a transport that its directions know."""
+    """The part of a transport that its halves know."""
 
     cdef object went_wrong(self, error, message):
         """The connection ends with this error."""

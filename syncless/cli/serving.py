@@ -21,7 +21,6 @@ from syncless.http.addresses import systemd_fds
 from syncless.http.errorlog import configure, write_from
 from syncless.http.notices import flush
 from syncless.http.options import ALL, CALLS_ONLY, PROGRAM, SERVER
-from syncless.http.program.blocking import patch_process
 from syncless.http.program.hooks import Hooks
 from syncless.http.program.loading import enter
 from syncless.http.program.privileges import Privileges
@@ -37,6 +36,7 @@ from syncless.wsgi import (
     serve,
 )
 from syncless.wsgi.kinds import Declared
+from syncless.wsgi.server import Patching
 
 
 def serve_command(arguments: list[str]) -> int:
@@ -55,7 +55,7 @@ def serve_command(arguments: list[str]) -> int:
         if options.log_level is not None:
             options.quiet |= not write_from(options.log_level)
         if here:
-            patch_process(options.patch)
+            Patching(options.patch)()
         application = Declared.of(names_of(options), options.interface, options.root_path, options.lifespan)
         if here:
             application = Server.adapt(application)

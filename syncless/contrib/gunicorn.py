@@ -2,8 +2,7 @@
 
 gunicorn's master reads the configuration, listens, forks and supervises. Each of its workers patches the
 standard library, imports the application, and serves by a Server of ours, with gunicorn's settings.
-docs/moving/gunicorn.md lists those that have no effect. Next to read: gunicorn_requests.py, for gunicorn's
-hooks and its access log.
+docs/moving/gunicorn.md lists those that have no effect.
 """
 
 from __future__ import annotations
@@ -14,10 +13,13 @@ import signal
 import ssl
 import sys
 import traceback
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 from types import FrameType
 from typing import Any
 
 from gunicorn.config import Config
+from gunicorn.http.errors import ConfigurationProblem
 from gunicorn.sock import ssl_context
 from gunicorn.workers import base
 
@@ -25,7 +27,6 @@ from syncless._core.current import sleep
 from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.wait.sync import Event
 from syncless.console import listen_if_asked
-from syncless.contrib.gunicorn_requests import Closed, Counted, Mounted, Observed, is_observed
 from syncless.http.addresses import Bind
 from syncless.http.limits import Limits
 from syncless.http.program.running import LAST_CALL
@@ -33,6 +34,8 @@ from syncless.http.request import Request
 from syncless.http.trust import Trust
 from syncless.patches import patch_all
 from syncless.wsgi import Server, as_wsgi
+from syncless.wsgi.adapt import request_target
+from syncless.wsgi.filewrapper import FileWrapper
 
 MOST_FIELDS = 128
 """Header fields of a request that Limits.header_count allows."""
@@ -262,3 +265,181 @@ class SecureScheme:
         said = [field == value for field, value in fields if field is not None]
         if said and self._trust(request.client):
             request.scheme = "https" if all(said) else "http"
+
+
+def is_observed(worker: Any) -> bool:
+    """Whether gunicorn wants to see each request: for a hook, a log, or statistics."""
+    config = worker.cfg
+    hooks = (config.settings[name] for name in ("pre_request", "post_request"))
+    logs = (
+        config.accesslog,
+        config.logconfig,
+        config.logconfig_dict,
+        config.logconfig_json,
+        config.syslog and not config.disable_redirect_access_to_syslog,
+        config.statsd_host,
+    )
+    # as a string: gunicorn imports the class when it is asked for
+    own_logger = str(config.settings["logger_class"].get()) != "gunicorn.glogging.Logger"
+    return any(hook.get() is not hook.default for hook in hooks) or any(logs) or own_logger
+
+
+class Counted:
+    """Lets the worker count its requests."""
+
+    def __init__(self, application: Any, worker: Any):
+        self._application = application
+        self._worker = worker
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        self._worker.count_request()
+        return self._application(environ, start_response)  # type: ignore[no-any-return]
+
+
+class Closed:
+    """Closes each connection after its response (`keepalive = 0`)."""
+
+    def __init__(self, application: Any):
+        self._application = application
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+            return start_response(status, [*headers, ("Connection", "close")], *rest)
+
+        return self._application(environ, start)  # type: ignore[no-any-return]
+
+
+class Mounted:
+    """An application below a path: the variable SCRIPT_NAME in the environment of gunicorn."""
+
+    def __init__(self, application: Any, script_name: str):
+        self._application = application
+        self._script_name = script_name
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        if not path.startswith(self._script_name):
+            raise ConfigurationProblem(
+                f"the path {path!r} does not begin with SCRIPT_NAME {self._script_name!r}"
+            )
+        environ["SCRIPT_NAME"] = self._script_name
+        environ["PATH_INFO"] = path[len(self._script_name) :]
+        return self._application(environ, start_response)  # type: ignore[no-any-return]
+
+
+class ObservedRequest:
+    """A request, as gunicorn's hooks and its logger know it."""
+
+    def __init__(self, environ: dict[str, Any]):
+        self.method: str = environ["REQUEST_METHOD"]
+        self.uri = request_target(environ)
+        self.path, _, self.query = self.uri.partition("?")
+        self.fragment = ""
+        self.version = (1, 0 if environ["SERVER_PROTOCOL"] == "HTTP/1.0" else 1)
+        self.scheme: str = environ["wsgi.url_scheme"]
+        self.body = environ["wsgi.input"]
+        self.remote_addr = self.peer_addr = (environ["REMOTE_ADDR"], int(environ["REMOTE_PORT"] or 0))
+        self.headers = [
+            (key.removeprefix("HTTP_").replace("_", "-"), value)
+            for key, value in environ.items()
+            if key.startswith("HTTP_") or key in ("CONTENT_TYPE", "CONTENT_LENGTH")
+        ]
+
+
+class Response:
+    """A response, as gunicorn's hooks and its logger know it."""
+
+    def __init__(self) -> None:
+        self.status: str | None = None
+        self.headers: list[tuple[str, str]] = []
+        self.sent = 0
+        """Bytes of the body."""
+
+    @property
+    def status_code(self) -> int | None:
+        return None if self.status is None else int(self.status.split()[0])
+
+    def begin(self, status: str, headers: list[tuple[str, str]]) -> None:
+        self.status = status
+        self.headers = headers
+
+
+class Observed:
+    """Calls gunicorn's hooks and its access log, and counts the bytes of each body for them."""
+
+    def __init__(self, application: Any, worker: Any):
+        self._application = application
+        self._worker = worker
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        worker = self._worker
+        began = datetime.now()
+        request = ObservedRequest(environ)
+        response = Response()
+        silent = request.method == "HEAD"
+        environ["RAW_URI"] = request.uri
+
+        def count(data: bytes) -> None:
+            if not silent and response.status_code not in (204, 304):
+                response.sent += len(data)
+
+        def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+            write = start_response(status, headers, *rest)
+            response.begin(status, headers)
+
+            def write_counted(data: bytes) -> None:
+                count(data)
+                write(data)
+
+            return write_counted
+
+        def done(failed: bool = False) -> None:
+            if failed and response.status is None:
+                response.status = "500 Internal Server Error"
+            worker.log.access(response, request, environ, datetime.now() - began)
+            try:
+                worker.cfg.post_request(worker, request, environ, response)
+            except Exception:
+                worker.log.exception("Exception in post_request hook")
+
+        try:
+            worker.cfg.pre_request(worker, request)
+            worker.count_request()
+            body: Any = self._application(environ, start)
+        except BaseException:
+            done(True)
+            raise
+        if isinstance(body, (list, tuple)):
+            for part in body:
+                count(part)
+            done()
+            return body
+        region = body.region() if type(body) is FileWrapper else None
+        if region is None:
+            return Body(body, count, done)
+        if not silent:
+            response.sent = region[2]
+        body.close = Body(body, count, done).close
+        return body  # type: ignore[no-any-return]
+
+
+class Body:
+    """The body of a response: counts its bytes, and reports its end when the server closes it."""
+
+    def __init__(self, body: Any, count: Any, done: Any):
+        self._body = body
+        self._close = getattr(body, "close", None)
+        self._count = count
+        self._done = done
+
+    def __iter__(self) -> Iterator[bytes]:
+        for part in self._body:
+            self._count(part)
+            yield part
+
+    def close(self) -> None:
+        try:
+            if self._close is not None:
+                self._close()
+        finally:
+            self._done()

@@ -6,7 +6,7 @@ from syncless._core.loop cimport Loop, Watcher
 from syncless._core.timers cimport Timer
 from syncless.http.listener cimport Listener
 
-cdef bint make_room(Listener listener) except -1
+cdef bint evict_one(Listener listener) except -1
 
 
 cdef class Acceptor(Watcher):
@@ -22,7 +22,7 @@ cdef class Acceptor(Watcher):
     cdef bint takes_all         # beyond Limits.connections, too: the server stops
     cdef int accept(self, Loop loop) except -1
     cdef int open(self, Loop loop, int fd, const char* address, int port) except -1
-    cdef bint others_make_room(self, Loop loop) except -1
+    cdef bint evict_elsewhere(self, Loop loop) except -1
     cdef bint shortage(self, Loop loop, int error) except -1
 
 

@@ -34,7 +34,7 @@ from syncless.http.wire cimport ACCEPT_BATCH, ASKED, COMPLAIN_NS, JUST_COME_NS, 
 
 from syncless._core.exits import TaskletExit
 
-cdef bint make_room(Listener listener) except -1:
+cdef bint evict_one(Listener listener) except -1:
     """Closes a connection for another one: one that has had its last answer and goes on sending, else the one
     that has been idle for longest, else the oldest that has not sent a whole head. Returns whether there was
     one."""
@@ -241,7 +241,7 @@ cdef class Acceptor(Watcher):
             return 0
         for _ in range(ACCEPT_BATCH):
             full = limit and listener.all_connections() >= limit
-            if full and is_ready(self.fd, READ) and not make_room(listener):
+            if full and is_ready(self.fd, READ) and not evict_one(listener):
                 listener.starved = True
                 return 0  # the rest waits in the backlog; a connection that closes or falls idle pushes us
             fd = syncless_accept(self.fd, text, &port, &self.last)
@@ -307,15 +307,15 @@ cdef class Acceptor(Watcher):
             listener.error_log.warning(
                 f"cannot accept connections: {os.strerror(error)}; closing idle ones. "
                 "Raise ulimit -n, or set the limit `connections`")
-        if (make_room(listener) or self.others_make_room(loop)) and error == EMFILE:
+        if (evict_one(listener) or self.evict_elsewhere(loop)) and error == EMFILE:
             loop.timers.remove(&self.retry)
             return True                         # a descriptor of this process is free now
         return False
 
-    cdef bint others_make_room(self, Loop loop) except -1:
+    cdef bint evict_elsewhere(self, Loop loop) except -1:
         """The descriptors may be those of connections that other listening sockets have accepted."""
         for watcher in loop.fds.watchers():
-            if isinstance(watcher, Acceptor) and make_room((<Acceptor> watcher).listener):
+            if isinstance(watcher, Acceptor) and evict_one((<Acceptor> watcher).listener):
                 return True
         return False
 

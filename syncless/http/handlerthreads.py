@@ -5,6 +5,7 @@ from __future__ import annotations
 from socket import socket
 from typing import Any, NamedTuple, Protocol
 
+from syncless._core.loop import Loop
 from syncless.http.acceptor import Acceptor
 from syncless.http.application import Application
 from syncless.http.counters import Counters
@@ -55,6 +56,7 @@ class HandlerThreads(Protocol):
     def count(self, counters: Counters) -> None: ...
     def stuck(self, seconds: float) -> list[tuple[float, str]]: ...
     def in_flight(self) -> list[dict[str, Any]]: ...
+    def loops(self) -> list[tuple[Loop, int]]: ...
 
 
 class NoHandlerThreads:
@@ -88,4 +90,7 @@ class NoHandlerThreads:
         return []
 
     def in_flight(self) -> list[dict[str, Any]]:
+        return []
+
+    def loops(self) -> list[tuple[Loop, int]]:
         return []

@@ -2,8 +2,8 @@
 
 Each has a loop, and a listener for each of the server's sockets. One of them is active: it accepts, and has
 the connections. Watch (takeover.pyx) sees that it has been held for `held_seconds` and wakes the next one,
-which becomes the active one, and takes the connections that are between two requests. Requests that run on the
-held thread stay there. When they have ended their connections follow, if nobody is held then.
+which becomes the active one, and takes the connections that are between two requests. Requests that run on
+the held thread stay there. When they have ended their connections follow.
 
 The server starts and stops in its own thread, the first of them, to which all come home before it stops.
 """
@@ -146,7 +146,8 @@ class StandBy:
 
     def start(self) -> None:
         home = self._sides[0]
-        started, self._failure = Event(), None
+        started = Event()
+        self._failure: BaseException | None = None
         self._watch = Watch(self.held)
         for number in range(1, self.threads + 1):
             side = Side(number)
@@ -293,9 +294,8 @@ class StandBy:
         if place not in self._told and len(self._told) < PLACES:
             self._told.add(place)
             self._server.logs.errors.warning(
-                f"a thread was held for {seconds * 1000:.0f} ms by {place}; another one serves in its place. If "
-                "it computes, use run_in_thread() or more workers. Later takeovers from this place are counted, "
-                "not logged"
+                f"a thread was held for {seconds * 1000:.0f} ms by {place}; another one serves in its place. "
+                "If it computes, use run_in_thread() or more workers. This is told once for each place"
             )
 
     @staticmethod
@@ -368,7 +368,7 @@ class StandBy:
 
     def figures(self) -> dict[str, int]:
         """As those of a Listener."""
-        total: dict[str, int] = {}
+        total = {"takeovers": self.takeovers, "held_ns": int(self.held_seconds * 1e9)}
         for side in self._others():
             for listener in side.listeners:
                 for key, value in listener.figures().items():
@@ -382,6 +382,10 @@ class StandBy:
 
     def in_flight(self) -> list[dict[str, Any]]:
         return []
+
+    def loops(self) -> list[tuple[Loop, int]]:
+        """Those of the other threads, whose numbers are the interpreter's."""
+        return [(side.loop, side.thread) for side in self._others() if side.loop is not None]
 
 
 class StandByControl:

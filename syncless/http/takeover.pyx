@@ -1,22 +1,22 @@
 """Taking over: when a thread is held, another one that stands by takes its connections between two requests.
 
-A kept-alive connection between two requests has no tasklet and no C stack: it is a descriptor, its buffers and
-a deadline. So it can go on in another thread's loop: out of one epoll and into the other, its deadline with the
-end that it had. A request that is running stays where it is.
+A kept-alive connection between two requests has no tasklet and no C stack: it is a descriptor, its buffers
+and a deadline. So it can go on in another thread's loop: out of one epoll and into the other, its deadline
+with the end that it had. A request that is running stays where it is.
 
 The rule: only while the other loop sleeps in its poll, or runs a tasklet of an application. Its tables are
 whole then, because a tasklet may switch to any other at each of its calls, too. Danger: while the loop's own
 code runs Python (a callback for a trusted proxy, a finaliser, a hook), a connection may be READING with its
 bytes borrowed, and its request would be lost. Bytes that OpenSSL works on are no less borrowed. Guarded by
-tests/http/test_standby.py. The interpreter's lock makes a move one step: the code between two looks at the
+tests/wsgi/test_standby.py. The interpreter's lock makes a move one step: the code between two looks at the
 rule runs no Python.
 
 The Connection that was there stays behind CLOSED: all references to it that its loop has (in the ready queue,
 the flusher, the events of the last poll) do nothing any more, as after any close.
 
 Watch looks from a thread of its own, which never has the interpreter's lock while it does: at a loop that
-sleeps each time that it could have become held since, at others when that is. It costs nothing to those that it
-looks at. A loop with much to do is not held: requests begin there from look to look.
+sleeps each time that it could have become held since, at others when that is. It costs nothing to those that
+it looks at. A loop with much to do is not held: requests begin there from look to look.
 """
 
 from cpython.object cimport PyObject

@@ -4,6 +4,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t
 
 cdef extern from "head.h" nogil:
+    int host_is_valid(const char* p, const char* end)
     long head_scan(const char* data, size_t size, const head_limits* limits, head* result)
     long head_scan_line(const char* data, size_t size, const head_limits* limits, head* result)
     long head_scan_fields(const char* data, size_t size, long line, const head_limits* limits, head* result)
@@ -13,9 +14,6 @@ cdef extern from "head.h" nogil:
     int head_is_token(const char* name, size_t size)
     int head_is_value(const char* value, size_t size)
     const char* head_known_names[1]
-
-cdef extern from "host.h" nogil:
-    int host_is_valid(const char* p, const char* end)
 
 cdef extern from "body.h" nogil:
     long body_line(framing* of, const limits* by, const char* data, size_t size)

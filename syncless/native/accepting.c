@@ -108,23 +108,23 @@ static int give_away(struct thread *t, int fd, const struct address *address) {
 }
 
 /* Asks Python to close an idle connection of its own. It wakes us when it has. */
-static void want_room(struct thread *t) {
+static void want_eviction(struct thread *t) {
     struct message *message;
-    if (atomic_exchange(&t->server->room_wanted, 1))
+    if (atomic_exchange(&t->server->eviction_wanted, 1))
         return;
     message = message_new(EVICT_MESSAGE, 0);
     if (message)
         send_message(&t->server->python, message);
     else
-        atomic_store(&t->server->room_wanted, 0);
+        atomic_store(&t->server->eviction_wanted, 0);
 }
 
 /* No descriptors or memory, or too many connections. Whether to go on at once. */
 static int shortage(struct thread *t, int error) {
     if (error)
         tell_error(t, error);
-    if (!conn_make_room(t))
-        want_room(t);
+    if (!conn_evict_one(t))
+        want_eviction(t);
     else if (!error || error == EMFILE)
         return 1;
     t->retry_at = t->now + RETRY_NS;
@@ -142,7 +142,7 @@ static int is_ready(int listener) {
    server has stopped accepts nothing: the number may be that of another socket. */
 int accept_some(struct thread *t, int index) {
     int listener = t->server->listeners[index], n, fd;
-    int most = t->server->deaf ? 0 : t->server->limits.connections;
+    int most = t->server->draining ? 0 : t->server->limits.connections;
     for (n = 0; n < ACCEPT_BATCH && !atomic_load_explicit(&t->server->quit, memory_order_relaxed); n++) {
         struct sockaddr_storage from;
         socklen_t size = sizeof from;

@@ -143,7 +143,7 @@ int conn_close_idle(struct thread *t, struct conn *c) {
 }
 
 /* Closes a connection for another one; the order: wire.h. */
-int conn_make_room(struct thread *t) {
+int conn_evict_one(struct thread *t) {
     static const int kinds[] = {IDLE_TIME, HEAD_TIME};
     struct conn *c = first_of(t, LINGER_TIME), *next;
     int i, asked;

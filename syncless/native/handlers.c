@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "names.h"
-#include "publish.h"
 #include "server.h"
 
 static struct call *call_of_request(const syncless_request *request) {

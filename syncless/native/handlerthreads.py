@@ -14,6 +14,7 @@ from socket import socket
 from typing import Any
 
 from syncless._core.current import sleep, wait_readable
+from syncless._core.loop import Loop
 from syncless._core.tasklet import Tasklet, spawn
 from syncless.http.acceptor import Acceptor
 from syncless.http.application import Application
@@ -126,9 +127,9 @@ class NativeHandlers:
     def accept_rest(self) -> None:
         """They accept what waits, and then no more."""
         threads = self._threads
-        if threads is not None and not threads.deaf:
-            threads.deafen()
-            self._wait(lambda: threads.deaf)
+        if threads is not None and not threads.drained:
+            threads.drain()
+            self._wait(lambda: threads.drained)
             self._inbox.take_rest()
 
     def close_connections(self, all_of_them: bool) -> None:
@@ -204,6 +205,10 @@ class NativeHandlers:
         return [
             self._request(index, seconds, route) for index, seconds, route in at_work if route is not None
         ]
+
+    def loops(self) -> list[tuple[Loop, int]]:
+        """None: the threads have no tasklets."""
+        return []
 
     @staticmethod
     def _request(index: int, seconds: float, route: str) -> dict[str, Any]:

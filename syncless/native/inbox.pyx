@@ -19,14 +19,13 @@ from posix.unistd cimport close as os_close, read
 
 from syncless._core.loop cimport Loop, Watcher
 from syncless._core.scheduler cimport Scheduler
-from syncless.http.acceptor cimport make_room, prepare
+from syncless.http.acceptor cimport evict_one, prepare
 from syncless.http.application cimport Application
 from syncless.http.connection cimport READING, Connection
 from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport HEAD_DEADLINE, Listener
 from syncless.http.peer cimport Incoming
 from syncless.http.stream cimport Stream
-from syncless.http.wire cimport head
 from syncless.native.threads cimport (
     CONNECTION_MESSAGE, EVICT_MESSAGE, FAULT_MESSAGE, LOG_MESSAGE, Threads, address, atomic_fetch_add,
     message, show,
@@ -186,9 +185,9 @@ cdef class Inbox(Watcher):
 
     cdef int offer_room(self, Loop loop) except -1:
         """A client waits to be accepted, and the threads have no connection to close for it."""
-        self.threads.core.room_wanted = False
+        self.threads.core.eviction_wanted = False
         for listener in self.listeners:
-            if make_room(<Listener> listener):
+            if evict_one(<Listener> listener):
                 self.turn(loop)
                 return self.threads.wake_all()
         return 0

@@ -1,4 +1,9 @@
-/* See publish.h. Tested under ThreadSanitizer by tests/native/threads.c. */
+/* Bytes that are replaced as a whole while others read them. A writer swaps a pointer; the old bytes are
+   freed when every reader has begun anew since (reclamation by epochs), so a reader takes no lock and
+   writes to no memory that others write to.
+
+   A reader is a thread that says when it begins and ends to read. The bytes that it finds between the two
+   stay as they are until then. See server.h. Tested under ThreadSanitizer by tests/native/threads.c. */
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -6,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "publish.h"
+#include "server.h"
 
 enum { READERS = 256, NAMES = 256 };
 

@@ -221,7 +221,7 @@ struct thread {
     int64_t fault_at;           /* ns: when a failure is logged again */
     int64_t faults;             /* that were not logged since the last one */
     int listening;              /* it accepts */
-    int swept;                  /* orders that have been carried out, see server.sweeps */
+    int closed_idle;            /* orders that have been carried out, see server.closings */
     struct counts counts;
     /* for the watchdog */
     _Atomic int64_t busy_since; /* ns: since when it has been in a turn; 0: it is not */
@@ -229,7 +229,7 @@ struct thread {
     _Atomic int64_t calls_before;       /* when the turn began */
     int64_t calls_seen, seen_at;        /* the watchdog's own: at its last look, and ns when they grew */
     _Atomic(const struct route *) busy_with;
-    _Atomic int ended, deaf;    /* its loop is over; it accepts no more */
+    _Atomic int ended, drained; /* its loop is over; it accepts no more */
 };
 
 typedef _Atomic uint8_t owned_t;
@@ -254,11 +254,11 @@ struct server {
     int64_t bounds[BUCKETS];               /* of the buckets of the latency; see http/counters.pyx */
     int counts_time;                    /* requests are measured */
     _Atomic int stopping;               /* every response closes its connection */
-    _Atomic int deaf;                   /* accept what waits, then no more */
-    _Atomic int sweeps;                 /* idle connections are closed, once for each number */
+    _Atomic int draining;               /* accept what waits, then no more */
+    _Atomic int closings;               /* idle connections are closed, once for each number */
     _Atomic int abort;                  /* all connections are closed */
     _Atomic int quit;
-    _Atomic int room_wanted;            /* an EVICT_MESSAGE is on its way */
+    _Atomic int eviction_wanted;        /* an EVICT_MESSAGE is on its way */
     _Atomic int64_t connections;        /* those of the threads, Python's, and messages with one: see
                                            Limits.connections, without which nobody takes Python's off */
     owned_t *owned;                     /* by descriptor: whether a thread has it */
@@ -305,7 +305,7 @@ void conn_close_when_sent(struct thread *t, struct conn *c);
 int conn_close_idle(struct thread *t, struct conn *c);
 void conn_read_away(struct thread *t, struct conn *c);
 void conn_expired(struct thread *t, struct conn *c);
-int conn_make_room(struct thread *t);
+int conn_evict_one(struct thread *t);
 void conn_shed(struct thread *t);
 
 /* incoming.c: the requests in the bytes */
@@ -381,5 +381,24 @@ void send_records(struct thread *t);
 /* Sends records that have been held back for long enough. ns until the next ones are, or -1. */
 int64_t records_wait(struct thread *t);
 void tell_fault(struct thread *t, const struct route *route, const char *words);
+
+/* publish.c */
+struct reader;
+
+/* NULL where there are too many readers. */
+struct reader *reader_new(void);
+void reader_free(struct reader *reader);
+void reader_begin(struct reader *reader);
+void reader_end(struct reader *reader);
+
+/* Between begin and end: the bytes of that name; 0 if there are none. */
+int find_published(const char *name, size_t name_size, const char **data, size_t *size);
+
+/* 0, or -1 where there is no memory or there are too many names. `data` NULL: nothing has the name any
+   more. */
+int publish_bytes(const char *name, size_t name_size, const char *data, size_t size);
+
+/* Frees the old bytes that no reader can have any more. Returns how many it must keep. */
+int reclaim_published(void);
 
 #endif

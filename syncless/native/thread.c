@@ -9,7 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "publish.h"
 #include "server.h"
 
 enum { EVENTS = 256 };
@@ -59,7 +58,7 @@ static void close_all(struct thread *t) {
 }
 
 /* Those between two requests, but for new ones, whose first request may be on its way. */
-static void sweep(struct thread *t) {
+static void close_idle(struct thread *t) {
     static const int kinds[] = {IDLE_TIME, HEAD_TIME};
     struct conn *c, *next;
     int i;
@@ -73,20 +72,20 @@ static void sweep(struct thread *t) {
 }
 
 /* Follows the instructions to the server as a whole. */
-static void obey(struct thread *t) {
+static void apply_orders(struct thread *t) {
     struct server *server = t->server;
-    int sweeps = atomic_load(&server->sweeps), i;
-    if (atomic_load(&server->deaf) && !atomic_load_explicit(&t->deaf, memory_order_relaxed)) {
+    int closings = atomic_load(&server->closings), i;
+    if (atomic_load(&server->draining) && !atomic_load_explicit(&t->drained, memory_order_relaxed)) {
         int rounds = 0;
         for (i = 0; i < server->listener_count; i++)
             while (accept_some(t, i) && rounds++ < LAST_BATCHES)
                 ;
         listen_to(t, 0);
-        atomic_store(&t->deaf, 1);
+        atomic_store(&t->drained, 1);
     }
-    if (sweeps != t->swept) {
-        t->swept = sweeps;
-        sweep(t);
+    if (closings != t->closed_idle) {
+        t->closed_idle = closings;
+        close_idle(t);
     }
     if (atomic_load(&server->abort))
         close_all(t);
@@ -146,7 +145,7 @@ void thread_turn(struct thread *t, int64_t timeout) {
             while (read(t->inbox.event, &count, sizeof count) < 0 && errno == EINTR)
                 ;
             read_messages(t);
-            obey(t);
+            apply_orders(t);
             if (t->retry_at)
                 t->retry_at = t->now;           /* perhaps there is room */
         } else {
@@ -156,7 +155,7 @@ void thread_turn(struct thread *t, int64_t timeout) {
     run_ready(t);
     if (t->counts.held > t->server->limits.buffered_bytes / t->server->thread_count)
         conn_shed(t);
-    if (t->retry_at && t->now >= t->retry_at && !atomic_load_explicit(&t->deaf, memory_order_relaxed)) {
+    if (t->retry_at && t->now >= t->retry_at && !atomic_load_explicit(&t->drained, memory_order_relaxed)) {
         t->retry_at = 0;
         listen_to(t, 1);
     }

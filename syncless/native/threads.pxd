@@ -74,7 +74,7 @@ cdef extern from "server.h" nogil:
         inbox inbox
         counts counts
         const route* busy_with
-        int ended, deaf
+        int ended, drained
         unsigned long id
     struct server:
         routes* routes
@@ -88,7 +88,7 @@ cdef extern from "server.h" nogil:
         inbox python
         int64_t log_held
         int64_t bounds[BUCKETS]
-        int logs, counts_time, stopping, deaf, sweeps, abort, quit, room_wanted
+        int logs, counts_time, stopping, draining, closings, abort, quit, eviction_wanted
         int64_t connections
         owned_t* owned
         int owned_size

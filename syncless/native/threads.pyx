@@ -5,7 +5,7 @@ gives them connections and tells them to stop. inbox.pyx reads the messages that
 connections, lines for the access log, notices. handlerthreads.py fits both into a Server.
 
 Their counts become cells of the server's counters (http/counters.pxd). Bytes that Python code gives to native
-handlers are replaced while these read them: see publish.h.
+handlers are replaced while these read them: see publish.c.
 """
 
 import errno
@@ -66,7 +66,7 @@ cdef int add_new(const server* of, int64_t* collected, Counters counters) except
     return 0
 
 
-cdef extern from "publish.h" nogil:
+cdef extern from "server.h" nogil:
     int publish_bytes(const char* name, size_t name_size, const char* data, size_t size)
     int reclaim_published()
 
@@ -271,22 +271,22 @@ cdef class Threads:
         """From now on every response closes its connection."""
         self.core.stopping = True
 
-    def deafen(self) -> None:
-        """They accept what waits, and then no more; `deaf` says when that is so."""
-        self.core.deaf = True
+    def drain(self) -> None:
+        """They accept what waits, and then no more; `drained` says when that is so."""
+        self.core.draining = True
         self.wake_all()
 
     @property
-    def deaf(self) -> bool:
+    def drained(self) -> bool:
         cdef int i
         for i in range(self.started):
-            if not self.core.threads[i].deaf and not self.core.threads[i].ended:
+            if not self.core.threads[i].drained and not self.core.threads[i].ended:
                 return False
         return True
 
     def close_connections(self, bint all_of_them) -> None:
         """Soon: those between requests, or all of them."""
-        self.core.sweeps += 1
+        self.core.closings += 1
         if all_of_them:
             self.core.abort = True
         self.wake_all()

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -284,6 +284,24 @@ def describe() -> str:
     return "\n".join(
         "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]])
         for row in rows
+    )
+
+
+def described(choice: Mapping[str, bool] | None = None) -> str:
+    """The areas that are patched now, or that patch_all() would patch with these arguments; "" if none is."""
+    usual = [area for area in AREAS if area not in OFF]
+    if choice is None:
+        on = [area for area in AREAS if is_patched(area)]
+    else:
+        on = [area for area in AREAS if choice.get(area, area not in OFF)]
+    missing = [area for area in usual if area not in on]
+    if len(missing) > len(usual) // 2:
+        return ", ".join(on)
+    more = [area for area in on if area in OFF]
+    return (
+        "the standard library"
+        + (f" but {', '.join(missing)}" if missing else "")
+        + (f", and {', '.join(more)}" if more else "")
     )
 
 

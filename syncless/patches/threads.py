@@ -3,7 +3,7 @@
 A thread started from now on is a tasklet of the thread that starts it. Locks, RLocks and SimpleQueues, old
 and new, park instead of blocking (see patches/types/locks.pyx), except in OS threads without a loop, where
 they are unchanged. So everything built on them waits cooperatively by itself. Condition, Event and Queue get
-shorter ways to do so (see patches/types/conditions.pyx).
+shorter ways to do so (see patches/types/locks.pyx).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from syncless._core.threadloop import current_loop
 from syncless._core.wait.sync import Event
 from syncless.patches import anyio
 from syncless.patches.registry import Patcher, instances_of, when_imported
-from syncless.patches.types import conditions, locks
+from syncless.patches.types import locks
 from syncless.patches.types.locks import watch_threads
 
 _active: dict[int, threading.Thread] = threading._active  # type: ignore[attr-defined]
@@ -60,14 +60,14 @@ SIMPLE_QUEUE = {
     "get": locks.simple_queue_get,
 }
 CONDITION = {
-    "__enter__": conditions.condition_enter,
-    "__exit__": conditions.condition_exit,
-    "wait": conditions.condition_wait,
-    "notify": conditions.condition_notify,
-    "notify_all": conditions.condition_notify_all,
+    "__enter__": locks.condition_enter,
+    "__exit__": locks.condition_exit,
+    "wait": locks.condition_wait,
+    "notify": locks.condition_notify,
+    "notify_all": locks.condition_notify_all,
 }
-EVENT = {"set": conditions.event_set, "clear": conditions.event_clear, "wait": conditions.event_wait}
-QUEUE = {"put": conditions.queue_put, "get": conditions.queue_get}
+EVENT = {"set": locks.event_set, "clear": locks.event_clear, "wait": locks.event_wait}
+QUEUE = {"put": locks.queue_put, "get": locks.queue_get}
 HANDLERS = frozenset({"asgiref.sync", "falcon.util.sync", "litestar.concurrency", "quart.utils"})
 """Modules that call synchronous handlers by the default executor of asyncio's loop."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import syncless
 from syncless.http import server
 from syncless.http.application import Application, MountedApplications
+from syncless.tools.imports import when_executed
 from syncless.wsgi.application import WSGIApplication
 from syncless.wsgi.client import client_gone
 from syncless.wsgi.filewrapper import FileWrapper
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
 
     from syncless.http.limits import Limits
     from syncless.http.options import ServerOptions
-    from syncless.http.program.blocking import Patch
     from syncless.http.program.hooks import Hook
     from syncless.native.handlerthreads import NativeHandlers
+
+    Patch = bool | Mapping[str, bool]
 
 
 class Server(server.Server):
@@ -141,6 +143,32 @@ class Server(server.Server):
             "syncless.client_gone": client_gone,
             "syncless.stopping": self.told_to_stop,
         }
+
+
+class Patching:
+    """The argument `patch` of serve, as the program around a server applies it and tells of it."""
+
+    def __init__(self, patch: Patch):
+        self._patch = patch
+        self._choice = {} if isinstance(patch, bool) else patch
+
+    def __call__(self) -> None:
+        """Patches this process. TypeError for an area that there is not. Without the patch asyncio has a loop
+        for tasklets all the same, once it is imported."""
+        if self._patch is False:
+            when_executed("asyncio", self._offer_loop)
+        else:
+            # imported only here: it imports all of the standard library that it patches
+            importlib.import_module("syncless.patches").patch_all(**self._choice)
+
+    @staticmethod
+    def _offer_loop(asyncio: Any) -> None:
+        importlib.import_module("syncless.asyncio.backgroundloop").offer()
+
+    def __str__(self) -> str:
+        if self._patch is False:
+            return ""
+        return str(importlib.import_module("syncless.patches").described(self._choice))
 
 
 def serve(
@@ -267,7 +295,7 @@ def serve(
         Declared.of(application, interface, root_path, lifespan),
         host,
         port,
-        patch=patch,
+        patch=Patching(patch),
         quiet=quiet,
         workers=workers,
         preload=preload,

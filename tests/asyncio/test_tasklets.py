@@ -13,7 +13,7 @@ import syncless
 from syncless import Timeout, sleep, spawn
 from syncless.asyncio import EventLoop, await_, in_tasklet
 from syncless.asyncio.backgroundloop import DefaultPolicy, background_loop
-from syncless.http.program.blocking import patch_process
+from syncless.wsgi.server import Patching
 from tests.asyncio.loops import run
 from tests.programs import check, run_python
 
@@ -589,7 +589,7 @@ def test_names_are_found_by_the_cooperative_resolver():
 def offered(monkeypatch):
     """asyncio as such a server leaves it."""
     monkeypatch.setattr(asyncio.events, "_event_loop_policy", None)
-    patch_process(False)
+    Patching(False)()
 
 
 def test_timer_of_a_server_that_is_not_patched_is_called(offered, background):
@@ -607,7 +607,7 @@ def test_server_that_is_not_patched_leaves_other_loops_alone(offered, monkeypatc
         syncless.run_in_thread(asyncio.get_event_loop)
     monkeypatch.setattr(asyncio.events, "_event_loop_policy", DefaultPolicy())
     asyncio.events._event_loop_policy.set_event_loop(own)
-    patch_process(False)
+    Patching(False)()
     assert asyncio.get_event_loop() is own
     own.close()
 
@@ -617,7 +617,7 @@ def test_server_that_is_not_patched_leaves_other_loops_alone(offered, monkeypatc
 def test_loop_that_was_made_before_the_server_stays(monkeypatch):
     monkeypatch.setattr(asyncio.events, "_event_loop_policy", None)
     early = asyncio.get_event_loop()
-    patch_process(False)
+    Patching(False)()
     assert spawn(asyncio.get_event_loop).result() is early and not early.is_running()
     early.close()
 
@@ -628,7 +628,7 @@ def test_policy_of_the_program_stays(monkeypatch):
 
     policy = Policy()
     monkeypatch.setattr(asyncio.events, "_event_loop_policy", policy)
-    patch_process(False)
+    Patching(False)()
     assert asyncio.events._event_loop_policy is policy
 
 
@@ -637,8 +637,8 @@ def test_asyncio_that_is_imported_after_the_start_has_a_loop():
         run_python(
             """
 import sys
-from syncless.http.program.blocking import patch_process
-patch_process(False)
+from syncless.wsgi.server import Patching
+Patching(False)()
 assert "asyncio" not in sys.modules
 import asyncio
 import syncless

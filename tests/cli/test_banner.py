@@ -9,7 +9,8 @@ import pytest
 
 import syncless
 from syncless._core.threadloop import current_loop
-from syncless.http.program.banner import loop_name, patched_areas
+from syncless.http.program.banner import loop_name
+from syncless.wsgi.server import Patching
 from tests.cli.terminal import Terminal
 from tests.cli.test_loading import HELLO, command, environment
 from tests.programs import run_unchecked
@@ -100,19 +101,19 @@ def test_loop_is_the_one_that_serves(monkeypatch):
     ("patch", "said"),
     [
         (True, "the standard library"),
-        (False, "nothing: a call that waits holds up all requests"),
+        (False, ""),
         ({"sqlite3": False}, "the standard library but sqlite3"),
         ({"cpu": True}, "the standard library, and cpu"),
     ],
 )
 def test_areas_that_workers_patch_are_told(patch, said):
-    assert patched_areas(patch) == said
+    assert str(Patching(patch)) == said
 
 
 def test_few_areas_are_named():
     program = (
         "from syncless.patches import patch_time, patch_socket; patch_time(); patch_socket()\n"
-        "from syncless.http.program.banner import patched_areas; print(patched_areas(None))"
+        "from syncless.http.program.banner import patched_areas; print(patched_areas())"
     )
     done = run_unchecked(program, env=environment())
     assert done.stdout == "time, socket\n", done

@@ -280,7 +280,7 @@ def test_thread_that_is_left_behind_accepts_no_more(stepped, handlers):
     server.threads.listen(number)
     server.turn(2)  # no event is left
     server.client.sendall(b"GET /block HTTP/1.1\r\nHost: a\r\n\r\n")
-    server.threads.deafen()  # told of in the same turn, behind the request
+    server.threads.drain()  # told of in the same turn, behind the request
     turn = syncless.spawn(syncless.run_in_thread, server.threads.turn)
     assert eventually(lambda: [route for _, _, route in server.threads.busy() if route])
     server.threads.end()

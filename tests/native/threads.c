@@ -12,7 +12,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "publish.h"
 #include "server.h"
 
 enum { THREADS = 2, CLIENTS = 3 };
@@ -240,8 +239,8 @@ int main(int argc, char **argv) {
     pthread_create(&others[CLIENTS + 1], NULL, publisher, NULL);
     usleep((useconds_t)(seconds * 1e6));
     atomic_store(&server.stopping, 1);
-    atomic_fetch_add(&server.sweeps, 1);
-    atomic_store(&server.deaf, 1);
+    atomic_fetch_add(&server.closings, 1);
+    atomic_store(&server.draining, 1);
     usleep(50000);
     over = 1;
     for (i = 0; i < CLIENTS + 2; i++)

@@ -18,8 +18,9 @@ from libc.string cimport strerror
 from posix.types cimport off_t
 
 from syncless._core.calls.filesystems cimport Kind, Trial, fresh_ns, in_pool, look, never, of_device
-from syncless._core.calls.nonblocking cimport never_blocks, set_errno
-from syncless._core.calls.portable cimport sigaddset, sigemptyset, signal_descriptor, sigset_t
+from syncless._core.calls.portable cimport (
+    never_blocks, set_errno, sigaddset, sigemptyset, signal_descriptor, sigset_t,
+)
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.current cimport may_park, take_turns, take_turns_on, wait_foreign_fd
 from syncless._core.poll.now cimport has_failed, is_ready

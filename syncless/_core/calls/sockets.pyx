@@ -24,8 +24,9 @@ from libc.string cimport strerror
 from posix.types cimport off_t
 from posix.unistd cimport close
 
-from syncless._core.calls.nonblocking cimport begin_nonblocking, end_nonblocking
-from syncless._core.calls.portable cimport MSG_NOSIGNAL, accept_connection, sendfile as c_sendfile
+from syncless._core.calls.portable cimport (
+    MSG_NOSIGNAL, accept_connection, begin_nonblocking, end_nonblocking, sendfile as c_sendfile,
+)
 from syncless._core.clock cimport NEVER, monotonic_ns
 from syncless._core.cpython.layouts cimport require, socket
 from syncless._core.current cimport may_park, take_turns, take_turns_on, wait_fd

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import platform
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import syncless
 from syncless._core.poll.backends import BACKENDS
 from syncless.http.notices import tell
-from syncless.http.program.blocking import Patch, is_patched
+from syncless.http.program.blocking import Patch
 
 
 def announce(
     urls: Sequence[str], workers: int = 0, patch: Patch | None = None, status: Sequence[str] = ()
 ) -> None:
-    """Says on stdout that these addresses are served, and where the status page is. ``patch``: the areas that
-    workers patch, or None for those of this process."""
+    """Says on stdout that these addresses are served, and where the status page is. ``patch``: that of the
+    workers, or None for this process."""
     first, *others = urls
     processes = f"{workers} worker{'' if workers == 1 else 's'}"
     if not is_terminal():
@@ -31,8 +30,9 @@ def announce(
     tell(f"syncless {syncless.__version__} serves on {first}")
     for url in others:
         tell(f"{'and on':>{len(syncless.__version__) + 19}} {url}")
+    areas = patched_areas() if patch is None else str(patch)
     tell(f"  processes  {processes} of master {os.getpid()}" if workers else f"  process    {os.getpid()}")
-    tell(f"  patched    {patched_areas(patch)}")
+    tell(f"  patched    {areas or 'nothing: a call that waits holds up all requests'}")
     tell(f"  Python     {platform.python_version()}, loop: {loop_name()}")
     for url in status:
         tell(f"  status     {url}")
@@ -52,24 +52,7 @@ def loop_name() -> str:
     return os.environ.get("SYNCLESS_LOOP") or next(iter(BACKENDS))
 
 
-def patched_areas(patch: Patch | None) -> str:
-    if patch is False or (patch is None and "syncless.patches" not in sys.modules):
-        return "nothing: a call that waits holds up all requests"
-    patches = importlib.import_module("syncless.patches")  # as in patch_process()
-    usual = [area for area in patches.AREAS if area not in patches.OFF]
-    if patch is None:
-        on: Collection[str] = [area for area in patches.AREAS if is_patched(area)]
-    else:
-        choice = {} if patch is True else patch
-        on = [area for area in patches.AREAS if choice.get(area, area not in patches.OFF)]
-    missing = [area for area in usual if area not in on]
-    if not on:
-        return "nothing: a call that waits holds up all requests"
-    if len(missing) > len(usual) // 2:
-        return ", ".join(on)
-    more = [area for area in on if area in patches.OFF]
-    return (
-        "the standard library"
-        + (f" but {', '.join(missing)}" if missing else "")
-        + (f", and {', '.join(more)}" if more else "")
-    )
+def patched_areas() -> str:
+    """Those of this process."""
+    patches = sys.modules.get("syncless.patches")
+    return "" if patches is None else str(patches.described())

@@ -1,19 +1,16 @@
 """Whether an application can block the process: the patch before it is imported, or a warning where there is
-none."""
+none. The patch itself is given by the caller of the program."""
 
 from __future__ import annotations
 
-import importlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable
 
 from syncless.debug import Watchdog
 from syncless.http.errorlog import warn
-from syncless.tools.imports import when_executed
 
-Patch = bool | Mapping[str, bool]
-"""True: all areas that patch_all() patches by default; a mapping: its arguments, {"sqlite3": False}; False:
-none."""
+Patch = Callable[[], None]
+"""Patches the standard library of this process; its str() names the areas."""
 
 CURE = (
     "patch the standard library before anything else, by serve(..., patch=True) or by running the command "
@@ -37,18 +34,6 @@ STALL_MILLISECONDS = 200
 """For which an application that is not patched may hold all others before that is told."""
 PATCHED_STALL_MILLISECONDS = 1000
 """The same for one that is: it holds them by a computation, or by a library that waits in C."""
-
-
-def patch_process(patch: Patch) -> None:
-    """Patches the standard library of this process as asked. TypeError for an area that there is not. Without
-    the patch asyncio, once it is imported, has a loop for tasklets all the same."""
-    if patch is False:
-        when_executed(
-            "asyncio", lambda module: importlib.import_module("syncless.asyncio.backgroundloop").offer()
-        )
-    else:
-        # imported only here: it imports all of the standard library that it patches
-        importlib.import_module("syncless.patches").patch_all(**({} if patch is True else patch))
 
 
 def is_patched(area: str) -> bool:

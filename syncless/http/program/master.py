@@ -24,7 +24,7 @@ from syncless.http.errorlog import process_log, warn
 from syncless.http.limits import Limits
 from syncless.http.notices import tell
 from syncless.http.program.banner import announce
-from syncless.http.program.blocking import Patch, patch_process
+from syncless.http.program.blocking import Patch
 from syncless.http.program.preparing import Preparation, nothing_yet
 from syncless.http.program.process import ServiceManager
 from syncless.http.program.reporting import OfMaster
@@ -70,7 +70,7 @@ class Master:
         workers: int,
         preload: bool,
         quiet: bool,
-        patch: Patch = False,
+        patch: Patch,
         preparation: Preparation | None = None,
         status: StatusOptions | None = None,
         **options: Any,
@@ -79,7 +79,7 @@ class Master:
             raise ValueError(f"workers must be from 1 to {CLOCKS // 4}, not {workers}")
         self.server_type = server_type
         if preload:
-            patch_process(patch)
+            patch()
             application = server_type.adapt(application)
         self.application = application
         self.quiet = quiet
@@ -184,7 +184,7 @@ class Master:
             os.read(wake, 4096)
         for fd in readable:
             if fd in pipes:
-                pipes[fd].hear()
+                pipes[fd].read_messages()
                 self._announce_if_first(pipes[fd])
         while self.signals:
             self._obey(self.signals.pop(0))
@@ -200,7 +200,7 @@ class Master:
             self._tend(slot)
         self._kill_late_ones()
         if self.reloading and all(
-            slot.next is None and slot.current and not slot.current.unwanted for slot in self.slots
+            slot.next is None and slot.current and not slot.current.retiring for slot in self.slots
         ):
             self.reloading = False
             self.manager.ready(self._status())
@@ -239,7 +239,7 @@ class Master:
             self.failures.forget()
             self.preparation.enter_again()
             for worker in self._all():  # those that are not ready, too: they may have imported the old code
-                worker.unwanted = True
+                worker.retiring = True
         elif number == signal.SIGUSR1:
             self._reopen_files()
             for worker in self._all():
@@ -288,7 +288,7 @@ class Master:
                     "and is killed"
                 )
                 slot.next.killed_at = now
-        elif (slot.current is None or slot.current.unwanted) and now >= slot.not_before:
+        elif (slot.current is None or slot.current.retiring) and now >= slot.not_before:
             try:
                 slot.next = self._start(slot)
             except OSError as error:  # too many processes or descriptors: those that run go on
@@ -309,7 +309,7 @@ class Master:
             self.sockets.close()
 
     def _retire(self, worker: Worker) -> None:
-        if worker.tired:
+        if worker.asked_to_go:
             self.status.recycled()
         worker.signal(signal.SIGTERM)
         worker.killed_at = time.monotonic() + self.limits.stop_seconds + 5
@@ -331,7 +331,7 @@ class Master:
                 self._ended(worker, status)
 
     def _ended(self, worker: Worker, status: int) -> None:
-        worker.hear_last()
+        worker.drain_messages()
         self._announce_if_first(worker)
         self.status.ended(worker, crashed=not self.stopping and (status != 0 or worker not in self.leaving))
         if worker in self.leaving:
@@ -351,10 +351,10 @@ class Master:
         how = f"was killed by {signal.Signals(-number).name}" if number < 0 else f"ended with status {number}"
         if failed_to_start and slot.current is not None:
             why = f"the new worker {worker.pid} {how} before it was ready; the old one stays"
-            if slot.current.tired or worker.unwanted:
+            if slot.current.asked_to_go or worker.retiring:
                 self.failures.failed(slot, why)
             else:
-                slot.current.unwanted = False
+                slot.current.retiring = False
                 warn(why)
             return
         if failed_to_start or time.monotonic() - worker.born < 1:

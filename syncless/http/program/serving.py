@@ -9,7 +9,7 @@ from typing import Any
 
 from syncless.http.errorlog import configure
 from syncless.http.notices import open_missing
-from syncless.http.program.blocking import Patch, StallWarning, patch_process, warn_of_blocking_modules
+from syncless.http.program.blocking import Patch, StallWarning, warn_of_blocking_modules
 from syncless.http.program.hooks import Hook, Hooks
 from syncless.http.program.loading import enter, refuse_while_importing
 from syncless.http.program.master import Master
@@ -74,7 +74,7 @@ def serve_until_stopped(
                 **options,
             ).run()
             return
-        patch_process(patch)
+        patch()
         if preparation.privileges is None:  # errors of the application come before its sockets
             application = server_type.adapt(application)
         server = preparation.make_server(lambda it: server_type(it, host, port, **options), application)

@@ -37,9 +37,9 @@ class Worker:
         self.ready = False
         self.reason: bytes | None = None
         """Why it cannot start, if it has said so."""
-        self.unwanted = False
+        self.retiring = False
         """To be replaced by another one."""
-        self.tired = False
+        self.asked_to_go = False
         """It has asked for that itself."""
         self.reopen = False
         """Log files have been renamed since it was born, and it was not ready to be told."""
@@ -62,7 +62,7 @@ class Worker:
         if self.killed_at:
             self.killed_at += seconds
 
-    def hear(self) -> None:
+    def read_messages(self) -> None:
         """Reads what it says. Waits, unless there is something or the pipe does not block."""
         said = os.read(self.pipe, LONGEST_REASON + 1)
         if not said:
@@ -75,16 +75,16 @@ class Worker:
             if self.reopen:
                 self.signal(signal.SIGUSR1)
         if REPLACE_ME in said:
-            self.unwanted = self.tired = True
+            self.retiring = self.asked_to_go = True
 
-    def hear_last(self) -> None:
+    def drain_messages(self) -> None:
         """Reads the last words of a worker that has ended. A process that it has forked may have its end of
         the pipe still, so this never waits."""
         if self.pipe >= 0:
             os.set_blocking(self.pipe, False)
             with contextlib.suppress(BlockingIOError):
                 while self.pipe >= 0:
-                    self.hear()
+                    self.read_messages()
         self._hang_up()
 
     def _hang_up(self) -> None:

@@ -26,7 +26,7 @@ from syncless.http.addresses import Bind
 from syncless.http.errorlog import process_log
 from syncless.http.limits import Limits
 from syncless.http.notices import flush
-from syncless.http.program.blocking import Patch, StallWarning, patch_process, warn_of_blocking_modules
+from syncless.http.program.blocking import Patch, StallWarning, warn_of_blocking_modules
 from syncless.http.program.hooks import HookFailed
 from syncless.http.program.loading import ApplicationFailed, ApplicationNotFound
 from syncless.http.program.preparing import Preparation
@@ -86,7 +86,7 @@ class Work:
         for listener in self.unused:
             listener.close()  # one of the first has been detached
         try:
-            patch_process(self.patch)
+            self.patch()
             options = {**self.options, "bind": binds, "multiprocess": True}
             server = self.preparation.make_server(
                 lambda application: self.server_type(application, **options), self.application

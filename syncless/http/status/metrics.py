@@ -21,6 +21,13 @@ COUNTERS = (
     ("sent_bytes", "syncless_sent_bytes", "Bytes that clients have been sent, without TLS", 1),
     ("stalls", "syncless_stalls", "Times that a loop was blocked for more than 0.2 s", 1),
     ("stalled_ns", "syncless_stalled_seconds", "Seconds of these stalls", 1e9),
+    (
+        "takeovers",
+        "syncless_takeovers",
+        "Times that a thread that stood by took over from one that was held",
+        1,
+    ),
+    ("held_ns", "syncless_held_seconds", "Seconds that threads had been held until then", 1e9),
     ("cpu_ns", "syncless_cpu_seconds", "Seconds of CPU time", 1e9),
     ("started", "syncless_workers_started", "Workers that have been started", 1),
     ("crashed", "syncless_workers_crashed", "Workers that ended with an error, or without being told to", 1),

@@ -136,7 +136,7 @@ class Reporter:
             for listener in self._listeners:
                 for name, number in listener.figures().items():
                     figures[name] = figures.get(name, 0) + number
-            figures["tasklets"] = len(self._loop.tasklets())
+            figures["tasklets"] = len(self._tasklets())
             figures["memory_bytes"] = memory()
             figures["open_files"] = open_files()
             figures["cpu_ns"] = time.process_time_ns()
@@ -148,15 +148,15 @@ class Reporter:
         requests = []
         others: dict[str, int] = {}
         parked = {}
-        for tasklet in self._loop.tasklets():
+        for tasklet, thread in self._tasklets():
             if isinstance(tasklet, Exchange):
-                requests.append(tasklet)
+                requests.append((tasklet, thread))
             else:
                 if (task := getattr(tasklet, "task", None)) is not None:
                     parked[task] = tasklet
                 waits = tasklet.waiting_for or tasklet.status
                 others[waits] = others.get(waits, 0) + 1
-        shown = [told for one in requests if (told := self._request(one, parked)) is not None]
+        shown = [told for one, thread in requests if (told := self._request(one, thread, parked)) is not None]
         shown += self._server.handler_threads.in_flight()
         shown.sort(key=lambda told: -float(told["seconds"]))
         return {
@@ -174,7 +174,14 @@ class Reporter:
             for seconds, words in self._server.handler_threads.stuck(STALL_SECONDS)
         ]
 
-    def _request(self, exchange: Exchange, parked: dict[Any, Tasklet[Any]]) -> dict[str, Any] | None:
+    def _tasklets(self) -> list[tuple[Tasklet[Any], int]]:
+        """Of all loops that serve, with their threads."""
+        loops = [(self._loop, self._thread), *self._server.handler_threads.loops()]
+        return [(tasklet, thread) for loop, thread in loops for tasklet in loop.tasklets()]
+
+    def _request(
+        self, exchange: Exchange, thread: int, parked: dict[Any, Tasklet[Any]]
+    ) -> dict[str, Any] | None:
         """None if it has ended meanwhile. `parked`: asyncio task -> tasklet in which a step of it waits."""
         try:
             told = exchange.summary()
@@ -186,7 +193,7 @@ class Reporter:
             told["waits_on"] = None if on is None else type(on).__name__
             told["waits_seconds"] = waiter.waiting_seconds
             if task is None or waiter is not exchange:
-                told["where"] = place_of(self._frame(waiter))
+                told["where"] = place_of(self._frame(waiter, thread))
             else:
                 awaited, told["where"] = place_of_task(task)
                 told["waits_for"] = awaited or waits
@@ -194,9 +201,10 @@ class Reporter:
             return None
         return told
 
-    def _frame(self, tasklet: Tasklet[Any]) -> FrameType | None:
+    @staticmethod
+    def _frame(tasklet: Tasklet[Any], thread: int) -> FrameType | None:
         running = tasklet.status == "running"
-        return sys._current_frames().get(self._thread) if running else tasklet.frame
+        return sys._current_frames().get(thread) if running else tasklet.frame
 
 
 def memory() -> int:

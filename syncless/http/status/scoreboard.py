@@ -29,7 +29,16 @@ GAUGES = (
     "longest_stall_ns",
 )
 """Cells whose value is that of now, or the most since the start."""
-COUNTS = ("accepted", "received_bytes", "sent_bytes", "stalls", "stalled_ns", "cpu_ns")
+COUNTS = (
+    "accepted",
+    "received_bytes",
+    "sent_bytes",
+    "stalls",
+    "stalled_ns",
+    "takeovers",
+    "held_ns",
+    "cpu_ns",
+)
 """Cells that only grow."""
 MASTER = ("version", "highest", "started", "crashed", "recycled")
 """Cells of the first row that only the master writes. ``version`` is odd while counts move there,

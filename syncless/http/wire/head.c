@@ -1,7 +1,6 @@
 /* A request line and the header fields after it. See head.h. */
 
 #include "head.h"
-#include "host.h"
 #include "names.h"
 
 static int is_word(const char *p, size_t size, const char *lower_word) {

@@ -90,4 +90,8 @@ int head_known(const char *name, size_t size);
 int head_is_token(const char *name, size_t size);
 int head_is_value(const char *value, size_t size);
 
+/* Whether the bytes are uri-host [":" port] (RFC 3986, 3.2.2 and 3.2.3; RFC 9110, 7.2), possibly empty. See
+   host.c, which knows as little as head.c. */
+int host_is_valid(const char *p, const char *end);
+
 #endif

@@ -1,6 +1,6 @@
-/* See host.h. */
+/* The host that a request names. See head.h. */
 
-#include "host.h"
+#include "head.h"
 
 #include <string.h>
 

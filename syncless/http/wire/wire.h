@@ -6,7 +6,7 @@
 
        head.h      request heads, chunk lines and trailers are scanned
        names.h     names of fields, and which byte may stand where
-       host.h      the host that a request names
+       host.c      the host that a request names
        body.h      the states of a request body
        reply.h     how a response is framed, and the fields that say so
        pace.h      which clients are too slow */

@@ -3,7 +3,7 @@
    A mutex that a tasklet holds while it waits would stop the whole thread: the next tasklet that asks for it
    waits in the kernel for a holder that can never run. So a tasklet asks for the mutex again and again, with
    growing pauses. A recursive mutex is given twice to one thread, and so to two tasklets: libraries that have
-   such a mutex around their waits must not be patched (known.py). */
+   such a mutex around their waits must not be patched (tools/knownlibraries.py). */
 
 #include "interpose.h"
 

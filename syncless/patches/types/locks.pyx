@@ -1,5 +1,6 @@
 """The interpreter's Lock, RLock and SimpleQueue, as functions that stand in the place of their methods: a
-tasklet that would block parks.
+tasklet that would block parks. And threading.Condition and what stands on it, Event and queue.Queue: their
+common cases, without Python in between.
 
 A thread without a loop blocks as it always did, so locks go on working between tasklets and OS threads. A
 release wakes the first waiter, which tries again, because an OS thread may have been faster.
@@ -15,29 +16,41 @@ state is deleted, so no replaced method of the lock sees it. Danger: the tasklet
 wait for ever. Decision: the thread state's own hook for its end calls the interpreter's function first and
 then wakes the first waiter of the lock. Since 3.13 there is no such lock; threads are joined through their
 handle (patches/threads.py). Guarded by tests/patches/test_threads.py.
+
+Conditions: each does what the library's own method does, with the same locks and queues of waiters, so both
+may be used on one object. Unusual cases (a subclass, another lock, odd arguments, a closed queue) are left to
+the library's own method.
+
+Fact: nothing comes between two steps of native code that neither calls Python code nor makes an object that
+the garbage collector tracks (it may run a finaliser), neither another tasklet nor another OS thread.
+Decision: where an Event's or a Queue's lock is free, it is not taken for steps of that kind.
 """
 
-from _queue import Empty
 import _queue
 import _thread
+import queue
 import threading
+from collections import deque
+from queue import Empty, Full
 
-from cpython.object cimport PyObject
 cimport cython
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint32_t, uintptr_t
 
 from syncless._core.clock cimport NEVER, deadline_after, monotonic_ns
 from syncless._core.cpython cimport threadend
 from syncless._core.cpython.layouts cimport (
-    forget_holder, lock_free, lock_is_held, lock_taken, note_holder, require, rlock_count, rlock_free,
-    rlock_note, rlock_owner, rlock_taken,
+    forget_holder, is_lock, is_rlock, lock_free, lock_is_held, lock_taken, note_holder, require, rlock_count,
+    rlock_free, rlock_note, rlock_owner, rlock_taken,
 )
-from syncless._core.current cimport may_park, take_turns, wait_in
+from syncless._core.current cimport may_park, next_thrown, take_turns, wait_in
 from syncless._core.loop cimport Loop
 from syncless._core.scheduler cimport WOKEN, BaseTasklet
 from syncless._core.tasklet cimport Tasklet
 from syncless._core.threadloop cimport peek_loop
 from syncless._core.wait.waitqueue cimport queue_pop
+
+from syncless._core.current import uninterrupted
 
 cdef dict waiting = {}              # id of an object -> Waiters
 
@@ -418,3 +431,318 @@ def simple_queue_get(self, block=True, timeout=None):
         raise
     finally:
         leave_waiters(self, waiters)
+
+
+# -- conditions, events and queues ---------------------------------------------------------------------------
+
+cdef object condition_type = threading.Condition
+cdef object event_type = threading.Event
+cdef object fifo_type = queue.Queue
+cdef object lifo_type = queue.LifoQueue
+cdef object deque_type = deque
+cdef object original_enter = threading.Condition.__enter__
+cdef object original_exit = threading.Condition.__exit__
+cdef object original_condition_wait = threading.Condition.wait
+cdef object original_notify = threading.Condition.notify
+cdef object original_notify_all = threading.Condition.notify_all
+cdef object original_set = threading.Event.set
+cdef object original_clear = threading.Event.clear
+cdef object original_event_wait = threading.Event.wait
+cdef object original_queue_put = queue.Queue.put
+cdef object original_queue_get = queue.Queue.get
+cdef bint shuts_down = hasattr(queue.Queue, "shutdown")     # since Python 3.13
+
+
+# -- waiters: a deque of Locks, each held until its waiter's turn ---------------------------------
+
+
+cdef int notify(object waiters, Py_ssize_t n) except -1:
+    while n > 0 and waiters:
+        waiter = waiters.popleft()
+        if not is_lock(waiter):
+            waiter.release()
+        elif not lock_is_held(waiter):
+            continue                            # an interrupted notify() of the library's has come that far
+        else:
+            give_lock(waiter)
+        n -= 1
+    return 0
+
+
+cdef bint wait_turn(object waiters, object waiter, int64_t deadline) except -1:
+    """Waits as `waiter`, which is among the waiters already, until it is notified (True) or the deadline has
+    passed (False)."""
+    try:
+        if deadline != NEVER and deadline <= monotonic_ns():
+            take_turns()
+        elif take_lock(waiter, deadline):
+            return True
+    except BaseException:
+        if not take_out(waiters, waiter):
+            notify(waiters, 1)                  # killed after its turn had come: the next waiter gets it
+        raise
+    return not take_out(waiters, waiter)
+
+
+cdef bint take_out(object waiters, object waiter) except -1:
+    """Returns whether it was still there."""
+    try:
+        waiters.remove(waiter)
+    except ValueError:
+        return False
+    return True
+
+
+cdef bint is_time(object timeout) noexcept:
+    """None, or a number of seconds; the library refuses everything else."""
+    return timeout is None or ((type(timeout) is int or type(timeout) is float) and 0 <= timeout <= longest)
+
+
+# -- Condition -----------------------------------------------------------------------------------
+
+
+cdef object waiters_of(object condition):
+    """Its waiters; None if it is a subclass or its queue is unusual."""
+    if type(condition) is condition_type:
+        waiters = condition._waiters
+        if type(waiters) is deque_type:
+            return waiters
+    return None
+
+
+def condition_enter(self):
+    """Acquires the lock."""
+    if type(self) is condition_type:
+        take_turns_at_times()
+        lock = self._lock
+        if is_lock(lock):
+            return take_lock(lock, NEVER)
+        if is_rlock(lock):
+            return take_rlock(lock, NEVER)
+    return original_enter(self)
+
+
+def condition_exit(self, *args):
+    """Releases the lock."""
+    if type(self) is condition_type:
+        lock = self._lock
+        if is_lock(lock):
+            give_lock(lock)
+            return
+        if is_rlock(lock):
+            rlock_release(lock)
+            return
+    return original_exit(self, *args)
+
+
+cdef int must_own(object lock, str what) except -1:
+    if not (lock_is_held(lock) if is_lock(lock) else owns_rlock(lock)):
+        raise RuntimeError(f"cannot {what} on un-acquired lock")
+    return 0
+
+
+def condition_wait(self, timeout=None):
+    """Wait until notified, for at most `timeout` seconds; the lock is released meanwhile. Returns whether it
+    was notified."""
+    cdef bint notified
+    cdef int64_t deadline
+    lock, waiters = self._lock, waiters_of(self)
+    if waiters is None or not (is_lock(lock) or is_rlock(lock)) or not is_time(timeout):
+        return original_condition_wait(self, timeout)
+    must_own(lock, "wait")
+    waiter, deadline, state = new_held_lock(), deadline_after(timeout), None
+    waiters.append(waiter)
+    if is_lock(lock):
+        give_lock(lock)
+    else:
+        state = rlock_release_save(lock)
+    raised = None
+    try:
+        notified = wait_turn(waiters, waiter, deadline)
+    except BaseException as error:
+        notified, raised = False, error
+    uninterrupted(_take_again, lock, state)
+    if raised is None:
+        raised = next_thrown()
+        if raised is not None and notified:
+            notify(waiters, 1)                  # this waiter raises, so another one gets the notification
+    if raised is not None:
+        raise raised
+    return notified
+
+
+def _take_again(lock, state):
+    """The caller will release the lock, and must not release another's."""
+    if is_lock(lock):
+        take_lock(lock, NEVER)
+    else:
+        rlock_acquire_restore(lock, state)
+
+
+def condition_notify(self, n=1):
+    """Wake up to n waiters. RuntimeError if the caller does not hold the lock."""
+    lock, waiters = self._lock, waiters_of(self)
+    if waiters is None or not (is_lock(lock) or is_rlock(lock)) or type(n) is not int:
+        return original_notify(self, n)
+    must_own(lock, "notify")
+    notify(waiters, min(n, len(waiters)))
+
+
+def condition_notify_all(self):
+    """Wake all waiters. RuntimeError if the caller does not hold the lock."""
+    lock, waiters = self._lock, waiters_of(self)
+    if waiters is None or not (is_lock(lock) or is_rlock(lock)):
+        return original_notify_all(self)
+    must_own(lock, "notify")
+    notify(waiters, len(waiters))
+
+
+cdef bint is_free(object lock) noexcept:
+    """Whether it is a Lock that is not held."""
+    return is_lock(lock) and not lock_is_held(lock)
+
+
+# -- Event ---------------------------------------------------------------------------------------
+
+
+cdef object free_waiters_of(object event):
+    """Its waiters, if it is as usual and its lock is free; else None."""
+    if type(event) is event_type:
+        condition = event._cond
+        waiters = waiters_of(condition)
+        if waiters is not None and is_free(condition._lock):
+            return waiters
+    return None
+
+
+def event_set(self):
+    """Set the internal flag to true and wake all waiters."""
+    take_turns_at_times()
+    waiters = free_waiters_of(self)
+    if waiters is None:
+        return original_set(self)
+    self._flag = True
+    notify(waiters, len(waiters))
+
+
+def event_clear(self):
+    """Reset the internal flag to false."""
+    take_turns_at_times()
+    if free_waiters_of(self) is None:
+        return original_clear(self)
+    self._flag = False
+
+
+def event_wait(self, timeout=None):
+    """Wait until the flag is true, for at most `timeout` seconds. Returns whether it is."""
+    cdef int64_t deadline
+    take_turns_at_times()
+    if type(self) is event_type and self._flag is True:
+        return True
+    if is_time(timeout):
+        waiter, deadline = new_held_lock(), deadline_after(timeout)
+        waiters = free_waiters_of(self)
+        if waiters is not None and self._flag is False:
+            waiters.append(waiter)
+            return wait_turn(waiters, waiter, deadline)
+    return original_event_wait(self, timeout)
+
+
+# -- Queue and LifoQueue -------------------------------------------------------------------------
+
+
+cdef object items_of(object self):
+    """Its items, if it is open and its lock is free; else None."""
+    if (shuts_down and self.is_shutdown) or not is_free(self.mutex):
+        return None
+    items = self.queue
+    return items if (type(items) is deque_type if type(self) is fifo_type else type(items) is list) else None
+
+
+cdef bint is_simple(object self, object block, object timeout) noexcept:
+    """Whether it is one of these two classes, and the arguments only say how long to wait."""
+    return ((type(self) is fifo_type or type(self) is lifo_type)
+        and (block is False or (block is True and is_time(timeout))))
+
+
+cdef object rest(object timeout, int64_t deadline):
+    return None if timeout is None else max(0.0, (deadline - monotonic_ns()) / 1e9)
+
+
+# other results of try_put() and try_get(): not possible yet; an unusual queue, left to the library
+cdef object NOT_YET = object()
+cdef object UNUSUAL = object()
+
+
+cdef object try_put(object self, object item):
+    items, room, tasks = items_of(self), self.maxsize, self.unfinished_tasks
+    getters = waiters_of(self.not_empty)
+    if items is None or getters is None or type(room) is not int or type(tasks) is not int:
+        return UNUSUAL
+    if 0 < room <= len(items):
+        return NOT_YET
+    items.append(item)
+    self.unfinished_tasks = tasks + 1
+    notify(getters, 1)
+    return None
+
+
+cdef object try_get(object self):
+    items, putters = items_of(self), waiters_of(self.not_full)
+    if items is None or putters is None:
+        return UNUSUAL
+    if not items:
+        return NOT_YET
+    item = items.popleft() if type(self) is fifo_type else items.pop()
+    notify(putters, 1)
+    return item
+
+
+cdef object in_turn(object self, bint puts, object item, bint block, int64_t deadline):
+    """Puts the item, or gets one, waiting as long as there is no room or no item. UNUSUAL: the original does
+    it."""
+    waiter = None
+    while True:
+        outcome = try_put(self, item) if puts else try_get(self)
+        if outcome is not NOT_YET:
+            return outcome
+        if not block or (deadline != NEVER and deadline <= monotonic_ns()):
+            raise Full if puts else Empty
+        waiters = waiters_of(self.not_full if puts else self.not_empty)
+        if waiters is None:
+            return UNUSUAL
+        if waiter is None:
+            waiter = new_held_lock()            # which may have run a finaliser: look again
+            continue
+        waiters.append(waiter)
+        wait_turn(waiters, waiter, deadline)
+        waiter = None
+
+
+def queue_put(self, item, block=True, timeout=None):
+    """Put an item into the queue; queue.Full if there is no room, now or after `timeout` seconds."""
+    cdef int64_t deadline = NEVER
+    take_turns_at_times()
+    if is_simple(self, block, timeout):
+        if block and timeout is not None:
+            deadline = deadline_after(timeout)
+        if in_turn(self, True, item, block, deadline) is not UNUSUAL:
+            return
+        if deadline != NEVER:
+            timeout = rest(timeout, deadline)
+    original_queue_put(self, item, block, timeout)
+
+
+def queue_get(self, block=True, timeout=None):
+    """Remove and return an item; queue.Empty if there is none, now or after `timeout` seconds."""
+    cdef int64_t deadline = NEVER
+    take_turns_at_times()
+    if is_simple(self, block, timeout):
+        if block and timeout is not None:
+            deadline = deadline_after(timeout)
+        item = in_turn(self, False, None, block, deadline)
+        if item is not UNUSUAL:
+            return item
+        if deadline != NEVER:
+            timeout = rest(timeout, deadline)
+    return original_queue_get(self, block, timeout)
