@@ -26,7 +26,6 @@ from syncless.http.exchange cimport Exchange
 from syncless.http.listener cimport HEAD_DEADLINE, Listener
 from syncless.http.peer cimport Incoming
 from syncless.http.stream cimport Stream
-from syncless.http.wire cimport head
 from syncless.native.threads cimport (
     CONNECTION_MESSAGE, EVICT_MESSAGE, FAULT_MESSAGE, LOG_MESSAGE, Threads, address, atomic_fetch_add,
     message, show,
