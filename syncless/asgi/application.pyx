@@ -152,7 +152,9 @@ cdef class ASGIApplication(Application):
         cdef ASGIExchange exchange
         if self.state is not None:
             scope["state"] = PyDict_Copy(<dict> self.state)
-        if incoming.found.websocket and incoming.found.minor and is_get_request(incoming.data, incoming.found):
+        if (
+                incoming.found.websocket and incoming.found.minor
+                and is_get_request(incoming.data, incoming.found)):
             return self.websocket(scope, incoming)
         exchange = self.spare
         self.spare = None
