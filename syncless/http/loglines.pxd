@@ -39,6 +39,7 @@ cdef class AccessLog:
     cdef readonly bint wants_headers
     cdef char* data
     cdef size_t size, room
+    cdef size_t line                    # where the one begins that is being put together
     cdef readonly long long dropped     # lines
     cdef readonly object something      # Event: a first line has come
     cdef readonly object full           # Event: it is time to write
@@ -46,6 +47,8 @@ cdef class AccessLog:
     cdef object stamp
     cdef int log(self, Request request, object status, int64_t body_bytes, int64_t started, object headers,
         object exchange) except -1
+    cdef str said(self, object value)
+    cdef str text_of(self, Request request, Part part)
     cdef int grow(self, size_t size) except -1
     cdef char* room_for(self, size_t size) except NULL
     cdef int put_char(self, char c) except -1

@@ -54,17 +54,6 @@ cdef dict PARTS = {
 }
 
 
-cdef str text_of(Request request, Part part):
-    """A part, which an application may have changed; None if there is none."""
-    cdef PyObject* value
-    if request.keys == NULL:
-        return request.part(part)
-    value = dict_get(<PyObject*> request.values, request.keys[<int> part])
-    if value == NULL:
-        return None
-    return <str> value if type(<object> value) is str else str(<object> value)
-
-
 cdef class AccessLog:
     """AccessLog(atoms, json): the atoms are pairs of a Kind's name and its key; `log()` is called by the
     server, `take()` by who writes."""
@@ -111,10 +100,10 @@ cdef class AccessLog:
         cdef int _
         cdef Atom* atom = self.atoms
         cdef PyObject** keys = request.keys
-        cdef size_t before = self.size
         if self.size > LOG_HELD:
             self.dropped += 1
             return 0
+        self.line = self.size
         try:
             for _ in range(self.count):
                 if atom.kind == LITERAL:
@@ -133,11 +122,11 @@ cdef class AccessLog:
                     self.put_atom(atom, request, status, body_bytes, started, headers, exchange)
                 atom += 1
         except BaseException:
-            self.size = before                  # no half a line
+            self.size = self.line               # no half a line
             raise
-        if before == 0:
+        if self.line == 0:
             self.something.set()
-        elif before < WRITTEN_AT and self.size >= WRITTEN_AT:
+        elif self.line < WRITTEN_AT and self.size >= WRITTEN_AT:
             self.full.set()
         return 0
 
@@ -188,27 +177,48 @@ cdef class AccessLog:
                 return self.put_string(field)
         return self.put_none()
 
+    cdef str said(self, object value):
+        """str() of a value that an application has put there. Its code may let others run, who write lines:
+        what there is of this one is out of their way meanwhile."""
+        cdef bytes begun = PyBytes_FromStringAndSize(self.data + self.line, self.size - self.line)
+        self.size = self.line
+        try:
+            return str(value)
+        finally:
+            self.line = self.size
+            self.put(PyBytes_AS_STRING(begun), len(begun))
+
+    cdef str text_of(self, Request request, Part part):
+        """A part, which an application may have changed; None if there is none."""
+        cdef PyObject* value
+        if request.keys == NULL:
+            return request.part(part)
+        value = dict_get(<PyObject*> request.values, request.keys[<int> part])
+        if value == NULL:
+            return None
+        return <str> value if type(<object> value) is str else self.said(<object> value)
+
     cdef int put_request(self, Kind kind, Request request) except -1:
         """Its line, path or query."""
-        cdef str query, method = text_of(request, METHOD)
+        cdef str query, method = self.text_of(request, METHOD)
         if method is None:                      # the received bytes were no request
-            return self.put_string(text_of(request, UNREAD_LINE) if kind == REQUEST_LINE else None)
+            return self.put_string(self.text_of(request, UNREAD_LINE) if kind == REQUEST_LINE else None)
         if self.json:
             self.put_char(c'"')
         if kind == REQUEST_LINE:
             self.put_url(method)
             self.put_char(c" ")
         if kind != FULL_QUERY:
-            self.put_url(text_of(request, ROOT_PATH))
-            self.put_url(text_of(request, PATH))
+            self.put_url(self.text_of(request, ROOT_PATH))
+            self.put_url(self.text_of(request, PATH))
         if kind != FULL_PATH:
-            query = text_of(request, QUERY)
+            query = self.text_of(request, QUERY)
             if query is not None and PyUnicode_GET_LENGTH(query):
                 self.put_char(c"?")
                 self.put_escaped(query)
         if kind == REQUEST_LINE:
             self.put_char(c" ")
-            self.put_url(text_of(request, VERSION))
+            self.put_url(self.text_of(request, VERSION))
         return self.put_char(c'"') if self.json else 0
 
     cdef object time_stamp(self):
@@ -285,7 +295,7 @@ cdef class AccessLog:
         if value is None or (type(value) is str and PyUnicode_GET_LENGTH(value) == 0):
             return self.put_none()
         if type(value) is not str:
-            value = str(value)
+            value = self.said(value)
         if not self.json:
             return self.put_escaped(value)
         self.put_char(c'"')

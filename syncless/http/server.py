@@ -130,6 +130,7 @@ class Server:
         self.handler_threads: HandlerThreads = (
             self.threads_of(native, native_threads, self.limits) if native else NoHandlerThreads()
         )
+        self.standby_threads = standby_threads
         if standby_threads:
             standby = import_module("syncless.http.standby")
             self.handler_threads = standby.StandBy(standby_threads, self.limits.held_seconds)

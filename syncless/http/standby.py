@@ -119,6 +119,8 @@ class StandBy:
             raise ValueError(
                 "standby_threads work for WSGI applications only: an ASGI application stays on its event loop"
             )
+        if current_loop().backend != "epoll":
+            raise ValueError("standby_threads need epoll, from which a connection can be taken while it waits")
         patches = sys.modules.get("syncless.patches")
         if patches is None or not patches.is_patched("thread"):
             raise ValueError(

@@ -250,6 +250,19 @@ def test_an_application_can_put_anything_into_its_environ():
     assert make_log("%r %U %h").measure(EnvironRequest({}), "200 OK", 1, 1) == b"- - -\n"
 
 
+def test_a_value_whose_text_takes_time_tears_no_line():
+    """Its code writes a line itself, as others do while it waits."""
+    log = make_log("%U %u")
+
+    class User:
+        def __str__(self):
+            log.log_line(EnvironRequest({"REQUEST_METHOD": "GET", "PATH_INFO": "/other"}), "200 OK", 1, 0)
+            return "somebody"
+
+    request = EnvironRequest({"REQUEST_METHOD": "GET", "PATH_INFO": "/a", "REMOTE_USER": User()})
+    assert log.measure(request, "200 OK", 1, 2) == b"/other -\n/a somebody\n" * 2
+
+
 def test_lines_are_written_soon(start, tmp_path):
     path = tmp_path / "log"
     server = start(app, access_log=path)

@@ -78,7 +78,8 @@ def serve_until_stopped(
         if preparation.privileges is None:  # errors of the application come before its sockets
             application = server_type.adapt(application)
         server = preparation.make_server(lambda it: server_type(it, host, port, **options), application)
-        with shown(seen, server) as view, contextlib.nullcontext() if quiet else StallWarning():
+        silent = quiet or server.standby_threads  # a takeover is told by itself
+        with shown(seen, server) as view, contextlib.nullcontext() if silent else StallWarning():
             server.run(
                 quiet=quiet,
                 delay=server.limits.stop_delay_seconds,

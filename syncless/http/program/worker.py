@@ -100,7 +100,8 @@ class Work:
         try:
             if self.speaks:
                 warn_of_blocking_modules()
-            with StallWarning() if self.speaks else contextlib.nullcontext():
+            told = self.speaks and not server.standby_threads
+            with StallWarning() if told else contextlib.nullcontext():
                 server.run(
                     quiet=True,
                     worker=True,
