@@ -85,7 +85,6 @@ NATIVE = {
     "syncless.http.stream": [],  # receiving, sending, closing
     "syncless.http.peer": [],  # the client as a request sees it
     "syncless.http.response": [],  # head and body -> bytes
-    "syncless.http.takeover": [],  # connections go from a thread that is held to another
     "syncless.http.request": [],  # a request as everything but its application sees it
     "syncless.http.exchange": [],  # a request and its response
     "syncless.http.application": [],  # the seam between HTTP and applications

@@ -21,7 +21,7 @@ from syncless.http.wire cimport (
     HEAD_DROPPED, HEAD_UNKNOWN, decode_path, head, head_header, is_get_request, name_of,
 )
 
-from syncless.asgi.tlsextension import tls_extension
+from syncless.asgi.extensions import tls_extension
 from syncless.http.trust import is_forwarding
 from syncless.http.websocket import has_library
 

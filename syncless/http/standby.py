@@ -1,7 +1,7 @@
 """Threads that stand by: while one thread of a server is held by its application, another one serves on.
 
 Each has a loop, and a listener for each of the server's sockets. One of them is active: it accepts, and has
-the connections. Watch (takeover.pyx) sees that it has been held for `held_seconds` and wakes the next one,
+the connections. Watch (acceptor.pyx) sees that it has been held for `held_seconds` and wakes the next one,
 which becomes the active one, and takes the connections that are between two requests. Requests that run on
 the held thread stay there. When they have ended their connections follow.
 
@@ -26,12 +26,11 @@ from syncless._core.tasklet import spawn
 from syncless._core.threadloop import current_loop
 from syncless._core.timeout import Timeout
 from syncless._core.wait.sync import Event
-from syncless.http.acceptor import Acceptor, close_connections, tell_streams
+from syncless.http.acceptor import Acceptor, Watch, close_connections, join, offer, take, tell_streams
 from syncless.http.application import Application
 from syncless.http.counters import Counters
 from syncless.http.handlerthreads import AcceptControl
 from syncless.http.listener import Listener, Quota
-from syncless.http.takeover import Watch, join, offer, take
 
 MOST = 15
 """Threads that may stand by: the Watch has room for 16 in all."""
@@ -120,7 +119,9 @@ class StandBy:
                 "standby_threads work for WSGI applications only: an ASGI application stays on its event loop"
             )
         if current_loop().backend != "epoll":
-            raise ValueError("standby_threads need epoll, from which a connection can be taken while it waits")
+            raise ValueError(
+                "standby_threads need epoll: other backends keep a list that only their thread may change"
+            )
         patches = sys.modules.get("syncless.patches")
         if patches is None or not patches.is_patched("thread"):
             raise ValueError(
