@@ -1,5 +1,5 @@
-"""The extensions of ASGI's HTTP protocol: early hints, trailers, parts of files, and the entry of a scope that
-describes TLS."""
+"""The extensions of ASGI's HTTP protocol: early hints, trailers, parts of files, and the entry of a scope for
+TLS."""
 
 from __future__ import annotations
 
