@@ -12,6 +12,7 @@ import time
 from benchmark.asgi import ASGI
 from benchmark.burst import burst
 from benchmark.experiment import Experiment, Scale
+from benchmark.held import held
 from benchmark.loads import BROWSER, FEW, Load, ab, wrk
 from benchmark.measure import CORES, LOAD_CORE, room_for
 from benchmark.servers import BUILD, LATER_LOG, Running
@@ -237,6 +238,16 @@ EXPERIMENTS = {
             ("syncless", "node", "go nethttp", "go fasthttp", "gevent"),
             lambda server, scale: wrk(server.port, scale.seconds, connections=1000, headers=FEW),
             {"node": 1 / 1.4, "go nethttp": 1.0},
+        ),
+        *(
+            Experiment(
+                f"held-{way}",
+                f"Others' requests while each hundredth holds its thread for 300 ms in {language}",
+                f"held {way}",
+                ("syncless", "syncless, a thread stands by", "granian", "gunicorn, gthread", "gevent"),
+                lambda server, scale: held(server, scale.seconds),
+            )
+            for way, language in (("c", "C"), ("python", "Python"))
         ),
         Experiment(
             "flask",

@@ -27,7 +27,8 @@ BUILD = HERE.parent.parent / "build" / "benchmark"
 BODY = b"Hello, World!"
 
 
-WSGI = ("hello", "logged", "sleep", "json", "big", "fib", "fib native", "flask", "django")
+HELD = ("held c", "held python")
+WSGI = ("hello", "logged", "sleep", "json", "big", "fib", "fib native", "flask", "django", *HELD)
 SILENT = tuple(name for name in WSGI if name != "logged")
 """of servers that have no access log of their own"""
 
@@ -291,6 +292,12 @@ def _slow_log(way: str) -> Peer:
 LATER_LOG = BUILD / "later.log"
 _PEERS: tuple[Peer, ...] = (
     _python("run_syncless.py", "syncless", (*WSGI, "echo", "slow")),
+    Peer(
+        "syncless, a thread stands by",
+        lambda port, app: [sys.executable, str(HERE / "run_syncless.py"), str(port), app, "0", "", "1"],
+        lambda: "patched",
+        HELD,
+    ),
     Peer(
         "syncless, select",
         lambda port, app: [sys.executable, str(HERE / "run_syncless.py"), str(port), app],

@@ -86,6 +86,37 @@ def native():
     return computing(fibonacci_native.fibonacci)
 
 
+def holding(hold):
+    """Hello, but a request for /held holds its thread before."""
+
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/held":
+            hold()
+        return hello(environ, start_response)
+
+    return app
+
+
+def hold_in_c():
+    """For 300 ms, without the interpreter's lock."""
+    import ctypes
+
+    usleep = ctypes.CDLL(None).usleep
+    return holding(lambda: usleep(300_000))
+
+
+def hold_in_python():
+    """For as long, in Python."""
+    clock = time.perf_counter
+
+    def hold():
+        end = clock() + 0.3
+        while clock() < end:
+            pass
+
+    return holding(hold)
+
+
 def flask():
     from flask import Flask
 
@@ -145,4 +176,6 @@ def named(name, sleep=time.sleep):
         "django": django,
         "echo": lambda: echo,
         "slow": lambda: slow(sleep),
+        "held c": hold_in_c,
+        "held python": hold_in_python,
     }[name]()

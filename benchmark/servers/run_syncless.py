@@ -1,6 +1,6 @@
-"""syncless: run_syncless.py PORT APPLICATION [WORKERS [ACCESS LOG]]; "logged" is hello with the access log on
-stdout, "counted" is hello whose requests are counted as for metrics, without the thread that reads the
-counts"""
+"""syncless: run_syncless.py PORT APPLICATION [WORKERS [ACCESS LOG [STANDBY THREADS]]]; "logged" is hello with
+the access log on stdout, "counted" is hello whose requests are counted as for metrics, without the thread
+that reads the counts"""
 
 import sys
 
@@ -11,7 +11,8 @@ from syncless.wsgi import Server, serve
 
 port, name = int(sys.argv[1]), sys.argv[2]
 workers = int((sys.argv[3:] or ["0"])[0])
-log = (sys.argv[4:] or [True if name == "logged" else None])[0]
+log = (sys.argv[4:] or [True if name == "logged" else None])[0] or None
+standby = int((sys.argv[5:] or ["0"])[0])
 if name == "counted":
     from syncless.http.counters import CELLS, Counters
 
@@ -25,5 +26,7 @@ else:
         workers=workers,
         preload=True,
         access_log=log,
+        patch=standby > 0,
+        standby_threads=standby,
         quiet=True,
     )
