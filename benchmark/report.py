@@ -31,7 +31,7 @@ CHAPTERS: tuple[tuple[str, list[str]], ...] = (
         ["2009", "2009-kept", "backlog", "burst", "keepalive", "headers", "connections", "pipelined"],
     ),
     ("Concurrency models", ["models"]),
-    ("A slow operation behind a request", ["slowlog", "slowlog-10000"]),
+    ("A slow operation behind a request", ["slowlog", "slowlog-10000", "held-c", "held-python"]),
     ("A timer after the answer: uWSGI", ["calllater"]),
     ("Several cores: Go", ["cores-hello-1", "cores-hello-2", "cores-fib-1", "cores-fib-2"]),
     (
