@@ -39,6 +39,7 @@ cdef struct Side:           # what is read of a thread without the interpreter's
     const Py_ssize_t* connections[SOCKETS]
     const long long* requests[SOCKETS]
     long long seen          # requests at the last look
+    int64_t told            # when another was last told that this one is held, ns
     int line                # written to when the thread has something to do
 
 

@@ -380,6 +380,7 @@ cdef class Acceptor(Watcher):
 
 cdef enum:
     AGAIN = 2500000         # ns between two looks at a loop that is held, or may be
+    SELDOM = 50000000       # ns after which the active side looks again at one that is held and not active
 
 
 cdef bint is_whole(Loop loop) noexcept:
@@ -570,11 +571,11 @@ cdef class Watch:
             if side.polling[0] or (number != self.active_side and connections == 0):
                 left = self.held_ns
             elif left <= 0:
-                left = AGAIN
-                if side.seen == requests:
-                    taker = self.taker_for(number)
-                    if taker >= 0:
-                        os_write(self.sides[taker].line, b"x", 1)
+                left = AGAIN if number == self.active_side else <int64_t> SELDOM
+                taker = self.taker_for(number)
+                if taker >= 0 and side.seen == requests and now - side.told >= left:
+                    side.told = now
+                    os_write(self.sides[taker].line, b"x", 1)
             side.seen = requests
             pause = min(pause, left)
         return max(pause, <int64_t> AGAIN // 2)
