@@ -133,6 +133,8 @@ class StandBy:
             self._active = home = Side(0)
             self._sides = [home]
             self._sockets: list[tuple[socket, bool]] = []
+            self._paused: set[int] = set()
+            """Numbers of the sockets whose new connections are left to other processes."""
             self._coming_home = False
             self._told: set[str] = set()
             self._quota: Quota | None = None
@@ -149,7 +151,8 @@ class StandBy:
 
     def start(self) -> None:
         home = self._sides[0]
-        started = Event()
+        started, self._over = Event(), Event()
+        self._over.set()
         self._failure: BaseException | None = None
         self._watch = Watch(self.held)
         for number in range(1, self.threads + 1):
@@ -163,9 +166,10 @@ class StandBy:
         if self._failure is not None:
             raise self._failure
         for side in self._sides:
-            assert side.loop is not None
+            if side.loop is None:
+                raise RuntimeError(f"a thread that stands by has not started within {START_SECONDS:g} s")
             self._watch.add(side.loop, side.listeners, side.line)
-        self._over = Event()
+        self._over.clear()
         start_thread(self._look_on)
         listening = spawn(home.listen, self._look)
         listening.name = "connections of threads that are held"
@@ -213,8 +217,7 @@ class StandBy:
             self._active, self._watch.active = home, 0
             for acceptor in self._others_acceptors():
                 acceptor.rest()
-            for acceptor in home.acceptors:
-                acceptor.resume()
+            self._accept(home)
         for side in self._others():
             self._take(side, home)
 
@@ -264,13 +267,17 @@ class StandBy:
         self._active, self._watch.active = side, side.number
         for acceptor in active.acceptors:
             acceptor.rest()
-        for acceptor in side.acceptors:
-            acceptor.resume()
+        self._accept(side)
         self.takeovers += 1
         self.held_seconds += seconds
         self._tell(active, seconds)
         sweeping = spawn(self._sweep, side)
         sweeping.name = "connections of threads that were held"
+
+    def _accept(self, side: Side) -> None:
+        for number, acceptor in enumerate(side.acceptors):
+            if number not in self._paused:
+                acceptor.resume()
 
     def _take(self, source: Side, target: Side) -> bool:
         """Whether it could be done."""
@@ -318,6 +325,14 @@ class StandBy:
 
     def _others_acceptors(self) -> list[Acceptor]:
         return [acceptor for side in self._others() for acceptor in side.acceptors]
+
+    def pause(self, number: int) -> None:
+        self._paused.add(number)
+        self.accepting(number, Acceptor.pause)
+
+    def resume(self, number: int) -> None:
+        self._paused.discard(number)
+        self.accepting(number, Acceptor.resume)
 
     def accepting(self, number: int, action: Callable[[Acceptor], None]) -> None:
         """Does something to the acceptor of the active side for a socket, in its thread."""
@@ -399,10 +414,10 @@ class StandByControl:
         self._number = number
 
     def pause(self) -> None:
-        self._standby.accepting(self._number, Acceptor.pause)
+        self._standby.pause(self._number)
 
     def resume(self) -> None:
-        self._standby.accepting(self._number, Acceptor.resume)
+        self._standby.resume(self._number)
 
     def accept_rest(self) -> None:
         self._standby.accepting(self._number, Acceptor.accept_rest)

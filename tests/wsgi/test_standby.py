@@ -5,10 +5,14 @@ import os
 import random
 import re
 import signal
+import socket as blocking
+import sys
 import threading
+import types
 
 import pytest
 
+import syncless
 from syncless.wsgi import Server
 from tests.plugin import Client
 from tests.programs import run_unchecked
@@ -330,6 +334,61 @@ def test_takeovers_lose_no_request_and_answer_none_twice(held):
         thread.join(60)
     assert not failures and not any(thread.is_alive() for thread in threads)
     assert len(seen) > 1
+
+
+def pretend_patched(monkeypatch):
+    monkeypatch.setitem(sys.modules, "syncless.patches", types.SimpleNamespace(is_patched=lambda area: True))
+
+
+def test_connections_that_are_left_to_others_are_so_after_a_takeover(start, monkeypatch):
+    """As by a worker that is retired."""
+    pretend_patched(monkeypatch)
+    gate = threading.Event()  # this process is not patched: it holds the loop
+
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/hold":
+            gate.wait(60)
+        start_response("200 OK", [])
+        return [b"done"]
+
+    def ask(client, path="/"):
+        client.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+
+    def speak(holding, kept):
+        ask(holding, "/hold")
+        ask(kept)
+        assert kept.recv(1000).endswith(b"done")
+        with blocking.create_connection(server.address, timeout=0.05) as left:
+            ask(left)
+            with pytest.raises(TimeoutError):
+                left.recv(1000)
+        gate.set()
+        assert holding.recv(1000).endswith(b"done")
+
+    server = start(app, standby_threads=1, defer_accept=False)
+    with blocking.create_connection(server.address) as one, blocking.create_connection(server.address) as two:
+        assert eventually(lambda: sum(listener.connections for listener in server.listeners) == 2)
+        server.pause_accepting()
+        syncless.run_in_thread(speak, one, two)
+    assert server.handler_threads.takeovers > 0
+
+
+def test_a_thread_that_cannot_start_ends_the_start(monkeypatch):
+    pretend_patched(monkeypatch)
+    server = Server(print, port=0, standby_threads=2)
+    made = server.application_at
+    calls = []
+
+    def fail(address):
+        calls.append(address)
+        if len(calls) > 1:
+            raise LookupError("no application")
+        return made(address)
+
+    monkeypatch.setattr(server, "application_at", fail)
+    with pytest.raises(LookupError, match="no application"):
+        server.start()
+    assert server.census() == {} and server.handler_threads.connections == 0
 
 
 def test_unpatched_programs_are_refused():
