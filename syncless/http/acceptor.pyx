@@ -556,7 +556,7 @@ cdef class Watch:
 
     cdef int64_t look(self) noexcept nogil:
         """Tells a side if another is held. Returns after how many ns to look again."""
-        cdef int64_t now = monotonic_ns(), left, pause = self.held_ns
+        cdef int64_t now = monotonic_ns(), left, pause = min(self.held_ns, <int64_t> SELDOM)
         cdef long long requests
         cdef Py_ssize_t connections
         cdef Side* side

@@ -79,18 +79,21 @@ class Side:
         except BlockingIOError:
             pass  # it has enough to read
 
-    def listen(self, look: Callable[[Side], None]) -> None:
-        """Obeys in its own thread until it has ended."""
+    def listen(self, look: Callable[[Side], None], failed: Callable[[Exception], None]) -> None:
+        """Obeys in its own thread until it has ended. ``failed`` is told of what cannot be done."""
         while not self.ended:
             wait_readable(self._ours)
             try:
                 os.read(self._ours, 4096)
             except BlockingIOError:
                 continue
-            while self._calls:
-                self._calls.popleft()()
-            if not self.ended:
-                look(self)
+            try:
+                while self._calls:
+                    self._calls.popleft()()
+                if not self.ended:
+                    look(self)
+            except Exception as error:  # no descriptors, no memory: it is tried again while a thread is held
+                failed(error)
 
     def close(self) -> None:
         os.close(self._ours)
@@ -137,7 +140,10 @@ class StandBy:
             """Numbers of the sockets whose new connections are left to other processes."""
             self._coming_home = False
             self._told: set[str] = set()
-            self._quota: Quota | None = None
+            self._watch = Watch(self.held)
+            self._over = Event()
+            """Nobody looks any more."""
+            self._over.set()
             home.loop = current_loop()
             home.thread = _thread.get_ident()
         return application
@@ -151,10 +157,8 @@ class StandBy:
 
     def start(self) -> None:
         home = self._sides[0]
-        started, self._over = Event(), Event()
-        self._over.set()
+        started = Event()
         self._failure: BaseException | None = None
-        self._watch = Watch(self.held)
         for number in range(1, self.threads + 1):
             side = Side(number)
             self._sides.append(side)
@@ -171,7 +175,7 @@ class StandBy:
             self._watch.add(side.loop, side.listeners, side.line)
         self._over.clear()
         start_thread(self._look_on)
-        listening = spawn(home.listen, self._look)
+        listening = spawn(home.listen, self._look, self._failed)
         listening.name = "connections of threads that are held"
 
     def _serve(self, side: Side, started: Event) -> None:
@@ -192,12 +196,15 @@ class StandBy:
             return
         side.loop = loop
         started.set()
-        side.listen(self._look)
+        side.listen(self._look, self._failed)
         for acceptor in side.acceptors:
             acceptor.close()
         for listener in side.listeners:
             listener.close()
         side.loop = None
+
+    def _failed(self, error: Exception) -> None:
+        self._server.logs.errors.error("A connection cannot change its thread:", error)
 
     def _look_on(self) -> None:
         self._watch.run()
@@ -246,6 +253,8 @@ class StandBy:
         self._sides = []
 
     def leave_to_parent(self) -> None:
+        for side in self._sides:
+            side.close()
         self._sides = []
 
     # -- taking over ----------------------------------------------------------------------------------------

@@ -3,9 +3,6 @@ from typing import Any
 def asks_by_head(data: bytes) -> bool:
     """Whether received bytes, which may be no request, ask by HEAD."""
 
-def decoded(path: bytes) -> bytes:
-    """The percent-encoded path, decoded once (RFC 3986, 2.1)."""
-
 def http_date(when: float) -> str:
     """The time (seconds since 1970) in the form of RFC 9110, 5.6.7."""
 

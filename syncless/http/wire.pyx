@@ -87,11 +87,6 @@ cdef bytes decode_path(const char* path, size_t size):
     return decoded[:head_decode_path(path, size, PyBytes_AS_STRING(decoded))]
 
 
-def decoded(bytes path not None) -> bytes:
-    """The percent-encoded path, decoded once (RFC 3986, 2.1)."""
-    return decode_path(path, len(path))
-
-
 cpdef bint asks_by_head(bytes data):
     """Whether received bytes, which may be no request, ask by HEAD."""
     return head_asks_by_head(data, len(data))

@@ -13,6 +13,8 @@ import types
 import pytest
 
 import syncless
+from syncless.http import standby
+from syncless.http.acceptor import take
 from syncless.wsgi import Server
 from tests.plugin import Client
 from tests.programs import run_unchecked
@@ -373,15 +375,16 @@ def test_connections_that_are_left_to_others_are_so_after_a_takeover(start, monk
     assert server.handler_threads.takeovers > 0
 
 
-def test_a_thread_that_cannot_start_ends_the_start(monkeypatch):
+@pytest.mark.parametrize("good", [0, 1, 2])  # in the server's own thread, or in another
+def test_a_start_that_fails_leaves_nothing_behind(monkeypatch, good):
     pretend_patched(monkeypatch)
-    server = Server(print, port=0, standby_threads=2)
+    server = Server(print, bind=["127.0.0.1:0"] * 2, standby_threads=2)
     made = server.application_at
     calls = []
 
     def fail(address):
         calls.append(address)
-        if len(calls) > 1:
+        if len(calls) > good:
             raise LookupError("no application")
         return made(address)
 
@@ -389,6 +392,43 @@ def test_a_thread_that_cannot_start_ends_the_start(monkeypatch):
     with pytest.raises(LookupError, match="no application"):
         server.start()
     assert server.census() == {} and server.handler_threads.connections == 0
+
+
+def test_a_connection_that_cannot_change_its_thread_is_told_of_and_tried_again(start, monkeypatch, errors):
+    pretend_patched(monkeypatch)
+    gate = threading.Event()
+    moves = []
+
+    def fail_once(source, target):
+        moves.append(source)
+        if len(moves) == 1:
+            raise MemoryError
+        return take(source, target)
+
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/hold":
+            gate.wait(60)
+        start_response("200 OK", [])
+        return [b"done"]
+
+    def speak():
+        with (
+            blocking.create_connection(server.address) as one,
+            blocking.create_connection(server.address) as two,
+        ):
+            two.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert two.recv(1000).endswith(b"done")
+            one.sendall(b"GET /hold HTTP/1.1\r\nHost: a\r\n\r\n")
+            two.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert two.recv(1000).endswith(b"done")
+            gate.set()
+            assert one.recv(1000).endswith(b"done")
+
+    monkeypatch.setattr(standby, "take", fail_once)
+    server = start(app, standby_threads=1, error_log=errors)
+    syncless.run_in_thread(speak)
+    assert "A connection cannot change its thread" in errors.getvalue() and "MemoryError" in errors.getvalue()
+    assert len(moves) > 1
 
 
 def test_unpatched_programs_are_refused():
