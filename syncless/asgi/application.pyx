@@ -22,12 +22,14 @@ from syncless.http.wire cimport (
 )
 
 from syncless.asgi.extensions import tls_extension
+from syncless.http.trust import FORWARDING as FORWARDING_TEXT
 from syncless.http.trust import is_forwarding
 from syncless.http.websocket import has_library
 
 cdef dict METHODS = {
     name: name.decode() for name in (b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH")}
 cdef bytes SLASH = b"/"
+cdef bytes FORWARDING = FORWARDING_TEXT.encode()
 
 
 cdef class ScopeMaker:
@@ -126,8 +128,7 @@ cdef class ScopeMaker:
                 name = self.names[known]
             else:
                 name = PyBytes_FromStringAndSize(data + header.name, header.name_size).lower()
-                text = name.decode("latin-1")
-                if is_forwarding(text) and not (trusted and self.forward.keeps(text)):
+                if name.startswith(FORWARDING) and not (trusted and self.forward.keeps(name.decode())):
                     continue
             fields.append((name, PyBytes_FromStringAndSize(data + header.value, header.value_size)))
         return fields

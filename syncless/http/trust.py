@@ -25,6 +25,9 @@ FIELDS = (
 )
 """The fields that a proxy can be trusted with. RFC 7239 for `Forwarded`; the others are custom."""
 
+FORWARDING = "x-forwarded"
+"""Others begin so."""
+
 DEFAULT_FIELDS = ("x-forwarded-for",)
 """The fields that the documented switches of the common proxies set: HAProxy's `option forwardfor`, nginx's
 $proxy_add_x_forwarded_for. Neither sets a field for the scheme, host or port unless its configuration has a
@@ -93,7 +96,7 @@ class Trust:
 
 def is_forwarding(name: str) -> bool:
     """Whether a proxy speaks of its client in the field with this name, in lower case."""
-    return name in FIELDS or name.startswith("x-forwarded")
+    return name in FIELDS or name.startswith(FORWARDING)
 
 
 def _address(text: str) -> str | None:

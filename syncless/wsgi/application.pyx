@@ -50,7 +50,7 @@ from syncless.http.wire cimport (
 
 from syncless.http.filepart import FilePart
 from syncless.http.notices import visible
-from syncless.http.trust import is_forwarding
+from syncless.http.trust import FORWARDING, is_forwarding
 from syncless.wsgi.filewrapper import FileWrapper
 
 cdef extern from "Python.h":
@@ -748,7 +748,7 @@ cdef class EnvironMaker:
             else:
                 name = PyUnicode_DecodeLatin1(data + header.name, header.name_size, NULL).lower()
                 if name == "proxy" or (
-                        is_forwarding(name) and not (trusted and self.forward.keeps(name))):
+                        name.startswith(FORWARDING) and not (trusted and self.forward.keeps(name))):
                     continue
                 key = "HTTP_" + name.upper().replace("-", "_")
             before = PyDict_GetItem(environ, key)
