@@ -30,19 +30,22 @@ with open("flags", "r+b") as file:
 def begin(number):                      # by a call that lets no other run before the hold
     libc.close(libc.creat(b"begun" + number.encode(), 0o600))
 
+def wait(number):                       # in C, without the interpreter's lock, until the gate is written to
+    gate = libc.open(b"gate" + number.encode(), os.O_RDWR)
+    while libc.read(gate, ctypes.create_string_buffer(1), 1) < 1:
+        pass                            # a signal ends the call
+    libc.close(gate)
+
 class Holds:
     def __del__(self):
         begin("0")
-        libc.close(libc.open(b"gate0", 0))
+        wait("0")
 
 def app(environ, start_response):
     kind, _, number = environ["PATH_INFO"][1:].partition("/")
-    if kind == "hold":                  # in C, without the interpreter's lock, until the gate is written to
+    if kind == "hold":
         begin(number)
-        gate = -1
-        while gate < 0:                 # a signal ends the call
-            gate = libc.open(b"gate" + number.encode(), 0)
-        libc.close(gate)
+        wait(number)
     elif kind == "spin":                # in Python
         begin(number)
         while not flags[int(number)]:
@@ -80,9 +83,11 @@ class Held:
     def open_gate(self, number=0):
         """Whether somebody stood there."""
         try:
-            os.close(os.open(self.folder / f"gate{number}", os.O_WRONLY | os.O_NONBLOCK))
+            gate = os.open(self.folder / f"gate{number}", os.O_WRONLY | os.O_NONBLOCK)
         except OSError:
             return False
+        os.write(gate, b"x")
+        os.close(gate)
         return True
 
     def release(self, number=0, kind="hold"):
@@ -132,7 +137,12 @@ def test_others_are_answered_while_a_request_holds_its_thread(held, kind):
     assert (status, headers["x-thread"], body) == (200, before, f"/{kind}/0 ".encode())
     assert thread_of(first) in (before, relieved)
     assert eventually(lambda: thread_of(first) == relieved)  # it follows
-    assert "a thread was held for" in server.program.said() and "app.py:" in server.program.said()
+    told = server.program.said()
+    function, line, cure = r"_*read\w* in libc.*, ", r"wait\(\)", "it waits"
+    if kind == "spin":
+        function, line, cure = "", r"app\(\)", "it computes in Python"
+    place = f"{function}/.*app.py:\\d+ in {line}"
+    assert re.search(f"a thread was held for \\d+ ms by {place}; .* Cure: {cure}", told), told
 
 
 def test_each_thread_can_relieve_the_other(held):
@@ -373,6 +383,34 @@ def test_connections_that_are_left_to_others_are_so_after_a_takeover(start, monk
         server.pause_accepting()
         syncless.run_in_thread(speak, one, two)
     assert server.handler_threads.takeovers > 0
+
+
+def test_a_second_thread_that_is_held_is_told_as_a_stall(start, monkeypatch):
+    pretend_patched(monkeypatch)
+    gate = threading.Event()  # this process is not patched: it holds the loop
+
+    def app(environ, start_response):
+        gate.wait(60)
+        start_response("200 OK", [])
+        return [b"done"]
+
+    def speak():
+        with (
+            blocking.create_connection(server.address) as one,
+            blocking.create_connection(server.address) as two,
+        ):
+            for client in (one, two):
+                client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert eventually(lambda: server.handler_threads.stuck(0.02))
+            ((seconds, words),) = server.handler_threads.stuck(0.02)
+            assert seconds >= 0.02 and "in app" in words and "cure: " in words
+            gate.set()
+            for client in (one, two):
+                assert client.recv(1000).endswith(b"done")
+
+    server = start(app, standby_threads=1)
+    syncless.run_in_thread(speak)
+    assert server.handler_threads.stuck(0.02) == []
 
 
 @pytest.mark.parametrize("good", [0, 1, 2])  # in the server's own thread, or in another

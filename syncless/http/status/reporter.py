@@ -19,7 +19,6 @@ import os
 import struct
 import sys
 import time
-import traceback
 from collections.abc import Iterator
 from types import CoroutineType, FrameType, GeneratorType
 from typing import Any
@@ -32,6 +31,7 @@ from syncless.http.exchange import Exchange
 from syncless.http.listener import Listener
 from syncless.http.server import Server
 from syncless.http.status.scoreboard import Row, write
+from syncless.tools.blockers import stall_of
 
 TICK = 0.1
 """Seconds between two looks at the loop."""
@@ -42,7 +42,6 @@ STALL_SECONDS = 0.2
 KEPT_STALLS = 20
 SHOWN_REQUESTS = 100
 """The oldest; of the others only their number is told."""
-SHOWN_FRAMES = 40
 LENGTH = struct.Struct("!I")
 """The header of a report: its number of bytes."""
 
@@ -54,7 +53,7 @@ class Reporter:
         self._server = server
         self._row = row
         self._loop = current_loop()
-        self._thread = _thread.get_ident()
+        self._thread, self._number = _thread.get_ident(), _thread.get_native_id()
         self._stalls: list[dict[str, Any]] = []
         self._stalling: dict[str, Any] | None = None
         self._counted = (0, 0, 0)
@@ -110,9 +109,9 @@ class Reporter:
             return
         number, total, longest = self._counted
         if stall is None:
-            frame = sys._current_frames().get(self._thread)
-            stack = "".join(traceback.format_stack(frame, SHOWN_FRAMES)) if frame is not None else ""
-            stall = {"at": time.time() - held, "seconds": 0.0, "stack": stack, "over": False}
+            seen = stall_of(self._thread, self._number, held)
+            text = "" if seen is None else seen.text
+            stall = {"at": time.time() - held, "seconds": 0.0, "stack": text, "over": False}
             self._stalling = stall
             self._stalls = [*self._stalls[1 - KEPT_STALLS :], stall]
             number += 1
@@ -168,7 +167,7 @@ class Reporter:
         }
 
     def _stuck(self) -> list[dict[str, Any]]:
-        """Threads of native handlers that stand still now, as stalls."""
+        """Threads beside the loop that stand still now, as stalls."""
         return [
             {"at": time.time() - seconds, "seconds": seconds, "stack": words, "over": False}
             for seconds, words in self._server.handler_threads.stuck(STALL_SECONDS)
