@@ -424,9 +424,9 @@ class StandBy:
     def in_flight(self) -> list[dict[str, Any]]:
         return []
 
-    def loops(self) -> list[tuple[Loop, int]]:
-        """Those of the other threads, whose numbers are the interpreter's."""
-        return [(side.loop, side.thread) for side in self._others() if side.loop is not None]
+    def loops(self) -> list[Loop]:
+        """Those of the other threads."""
+        return [side.loop for side in self._others() if side.loop is not None]
 
 
 class StandByControl:

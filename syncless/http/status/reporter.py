@@ -147,15 +147,15 @@ class Reporter:
         requests = []
         others: dict[str, int] = {}
         parked = {}
-        for tasklet, thread in self._tasklets():
+        for tasklet in self._tasklets():
             if isinstance(tasklet, Exchange):
-                requests.append((tasklet, thread))
+                requests.append(tasklet)
             else:
                 if (task := getattr(tasklet, "task", None)) is not None:
                     parked[task] = tasklet
                 waits = tasklet.waiting_for or tasklet.status
                 others[waits] = others.get(waits, 0) + 1
-        shown = [told for one, thread in requests if (told := self._request(one, thread, parked)) is not None]
+        shown = [told for one in requests if (told := self._request(one, parked)) is not None]
         shown += self._server.handler_threads.in_flight()
         shown.sort(key=lambda told: -float(told["seconds"]))
         return {
@@ -173,14 +173,12 @@ class Reporter:
             for seconds, words in self._server.handler_threads.stuck(STALL_SECONDS)
         ]
 
-    def _tasklets(self) -> list[tuple[Tasklet[Any], int]]:
-        """Of all loops that serve, with their threads."""
-        loops = [(self._loop, self._thread), *self._server.handler_threads.loops()]
-        return [(tasklet, thread) for loop, thread in loops for tasklet in loop.tasklets()]
+    def _tasklets(self) -> list[Tasklet[Any]]:
+        """Of all loops that serve."""
+        loops = [self._loop, *self._server.handler_threads.loops()]
+        return [tasklet for loop in loops for tasklet in loop.tasklets()]
 
-    def _request(
-        self, exchange: Exchange, thread: int, parked: dict[Any, Tasklet[Any]]
-    ) -> dict[str, Any] | None:
+    def _request(self, exchange: Exchange, parked: dict[Any, Tasklet[Any]]) -> dict[str, Any] | None:
         """None if it has ended meanwhile. `parked`: asyncio task -> tasklet in which a step of it waits."""
         try:
             told = exchange.summary()
@@ -192,18 +190,13 @@ class Reporter:
             told["waits_on"] = None if on is None else type(on).__name__
             told["waits_seconds"] = waiter.waiting_seconds
             if task is None or waiter is not exchange:
-                told["where"] = place_of(self._frame(waiter, thread))
+                told["where"] = place_of(waiter.frame)
             else:
                 awaited, told["where"] = place_of_task(task)
                 told["waits_for"] = awaited or waits
         except Exception:
             return None
         return told
-
-    @staticmethod
-    def _frame(tasklet: Tasklet[Any], thread: int) -> FrameType | None:
-        running = tasklet.status == "running"
-        return sys._current_frames().get(thread) if running else tasklet.frame
 
 
 def memory() -> int:
