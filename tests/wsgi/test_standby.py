@@ -8,13 +8,14 @@ import signal
 import socket as blocking
 import sys
 import threading
+import time
 import types
 
 import pytest
 
 import syncless
 from syncless.http import standby
-from syncless.http.acceptor import take
+from syncless.http.acceptor import Acceptor, join, take
 from syncless.wsgi import Server
 from tests.plugin import Client
 from tests.programs import run_unchecked
@@ -469,15 +470,43 @@ def test_a_connection_that_cannot_change_its_thread_is_told_of_and_tried_again(s
     assert len(moves) > 1
 
 
+@pytest.mark.virtual_time
+def test_a_connection_that_moves_keeps_the_end_of_its_time(start):
+    """Between two listeners of one thread, which a move cannot tell from those of two."""
+    server = start(lambda environ, start_response: [], head_seconds=10, idle_seconds=20)
+    (here,) = server.listeners
+    there = server.listener_for(server.application_at(server.address), False)
+    join(here, there)
+    sock = blocking.socket()
+    acceptor = Acceptor(there, sock.fileno())
+    acceptor.rest()
+
+    first, second = (start.client(server) for _ in range(2))
+    began = time.monotonic()
+    first.send(b"GET /half")
+    syncless.sleep(3)
+    assert take(here, there) == 1
+    second.send(b"GET /half")
+    syncless.sleep(3)
+    assert take(there, here) == 1  # before the one that began later
+    for client, seconds in ((first, 10), (second, 13)):
+        assert client.response()[0] == 408
+        assert time.monotonic() - began == pytest.approx(seconds, abs=0.5)
+    acceptor.close()
+    there.close()
+    sock.close()
+
+
 def test_unpatched_programs_are_refused():
     program = "from syncless.wsgi import serve; serve(lambda environ, start: [], port=0, standby_threads=1)"
     done = run_unchecked(program)
     assert done.returncode and "standby_threads need the patch" in done.stderr
 
 
-def test_asgi_applications_are_refused(program, tmp_path):
-    code = "async def app(scope, receive, send): pass"
-    server = program("--standby", "1", code=code, serves=False)
+@pytest.mark.parametrize("options", [(), ("--mount", "/wsgi=app:old")])
+def test_asgi_applications_are_refused(program, tmp_path, options):
+    code = "async def app(scope, receive, send): pass\ndef old(environ, start_response): return []"
+    server = program("--standby", "1", *options, code=code, serves=False)
     assert server.process.wait(60) and "stays on its event loop" in server.said()
 
 
