@@ -21,7 +21,7 @@ from typing import Any
 from syncless._core.calls.threads import start_thread
 from syncless._core.current import sleep, wait_readable
 from syncless._core.loop import Loop
-from syncless._core.tasklet import spawn
+from syncless._core.tasklet import Tasklet, spawn
 from syncless._core.threadloop import current_loop
 from syncless._core.timeout import Timeout
 from syncless._core.wait.sync import Event
@@ -154,6 +154,7 @@ class StandBy:
             self._coming_home = False
             self._told: set[str] = set()
             self._watch = Watch(self.held)
+            self._listening: Tasklet[None] | None = None
             self._over = Event()
             """Nobody looks any more."""
             self._over.set()
@@ -188,8 +189,8 @@ class StandBy:
             self._watch.add(side.loop, side.listeners, side.line)
         self._over.clear()
         start_thread(self._look_on)
-        listening = spawn(home.listen, self._look, self._failed)
-        listening.name = "connections of threads that are held"
+        self._listening = spawn(home.listen, self._look, self._failed)
+        self._listening.name = "connections of threads that are held"
 
     def _serve(self, side: Side, started: Event) -> None:
         """In the thread."""
@@ -255,6 +256,8 @@ class StandBy:
             waited += pause
             pause = min(pause * 2, 0.05)
         self._over.wait()
+        if self._listening is not None:
+            self._listening.join()
         for side in self._others():
             if side.loop is not None:
                 stall = side.stall(side.loop.held_for())

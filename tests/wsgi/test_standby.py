@@ -414,6 +414,21 @@ def test_a_second_thread_that_is_held_is_told_as_a_stall(start, monkeypatch):
     assert server.handler_threads.stuck(0.02) == []
 
 
+def test_a_stop_reads_from_no_descriptor_that_it_has_closed(start, monkeypatch, reports):
+    """Its number may be another's already."""
+    pretend_patched(monkeypatch)
+    server = start(print, standby_threads=1)
+    standby = server.handler_threads
+    (side,) = standby._others()
+    side.ended = True
+    side.wake()
+    standby._watch.end()
+    assert eventually(lambda: side.loop is None and standby._over.is_set())  # so the stop waits for nobody
+    server.stop()
+    syncless.sleep(0.01)
+    assert reports == []
+
+
 @pytest.mark.parametrize("good", [0, 1, 2])  # in the server's own thread, or in another
 def test_a_start_that_fails_leaves_nothing_behind(monkeypatch, good):
     pretend_patched(monkeypatch)
