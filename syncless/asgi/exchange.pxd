@@ -25,6 +25,7 @@ cdef class ASGIExchange(Conversation):
     cdef FirstStep first_step
     cdef BodyMessages messages      # receive() of the request body
     cdef dict scope
+    cdef object kept                # KeptScope of the scope, or None
     cdef object receive             # given to the application; knows the request while it lasts
     cdef object send                # the same
     cdef readonly object task       # the application's
