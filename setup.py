@@ -91,6 +91,7 @@ NATIVE = {
     "syncless.http.connection": [],  # the life of a connection
     "syncless.http.acceptor": [],  # new connections
     "syncless.asgi.operations": [],  # receive() and send()
+    "syncless.asgi.firststep": [],  # of a request's coroutine
     "syncless.asgi.exchange": [],  # calls the application
     "syncless.asgi.application": [],  # a request for each head
     "syncless.native.handler": [],  # a native function, wherever it comes from
