@@ -210,9 +210,11 @@ class Options:
 
 @contextlib.contextmanager
 def of_option(name: str) -> Iterator[None]:
-    """An OSError in the block names the option beside its file."""
+    """An error in the block names the option beside its file."""
     try:
         yield
+    except ConfigError as error:
+        raise ConfigError(f"{name} {error}") from None
     except OSError as error:
         raise OSError(error.errno, error.strerror, f"{name} {error.filename}") from None
 
