@@ -139,7 +139,12 @@ PARTS = [
     Part(
         "fidelity", "all of the interpreter's own tests, patched", "make fidelity ARGS='--jobs 2'", alone=True
     ),
-    Part("soak", "good and bad clients, kills and reloads", "make soak SECONDS=25", alone=True),
+    Part(
+        "soak",
+        "good and bad clients, kills and reloads; threads that are relieved",
+        "make soak SECONDS=25; make soak SECONDS=25 ARGS='--takeovers 10000'",
+        alone=True,
+    ),
     Part("bench", "whether the benchmarks work", "make bench ARGS=--quick", alone=True),
 ]
 
