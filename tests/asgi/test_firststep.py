@@ -5,6 +5,7 @@ import asyncio
 import contextvars
 import gc
 import inspect
+import sys
 import weakref
 
 import pytest
@@ -195,6 +196,22 @@ def test_error_is_that_of_its_own_request(start, errors):
         assert start.client(server).get("/error")[0] == 500
         assert start.client(server).get()[2] == b"fine"
     assert errors.getvalue().count("ValueError: of this request") == 3
+
+
+def test_hooks_of_asynchronous_generators_are_those_of_the_loop_in_a_request_only(start, background):
+    seen = []
+
+    async def answer(scope, receive, send):
+        seen.append(sys.get_asyncgen_hooks())
+        await saying()(scope, receive, send)
+
+    before = sys.get_asyncgen_hooks()
+    client = start.client(start(http(answer)))
+    for _ in range(3):
+        client.get()
+    hooks = background._asyncgen_firstiter_hook, background._asyncgen_finalizer_hook
+    assert [tuple(each) for each in seen] == [hooks] * 3
+    assert sys.get_asyncgen_hooks() == before
 
 
 def test_spare_task_goes_silently(start, background):
