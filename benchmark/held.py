@@ -76,13 +76,15 @@ def held(server: Running, seconds: float, holds_each: int = HOLDS_EACH) -> Load:
 
 @_on_load_core()
 def relieved(server: Running, idle: int) -> Load:
-    """The latency is that of a request that comes when the thread has just been held, beside many idle
-    connections. Each of them is moved then."""
+    """The latency is that of a request that comes when the thread has just been held, beside many connections
+    that have been idle for longer. All of them are moved: `the oldest` is the latency of the one that has
+    been idle for longest."""
     found: list[float] = []
     errors = 0
     with idle_clients(server.port, idle) as clients:
         started = time.perf_counter()
-        for first, other in zip(clients[:TAKEOVERS], clients[TAKEOVERS:], strict=False):
+        others = [*clients[-2 * TAKEOVERS : -TAKEOVERS], clients[0]]
+        for first, other in zip(clients[: -TAKEOVERS - 2 : -1], others, strict=True):
             first.sendall(b"GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n")
             time.sleep(0.002)
             began = time.perf_counter()
@@ -91,7 +93,9 @@ def relieved(server: Running, idle: int) -> Load:
             found.append(time.perf_counter() - began)
             errors += not first.recv(65536).endswith(b"Hello, World!")
         passed = time.perf_counter() - started
+    of_oldest = found.pop()
     load = _load(found, passed, errors)
+    load.latency_ms["the oldest"] = of_oldest * 1e3
     load.raw = f"{len(clients)} idle connections"
     return load
 

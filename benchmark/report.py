@@ -192,6 +192,7 @@ EXTRAS = {
     "lost": "{0:,.0f} connections were reset or got no answer ({1:,.0f}..{2:,.0f}).",
     "all written": "all lines were in the log after {0:,.0f} ms.",
     "under way": "{0:,.0f} lines were under way at once.",
+    "the oldest": "the connection that had been idle for longest had its answer after {0:.0f} ms.",
     "answered of those due": "{0:.1f} % of the other requests that were due were answered.",
     "readings per request": "{0:.0f} reading(s) per request were done.",
 }

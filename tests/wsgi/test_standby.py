@@ -453,11 +453,11 @@ def test_a_connection_that_cannot_change_its_thread_is_told_of_and_tried_again(s
     gate = threading.Event()
     moves = []
 
-    def fail_once(source, target):
+    def fail_once(source, target, most):
         moves.append(source)
         if len(moves) == 1:
             raise MemoryError
-        return take(source, target)
+        return take(source, target, most)
 
     def app(environ, start_response):
         if environ["PATH_INFO"] == "/hold":
@@ -485,17 +485,32 @@ def test_a_connection_that_cannot_change_its_thread_is_told_of_and_tried_again(s
     assert len(moves) > 1
 
 
-@pytest.mark.virtual_time
-def test_a_connection_that_moves_keeps_the_end_of_its_time(start):
-    """Between two listeners of one thread, which a move cannot tell from those of two."""
-    server = start(lambda environ, start_response: [], head_seconds=10, idle_seconds=20)
-    (here,) = server.listeners
-    there = server.listener_for(server.application_at(server.address), False)
-    join(here, there)
-    sock = blocking.socket()
-    acceptor = Acceptor(there, sock.fileno())
-    acceptor.rest()
+@pytest.fixture
+def beside():
+    """beside(server) -> another listener of its socket, in the same thread. A move cannot tell that from one
+    in another thread."""
+    made = []
 
+    def make(server):
+        (first,) = server.listeners
+        sock = blocking.socket()
+        other = server.listener_for(server.application_at(server.address), False)
+        join(first, other)
+        acceptor = Acceptor(other, sock.fileno())
+        acceptor.rest()
+        made.extend((acceptor, other, sock))
+        return other
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.mark.virtual_time
+def test_a_connection_that_moves_keeps_the_end_of_its_time(start, beside):
+    server = start(lambda environ, start_response: [], head_seconds=10)
+    (here,) = server.listeners
+    there = beside(server)
     first, second = (start.client(server) for _ in range(2))
     began = time.monotonic()
     first.send(b"GET /half")
@@ -507,9 +522,25 @@ def test_a_connection_that_moves_keeps_the_end_of_its_time(start):
     for client, seconds in ((first, 10), (second, 13)):
         assert client.response()[0] == 408
         assert time.monotonic() - began == pytest.approx(seconds, abs=0.5)
-    acceptor.close()
-    there.close()
-    sock.close()
+
+
+@pytest.mark.virtual_time
+def test_connections_that_were_active_last_move_first(start, beside):
+    server = start(lambda environ, start_response: start_response("200 OK", []) and [], idle_seconds=20)
+    (here,) = server.listeners
+    there = beside(server)
+    clients = [start.client(server) for _ in range(6)]
+    began = time.monotonic()
+    for client in clients:
+        client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert client.response()[0] == 200
+        syncless.sleep(1)
+    assert take(here, there, 2) == 2
+    assert all(client.get()[0] == 200 for client in clients[:1]) and here.connections == 4
+    assert take(here, there, 3) == 3 and take(here, there, 3) == 1
+    for number in (1, 2, 3, 4, 5, 0):  # the first has been active again
+        assert clients[number].at_end()
+        assert time.monotonic() - began == pytest.approx(20 + (number or 6), abs=0.5)
 
 
 def test_unpatched_programs_are_refused():
