@@ -160,6 +160,11 @@ class StandBy:
             self._over = Event()
             """Nobody looks any more."""
             self._over.set()
+            if "sqlite3" in sys.modules and not patches.is_patched("sqlite3"):
+                server.logs.errors.warning(
+                    "the area sqlite3 is not patched: a connection that one thread has made fails in those "
+                    "that stand by. Patch it, or give sqlite3.connect(..., check_same_thread=False)"
+                )
             home.begin()
             home.loop = current_loop()
         return application
