@@ -39,6 +39,7 @@ OLDEST, NEWEST = "3.10", "3.15"
 # the engine, the layouts of objects that are read, the patch
 SELECTION = (
     *("tests/core", "tests/tools", "tests/patches", "tests/asyncio", "tests/stackless"),
+    "tests/asgi/test_firststep.py",
     *(f"--ignore tests/patches/test_{name}.py" for name in ("cooperation", "serving", "clients")),
 )
 WIDE_SELECTION = (

@@ -51,7 +51,7 @@ from syncless.http.listener cimport (
     Listener, next_of,
 )
 from syncless.http.stream cimport Buffer, Buffers, Stream, TlsLayer, has_input, has_unsent
-from syncless.http.wire cimport ACCEPT_BATCH, ASKED, COMPLAIN_NS, JUST_COME_NS, LAST_BATCHES, RETRY_NS
+from syncless.http.wire cimport ACCEPT_BATCH, ASKED, JUST_COME_NS, LAST_BATCHES, RETRY_NS
 
 from syncless._core.exits import TaskletExit
 
@@ -317,17 +317,14 @@ cdef class Acceptor(Watcher):
         """No descriptors or memory: another connection makes room. Whether to go on at once, not a little
         later."""
         cdef Listener listener = self.listener
-        cdef int64_t now = monotonic_ns()
         if error != EMFILE and error != ENFILE and error != ENOBUFS and error != ENOMEM:
             loop.report("accept", OSError(error, os.strerror(error)))
             return False
         if self.retry.index < 0:
-            loop.timers.add(&self.retry, now + RETRY_NS)
-        if now > self.complain_at:
-            self.complain_at = now + COMPLAIN_NS
-            listener.error_log.warning(
-                f"cannot accept connections: {os.strerror(error)}; closing idle ones. "
-                "Raise ulimit -n, or set the limit `connections`")
+            loop.timers.add(&self.retry, monotonic_ns() + RETRY_NS)
+        listener.complain(
+            f"cannot accept connections: {os.strerror(error)}; closing idle ones. "
+            "Raise ulimit -n, or set the limit `connections`")
         if (evict_one(listener) or self.evict_elsewhere(loop)) and error == EMFILE:
             loop.timers.remove(&self.retry)
             return True                         # a descriptor of this process is free now

@@ -202,9 +202,11 @@ cdef class Listener:
     cdef Py_ssize_t lingering           # connections
     # room for more of them
     cdef Runnable acceptor              # while connections are accepted
+    cdef dict complaints                # about what the system is short of: ns, not before then again
     cdef bint starved                   # a connection waits in the backlog because there are too many
 
     cdef Py_ssize_t all_connections(self) noexcept
     cdef int64_t all_held(self) noexcept
     cdef int offer_room(self) except -1
+    cdef int complain(self, str words) except -1
     cdef int let_go(self, int fd, str client) except -1

@@ -6,6 +6,7 @@ Sockets that speak TLS stay with the server alone. Next to read: threads.pyx and
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import time
@@ -326,16 +327,24 @@ class NativeGate:
     def _relieve(self) -> None:
         with self._epoll:
             while True:
-                self._epoll.register(self._fd, select.EPOLLIN | select.EPOLLEXCLUSIVE)
-                if not self._epoll.poll(0):
-                    wait_readable(self._epoll.fileno())
-                self._epoll.unregister(self._fd)
+                with contextlib.suppress(OSError):  # no memory for one more descriptor that is waited for
+                    self._wait()
                 sleep(BUSY_SECONDS)
                 if self._handlers.all_busy():
-                    self._acceptor = Acceptor(self._listener, self._fd)
+                    with contextlib.suppress(OSError):
+                        self._acceptor = Acceptor(self._listener, self._fd)
                     while self._handlers.all_busy():
                         sleep(BUSY_SECONDS)
                     self._stop_accepting()
+
+    def _wait(self) -> None:
+        """Until a connection comes and no thread waits for it."""
+        self._epoll.register(self._fd, select.EPOLLIN | select.EPOLLEXCLUSIVE)
+        try:
+            if not self._epoll.poll(0):
+                wait_readable(self._epoll.fileno())
+        finally:
+            self._epoll.unregister(self._fd)
 
     def _stop_accepting(self) -> None:
         acceptor, self._acceptor = self._acceptor, None

@@ -385,7 +385,9 @@ void tell_fault(struct thread *t, const struct route *route, const char *words);
 /* publish.c */
 struct reader;
 
-/* NULL where there are too many readers. */
+enum { READERS = 256 };                 /* that a process may have, as threads of native handlers */
+
+/* NULL and EAGAIN where there are more. */
 struct reader *reader_new(void);
 void reader_free(struct reader *reader);
 void reader_begin(struct reader *reader);

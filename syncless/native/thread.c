@@ -195,6 +195,7 @@ static void *run(void *argument) {
     return NULL;
 }
 
+/* NULL, and errno. */
 struct thread *thread_new(struct server *server, int index) {
     struct thread *t = calloc(1, sizeof *t);
     struct epoll_event event = {.events = EPOLLIN};
@@ -204,18 +205,18 @@ struct thread *thread_new(struct server *server, int index) {
     t->server = server;
     t->index = index;
     t->now = clock_ns();
-    t->epoll = epoll_create1(EPOLL_CLOEXEC);
-    t->inbox.event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    t->scratch = malloc(RECEIVE);
-    t->reader = reader_new();
+    t->epoll = t->inbox.event = -1;
     t->call.thread = t;
     t->call.request.calls = t->call.response.calls = &CALLS;
     for (i = 0; i < PAUSE_TIME; i++)
         t->lists[i].next = t->lists[i].previous = &t->lists[i];
     event.data.ptr = &t->inbox;
-    if (t->epoll < 0 || t->inbox.event < 0 || !t->scratch || !t->reader ||
-        epoll_ctl(t->epoll, EPOLL_CTL_ADD, t->inbox.event, &event) < 0) {
+    if ((t->epoll = epoll_create1(EPOLL_CLOEXEC)) < 0 ||
+        (t->inbox.event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0 || !(t->scratch = malloc(RECEIVE)) ||
+        !(t->reader = reader_new()) || epoll_ctl(t->epoll, EPOLL_CTL_ADD, t->inbox.event, &event) < 0) {
+        int error = errno;
         thread_free(t);
+        errno = error;
         return NULL;
     }
     return t;

@@ -48,6 +48,7 @@ cdef extern from "server.h" nogil:
         NOTICE_MESSAGE
         FAULT_MESSAGE
         EVICT_MESSAGE
+        READERS
     struct text:
         const char* data
         size_t size

@@ -8,13 +8,13 @@ Their counts become cells of the server's counters (http/counters.pxd). Bytes th
 handlers are replaced while these read them: see publish.c.
 """
 
-import errno
 import os
 import resource
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.ref cimport Py_INCREF
+from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
@@ -99,8 +99,8 @@ cdef class Threads:
 
     def __init__(self, list routes not None, int count, limits_, *, bint logs=False):
         cdef int i
-        if count < 1:
-            raise ValueError(f"native_threads must be 1 at least, not {count}")
+        if not 1 <= count <= READERS:
+            raise ValueError(f"native_threads must be from 1 to {<int> READERS}, not {count}")
         self.kept = []
         self.names = [route.text for route in routes]
         self.core.limits = limit_values(limits_)
@@ -119,11 +119,11 @@ cdef class Threads:
         if self.core.owned == NULL or self.core.threads == NULL:
             raise MemoryError
         if self.core.python.event < 0:
-            raise OSError(errno.EMFILE, "no descriptor is left for native handlers")
+            raise OSError(errno, f"{os.strerror(errno)}, for native handlers")
         for i in range(count):
             self.core.threads[i] = thread_new(&self.core, i)
             if self.core.threads[i] == NULL:
-                raise OSError(errno.EMFILE, "no descriptor is left for the threads of native handlers")
+                raise OSError(errno, f"{os.strerror(errno)}, for the threads of native handlers")
             self.core.thread_count = i + 1
 
     def __dealloc__(self):
