@@ -67,6 +67,7 @@ def run_experiment(experiment: Experiment, scale: Scale, only: list[str] | None)
                     "requests": load.requests,
                     "errors": load.errors,
                     "latency_ms": load.latency_ms,
+                    **({"distribution": load.distribution} if load.distribution else {}),
                     "raw": load.raw,
                 }
             )

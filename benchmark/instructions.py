@@ -4,7 +4,8 @@
 the second time with twice the requests. The difference divided by the additional requests is the cost of one.
 The client sends one piece at a time and reads the answer, so each piece needs a poll. The figures are higher
 than those of a server that finds many requests ready, but they are exact. ``keepalive+counted`` is the load
-with requests counted as for metrics, ``keepalive+logged`` with the access log, ``keepalive+asgi`` with ASGI.
+with requests counted as for metrics, ``keepalive+logged`` with the access log, ``keepalive+asgi`` with ASGI,
+``keepalive+standby`` with the patch and a thread that stands by.
 ``--tree`` counts another built checkout, to compare a change with the state before it.
 ``make bench ARGS=instructions`` counts the loads that have a budget, and fails if one needs more.
 """
@@ -183,6 +184,8 @@ def count(name: str, requests: int, tree: pathlib.Path) -> float:
     def command(port: int) -> list[str]:
         asgi = kind == "asgi"
         script = str(HERE / "servers" / ("run_asgi.py" if asgi else "run_syncless.py"))
+        if kind == "standby":
+            return [script, str(port), "hello", "0", "", "1"]
         return [script, "syncless", str(port), "hello"] if asgi else [script, str(port), kind or "hello"]
 
     return per_request(LOADS[name], requests, command, tree)

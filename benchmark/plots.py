@@ -1,5 +1,5 @@
-"""Bar charts of the results, as SVG: the least, the median and the most of the rounds. Drawn with matplotlib,
-where that is installed."""
+"""Bar charts of the results, as SVG: the least, the median and the most of the rounds; of some experiments
+the distribution of the latencies. Drawn with matplotlib, where that is installed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,22 @@ def _bars(axes: Any, rows: list[tuple[str, list[float]]], unit: str) -> None:
         axes.spines[side].set_visible(False)
 
 
-def _measured(result: dict[str, Any], key: str) -> list[tuple[str, list[float]]]:
+def _distributions(axes: Any, result: dict[str, Any]) -> None:
+    """Latency by percentile, the median of the rounds; a line for each server."""
+    for name, rounds in _measured(result, "distribution"):
+        middles = [statistics.median(values) for values in zip(*rounds, strict=True)]
+        (line,) = axes.plot(range(101), middles, label=name, linewidth=1)
+        if name.startswith("syncless"):
+            line.set_linewidth(2)
+    axes.set_yscale("log")
+    axes.set_xlabel("percent of the requests")
+    axes.set_ylabel("ms, at most")
+    axes.legend(frameon=False, fontsize=8)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _measured(result: dict[str, Any], key: str) -> list[tuple[str, list[Any]]]:
     return [
         (name, [each[key] for each in peer["rounds"]])
         for name, peer in result["peers"].items()
@@ -55,6 +70,9 @@ def draw(name: str, result: dict[str, Any], figures: Any) -> Any:
         ]  # ab is what bounds the rates today
         _bars(now, sorted(rows, key=lambda row: row[0] != "node"), "requests per second of CPU, node = 1")
         now.set_title(f"now, {result['date'][:4]}", fontsize=10)
+    elif any("distribution" in each for peer in result["peers"].values() for each in peer.get("rounds", ())):
+        figure, axes = figures.subplots(figsize=(8, 3.2))
+        _distributions(axes, result)
     else:
         rows = sorted(_measured(result, "cpu_us"), key=lambda row: statistics.median(row[1]))
         figure, axes = figures.subplots(figsize=(8, 0.6 + 0.32 * len(rows)))

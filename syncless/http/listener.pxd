@@ -56,6 +56,9 @@ cdef class Deadlines:
     cdef Timer timer            # set to the earliest deadline, or earlier
     cdef void allow(self, int kind, int64_t ns) noexcept
 
+    cdef inline DeadlineNode* last(self, int kind) noexcept:
+        return <DeadlineNode*> self.lists[kind].nodes.last
+
     cdef inline DeadlineNode* first(self, int kind) noexcept:
         """The node that expires next; NULL if there is none."""
         return <DeadlineNode*> self.lists[kind].nodes.first

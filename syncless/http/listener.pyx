@@ -128,6 +128,8 @@ cdef class Deadlines:
         cdef DeadlineNode* before = <DeadlineNode*> nodes.last
         node.kind = kind
         node.when = when
+        if before != NULL and (<DeadlineNode*> nodes.first).when > when:
+            before = NULL                       # as most of many that come one by one, the last first
         while before != NULL and before.when > when:
             before = <DeadlineNode*> before.place.before
         insert_behind(nodes, &before.place if before != NULL else NULL, &node.place, <PyObject*> owner)

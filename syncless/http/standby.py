@@ -34,6 +34,8 @@ from syncless.tools.blockers import Stall, stall_of
 
 MOST = 15
 """Threads that may stand by: the Watch has room for 16 in all."""
+BATCH = 1000
+"""Connections that are moved before requests are answered again."""
 SWEEP_SECONDS = 0.01, 0.25
 """Between two looks of the active thread for connections whose requests have ended on others: at first, and
 at last."""
@@ -158,6 +160,11 @@ class StandBy:
             self._over = Event()
             """Nobody looks any more."""
             self._over.set()
+            if "sqlite3" in sys.modules and not patches.is_patched("sqlite3"):
+                server.logs.errors.warning(
+                    "the area sqlite3 is not patched: a connection that one thread has made fails in those "
+                    "that stand by. Patch it, or give sqlite3.connect(..., check_same_thread=False)"
+                )
             home.begin()
             home.loop = current_loop()
         return application
@@ -283,11 +290,11 @@ class StandBy:
         if side is active:
             for other in self._sides:
                 if other is not side and other.connections:
-                    self._take(other, side)
+                    self._take(other, side, BATCH)
             return
         assert active.loop is not None
         seconds = active.loop.held_for()
-        if seconds < self.held or not self._take(active, side):
+        if seconds < self.held or self._take(active, side, BATCH) < 0:
             return
         self._active, self._watch.active = side, side.number
         for acceptor in active.acceptors:
@@ -304,23 +311,29 @@ class StandBy:
             if number not in self._paused:
                 acceptor.resume()
 
-    def _take(self, source: Side, target: Side) -> bool:
-        """Whether it could be done."""
-        return all(
-            take(one, other) >= 0 for one, other in zip(source.listeners, target.listeners, strict=True)
-        )
+    def _take(self, source: Side, target: Side, most: int = 0) -> int:
+        """How many it has moved; -1 if that cannot be done now."""
+        moved = 0
+        for one, other in zip(source.listeners, target.listeners, strict=True):
+            found = take(one, other, most)
+            if found < 0:
+                return found
+            moved += found
+        return moved
 
     def _sweep(self, side: Side) -> None:
         """Takes the connections whose requests have ended on other sides, as long as there are any."""
-        pause, last = SWEEP_SECONDS
+        first, last = SWEEP_SECONDS
+        pause = first
         while side is self._active and any(other.connections for other in self._sides if other is not side):
             sleep(pause)
-            pause = min(pause * 1.5, last)
             if side is not self._active or self._coming_home:
                 return
+            moved = 0
             for other in self._sides:
                 if other is not side and other.connections:
-                    self._take(other, side)
+                    moved += max(0, self._take(other, side, BATCH))
+            pause = first if moved >= BATCH else min(pause * 1.5, last)
             for listener in side.listeners:
                 offer(listener)
 

@@ -58,16 +58,56 @@ def app(environ, start_response):
     return [environ["PATH_INFO"].encode() + b" " + body]
 """
 
+SHARED = """
+import _thread, queue, socket, sqlite3, sys, threading
+import syncless
+
+file = open(__file__)
+database = sqlite3.connect(":memory:")
+database.execute("create table seen (number)")
+pool, lock, passed = syncless.Pool(2), threading.Lock(), queue.Queue()
+main = _thread.get_native_id()
+
+def count():
+    database.execute("insert into seen values (1)")
+    return database.execute("select count(*) from seen").fetchone()[0] > 0
+
+def read():
+    file.seek(0)
+    return "syncless" in file.read()
+
+def pass_on():
+    with lock:
+        passed.put(True)
+        return passed.get()
+
+USES = dict(
+    names=lambda: len(socket.getaddrinfo("localhost", 80)) > 0,
+    run_in_thread=lambda: syncless.run_in_thread(_thread.get_native_id) != _thread.get_native_id(),
+    pool=lambda: pool.spawn(_thread.get_native_id).result() == _thread.get_native_id(),
+    sqlite3=count,
+    files=read,
+    queue=pass_on,
+)
+
+plain = app
+
+def app(environ, start_response):
+    if environ["PATH_INFO"].startswith("/use/"):
+        assert USES[environ["PATH_INFO"][5:]]()
+    return plain(environ, start_response)
+"""
+
 
 class Held:
     """A program whose application can be held, and released."""
 
-    def __init__(self, program, folder, *options, threads=1):
+    def __init__(self, program, folder, *options, threads=1, more=""):
         self.folder = folder
         (folder / "flags").write_bytes(bytes(4096))
         for number in range(4):
             os.mkfifo(folder / f"gate{number}")
-        self.program = program("--standby", str(threads), *options, code=APP)
+        self.program = program("--standby", str(threads), *options, code=f"{APP}\n{more}")
         self.clients = []
 
     def client(self):
@@ -178,6 +218,19 @@ def test_as_many_holds_as_threads_stand_by_are_covered(held):
     for number in (1, 2):
         server.release(number)
     assert [client.response()[0] for client in holding] == [200] * 3
+
+
+@pytest.mark.parametrize("kind", ["names", "run_in_thread", "pool", "sqlite3", "files", "queue"])
+def test_what_the_first_thread_has_made_works_in_each(held, kind):
+    server = held(more=SHARED)
+    holding, kept = server.client(), server.client()
+    first = thread_of(kept, f"/use/{kind}")
+    server.begin(holding)
+    assert thread_of(kept, f"/use/{kind}") != first
+    assert thread_of(kept, f"/use/{kind}") != first
+    server.release()
+    assert holding.response()[0] == 200
+    assert thread_of(holding, f"/use/{kind}")
 
 
 def test_bytes_that_had_come_go_along(held):
@@ -349,8 +402,9 @@ def test_takeovers_lose_no_request_and_answer_none_twice(held):
     assert len(seen) > 1
 
 
-def pretend_patched(monkeypatch):
-    monkeypatch.setitem(sys.modules, "syncless.patches", types.SimpleNamespace(is_patched=lambda area: True))
+def pretend_patched(monkeypatch, but=None):
+    patches = types.SimpleNamespace(is_patched=lambda area: area != but)
+    monkeypatch.setitem(sys.modules, "syncless.patches", patches)
 
 
 def test_connections_that_are_left_to_others_are_so_after_a_takeover(start, monkeypatch):
@@ -453,11 +507,11 @@ def test_a_connection_that_cannot_change_its_thread_is_told_of_and_tried_again(s
     gate = threading.Event()
     moves = []
 
-    def fail_once(source, target):
+    def fail_once(source, target, most):
         moves.append(source)
         if len(moves) == 1:
             raise MemoryError
-        return take(source, target)
+        return take(source, target, most)
 
     def app(environ, start_response):
         if environ["PATH_INFO"] == "/hold":
@@ -485,17 +539,32 @@ def test_a_connection_that_cannot_change_its_thread_is_told_of_and_tried_again(s
     assert len(moves) > 1
 
 
-@pytest.mark.virtual_time
-def test_a_connection_that_moves_keeps_the_end_of_its_time(start):
-    """Between two listeners of one thread, which a move cannot tell from those of two."""
-    server = start(lambda environ, start_response: [], head_seconds=10, idle_seconds=20)
-    (here,) = server.listeners
-    there = server.listener_for(server.application_at(server.address), False)
-    join(here, there)
-    sock = blocking.socket()
-    acceptor = Acceptor(there, sock.fileno())
-    acceptor.rest()
+@pytest.fixture
+def beside():
+    """beside(server) -> another listener of its socket, in the same thread. A move cannot tell that from one
+    in another thread."""
+    made = []
 
+    def make(server):
+        (first,) = server.listeners
+        sock = blocking.socket()
+        other = server.listener_for(server.application_at(server.address), False)
+        join(first, other)
+        acceptor = Acceptor(other, sock.fileno())
+        acceptor.rest()
+        made.extend((acceptor, other, sock))
+        return other
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.mark.virtual_time
+def test_a_connection_that_moves_keeps_the_end_of_its_time(start, beside):
+    server = start(lambda environ, start_response: [], head_seconds=10)
+    (here,) = server.listeners
+    there = beside(server)
     first, second = (start.client(server) for _ in range(2))
     began = time.monotonic()
     first.send(b"GET /half")
@@ -507,9 +576,33 @@ def test_a_connection_that_moves_keeps_the_end_of_its_time(start):
     for client, seconds in ((first, 10), (second, 13)):
         assert client.response()[0] == 408
         assert time.monotonic() - began == pytest.approx(seconds, abs=0.5)
-    acceptor.close()
-    there.close()
-    sock.close()
+
+
+@pytest.mark.virtual_time
+def test_connections_that_were_active_last_move_first(start, beside):
+    server = start(lambda environ, start_response: start_response("200 OK", []) and [], idle_seconds=20)
+    (here,) = server.listeners
+    there = beside(server)
+    clients = [start.client(server) for _ in range(6)]
+    began = time.monotonic()
+    for client in clients:
+        client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert client.response()[0] == 200
+        syncless.sleep(1)
+    assert take(here, there, 2) == 2
+    assert all(client.get()[0] == 200 for client in clients[:1]) and here.connections == 4
+    assert take(here, there, 3) == 3 and take(here, there, 3) == 1
+    for number in (1, 2, 3, 4, 5, 0):  # the first has been active again
+        assert clients[number].at_end()
+        assert time.monotonic() - began == pytest.approx(20 + (number or 6), abs=0.5)
+
+
+@pytest.mark.parametrize("unpatched", [None, "sqlite3"])
+def test_connections_of_sqlite3_that_belong_to_a_thread_are_warned_of(start, monkeypatch, errors, unpatched):
+    pretend_patched(monkeypatch, but=unpatched)
+    monkeypatch.setitem(sys.modules, "sqlite3", types.SimpleNamespace())  # the application has imported it
+    start(print, standby_threads=1, error_log=errors)
+    assert errors.getvalue().count("the area sqlite3 is not patched") == (unpatched == "sqlite3")
 
 
 def test_unpatched_programs_are_refused():
